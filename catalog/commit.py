@@ -1,0 +1,115 @@
+"""What a commit says: values only. `catalog.encoding` turns them into objects and back.
+
+C1  LSNs of a volume are dense from 1, and one commit at most has each.
+C2  A commit's hash covers its parent's hash, so a history is tamper-evident to its first commit.
+C3  The remote history of a topic is the topic's own, in order: a delete is committed only after every record that was
+    appended before it, so any prefix of the history is a state that the topic once had.
+
+Source: seeds/002 (Commit, Snapshot, SegmentRef), DESIGN section 4.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from catalog.gid import Sid, Vid
+
+__all__ = [
+    "NO_PARENT",
+    "Bounds",
+    "Codec",
+    "Commit",
+    "CommitKind",
+    "Deletions",
+    "ForkPoint",
+    "SegmentRef",
+]
+
+NO_PARENT = bytes(32)
+
+
+class CommitKind(enum.IntEnum):
+    OFFLOAD = 1
+    DELETE = 2
+    EVICT = 3
+    TRUNCATE = 4
+    COMPACT = 5
+    CONFIG = 6
+
+
+class Codec(enum.IntEnum):
+    """How the entries of a data object are stored. The names are those of the configuration."""
+
+    NONE = 1
+    ZSTD = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of a log at a commit. Seqs count from 1; `head_seq` is 0 while nothing was appended."""
+
+    first_seq: int
+    head_seq: int
+    evict_floor: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRef:
+    """One offloaded segment: a data object and an index object. Lengths in bytes, times in ms since the epoch."""
+
+    sid: Sid
+    first_seq: int
+    last_seq: int
+    min_ts_ms: int
+    max_ts_ms: int
+    data_length: int
+    data_hash: bytes
+    index_head_length: int
+    index_trailer_length: int
+    index_head_hash: bytes
+    codec: Codec
+    frame_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deletions:
+    """Deleted are the seqs below `before_seq` (0: none by that), and per segment those in a Roaring bitmap.
+
+    `bitmaps` maps a sid to the portable serialization of a Roaring bitmap of `seq - first_seq`.
+    """
+
+    before_seq: int = 0
+    bitmaps: Mapping[Sid, bytes] = field(default_factory=dict[Sid, bytes])
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPoint:
+    """A volume at an LSN; with `seq`, cut inside the commit: records above it are not part of it."""
+
+    vid: Vid
+    lsn: int
+    seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One change of one volume. `at_seq` and `at_ts_ms` are the topic's head and time when the operation happened."""
+
+    vid: Vid
+    lsn: int
+    kind: CommitKind
+    bounds: Bounds
+    parent_hash: bytes
+    nonce: bytes
+    created_at_ms: int
+    writer_id: str
+    epoch: int
+    at_seq: int
+    at_ts_ms: int
+    message: str = ""
+    segments: tuple[SegmentRef, ...] = ()
+    removed_sids: tuple[Sid, ...] = ()
+    deletions: Deletions = Deletions()
+    truncate_from: int | None = None

@@ -1,0 +1,213 @@
+"""What can go wrong in the catalog, grouped by what a handler would do.
+
+    CatalogError
+    ├── Corrupt              stop, and verify                            exit 5
+    │   ├── InvalidObject        an object that does not decode or match its checksum
+    │   └── FormatUnsupported    written by another format version       exit 1
+    ├── Conflict             somebody was faster: reload, then decide    exit 4
+    │   ├── KeyTaken             put-if-absent found the key; it may be our own lost answer
+    │   ├── Diverged             the volume has a commit at our LSN that is not ours
+    │   └── BranchExists
+    ├── Missing              the caller asked for what is not there      exit 3
+    │   ├── NoSuchObject
+    │   ├── NoSuchBucket
+    │   ├── NoSuchTopic
+    │   ├── NoSuchBranch
+    │   └── OutOfWindow          a target outside what is kept
+    ├── Unavailable          back off, try again                         exit 1
+    │   ├── StoreUnreachable
+    │   ├── AccessDenied
+    │   └── OutcomeUnknown       nobody can say whether the write happened
+    └── Misuse               fix the call                                exit 2
+        ├── InvalidName
+        ├── InvalidKey
+        └── InvalidTarget
+
+Each class says what happened; `hint`, where there is one, says what to do next.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "AccessDenied",
+    "BranchExists",
+    "CatalogError",
+    "Conflict",
+    "Corrupt",
+    "Diverged",
+    "FormatUnsupported",
+    "InvalidKey",
+    "InvalidName",
+    "InvalidObject",
+    "InvalidTarget",
+    "KeyTaken",
+    "Misuse",
+    "Missing",
+    "NoSuchBranch",
+    "NoSuchBucket",
+    "NoSuchObject",
+    "NoSuchTopic",
+    "OutOfWindow",
+    "OutcomeUnknown",
+    "StoreUnreachable",
+    "Unavailable",
+]
+
+
+class CatalogError(Exception):
+    """Root of the catalog's errors. `exit_code` is what a command ends with."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Corrupt(CatalogError):
+    exit_code = 5
+
+
+class InvalidObject(Corrupt):
+    """An object that does not decode, or does not match its checksum or hash."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"{place}: {reason}", hint="the object is damaged: keep it, and compare with a backup or replica")
+        self.place = place
+        self.reason = reason
+
+
+class FormatUnsupported(Corrupt):
+    """Whole, but of a format version that this software does not know."""
+
+    exit_code = 1
+
+    def __init__(self, place: str, found: str) -> None:
+        super().__init__(
+            f"{place}: format version {found} is not one this seglog reads (it reads 1)",
+            hint="use the seglog version that wrote it, or another remote",
+        )
+        self.place = place
+        self.found = found
+
+
+class Conflict(CatalogError):
+    exit_code = 4
+
+
+class KeyTaken(Conflict):
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{key} exists already")
+        self.key = key
+
+
+class Diverged(Conflict):
+    """The volume holds a commit at this LSN that this writer did not make."""
+
+    def __init__(self, topic: str, vid: str, lsn: int) -> None:
+        super().__init__(
+            f"{topic} has diverged: lsn {lsn} of volume {vid} was committed by another writer; nothing was changed",
+            hint=f"`seglog log {topic}` shows the other commits; this directory keeps all its records",
+        )
+        self.topic = topic
+        self.vid = vid
+        self.lsn = lsn
+
+
+class BranchExists(Conflict):
+    def __init__(self, topic: str, branch: str) -> None:
+        super().__init__(f"{topic}@{branch} exists already", hint="choose another name: a restore never overwrites")
+        self.topic = topic
+        self.branch = branch
+
+
+class Missing(CatalogError):
+    exit_code = 3
+
+
+class NoSuchObject(Missing):
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{key} is not in the store")
+        self.key = key
+
+
+class NoSuchBucket(Missing):
+    def __init__(self, bucket: str) -> None:
+        super().__init__(f"bucket {bucket} does not exist", hint="create it, or correct the remote URL")
+        self.bucket = bucket
+
+
+class NoSuchTopic(Missing):
+    def __init__(self, topic: str, place: str) -> None:
+        super().__init__(f"no topic {topic} in {place}", hint="`seglog topic list` shows the topics there are")
+        self.topic = topic
+
+
+class NoSuchBranch(Missing):
+    def __init__(self, topic: str, branch: str) -> None:
+        super().__init__(f"no branch {topic}@{branch}", hint=f"`seglog branch list {topic}` shows the branches there are")
+        self.topic = topic
+        self.branch = branch
+
+
+class OutOfWindow(Missing):
+    """The target lies outside what is kept. The message gives the window; nothing nearest is guessed."""
+
+    def __init__(self, target: str, window: str) -> None:
+        super().__init__(f"{target} is outside what is kept. Restorable: {window}")
+        self.target = target
+        self.window = window
+
+
+class Unavailable(CatalogError):
+    exit_code = 1
+
+
+class StoreUnreachable(Unavailable):
+    def __init__(self, url: str, cause: str) -> None:
+        super().__init__(f"cannot reach {url}: {cause}", hint="check the endpoint, the network and the store's health")
+        self.url = url
+
+
+class AccessDenied(Unavailable):
+    def __init__(self, url: str, cause: str) -> None:
+        super().__init__(f"{url} refuses access: {cause}", hint="check the AWS credentials and the policy on this prefix")
+        self.url = url
+
+
+class OutcomeUnknown(Unavailable):
+    """A write got no definite answer, and reading back gave none either. Repeat the identical write later."""
+
+    def __init__(self, key: str, cause: str) -> None:
+        super().__init__(f"no definite answer for {key}: {cause}", hint="run the same command again: it resumes")
+        self.key = key
+
+
+class Misuse(CatalogError):
+    exit_code = 2
+
+
+class InvalidName(Misuse):
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(
+            f"{name!r} is not a valid {kind} name",
+            hint="1 to 128 characters of A-Z a-z 0-9 . _ -, the first one a letter, digit or underscore",
+        )
+        self.name = name
+
+
+class InvalidKey(Misuse):
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{key!r} is not a key inside the prefix")
+        self.key = key
+
+
+class InvalidTarget(Misuse):
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(
+            f"{text!r} is not a point in time{': ' + reason if reason else ''}",
+            hint="use seq:N, lsn:N, head, head~N, or a time such as 2026-11-21T09:30:00Z",
+        )
+        self.text = text

@@ -1,0 +1,109 @@
+"""Every key under a tenant's prefix. No other module formats or parses keys.
+
+    refs/{topic}/{branch}               Ref          put-if-absent
+    {vid}/control                       Control      immutable
+    {vid}/forks/{fork-vid}              Fork         immutable
+    {vid}/log/{CBE64(lsn)}              Commit       put-if-absent
+    {vid}/segments/{sid}                data object
+    {vid}/segments/{sid}.index          index object
+
+Keys are relative: a store adds the prefix it was opened with, and knows no way out of it.
+Source: DESIGN section 4. This module does no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NewType
+
+from catalog.errors import InvalidKey, InvalidName
+from catalog.gid import Sid, Vid
+from catalog.lsn import from_cbe64, to_cbe64
+
+__all__ = [
+    "Key",
+    "branch_of",
+    "check_key",
+    "check_name",
+    "commit_key",
+    "commits_prefix",
+    "control_key",
+    "data_key",
+    "fork_key",
+    "index_key",
+    "lsn_of",
+    "ref_key",
+    "refs_prefix",
+    "segments_prefix",
+    "topic_of",
+]
+
+Key = NewType("Key", str)
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
+
+
+def check_name(kind: str, name: str) -> str:
+    """Returns `name` if it is a valid topic, branch or tag name, else raises `InvalidName`."""
+    if not _NAME.fullmatch(name):
+        raise InvalidName(kind, name)
+    return name
+
+
+def check_key(key: str) -> Key:
+    """Returns `key` if it stays inside any prefix it is put under, else raises `InvalidKey`."""
+    if not _KEY.fullmatch(key):
+        raise InvalidKey(key)
+    return Key(key)
+
+
+def refs_prefix(topic: str | None = None) -> str:
+    return "refs/" if topic is None else f"refs/{check_name('topic', topic)}/"
+
+
+def ref_key(topic: str, branch: str) -> Key:
+    return Key(f"{refs_prefix(topic)}{check_name('branch', branch)}")
+
+
+def topic_of(key: str) -> str:
+    """The topic of a ref key."""
+    return key.split("/")[1]
+
+
+def branch_of(key: str) -> str:
+    """The branch of a ref key."""
+    return key.split("/")[2]
+
+
+def control_key(vid: Vid) -> Key:
+    return Key(f"{vid}/control")
+
+
+def fork_key(parent: Vid, fork: Vid) -> Key:
+    return Key(f"{parent}/forks/{fork}")
+
+
+def commits_prefix(vid: Vid) -> str:
+    return f"{vid}/log/"
+
+
+def commit_key(vid: Vid, lsn: int) -> Key:
+    return Key(f"{vid}/log/{to_cbe64(lsn)}")
+
+
+def lsn_of(key: str) -> int:
+    """The LSN of a commit key."""
+    return from_cbe64(key.rpartition("/")[2])
+
+
+def segments_prefix(vid: Vid) -> str:
+    return f"{vid}/segments/"
+
+
+def data_key(vid: Vid, sid: Sid) -> Key:
+    return Key(f"{vid}/segments/{sid}")
+
+
+def index_key(vid: Vid, sid: Sid) -> Key:
+    return Key(f"{vid}/segments/{sid}.index")

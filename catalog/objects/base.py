@@ -1,0 +1,100 @@
+"""The port to object storage: what the catalog needs of a store, and nothing more.
+
+Implementations: `catalog.objects.local` (a directory), `catalog.objects.memory`, `catalog.objects.s3`.
+One conformance suite runs over all of them (tests/catalog/test_object_stores.py).
+
+P1  `put_new` is atomic: of any number of racing callers one succeeds, and nobody ever sees half an object.
+P2  What a call returned from is durable, and visible to every later `get`, `head` and `list` from anywhere.
+P3  A key that is not there is `NoSuchObject`, and nothing else is: trouble is never taken for absence.
+P4  A multipart object appears whole, at `complete_upload`, or never.
+P5  A store adds the prefix it was opened with to every key; no request leaves that prefix.
+
+Every method may raise `StoreUnreachable`, `AccessDenied` and `NoSuchBucket`. All are safe to call from many threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from catalog.keys import Key
+
+__all__ = ["ObjectInfo", "ObjectStore", "PartTag"]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What a store knows of an object without reading it. Metadata keys are lower case."""
+
+    size: int
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class PartTag:
+    """A part as the store acknowledged it: its number, from 1, and the store's tag for it."""
+
+    number: int
+    etag: str
+
+
+class ObjectStore(Protocol):
+    @property
+    def url(self) -> str:
+        """The remote as a user writes it: `s3://bucket/prefix` or `file:///path`."""
+        ...
+
+    def put_new(self, key: Key, body: bytes) -> None:
+        """Create `key`, once and without any retry.
+
+        Raises `KeyTaken` if it exists (which may be our own lost answer), and `OutcomeUnknown` if the store's
+        answer does not tell whether the object is there now (5xx, 409, reset, timeout).
+        """
+        ...
+
+    def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+        """Create or replace `key`. Only for keys that carry a fresh id, so that a repetition is harmless."""
+        ...
+
+    def get(self, key: Key) -> bytes:
+        """The whole object. Raises `NoSuchObject`."""
+        ...
+
+    def get_range(self, key: Key, start: int, length: int) -> bytes:
+        """Exactly `length` bytes from `start`. Raises `NoSuchObject`, and `InvalidObject` if the object is shorter."""
+        ...
+
+    def head(self, key: Key) -> ObjectInfo:
+        """Raises `NoSuchObject`."""
+        ...
+
+    def list(self, prefix: str, *, limit: int | None = None) -> Iterator[str]:
+        """Keys that begin with `prefix`, ascending. With `limit`, at most so many, in one request."""
+        ...
+
+    def delete(self, key: Key) -> None:
+        """Idempotent."""
+        ...
+
+    def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
+        """Begin a multipart upload; returns its id."""
+        ...
+
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+        """Store part `number` (from 1). A repetition replaces. Raises `NoSuchObject` if the upload is gone."""
+        ...
+
+    def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
+        """Make the object of the parts, in order. Raises `NoSuchObject` if the upload is gone, and `OutcomeUnknown`."""
+        ...
+
+    def abort_upload(self, key: Key, upload_id: str) -> None:
+        """Idempotent: an upload that is gone is aborted."""
+        ...
+
+    def list_uploads(self, prefix: str) -> Iterator[tuple[Key, str]]:
+        """(key, upload id) of every upload that is neither completed nor aborted."""
+        ...
+
+    def close(self) -> None: ...

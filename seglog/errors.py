@@ -1,0 +1,219 @@
+"""What can go wrong in the local log, grouped by what a handler would do.
+
+    SeglogError
+    ├── Corrupt              stop, and verify                              exit 5
+    │   ├── InvalidFrame         bytes that are not a whole, sound frame (codecs only; callers add the place)
+    │   ├── FileCorrupt          a file is damaged below what was durable: path, offset, reason
+    │   └── FormatUnsupported    written by another format version         exit 1
+    ├── Conflict             somebody else is there                        exit 4
+    │   ├── DirectoryInUse
+    │   └── TopicExists
+    ├── Missing              the caller asked for what is not there        exit 3
+    │   ├── NotADataDirectory
+    │   ├── NoSuchTopic
+    │   └── SeqOutOfRange
+    ├── Unavailable          nothing was changed; mend the machine         exit 1
+    │   ├── DirectoryNotWritable
+    │   ├── DiskFull
+    │   ├── WriterPoisoned       an fsync or write failed: reopen the log
+    │   ├── ColdTierRequired     the records are only in the cold tier, and none is attached
+    │   └── LogClosed
+    └── Misuse               fix the call                                  exit 2
+        ├── InvalidTopicName
+        ├── InvalidSetting
+        └── RecordTooLarge
+
+Each class says what happened; `hint`, where there is one, says what to do next.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+__all__ = [
+    "ColdTierRequired",
+    "Conflict",
+    "Corrupt",
+    "DirectoryInUse",
+    "DirectoryNotWritable",
+    "DiskFull",
+    "FileCorrupt",
+    "FormatUnsupported",
+    "InvalidFrame",
+    "InvalidSetting",
+    "InvalidTopicName",
+    "LogClosed",
+    "Misuse",
+    "Missing",
+    "NoSuchTopic",
+    "NotADataDirectory",
+    "RecordTooLarge",
+    "SeglogError",
+    "SeqOutOfRange",
+    "TopicExists",
+    "Unavailable",
+    "WriterPoisoned",
+]
+
+
+class SeglogError(Exception):
+    """Root of the local log's errors. `exit_code` is what a command ends with."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Corrupt(SeglogError):
+    exit_code = 5
+
+
+class InvalidFrame(Corrupt):
+    """These bytes are not a frame. Whether that is a torn tail or corruption, only the caller can tell."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(f"no valid frame at offset {offset}: {reason}")
+        self.offset = offset
+        self.reason = reason
+
+
+class FileCorrupt(Corrupt):
+    """A file is damaged below what was durable. It is reported and never repaired by cutting."""
+
+    def __init__(self, path: Path, offset: int, reason: str) -> None:
+        super().__init__(
+            f"{path} is damaged at offset {offset}: {reason}",
+            hint="nothing was changed: keep the file, and restore the range from the remote or a backup",
+        )
+        self.path = path
+        self.offset = offset
+        self.reason = reason
+
+
+class FormatUnsupported(Corrupt):
+    exit_code = 1
+
+    def __init__(self, path: Path, found: str) -> None:
+        super().__init__(
+            f"{path}: format version {found} is not one this seglog reads (it reads 1)",
+            hint="use the seglog version that wrote it",
+        )
+        self.path = path
+        self.found = found
+
+
+class Conflict(SeglogError):
+    exit_code = 4
+
+
+class DirectoryInUse(Conflict):
+    def __init__(self, path: Path, holder: str) -> None:
+        super().__init__(f"{path} is in use by {holder}", hint="stop that process, or use another directory")
+        self.path = path
+
+
+class TopicExists(Conflict):
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic {topic} exists already")
+        self.topic = topic
+
+
+class Missing(SeglogError):
+    exit_code = 3
+
+
+class NotADataDirectory(Missing):
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is not a seglog data directory", hint=f"make one: seglog -C {path} init")
+        self.path = path
+
+
+class NoSuchTopic(Missing):
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"no topic {topic}", hint="`seglog topic list` shows the topics there are")
+        self.topic = topic
+
+
+class SeqOutOfRange(Missing):
+    """Asked for a seq that is not there. `first` and `last` are what there is; `last` is 0 for an empty topic."""
+
+    def __init__(self, topic: str, seq: int, first: int, last: int) -> None:
+        there_is = f"it holds {first} to {last}" if last >= first else "it is empty"
+        super().__init__(f"seq {seq} is outside topic {topic}: {there_is}")
+        self.topic = topic
+        self.seq = seq
+        self.first = first
+        self.last = last
+
+
+class Unavailable(SeglogError):
+    exit_code = 1
+
+
+class DirectoryNotWritable(Unavailable):
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(f"cannot write in {path}: {cause}", hint="check the owner and mode, and that it is not mounted read-only")
+        self.path = path
+
+
+class DiskFull(Unavailable):
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"no space left for {path}; nothing was appended", hint="free some space: appends work again at once")
+        self.path = path
+
+
+class WriterPoisoned(Unavailable):
+    """A write or fsync failed. What the disk holds is unknown, so nothing is acked until recovery has looked."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(
+            f"the log stopped taking writes: {cause} on {path}",
+            hint="check the disk, then open the directory again: recovery tells what is durable",
+        )
+        self.path = path
+
+
+class ColdTierRequired(Unavailable):
+    def __init__(self, topic: str, first: int, last: int) -> None:
+        super().__init__(
+            f"records {first} to {last} of {topic} are in the cold tier only",
+            hint="open the log with its remote: offload.attach(log, URL), or --remote URL",
+        )
+        self.topic = topic
+
+
+class LogClosed(Unavailable):
+    def __init__(self) -> None:
+        super().__init__("the log is closed")
+
+
+class Misuse(SeglogError):
+    exit_code = 2
+
+
+class InvalidTopicName(Misuse):
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name!r} is not a valid topic name",
+            hint="NAME or NAME@BRANCH, each 1 to 128 of A-Z a-z 0-9 . _ -, the first one a letter, digit or underscore",
+        )
+        self.name = name
+
+
+class InvalidSetting(Misuse):
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"setting {key}: {reason}")
+        self.key = key
+
+
+class RecordTooLarge(Misuse):
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"a record of {size_bytes} bytes is over the limit of {limit_bytes}; nothing was appended",
+            hint="split it, or raise max_record_bytes in seglog.toml",
+        )
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
