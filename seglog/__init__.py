@@ -1,0 +1,107 @@
+"""The log on local disk: topics of records, a write-ahead log before them, sealed segments behind.
+
+    import seglog
+
+    with seglog.open("data") as log:
+        seqs = log.topic("orders").append([b"one", b"two"], tag="eu")
+        for record in log.topic("orders").read(start=1):
+            print(record.seq, record.value)
+
+It knows nothing of object storage: a `ColdTier` may be attached for what has left the disk.
+"""
+
+from __future__ import annotations
+
+from seglog.clock import Clock, SystemClock
+from seglog.config import (
+    DURABILITIES,
+    SETTINGS_FILE,
+    LogSettings,
+    TopicConfig,
+    default_toml,
+    load_settings,
+    read_sections,
+    write_default,
+)
+from seglog.deletes import DeleteOp
+from seglog.errors import (
+    ColdTierRequired,
+    Conflict,
+    Corrupt,
+    DirectoryExists,
+    DirectoryInUse,
+    DirectoryNotWritable,
+    DiskFull,
+    FileCorrupt,
+    FormatUnsupported,
+    InvalidEntry,
+    InvalidFrame,
+    InvalidLabel,
+    InvalidSetting,
+    InvalidTopicName,
+    LogClosed,
+    Missing,
+    Misuse,
+    NoSuchTopic,
+    NotADataDirectory,
+    RecordTooLarge,
+    SeglogError,
+    SeqOutOfRange,
+    TopicExists,
+    Unavailable,
+    WriterPoisoned,
+)
+from seglog.files import Files, OsFiles, replace_atomically
+from seglog.log import Log, open
+from seglog.record import Record
+from seglog.segment import SegmentInfo
+from seglog.tier import ColdTier
+from seglog.topic import Topic
+
+__all__ = [
+    "DURABILITIES",
+    "SETTINGS_FILE",
+    "Clock",
+    "ColdTier",
+    "ColdTierRequired",
+    "Conflict",
+    "Corrupt",
+    "DeleteOp",
+    "DirectoryExists",
+    "DirectoryInUse",
+    "DirectoryNotWritable",
+    "DiskFull",
+    "FileCorrupt",
+    "Files",
+    "FormatUnsupported",
+    "InvalidEntry",
+    "InvalidFrame",
+    "InvalidLabel",
+    "InvalidSetting",
+    "InvalidTopicName",
+    "Log",
+    "LogClosed",
+    "LogSettings",
+    "Missing",
+    "Misuse",
+    "NoSuchTopic",
+    "NotADataDirectory",
+    "OsFiles",
+    "Record",
+    "RecordTooLarge",
+    "SeglogError",
+    "SegmentInfo",
+    "SeqOutOfRange",
+    "SystemClock",
+    "Topic",
+    "TopicConfig",
+    "TopicExists",
+    "Unavailable",
+    "WriterPoisoned",
+    "default_toml",
+    "load_settings",
+    "open",
+    "read_sections",
+    "replace_atomically",
+    "write_default",
+]

@@ -3,9 +3,11 @@
     SeglogError
     ├── Corrupt              stop, and verify                              exit 5
     │   ├── InvalidFrame         bytes that are not a whole, sound frame (codecs only; callers add the place)
+    │   ├── InvalidEntry         the same of an index entry
     │   ├── FileCorrupt          a file is damaged below what was durable: path, offset, reason
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             somebody else is there                        exit 4
+    │   ├── DirectoryExists      where a new one was to be made
     │   ├── DirectoryInUse
     │   └── TopicExists
     ├── Missing              the caller asked for what is not there        exit 3
@@ -21,7 +23,8 @@
     └── Misuse               fix the call                                  exit 2
         ├── InvalidTopicName
         ├── InvalidSetting
-        └── RecordTooLarge
+        ├── InvalidLabel         a tag or node that does not fit a frame
+        └── RecordTooLarge       a record, or the whole of one append
 
 Each class says what happened; `hint`, where there is one, says what to do next.
 """
@@ -35,17 +38,20 @@ __all__ = [
     "ColdTierRequired",
     "Conflict",
     "Corrupt",
+    "DirectoryExists",
     "DirectoryInUse",
     "DirectoryNotWritable",
     "DiskFull",
     "FileCorrupt",
     "FormatUnsupported",
+    "InvalidEntry",
     "InvalidFrame",
+    "InvalidLabel",
     "InvalidSetting",
     "InvalidTopicName",
     "LogClosed",
-    "Misuse",
     "Missing",
+    "Misuse",
     "NoSuchTopic",
     "NotADataDirectory",
     "RecordTooLarge",
@@ -80,6 +86,15 @@ class InvalidFrame(Corrupt):
         self.reason = reason
 
 
+class InvalidEntry(Corrupt):
+    """These bytes are not an index entry. `position` counts entries, from 0, within what was given to the codec."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"no valid index entry at position {position}: {reason}")
+        self.position = position
+        self.reason = reason
+
+
 class FileCorrupt(Corrupt):
     """A file is damaged below what was durable. It is reported and never repaired by cutting."""
 
@@ -107,6 +122,12 @@ class FormatUnsupported(Corrupt):
 
 class Conflict(SeglogError):
     exit_code = 4
+
+
+class DirectoryExists(Conflict):
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is a seglog data directory already", hint="use it as it is, or choose another one")
+        self.path = path
 
 
 class DirectoryInUse(Conflict):
@@ -155,13 +176,17 @@ class Unavailable(SeglogError):
 
 class DirectoryNotWritable(Unavailable):
     def __init__(self, path: Path, cause: str) -> None:
-        super().__init__(f"cannot write in {path}: {cause}", hint="check the owner and mode, and that it is not mounted read-only")
+        super().__init__(
+            f"cannot write in {path}: {cause}", hint="check the owner and mode, and that it is not mounted read-only"
+        )
         self.path = path
 
 
 class DiskFull(Unavailable):
     def __init__(self, path: Path) -> None:
-        super().__init__(f"no space left for {path}; nothing was appended", hint="free some space: appends work again at once")
+        super().__init__(
+            f"no space left for {path}; nothing was appended", hint="free some space: appends work again at once"
+        )
         self.path = path
 
 
@@ -174,6 +199,7 @@ class WriterPoisoned(Unavailable):
             hint="check the disk, then open the directory again: recovery tells what is durable",
         )
         self.path = path
+        self.cause = cause
 
 
 class ColdTierRequired(Unavailable):
@@ -207,6 +233,14 @@ class InvalidSetting(Misuse):
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(f"setting {key}: {reason}")
         self.key = key
+
+
+class InvalidLabel(Misuse):
+    """`label` is "tag" or "node"."""
+
+    def __init__(self, label: str, reason: str) -> None:
+        super().__init__(f"{label}: {reason}; nothing was appended")
+        self.label = label
 
 
 class RecordTooLarge(Misuse):

@@ -1,0 +1,301 @@
+"""A checkpoint: what is in the WAL goes to segments, deletes go to the flags, and the WAL before it may go.
+
+    1 plan      under the lock: end of the published WAL, and what each topic has above its segments
+    2 absorb    copy verified frames to .data, entries to .idx; go on in a new segment where one is full; sync them
+    3 flag      set the deleted flag in the entries that pending deletes reach; sync them
+    4 store     the snapshot, atomically: from here on recovery starts at the end of 1
+    5 publish   under the lock: readers see the new places
+    6 free      unlink WAL files and released segments
+
+K1  Nothing is unlinked before the snapshot that makes it unnecessary is durable.
+K2  Up to 4 nothing of before has changed but flags that a pending delete sets anyway, so a crash, or a full disk,
+    leaves the last checkpoint whole; what lies beyond its lengths is cut by the next try.
+K3  What is copied is verified, so damage in the WAL is found while the WAL is still there.
+K4  Any failure but a full disk poisons the writer: what the files hold is unknown.
+
+Source: topics engine architecture, section 3, without its CheckpointMark frames (see seglog.meta).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from seglog.config import LogSettings
+from seglog.deletes import DeleteOp
+from seglog.engine import Engine
+from seglog.errors import DiskFull, SeglogError, WriterPoisoned
+from seglog.frame import DELETED, HAS_TAG
+from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store
+from seglog.read import tail_run
+from seglog.run import RUN_MAX_RECORDS
+from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
+from seglog.state import TopicState, active_meta
+from seglog.wal import NO_SPACE
+
+__all__ = ["Wish", "checkpoint", "relieve"]
+
+_logger = logging.getLogger("seglog.checkpoint")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a caller wants done to a topic by this checkpoint: true once the snapshot is durable, or not at all."""
+
+    topic: str
+    seal: bool = False
+    settle_op: int | None = None
+    release_seq: int | None = None
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A topic on its way through a checkpoint: as planned, then as it will be published."""
+
+    state: TopicState
+    meta: TopicMeta
+    first_seq: int
+    last_seq: int
+    pending: tuple[DeleteOp, ...]
+    seal: bool
+    sealed: list[SegmentInfo]
+    active: SegmentInfo | None
+    released: list[SegmentInfo]
+
+    @property
+    def segments(self) -> list[SegmentInfo]:
+        return self.sealed if self.active is None else [*self.sealed, self.active]
+
+    def result(self) -> TopicMeta:
+        sealed_seq = self.sealed[-1].last_seq if self.sealed else self.meta.hot_floor - 1
+        return replace(self.meta, sealed_seq=sealed_seq, active=active_meta(self.active))
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    wal: WalPosition
+    next_topic_id: int
+    drafts: list[_Draft]
+    unchanged: list[TopicMeta]
+
+
+def checkpoint(engine: Engine, wish: Wish | None = None) -> None:
+    """Returns when it is durable. Raises `DiskFull` (nothing changed), `WriterPoisoned`, `FileCorrupt`, `LogClosed`."""
+    with engine.checkpoint_lock:
+        _run(engine, wish)
+
+
+def relieve(engine: Engine) -> None:
+    """A checkpoint if WAL files wait for one and nobody makes one.
+
+    It is not the caller's business if that fails: the WAL keeps what it has, and the next one tries again.
+    """
+    if not engine.wal.older_files or not engine.checkpoint_lock.acquire(blocking=False):
+        return
+    try:
+        _run(engine, None)
+    except SeglogError as error:
+        _logger.warning("a checkpoint failed, the WAL keeps its files: %s", error)
+    finally:
+        engine.checkpoint_lock.release()
+
+
+def _run(engine: Engine, wish: Wish | None) -> None:
+    engine.check_open()
+    engine.committer.check_sound()
+    plan = _plan(engine, wish)
+    if plan.drafts or plan.wal != engine.checkpointed:
+        _write_segments(engine, plan)
+        _store_and_publish(engine, plan)
+    _free(engine, plan)
+
+
+def _plan(engine: Engine, wish: Wish | None) -> _Plan:
+    with engine.committer.lock:
+        plan = _Plan(engine.committer.published_end, engine.next_topic_id, [], [])
+        for state in engine.topics.values():
+            if not state.is_published:
+                continue
+            own = wish if wish is not None and wish.topic == state.name else None
+            if len(state.tail) or state.pending or own is not None or _kept_ops(state, state.hot_floor) != state.ops:
+                plan.drafts.append(_draft(state, own))
+            else:
+                plan.unchanged.append(state.to_meta())
+    return plan
+
+
+def _draft(state: TopicState, wish: Wish | None) -> _Draft:
+    sealed = list(state.sealed)
+    released: list[SegmentInfo] = []
+    if wish is not None and wish.release_seq is not None:
+        released = [segment for segment in sealed if segment.last_seq <= wish.release_seq]
+        del sealed[: len(released)]
+    hot_floor = released[-1].last_seq + 1 if released else state.hot_floor
+    settle_op = None if wish is None else wish.settle_op
+    ops = tuple(op for op in _kept_ops(state, hot_floor) if op.op != settle_op)
+    return _Draft(
+        state=state,
+        meta=replace(state.to_meta(), hot_floor=hot_floor, ops=ops),
+        first_seq=state.tail.first_seq,
+        last_seq=state.head_seq,
+        pending=state.pending,
+        seal=wish is not None and wish.seal,
+        sealed=sealed,
+        active=state.active,
+        released=released,
+    )
+
+
+def _kept_ops(state: TopicState, hot_floor: int) -> tuple[DeleteOp, ...]:
+    """A delete that reaches into the cold tier has no flags there to live on in: it stays until it is settled."""
+    return state.ops if state.config.keep_history or hot_floor > 1 else ()
+
+
+def _write_segments(engine: Engine, plan: _Plan) -> None:
+    """Steps 2 and 3."""
+    try:
+        for draft in plan.drafts:
+            _absorb(engine, draft)
+            for info in draft.segments:
+                _flag(engine.segments.get(draft.state.topic_id, info.first_seq), info, draft.pending)
+    except OSError as error:
+        raise _failure(engine, error) from error
+
+
+def _absorb(engine: Engine, draft: _Draft) -> None:
+    had_segments = bool(draft.sealed or draft.released or draft.active)
+    writer: SegmentWriter | None = None
+    created = False
+    seq = draft.first_seq
+    while seq <= draft.last_seq:
+        run = tail_run(engine, draft.state, seq, draft.last_seq)
+        for entry, position, header in run.frames():
+            if writer is not None and _is_full(writer.info(sealed=False), entry.length, engine.settings):
+                _finish(draft, writer, seal=True)
+                writer = None
+            if writer is None:
+                writer = _writer(engine, draft, header.seq, entry.length)
+                created |= writer.records == 0
+            writer.add(run.buffer[position : position + entry.length], header)
+        seq = run.last_seq + 1
+    if writer is not None:
+        _finish(draft, writer, seal=_is_full(writer.info(sealed=False), 1, engine.settings))
+    if draft.seal and draft.active is not None:
+        draft.sealed.append(replace(draft.active, sealed=True))
+        draft.active = None
+    if created:
+        engine.files.sync_dir(engine.layout.topic(draft.state.topic_id))
+        if not had_segments:
+            engine.files.sync_dir(engine.layout.topics)
+
+
+def _writer(engine: Engine, draft: _Draft, seq: int, frame_bytes: int) -> SegmentWriter:
+    """Of the active segment, or of a new one that begins with `seq`."""
+    topic_id = draft.state.topic_id
+    if draft.active is not None and _is_full(draft.active, frame_bytes, engine.settings):
+        cut(engine.segments.get(topic_id, draft.active.first_seq), draft.active.records, draft.active.data_bytes)
+        draft.sealed.append(replace(draft.active, sealed=True))
+        draft.active = None
+    if draft.active is not None:
+        return SegmentWriter(engine.files, engine.segments.get(topic_id, draft.active.first_seq), draft.active)
+    engine.files.make_dir(engine.layout.topic(topic_id))
+    return SegmentWriter(engine.files, engine.segments.create(topic_id, seq), None)
+
+
+def _finish(draft: _Draft, writer: SegmentWriter, *, seal: bool) -> None:
+    writer.sync()
+    info = writer.info(sealed=seal)
+    if seal:
+        draft.sealed.append(info)
+    draft.active = None if seal else info
+
+
+def _is_full(info: SegmentInfo, frame_bytes: int, settings: LogSettings) -> bool:
+    """Whether a segment takes no more; one record it takes whatever its size."""
+    is_over = info.data_bytes + frame_bytes > settings.segment_max_bytes
+    return info.records >= settings.segment_max_events or (info.records > 0 and is_over)
+
+
+def _flag(segment: SegmentFiles, info: SegmentInfo, pending: tuple[DeleteOp, ...]) -> None:
+    ops = [op for op in pending if op.may_reach(info.first_seq)]
+    if not ops:
+        return
+    needs_tags = any(op.tag is not None for op in ops)
+    first = info.first_seq
+    changed = False
+    while first <= info.last_seq:
+        last, seqs = _reached(segment, first, info.last_seq, ops, needs_tags=needs_tags)
+        if seqs:
+            segment.set_deleted(first, last, seqs)
+            changed = True
+        first = last + 1
+    if changed:
+        segment.idx.datasync()
+
+
+def _reached(
+    segment: SegmentFiles, first: int, last: int, ops: list[DeleteOp], *, needs_tags: bool
+) -> tuple[int, list[int]]:
+    """Of the records from `first` on: up to where it looked, and the seqs that are to be flagged."""
+    if not needs_tags:
+        last = min(last, first + RUN_MAX_RECORDS - 1)
+        live = [seq for seq, entry in enumerate(segment.entries(first, last), first) if not entry.flags & DELETED]
+        return last, [seq for seq in live if any(op.reaches(seq, None) for op in ops)]
+    run = segment.run(first, last)
+    seqs = []
+    for index, entry in enumerate(run.entries):
+        tag = run.record(index).tag if entry.flags & HAS_TAG else None
+        if not entry.flags & DELETED and any(op.reaches(first + index, tag) for op in ops):
+            seqs.append(first + index)
+    return run.last_seq, seqs
+
+
+def _store_and_publish(engine: Engine, plan: _Plan) -> None:
+    """Steps 4 and 5. Once the snapshot may be there, memory has to follow it, or the writer has to stop."""
+    number = engine.snapshot_number + 1
+    topics = sorted([*plan.unchanged, *(draft.result() for draft in plan.drafts)], key=lambda topic: topic.topic_id)
+    try:
+        store(engine.files, engine.layout, number, Snapshot(plan.next_topic_id, tuple(topics), plan.wal))
+        with engine.committer.lock:
+            engine.snapshot_number = number
+            engine.checkpointed = plan.wal
+            for draft in plan.drafts:
+                _publish(draft)
+    except OSError as error:
+        if error.errno in NO_SPACE and number not in numbers(engine.files, engine.layout):
+            raise DiskFull(engine.layout.meta) from error
+        raise _failure(engine, error, is_final=True) from error
+    except BaseException as error:
+        engine.committer.poison(error)
+        raise
+
+
+def _publish(draft: _Draft) -> None:
+    """The lock is held. What came after the plan stays."""
+    state, meta = draft.state, draft.meta
+    planned = meta.next_op
+    state.generation += 1
+    state.tail.drop(draft.last_seq - draft.first_seq + 1)
+    state.sealed = tuple(draft.sealed)
+    state.active = draft.active
+    state.hot_floor = meta.hot_floor
+    state.ops = (*meta.ops, *(op for op in state.ops if op.op >= planned))
+    state.pending = tuple(op for op in state.pending if op.op >= planned)
+
+
+def _free(engine: Engine, plan: _Plan) -> None:
+    """Step 6. What cannot be unlinked now, recovery unlinks."""
+    try:
+        engine.wal.remove_below(plan.wal.file)
+        for draft in plan.drafts:
+            for segment in draft.released:
+                engine.segments.remove(draft.state.topic_id, segment.first_seq)
+    except OSError as error:
+        _logger.warning("cannot remove what is not needed any more: %s", error)
+
+
+def _failure(engine: Engine, error: OSError, *, is_final: bool = False) -> DiskFull | WriterPoisoned:
+    if error.errno in NO_SPACE and not is_final:
+        return DiskFull(engine.layout.root)
+    engine.committer.poison(error)
+    return WriterPoisoned(engine.layout.root, str(error))

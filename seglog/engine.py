@@ -1,0 +1,77 @@
+"""The parts of an open log, joined. `Log` and `Topic` are its faces."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from seglog.clock import Clock
+from seglog.commit import Committer
+from seglog.config import LogSettings, TopicConfig
+from seglog.errors import LogClosed, NoSuchTopic
+from seglog.files import Files
+from seglog.layout import Layout
+from seglog.meta import WalPosition
+from seglog.segment import SegmentCache
+from seglog.state import TopicState
+from seglog.tier import ColdTier
+from seglog.wal import Wal
+
+__all__ = ["Engine"]
+
+
+@dataclass(slots=True, eq=False)
+class Engine:
+    """`topics` also has those whose creation is on its way; `state` and `find` show published ones only.
+
+    `checkpointed` is the end of what the newest snapshot covers.
+    """
+
+    layout: Layout
+    files: Files
+    clock: Clock
+    settings: LogSettings
+    topics: dict[str, TopicState]
+    next_topic_id: int
+    snapshot_number: int
+    checkpointed: WalPosition
+    wal: Wal
+    segments: SegmentCache
+    committer: Committer = field(init=False)
+    checkpoint_lock: threading.Lock = field(default_factory=threading.Lock)
+    cold: ColdTier | None = None
+    topic_defaults: TopicConfig = field(default_factory=TopicConfig)
+    is_closed: bool = False
+
+    def __post_init__(self) -> None:
+        self.committer = Committer(self.wal, threading.Lock(), self._take_back)
+
+    def find(self, name: str) -> TopicState | None:
+        state = self.topics.get(name)
+        return state if state is not None and state.is_published else None
+
+    def state(self, name: str) -> TopicState:
+        """Raises `LogClosed` or `NoSuchTopic`."""
+        self.check_open()
+        state = self.find(name)
+        if state is None:
+            raise NoSuchTopic(name)
+        return state
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise LogClosed
+
+    def close(self) -> None:
+        """Readers on their way end with `LogClosed`."""
+        with self.committer.lock:
+            self.is_closed = True
+            self.wal.forget()
+        self.segments.clear()
+
+    def _take_back(self) -> None:
+        for name, state in list(self.topics.items()):
+            if state.is_published:
+                state.take_back()
+            else:
+                del self.topics[name]

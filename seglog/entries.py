@@ -1,0 +1,83 @@
+"""What callers commit: appended records and a topic's control frames, and what becomes visible with each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seglog.commit import Entry
+from seglog.config import TopicConfig
+from seglog.control import TopicCreated, encode_config, encode_create, encode_delete
+from seglog.deletes import DeleteOp
+from seglog.state import TopicState
+from seglog.tail import Tail
+
+__all__ = ["AppendEntry", "ConfigEntry", "CreateEntry", "DeleteEntry", "apply_delete", "new_state"]
+
+
+class AppendEntry(Entry):
+    __slots__ = ("_lengths", "_state", "_ts_ms")
+
+    def __init__(self, state: TopicState, ts_ms: int, frames: Sequence[bytes], *, sync: bool) -> None:
+        super().__init__([b"".join(frames)], len(frames), sync=sync)
+        self._state = state
+        self._ts_ms = ts_ms
+        self._lengths = list(map(len, frames))
+
+    def publish(self, file: int, offset: int, /) -> None:
+        self._state.tail.extend(file, offset, self._lengths, self._ts_ms)
+        self._state.last_ts_ms = self._ts_ms
+
+
+class CreateEntry(Entry):
+    __slots__ = ("state",)
+
+    def __init__(self, created: TopicCreated) -> None:
+        super().__init__([encode_create(created)], 1, sync=True)
+        self.state = new_state(created)
+
+    def publish(self, _file: int, _offset: int, /) -> None:
+        self.state.is_published = True
+
+
+class ConfigEntry(Entry):
+    __slots__ = ("_config", "_state")
+
+    def __init__(self, state: TopicState, config: TopicConfig) -> None:
+        super().__init__([encode_config(state.topic_id, state.assigned_ts_ms, config)], 1, sync=True)
+        self._state = state
+        self._config = config
+
+    def publish(self, _file: int, _offset: int, /) -> None:
+        self._state.config = self._config
+
+
+class DeleteEntry(Entry):
+    __slots__ = ("_op", "_state")
+
+    def __init__(self, state: TopicState, op: DeleteOp) -> None:
+        super().__init__([encode_delete(state.topic_id, op)], 1, sync=True)
+        self._state = state
+        self._op = op
+
+    def publish(self, _file: int, _offset: int, /) -> None:
+        apply_delete(self._state, self._op)
+
+
+def apply_delete(state: TopicState, op: DeleteOp) -> None:
+    state.ops += (op,)
+    state.pending += (op,)
+    state.next_op = max(state.next_op, op.op + 1)
+    state.last_ts_ms = max(state.last_ts_ms, op.ts_ms)
+
+
+def new_state(created: TopicCreated) -> TopicState:
+    return TopicState(
+        topic_id=created.topic_id,
+        name=created.name,
+        epoch=created.epoch,
+        config=created.config,
+        first_seq=created.first_seq,
+        hot_floor=created.first_seq,
+        last_ts_ms=created.ts_ms,
+        tail=Tail(created.first_seq),
+    )

@@ -1,0 +1,71 @@
+"""One entry of a segment's .idx file: where the record with the seq `first_seq + i` lies in .data. Little-endian.
+
+    offset  size  field   meaning
+    0       4     offset  of the frame in .data
+    4       4     length  of the whole frame, its length field included
+    8       8     ts      ms since the epoch, the frame's own
+    16      1     flags   the frame's own, and bit3 deleted once a delete has reached the record
+    17      3     check   low 24 bits of XXH3-64 of: seq as u64, then bytes 0 to 16 of this entry
+
+I1  Entry i is that of seq first_seq + i: a direct seek, no scan. The seq takes part in the check, so an entry in
+    another's place is found.
+I2  Flags and check are one aligned word of 4 bytes and never straddle a sector: a delete rewrites them in place, and a
+    crash leaves the old word or the new one.
+
+Source: topics engine architecture, section 3.1; the check fills the three bytes that are padding there.
+No I/O: bytes in, bytes out.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from xxhash import xxh3_64_intdigest
+
+from seglog.errors import InvalidEntry
+from seglog.frame import DELETED
+
+__all__ = ["ENTRY", "Entry", "encode_entry", "mark_deleted", "read_entries"]
+
+ENTRY = struct.Struct("<IIQB3s")
+_PLAIN = struct.Struct("<QIIQB")
+_SEQ = struct.Struct("<Q")
+_CHECKED_BYTES = 17
+_FLAGS_AT = 16
+
+
+class Entry(NamedTuple):
+    offset: int
+    length: int
+    ts_ms: int
+    flags: int
+
+
+def encode_entry(seq: int, offset: int, length: int, ts_ms: int, flags: int) -> bytes:
+    plain = _PLAIN.pack(seq, offset, length, ts_ms, flags)
+    return plain[_SEQ.size :] + _check(plain)
+
+
+def read_entries(raw: bytes, first_seq: int) -> list[Entry]:
+    """The entries in `raw`, of which the first is that of `first_seq`. Raises `InvalidEntry`."""
+    if len(raw) % ENTRY.size:
+        raise InvalidEntry(len(raw) // ENTRY.size, "it is cut")
+    entries = []
+    for position, (offset, length, ts_ms, flags, check) in enumerate(ENTRY.iter_unpack(raw)):
+        start = position * ENTRY.size
+        if _check(_SEQ.pack(first_seq + position) + raw[start : start + _CHECKED_BYTES]) != check:
+            raise InvalidEntry(position, f"check mismatch in the entry of seq {first_seq + position}")
+        entries.append(Entry(offset, length, ts_ms, flags))
+    return entries
+
+
+def mark_deleted(raw: bytearray, position: int, seq: int) -> None:
+    """Set the deleted flag of the entry at `position`, that of `seq`."""
+    start = position * ENTRY.size
+    raw[start + _FLAGS_AT] |= DELETED
+    raw[start + _CHECKED_BYTES : start + ENTRY.size] = _check(_SEQ.pack(seq) + raw[start : start + _CHECKED_BYTES])
+
+
+def _check(plain: bytes) -> bytes:
+    return xxh3_64_intdigest(plain).to_bytes(8, "little")[:3]

@@ -1,0 +1,82 @@
+"""Where things are in a data directory. The one place that makes paths.
+
+    LOCK                                    held while a process uses the directory; names it
+    seglog.toml                             settings
+    meta/snapshot.<16 digits>.json          the newest two
+    wal/CURRENT                             name of the active WAL file; there once the directory is whole
+    wal/wal-<16 digits>.log                 number = ordinal, from 1, of its first frame among all frames ever written
+    topics/<8 hex>/seg-<16 digits>.data     directory = topic id; number = seq of the first record
+    topics/<8 hex>/seg-<16 digits>.idx
+
+Numbers are zero-padded, so names sort as the numbers do. No I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from seglog.config import SETTINGS_FILE
+
+__all__ = ["Layout", "number_in"]
+
+_NUMBERED = {
+    "snapshot": re.compile(r"snapshot\.([0-9]{16})\.json"),
+    "wal": re.compile(r"wal-([0-9]{16})\.log"),
+    "data": re.compile(r"seg-([0-9]{16})\.data"),
+    "idx": re.compile(r"seg-([0-9]{16})\.idx"),
+}
+_TOPIC_DIR = re.compile(r"[0-9A-F]{8}")
+
+
+def number_in(kind: str, name: str) -> int | None:
+    """The number in a file name of that kind (snapshot, wal, data, idx, topic); None for any other name."""
+    if kind == "topic":
+        return int(name, 16) if _TOPIC_DIR.fullmatch(name) else None
+    match = _NUMBERED[kind].fullmatch(name)
+    return int(match[1]) if match else None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    root: Path
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "LOCK"
+
+    @property
+    def settings(self) -> Path:
+        return self.root / SETTINGS_FILE
+
+    @property
+    def meta(self) -> Path:
+        return self.root / "meta"
+
+    @property
+    def wal(self) -> Path:
+        return self.root / "wal"
+
+    @property
+    def topics(self) -> Path:
+        return self.root / "topics"
+
+    @property
+    def current(self) -> Path:
+        return self.wal / "CURRENT"
+
+    def snapshot(self, number: int) -> Path:
+        return self.meta / f"snapshot.{number:016d}.json"
+
+    def wal_file(self, number: int) -> Path:
+        return self.wal / f"wal-{number:016d}.log"
+
+    def topic(self, topic_id: int) -> Path:
+        return self.topics / f"{topic_id:08X}"
+
+    def data(self, topic_id: int, first_seq: int) -> Path:
+        return self.topic(topic_id) / f"seg-{first_seq:016d}.data"
+
+    def idx(self, topic_id: int, first_seq: int) -> Path:
+        return self.topic(topic_id) / f"seg-{first_seq:016d}.idx"

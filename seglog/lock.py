@@ -1,0 +1,59 @@
+"""One process at a time uses a data directory: an advisory lock on LOCK, whose text says who has it.
+
+The kernel drops the lock with its holder, so what is left of a killed process is in nobody's way.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sys
+from pathlib import Path
+
+from seglog.errors import DirectoryInUse, DirectoryNotWritable
+from seglog.files import Files
+
+__all__ = ["DirectoryLock"]
+
+_TEXT_MAX_BYTES = 512
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+class DirectoryLock:
+    """Held from construction to `release`. Raises `DirectoryInUse` or `DirectoryNotWritable`."""
+
+    def __init__(self, files: Files, path: Path) -> None:
+        self._files = files
+        try:
+            self._fd = files.open(path, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            if error.errno in _READ_ONLY:
+                raise DirectoryNotWritable(path.parent, os.strerror(error.errno)) from error
+            raise
+        try:
+            self._take(path)
+        except BaseException:
+            files.close(self._fd)
+            raise
+
+    def release(self) -> None:
+        self._files.close(self._fd)
+
+    def _take(self, path: Path) -> None:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = self._files.pread(self._fd, _TEXT_MAX_BYTES, 0).decode(errors="replace").strip()
+            raise DirectoryInUse(path.parent, holder or "another process") from error
+        # The text is a courtesy to whoever is turned away: a full disk is no reason to stay out.
+        try:
+            self._files.truncate(self._fd, 0)
+            self._files.pwrite(self._fd, _who().encode(errors="replace")[:_TEXT_MAX_BYTES], 0)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+
+
+def _who() -> str:
+    return f"pid {os.getpid()} ({Path(sys.argv[0]).name or 'python'})\n"

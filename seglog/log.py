@@ -1,0 +1,222 @@
+"""A data directory, open: topics over one write-ahead log."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from seglog import write
+from seglog.checkpoint import checkpoint
+from seglog.clock import Clock, SystemClock
+from seglog.config import LogSettings, TopicConfig, load_settings
+from seglog.engine import Engine
+from seglog.errors import DirectoryNotWritable, DiskFull, FileCorrupt, NotADataDirectory
+from seglog.files import Files, OsFiles
+from seglog.layout import Layout, number_in
+from seglog.lock import DirectoryLock
+from seglog.meta import Snapshot, WalPosition, store
+from seglog.names import check_topic_name
+from seglog.open_file import OpenFile
+from seglog.recovery import recover
+from seglog.segment import SegmentCache
+from seglog.tier import ColdTier
+from seglog.topic import Topic
+from seglog.wal import NO_SPACE, Wal, create_first
+
+__all__ = ["Log", "open"]
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    create: bool = True,
+    clock: Clock | None = None,
+    files: Files | None = None,
+    settings: LogSettings | None = None,
+) -> Log:
+    """Lock and recover the data directory at `path`; make it if it is not there and `create` says so.
+
+    `settings` None: those of its seglog.toml. Raises `NotADataDirectory`, `DirectoryInUse`, `DirectoryNotWritable`,
+    `InvalidSetting`, `DiskFull`, and `FileCorrupt` or `FormatUnsupported` with nothing changed.
+    """
+    port = OsFiles() if files is None else files
+    layout = Layout(Path(path).absolute())
+    with _plain_errors(layout.root):
+        if create:
+            _make_root(port, layout.root)
+        elif not _is_data_directory(port, layout):
+            raise NotADataDirectory(layout.root)
+        lock = DirectoryLock(port, layout.lock)
+        try:
+            return Log(_start(port, layout, SystemClock() if clock is None else clock, settings), lock)
+        except BaseException:
+            lock.release()
+            raise
+
+
+class Log:
+    """Use `open`. A context manager; safe for many threads."""
+
+    def __init__(self, engine: Engine, lock: DirectoryLock) -> None:
+        self._engine = engine
+        self._lock = lock
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def path(self) -> Path:
+        return self._engine.layout.root
+
+    @property
+    def settings(self) -> LogSettings:
+        return self._engine.settings
+
+    @property
+    def topic_defaults(self) -> TopicConfig:
+        """What a topic is configured with when its first append makes it."""
+        return self._engine.topic_defaults
+
+    @topic_defaults.setter
+    def topic_defaults(self, config: TopicConfig) -> None:
+        self._engine.topic_defaults = config
+
+    @property
+    def wal_bytes(self) -> int:
+        """Bytes in the WAL files, without what is reserved."""
+        return self._engine.wal.used_bytes
+
+    def topic(self, name: str) -> Topic:
+        """The topic of that name, whether it is there yet or not. No I/O. Raises `InvalidTopicName`."""
+        return Topic(self._engine, check_topic_name(name))
+
+    def existing(self, name: str) -> Topic:
+        """The topic of that name. Raises `NoSuchTopic` if it is not there, and `InvalidTopicName`."""
+        topic = self.topic(name)
+        self._engine.state(name)
+        return topic
+
+    def topics(self) -> list[str]:
+        """Names, ascending."""
+        return sorted(name for name, state in list(self._engine.topics.items()) if state.is_published)
+
+    def has_topic(self, name: str) -> bool:
+        return self._engine.find(name) is not None
+
+    def create_topic(
+        self, name: str, config: TopicConfig | None = None, first_seq: int = 1, ts_floor_ms: int = 0
+    ) -> Topic:
+        """A topic before its first append. Seqs begin with `first_seq`, and no time is below `ts_floor_ms`.
+
+        Durable on return. Raises `InvalidTopicName`, `TopicExists`, `InvalidSetting`.
+        """
+        topic = self.topic(name)
+        config = TopicConfig() if config is None else config
+        write.create_topic(self._engine, name, config, first_seq=first_seq, ts_floor_ms=ts_floor_ms)
+        return topic
+
+    def configure(self, name: str, config: TopicConfig) -> None:
+        """Durable on return, and of effect for later appends. Raises `NoSuchTopic`."""
+        write.configure(self._engine, name, config)
+
+    def attach_cold(self, tier: ColdTier) -> None:
+        """Reads below a topic's hot floor go there from now on."""
+        self._engine.cold = tier
+
+    def checkpoint(self) -> None:
+        """What is in the WAL goes to segments, and WAL files that are not needed any more go."""
+        checkpoint(self._engine)
+
+    def close(self) -> None:
+        """Make everything durable, and let go of the directory, whatever is raised. Idempotent."""
+        if self._engine.is_closed:
+            return
+        try:
+            self._engine.committer.close()
+            if not self._engine.committer.is_poisoned:
+                checkpoint(self._engine)
+                self._engine.wal.give_back()
+        finally:
+            self._engine.close()
+            self._lock.release()
+
+
+def _start(files: Files, layout: Layout, clock: Clock, settings: LogSettings | None) -> Engine:
+    settings = load_settings(layout.settings) if settings is None else settings
+    if not _is_data_directory(files, layout):
+        _make_new(files, layout)
+    found = recover(files, layout)
+    engine = Engine(
+        layout=layout,
+        files=files,
+        clock=clock,
+        settings=settings,
+        topics=found.topics,
+        next_topic_id=found.next_topic_id,
+        snapshot_number=found.snapshot_number,
+        checkpointed=found.checkpointed,
+        wal=Wal(files, layout, settings.wal_file_bytes, found.wal_end, found.older_files),
+        segments=SegmentCache(files, layout),
+    )
+    checkpoint(engine)
+    return engine
+
+
+def _is_data_directory(files: Files, layout: Layout) -> bool:
+    """CURRENT is the last thing that a new one gets."""
+    try:
+        return layout.current.name in files.list_dir(layout.wal)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _make_root(files: Files, root: Path) -> None:
+    missing = [path for path in (root, *root.parents) if not path.exists()]
+    for path in reversed(missing):
+        files.make_dir(path)
+        files.sync_dir(path.parent)
+    if not root.is_dir():
+        raise NotADataDirectory(root)
+
+
+def _make_new(files: Files, layout: Layout) -> None:
+    """Safe to begin again after a crash: nothing was ever appended before CURRENT is there."""
+    for path in (layout.meta, layout.wal, layout.topics):
+        files.make_dir(path)
+    files.sync_dir(layout.root)
+    _check_never_used(files, layout)
+    store(files, layout, 1, Snapshot(1, (), WalPosition(1, 0, 1)))
+    create_first(files, layout)
+
+
+def _check_never_used(files: Files, layout: Layout) -> None:
+    """A CURRENT that went missing must not make a used directory look like a new one."""
+    topics = [name for name in files.list_dir(layout.topics) if number_in("topic", name) is not None]
+    if topics or any((number_in("snapshot", name) or 0) > 1 for name in files.list_dir(layout.meta)):
+        raise FileCorrupt(layout.current, 0, "the file is missing")
+    for name in files.list_dir(layout.wal):
+        number = number_in("wal", name)
+        if number is not None and OpenFile(files, layout.wal_file(number)).size():
+            raise FileCorrupt(layout.current, 0, "the file is missing")
+
+
+@contextmanager
+def _plain_errors(root: Path) -> Iterator[None]:
+    """What the system says about the directory as a whole, in our words."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            raise DiskFull(root) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise DirectoryNotWritable(root, os.strerror(error.errno)) from error
+        raise

@@ -1,0 +1,181 @@
+"""The snapshot of everything that is not in the WAL or in segment files: meta/snapshot.<16 digits>.json.
+
+    body     canonical JSON: {"format": 1, "next_topic_id", "topics": [...], "wal": {"file", "offset", "ordinal"}}
+    newline  0x0A
+    check    XXH3-64 of the body, 16 hex digits
+    newline  0x0A
+
+S1  It is the state after all WAL frames before (file, offset), and of none after: recovery replays from there. So it
+    holds what the source's CheckpointMark frames hold, and there is one truth about how far segments go.
+S2  It is written whole or not at all (`replace_atomically`), so an invalid newest snapshot is damage, never a torn
+    write: `FileCorrupt`, and no silent return to an older one, which would bring deleted records back.
+S3  Segment files are what it says: bytes past the active segment's lengths, and files past it, are of a checkpoint that
+    did not come to its end. They are derivable from the WAL.
+
+Source: topics engine architecture, section 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xxhash import xxh3_64_hexdigest
+
+from seglog import canonical
+from seglog.config import TopicConfig
+from seglog.deletes import DeleteOp
+from seglog.errors import FileCorrupt, FormatUnsupported, SeglogError
+from seglog.files import Files, replace_atomically
+from seglog.layout import Layout, number_in
+from seglog.open_file import OpenFile
+
+__all__ = [
+    "ActiveMeta",
+    "Snapshot",
+    "TopicMeta",
+    "WalPosition",
+    "decode_snapshot",
+    "encode_snapshot",
+    "load",
+    "numbers",
+    "store",
+]
+
+_FORMAT = 1
+_KEPT = 2
+_CHECK_BYTES = 18
+
+
+@dataclass(frozen=True, slots=True)
+class WalPosition:
+    """`offset` in the WAL file `file`; `ordinal` is that of the frame there, among all ever written, from 1."""
+
+    file: int
+    offset: int
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveMeta:
+    """How far the active segment goes."""
+
+    first_seq: int
+    records: int
+    data_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMeta:
+    """`sealed_seq` is the highest sealed one, `first_seq - 1` before there is any; `ops` are the listed deletes."""
+
+    topic_id: int
+    name: str
+    epoch: int
+    config: TopicConfig
+    first_seq: int
+    hot_floor: int
+    sealed_seq: int
+    active: ActiveMeta | None
+    last_ts_ms: int
+    next_op: int
+    ops: tuple[DeleteOp, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    next_topic_id: int
+    topics: tuple[TopicMeta, ...]
+    wal: WalPosition
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    body = canonical.encode(
+        {
+            "format": _FORMAT,
+            "next_topic_id": snapshot.next_topic_id,
+            "topics": [_topic_to_json(topic) for topic in snapshot.topics],
+            "wal": {"file": snapshot.wal.file, "offset": snapshot.wal.offset, "ordinal": snapshot.wal.ordinal},
+        }
+    )
+    return body + b"\n" + xxh3_64_hexdigest(body).encode() + b"\n"
+
+
+def decode_snapshot(raw: bytes, path: Path) -> Snapshot:
+    """`path` is for the errors: `FileCorrupt`, `FormatUnsupported`."""
+    body, check = raw[:-_CHECK_BYTES], raw[-_CHECK_BYTES:]
+    if check != b"\n" + xxh3_64_hexdigest(body).encode() + b"\n":
+        raise FileCorrupt(path, 0, "checksum mismatch")
+    try:
+        value = canonical.decode(body)
+        version = value["format"]
+        snapshot = _from_json(value) if version == _FORMAT else None
+    except (ValueError, KeyError, TypeError, SeglogError) as error:
+        raise FileCorrupt(path, 0, f"the content does not fit: {error!r}") from error
+    if snapshot is None:
+        raise FormatUnsupported(path, str(version))
+    return snapshot
+
+
+def numbers(files: Files, layout: Layout) -> list[int]:
+    """Of the snapshots there are, ascending."""
+    found = (number_in("snapshot", name) for name in files.list_dir(layout.meta))
+    return [number for number in found if number is not None]
+
+
+def load(files: Files, layout: Layout) -> tuple[int, Snapshot]:
+    """The newest snapshot and its number. Raises `FileCorrupt`, also when there is none."""
+    there = numbers(files, layout)
+    if not there:
+        raise FileCorrupt(layout.meta, 0, "there is no snapshot")
+    file = OpenFile(files, layout.snapshot(there[-1]))
+    return there[-1], decode_snapshot(file.read(file.size(), 0), file.path)
+
+
+def store(files: Files, layout: Layout, number: int, snapshot: Snapshot) -> None:
+    """Durable on return. Of the older ones, the newest stays for whoever has to repair by hand."""
+    replace_atomically(files, layout.snapshot(number), encode_snapshot(snapshot))
+    for old in numbers(files, layout):
+        if old <= number - _KEPT:
+            files.unlink(layout.snapshot(old))
+
+
+def _from_json(value: dict[str, Any]) -> Snapshot:
+    wal = value["wal"]
+    position = WalPosition(wal["file"], wal["offset"], wal["ordinal"])
+    return Snapshot(value["next_topic_id"], tuple(map(_topic_from_json, value["topics"])), position)
+
+
+def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
+    active = topic.active
+    return {
+        "active": None if active is None else [active.first_seq, active.records, active.data_bytes],
+        "config": topic.config.to_json(),
+        "epoch": topic.epoch,
+        "first_seq": topic.first_seq,
+        "hot_floor": topic.hot_floor,
+        "id": topic.topic_id,
+        "last_ts_ms": topic.last_ts_ms,
+        "name": topic.name,
+        "next_op": topic.next_op,
+        "ops": [op.to_json() for op in topic.ops],
+        "sealed_seq": topic.sealed_seq,
+    }
+
+
+def _topic_from_json(value: dict[str, Any]) -> TopicMeta:
+    active = value["active"]
+    return TopicMeta(
+        topic_id=value["id"],
+        name=value["name"],
+        epoch=value["epoch"],
+        config=TopicConfig.from_json(value["config"]),
+        first_seq=value["first_seq"],
+        hot_floor=value["hot_floor"],
+        sealed_seq=value["sealed_seq"],
+        active=None if active is None else ActiveMeta(*active),
+        last_ts_ms=value["last_ts_ms"],
+        next_op=value["next_op"],
+        ops=tuple(map(DeleteOp.from_json, value["ops"])),
+    )

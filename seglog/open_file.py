@@ -1,0 +1,51 @@
+"""An open file that is shared by threads and by readers that may stop in the middle.
+
+It is closed when the last one who has it lets go, so nobody reads from a descriptor that means another file by now.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from seglog.errors import FileCorrupt
+from seglog.files import Files
+
+__all__ = ["OpenFile"]
+
+
+class OpenFile:
+    __slots__ = ("_files", "fd", "path")
+
+    def __init__(self, files: Files, path: Path, flags: int = os.O_RDWR) -> None:
+        self.fd = -1
+        self.path = path
+        self._files = files
+        self.fd = files.open(path, flags)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            self._files.close(self.fd)
+
+    def read_exactly(self, length: int, offset: int) -> bytes:
+        """`length` bytes at `offset`. Raises `FileCorrupt` if the file ends before."""
+        data = self._files.pread(self.fd, length, offset)
+        if len(data) < length:
+            raise FileCorrupt(self.path, offset + len(data), "the file ends before its time")
+        return data
+
+    def read(self, length: int, offset: int) -> bytes:
+        """Up to `length` bytes; fewer only at the end of the file."""
+        return self._files.pread(self.fd, length, offset)
+
+    def write(self, data: bytes | bytearray, offset: int) -> None:
+        self._files.pwrite(self.fd, data, offset)
+
+    def size(self) -> int:
+        return self._files.size(self.fd)
+
+    def truncate(self, length: int) -> None:
+        self._files.truncate(self.fd, length)
+
+    def datasync(self) -> None:
+        self._files.datasync(self.fd)

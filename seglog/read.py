@@ -1,0 +1,131 @@
+"""Reading a topic: the cold tier below the hot floor, then sealed segments, the active one, and the newest in the WAL.
+
+R1  No lock is held between records, and none while a file is read: it is held to find the place, then let go.
+R2  Each record is verified when it is taken: checksum, and seq, time, length and topic against the index.
+R3  When records change place or a delete reaches them, readers on their way look again from where they are: they never
+    show a record deleted before they got to it, and go on in the cold tier when the hot copy goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from seglog.deletes import DeleteOp
+from seglog.engine import Engine
+from seglog.errors import ColdTierRequired, FileCorrupt, SeqOutOfRange
+from seglog.frame import DELETED, tombstone
+from seglog.index import Entry
+from seglog.open_file import OpenFile
+from seglog.record import Record
+from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
+from seglog.state import TopicState
+
+__all__ = ["read_frames", "read_records", "tail_run"]
+
+# Frames of other topics may lie between: up to a page of them is read along rather than asked for apart.
+_GAP_MAX_BYTES = 4096
+
+
+def read_records(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[Record]:
+    """The live records from `first` to `last`, which are published."""
+    seq = first
+    while seq <= last:
+        engine.check_open()
+        generation = state.generation
+        if seq < state.hot_floor:
+            upto = min(last, state.hot_floor - 1)
+            yield from _cold_records(engine, state, seq, upto)
+            seq = upto + 1
+            continue
+        run = _load_run(engine, state, seq, last)
+        if run is None:
+            continue
+        for record in _live_records(state, run):
+            # Looked at after the deletes: a checkpoint raises the generation before it drops one that is in the flags.
+            if state.generation != generation:
+                break
+            seq = record.seq + 1
+            yield record
+        else:
+            seq = run.last_seq + 1
+
+
+def read_frames(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[bytes]:
+    """Whole frames of the hot records from `first` to `last`. Deleted and the delete not listed: a tombstone."""
+    seq = first
+    while seq <= last:
+        engine.check_open()
+        if seq < state.hot_floor:
+            raise SeqOutOfRange(state.name, seq, state.hot_floor, state.head_seq)
+        run = _load_run(engine, state, seq, last)
+        if run is None:
+            continue
+        for index, (entry, position, header) in enumerate(run.frames()):
+            if entry.flags & DELETED and not _is_reached(state.ops, run.record(index)):
+                yield tombstone(header)
+            else:
+                yield run.buffer[position : position + entry.length]
+        seq = run.last_seq + 1
+
+
+def tail_run(engine: Engine, state: TopicState, first: int, last: int) -> Run:
+    """The records of the tail from `first` on, as many as a run takes. The caller keeps the tail from moving."""
+    with engine.committer.lock:
+        file, entries = _find_in_tail(engine, state, first, last)
+    return _read_run(state, first, file, entries)
+
+
+def _load_run(engine: Engine, state: TopicState, first: int, last: int) -> Run | None:
+    """None if the records went to another place meanwhile: look again."""
+    with engine.committer.lock:
+        engine.check_open()
+        generation = state.generation
+        if first < state.hot_floor:
+            return None
+        segment = state.segment_of(first)
+        if segment is None:
+            file, entries = _find_in_tail(engine, state, first, last)
+    if segment is None:
+        return _read_run(state, first, file, entries)
+    try:
+        return engine.segments.get(state.topic_id, segment.first_seq).run(first, min(last, segment.last_seq))
+    except FileNotFoundError as error:
+        if state.generation != generation:
+            return None
+        raise FileCorrupt(engine.layout.data(state.topic_id, segment.first_seq), 0, "the segment is missing") from error
+
+
+def _find_in_tail(engine: Engine, state: TopicState, first: int, last: int) -> tuple[OpenFile, list[Entry]]:
+    """The lock is held."""
+    start = first - state.tail.first_seq
+    stop = min(last - state.tail.first_seq + 1, start + RUN_MAX_RECORDS)
+    number, entries = state.tail.near(start, stop, _GAP_MAX_BYTES, RUN_MAX_BYTES)
+    return engine.wal.file(number), entries
+
+
+def _read_run(state: TopicState, first: int, file: OpenFile, entries: list[Entry]) -> Run:
+    begin = entries[0].offset
+    end = entries[-1].offset + entries[-1].length
+    return Run(file.path, state.topic_id, first, entries, file.read_exactly(end - begin, begin))
+
+
+def _live_records(state: TopicState, run: Run) -> Iterator[Record]:
+    for index, entry in enumerate(run.entries):
+        if entry.flags & DELETED:
+            continue
+        record = run.record(index)
+        if not (state.pending and _is_reached(state.pending, record)):
+            yield record
+
+
+def _cold_records(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[Record]:
+    """A delete reaches the archive later than the log: what is listed is filtered here."""
+    if engine.cold is None:
+        raise ColdTierRequired(state.name, first, last)
+    for record in engine.cold.read(state.name, first, last):
+        if not _is_reached(state.ops, record):
+            yield record
+
+
+def _is_reached(ops: tuple[DeleteOp, ...], record: Record) -> bool:
+    return any(op.matches(record) for op in ops)

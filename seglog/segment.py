@@ -1,0 +1,221 @@
+"""A segment: a run of consecutive records of one topic in two files, .data (frames) and .idx (entries).
+
+G1  Records are dense: the entry of seq s is number s - first_seq, and frames lie one after the other from offset 0.
+G2  Only the newest segment of a topic, the active one, grows; a sealed one changes only in the flags of its entries.
+G3  How far the active one goes is the snapshot's to say (see seglog.meta), not its size.
+
+Both files are read with pread through the port, in runs of up to a MiB, and not mapped: a disk error is then an
+`OSError` that a caller can handle, where a mapped page would end the process, and a run costs one system call.
+
+Source: topics engine architecture, sections 3.1 and 3.3.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from seglog.errors import FileCorrupt, InvalidEntry
+from seglog.files import Files
+from seglog.frame import Header
+from seglog.index import ENTRY, Entry, encode_entry, mark_deleted, read_entries
+from seglog.layout import Layout
+from seglog.open_file import OpenFile
+from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
+
+__all__ = ["SegmentCache", "SegmentFiles", "SegmentInfo", "SegmentWriter", "cut"]
+
+_FLUSH_BYTES = 1024 * 1024
+_OPEN_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """One local segment. Times in ms since the epoch."""
+
+    first_seq: int
+    last_seq: int
+    data_bytes: int
+    min_ts_ms: int
+    max_ts_ms: int
+    sealed: bool
+
+    @property
+    def records(self) -> int:
+        return self.last_seq - self.first_seq + 1
+
+
+class SegmentFiles:
+    """The two open files. Reads are safe from many threads, also while flags change."""
+
+    __slots__ = ("_flags_lock", "data", "first_seq", "idx", "topic_id")
+
+    def __init__(self, files: Files, layout: Layout, topic_id: int, first_seq: int, flags: int = os.O_RDWR) -> None:
+        self.topic_id = topic_id
+        self.first_seq = first_seq
+        self.data = OpenFile(files, layout.data(topic_id, first_seq), flags)
+        self.idx = OpenFile(files, layout.idx(topic_id, first_seq), flags)
+        self._flags_lock = threading.Lock()
+
+    def entries(self, first: int, last: int) -> list[Entry]:
+        """Of the records `first` to `last` (seqs). Raises `FileCorrupt`."""
+        position = first - self.first_seq
+        raw = self._read_raw(position, last - first + 1)
+        try:
+            entries = read_entries(raw, first)
+        except InvalidEntry as error:
+            raise FileCorrupt(self.idx.path, (position + error.position) * ENTRY.size, error.reason) from error
+        end = entries[0].offset
+        for index, entry in enumerate(entries):
+            if entry.offset != end:
+                raise FileCorrupt(self.idx.path, (position + index) * ENTRY.size, "it does not follow the entry before")
+            end += entry.length
+        return entries
+
+    def run(self, first: int, last: int) -> Run:
+        """The records from `first` on, to `last` or as many as a run takes."""
+        entries = self.entries(first, min(last, first + RUN_MAX_RECORDS - 1))
+        begin = entries[0].offset
+        count = next(
+            (i for i, e in enumerate(entries) if i and e.offset + e.length - begin > RUN_MAX_BYTES), len(entries)
+        )
+        del entries[count:]
+        end = entries[-1].offset + entries[-1].length
+        return Run(self.data.path, self.topic_id, first, entries, self.data.read_exactly(end - begin, begin))
+
+    def set_deleted(self, first: int, last: int, seqs: list[int]) -> None:
+        """Set the flag in the entries of `seqs`, all from `first` to `last`. Durable after a datasync of `idx`."""
+        position = first - self.first_seq
+        with self._flags_lock:
+            raw = bytearray(self.idx.read_exactly((last - first + 1) * ENTRY.size, position * ENTRY.size))
+            for seq in seqs:
+                mark_deleted(raw, seq - first, seq)
+            self.idx.write(raw, position * ENTRY.size)
+
+    def info(self, records: int, *, sealed: bool) -> SegmentInfo:
+        """Of the first `records` records, of which there is one at least. Raises `FileCorrupt`."""
+        last_seq = self.first_seq + records - 1
+        head, tail = self.entries(self.first_seq, self.first_seq)[0], self.entries(last_seq, last_seq)[0]
+        if head.offset:
+            raise FileCorrupt(self.idx.path, 0, "the first entry is not at offset 0")
+        return SegmentInfo(self.first_seq, last_seq, tail.offset + tail.length, head.ts_ms, tail.ts_ms, sealed)
+
+    def _read_raw(self, position: int, count: int) -> bytes:
+        with self._flags_lock:
+            return self.idx.read_exactly(count * ENTRY.size, position * ENTRY.size)
+
+
+class SegmentCache:
+    """The segments that are open: at most 64 beyond those in use at the moment. Safe for many threads."""
+
+    def __init__(self, files: Files, layout: Layout) -> None:
+        self._files = files
+        self._layout = layout
+        self._lock = threading.Lock()
+        self._open: OrderedDict[tuple[int, int], SegmentFiles] = OrderedDict()
+
+    def get(self, topic_id: int, first_seq: int) -> SegmentFiles:
+        """Raises `FileNotFoundError` for a segment that is gone."""
+        key = (topic_id, first_seq)
+        with self._lock:
+            segment = self._open.get(key)
+            if segment is not None:
+                self._open.move_to_end(key)
+                return segment
+            segment = SegmentFiles(self._files, self._layout, topic_id, first_seq)
+            return self._keep(key, segment)
+
+    def create(self, topic_id: int, first_seq: int) -> SegmentFiles:
+        """New and empty; durable after `sync_dir` of the topic's directory."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
+        with self._lock:
+            segment = SegmentFiles(self._files, self._layout, topic_id, first_seq, flags)
+            return self._keep((topic_id, first_seq), segment)
+
+    def remove(self, topic_id: int, first_seq: int) -> None:
+        """Unlink the files. Whoever reads them at the moment may go on."""
+        with self._lock:
+            self._open.pop((topic_id, first_seq), None)
+            for path in (self._layout.idx(topic_id, first_seq), self._layout.data(topic_id, first_seq)):
+                self._files.unlink(path)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._open.clear()
+
+    def _keep(self, key: tuple[int, int], segment: SegmentFiles) -> SegmentFiles:
+        self._open[key] = segment
+        while len(self._open) > _OPEN_MAX:
+            self._open.popitem(last=False)
+        return segment
+
+
+class SegmentWriter:
+    """Adds frames to a segment. What it wrote is durable after `sync`; the caller syncs the directory of a new one."""
+
+    __slots__ = (
+        "_files",
+        "_frames",
+        "_index",
+        "_pending_bytes",
+        "data_bytes",
+        "max_ts_ms",
+        "min_ts_ms",
+        "records",
+        "segment",
+    )
+
+    def __init__(self, files: Files, segment: SegmentFiles, info: SegmentInfo | None) -> None:
+        """`info` is how far the segment goes; what lies beyond is of a try that failed, and is cut. None: a new one."""
+        self._files = files
+        self.segment = segment
+        self.records = 0 if info is None else info.records
+        self.data_bytes = 0 if info is None else info.data_bytes
+        self.min_ts_ms = 0 if info is None else info.min_ts_ms
+        self.max_ts_ms = 0 if info is None else info.max_ts_ms
+        self._frames: list[bytes] = []
+        self._index: list[bytes] = []
+        self._pending_bytes = 0
+        cut(segment, self.records, self.data_bytes)
+
+    def add(self, frame: bytes, header: Header) -> None:
+        if not self.records:
+            self.min_ts_ms = header.ts_ms
+        offset = self.data_bytes + self._pending_bytes
+        self._index.append(encode_entry(header.seq, offset, len(frame), header.ts_ms, header.flags))
+        self._frames.append(frame)
+        self._pending_bytes += len(frame)
+        self.max_ts_ms = header.ts_ms
+        self.records += 1
+        if self._pending_bytes >= _FLUSH_BYTES:
+            self._flush()
+
+    def sync(self) -> None:
+        self._flush()
+        self.segment.data.datasync()
+        self.segment.idx.datasync()
+
+    def info(self, *, sealed: bool) -> SegmentInfo:
+        first = self.segment.first_seq
+        data_bytes = self.data_bytes + self._pending_bytes
+        return SegmentInfo(first, first + self.records - 1, data_bytes, self.min_ts_ms, self.max_ts_ms, sealed)
+
+    def _flush(self) -> None:
+        if not self._frames:
+            return
+        self._files.pwritev(self.segment.data.fd, self._frames, self.data_bytes)
+        self.segment.idx.write(b"".join(self._index), (self.records - len(self._index)) * ENTRY.size)
+        self.data_bytes += self._pending_bytes
+        self._frames, self._index, self._pending_bytes = [], [], 0
+
+
+def cut(segment: SegmentFiles, records: int, data_bytes: int) -> None:
+    """Take away what lies beyond. Raises `FileCorrupt` if the files are shorter than that."""
+    for file, length in ((segment.data, data_bytes), (segment.idx, records * ENTRY.size)):
+        size = file.size()
+        if size < length:
+            raise FileCorrupt(file.path, size, f"the file ends before its time: {length} bytes were durable")
+        if size > length:
+            file.truncate(length)

@@ -1,0 +1,94 @@
+"""What the log knows of a topic while it is open. All of it is guarded by the committer's lock.
+
+Two views of the end: `assigned_*` is what has been handed out to appends on their way, `head_seq` and `last_ts_ms` what
+is published and so visible. `take_back` makes the first the second again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from seglog.config import TopicConfig
+from seglog.deletes import DeleteOp
+from seglog.meta import ActiveMeta, TopicMeta
+from seglog.segment import SegmentInfo
+from seglog.tail import Tail
+
+__all__ = ["TopicState", "active_meta"]
+
+
+@dataclass(slots=True, eq=False)
+class TopicState:
+    """`pending` are the deletes not yet in the flags of the .idx files, `ops` the listed ones, these included.
+
+    `next_op` is the number after that of the last published delete.
+    `generation` goes up whenever records change place or flags: a reader that sees it go up looks again.
+    """
+
+    topic_id: int
+    name: str
+    epoch: int
+    config: TopicConfig
+    first_seq: int
+    hot_floor: int
+    last_ts_ms: int
+    tail: Tail
+    sealed: tuple[SegmentInfo, ...] = ()
+    active: SegmentInfo | None = None
+    ops: tuple[DeleteOp, ...] = ()
+    pending: tuple[DeleteOp, ...] = ()
+    next_op: int = 1
+    is_published: bool = False
+    generation: int = 0
+    assigned_seq: int = field(init=False)
+    assigned_ts_ms: int = field(init=False)
+    assigned_op: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.take_back()
+
+    @property
+    def head_seq(self) -> int:
+        return self.tail.first_seq + len(self.tail) - 1
+
+    @property
+    def sealed_seq(self) -> int:
+        return self.sealed[-1].last_seq if self.sealed else self.hot_floor - 1
+
+    @property
+    def segments(self) -> tuple[SegmentInfo, ...]:
+        return self.sealed if self.active is None else (*self.sealed, self.active)
+
+    def take_back(self) -> None:
+        self.assigned_seq = self.head_seq
+        self.assigned_ts_ms = self.last_ts_ms
+        self.assigned_op = self.next_op - 1
+
+    def segment_of(self, seq: int) -> SegmentInfo | None:
+        """That holds `seq`; None if it is in the tail. Not for seqs below the hot floor."""
+        if seq >= self.tail.first_seq:
+            return None
+        if self.active is not None and seq >= self.active.first_seq:
+            return self.active
+        return self.sealed[bisect_right(self.sealed, seq, key=lambda segment: segment.first_seq) - 1]
+
+    def to_meta(self) -> TopicMeta:
+        """What is in segments, and the rest as it is now: right once the tail has been absorbed."""
+        return TopicMeta(
+            topic_id=self.topic_id,
+            name=self.name,
+            epoch=self.epoch,
+            config=self.config,
+            first_seq=self.first_seq,
+            hot_floor=self.hot_floor,
+            sealed_seq=self.sealed_seq,
+            active=active_meta(self.active),
+            last_ts_ms=self.last_ts_ms,
+            next_op=self.next_op,
+            ops=self.ops,
+        )
+
+
+def active_meta(active: SegmentInfo | None) -> ActiveMeta | None:
+    return None if active is None else ActiveMeta(active.first_seq, active.records, active.data_bytes)

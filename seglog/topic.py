@@ -1,0 +1,172 @@
+"""A topic as its users see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from seglog import write
+from seglog.checkpoint import Wish, checkpoint
+from seglog.config import TopicConfig
+from seglog.deletes import DeleteOp
+from seglog.engine import Engine
+from seglog.errors import SeqOutOfRange
+from seglog.read import read_frames, read_records
+from seglog.record import Record
+from seglog.segment import SegmentInfo
+
+__all__ = ["Topic"]
+
+
+class Topic:
+    """A name in a log; the topic itself is made by the first append. Safe for many threads."""
+
+    __slots__ = ("_engine", "name")
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        self._engine = engine
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<Topic {self.name}>"
+
+    @property
+    def exists(self) -> bool:
+        return self._engine.find(self.name) is not None
+
+    @property
+    def topic_id(self) -> int:
+        """The interned id, which the frames on this machine carry. Raises `NoSuchTopic`."""
+        return self._engine.state(self.name).topic_id
+
+    @property
+    def config(self) -> TopicConfig:
+        """The one it will be made with, before the topic exists."""
+        state = self._engine.find(self.name)
+        return self._engine.topic_defaults if state is None else state.config
+
+    @property
+    def first_seq(self) -> int:
+        """The lowest seq the topic itself ever has: 1, or the start of a branch."""
+        state = self._engine.find(self.name)
+        return 1 if state is None else state.first_seq
+
+    @property
+    def head_seq(self) -> int:
+        """The highest seq that is visible; `first_seq - 1` before there is one."""
+        state = self._engine.find(self.name)
+        return 0 if state is None else state.head_seq
+
+    @property
+    def hot_floor(self) -> int:
+        """The lowest seq on the local disk; `head_seq + 1` if there is none."""
+        state = self._engine.find(self.name)
+        return 1 if state is None else state.hot_floor
+
+    @property
+    def sealed_seq(self) -> int:
+        """The highest seq in a sealed segment, released ones included; `first_seq - 1` before there is one."""
+        state = self._engine.find(self.name)
+        return 0 if state is None else state.sealed_seq
+
+    @property
+    def last_ts_ms(self) -> int:
+        """Time of the last append or delete, ms since the epoch; 0 before there is one."""
+        state = self._engine.find(self.name)
+        return 0 if state is None else state.last_ts_ms
+
+    @property
+    def record_count_hot(self) -> int:
+        """Records on the local disk, deleted ones included: their seqs stay."""
+        return self.head_seq - self.hot_floor + 1
+
+    @property
+    def bytes_hot(self) -> int:
+        """Bytes of the frames on the local disk, deleted ones included."""
+        state = self._engine.find(self.name)
+        if state is None:
+            return 0
+        with self._engine.committer.lock:
+            return sum(segment.data_bytes for segment in state.segments) + state.tail.bytes
+
+    def append(
+        self,
+        values: Sequence[bytes],
+        *,
+        tag: str | None = None,
+        node: str | None = None,
+        unterminated: bool = False,
+        durability: str | None = None,
+    ) -> range:
+        """Append records, all or none, and return their seqs when they are as safe as `durability` says.
+
+        `durability` is "fsync", "disk" or "memory"; None: as the topic is configured. `unterminated` says that these
+        are lines without a line end. The topic is made if it is not there, with the log's `topic_defaults`.
+        Raises `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`, `DiskFull`, `WriterPoisoned`, `LogClosed`: nothing
+        was appended, but after `WriterPoisoned` only recovery knows.
+        """
+        return write.append(
+            self._engine, self.name, values, tag=tag, node=node, unterminated=unterminated, durability=durability
+        )
+
+    def read(self, start: int | None = None, end: int | None = None) -> Iterator[Record]:
+        """The live records from `start` to `end`, both inclusive; None: from 1, and to the head as it is now.
+
+        Records below `hot_floor` come from the cold tier. Raises `NoSuchTopic` and `SeqOutOfRange` at once;
+        `ColdTierRequired`, `FileCorrupt` and what the cold tier raises when the reader gets there.
+        """
+        state = self._engine.state(self.name)
+        head = state.head_seq
+        first = 1 if start is None else start
+        if not 1 <= first <= head + 1:
+            raise SeqOutOfRange(self.name, first, 1, head)
+        return read_records(self._engine, state, first, head if end is None else min(end, head))
+
+    def frames(self, first: int, last: int) -> Iterator[bytes]:
+        """Whole, verified frames of the hot records from `first` to `last`, deleted ones included.
+
+        A deleted record is there as it was while its delete is listed in `delete_ops`; after that, as a tombstone: a
+        frame with the deleted flag, its seq and its time. Raises `NoSuchTopic` and `SeqOutOfRange` at once;
+        `FileCorrupt` when the reader gets there, and `SeqOutOfRange` when what it reads is released meanwhile.
+        """
+        state = self._engine.state(self.name)
+        for seq in (first, last):
+            if not state.hot_floor <= seq <= state.head_seq:
+                raise SeqOutOfRange(self.name, seq, state.hot_floor, state.head_seq)
+        return read_frames(self._engine, state, first, last)
+
+    def delete(self, *, before: int | None = None, tag: str | None = None) -> DeleteOp:
+        """Delete the records that are there now and are below `before`, have the tag, or both. Durable on return.
+
+        `tag` is exact, or a prefix with a trailing `*`. Raises `NoSuchTopic`, `InvalidSetting` without any condition.
+        """
+        return write.delete(self._engine, self.name, before=before, tag=tag)
+
+    def delete_ops(self) -> tuple[DeleteOp, ...]:
+        """The listed deletes, oldest first: with `keep_history` until they are settled, else until a checkpoint.
+
+        Where records have left the local disk, they stay listed until they are settled in any case.
+        """
+        return self._engine.state(self.name).ops
+
+    def settle_deletes(self, op: int) -> None:
+        """Delete number `op` is on record elsewhere: list it no more. Durable on return; one not listed is fine."""
+        self._grant(Wish(self.name, settle_op=op))
+
+    def seal(self) -> None:
+        """What is there now is in sealed segments on return; later appends begin a new one. Raises `NoSuchTopic`."""
+        self._grant(Wish(self.name, seal=True))
+
+    def segments(self) -> tuple[SegmentInfo, ...]:
+        """The local ones, ascending; the active one, if any, is last. The newest records may be in none yet."""
+        return self._engine.state(self.name).segments
+
+    def release(self, last_seq: int) -> None:
+        """Unlink the sealed segments that end at or before `last_seq`: reads of their records go to the cold tier.
+
+        Durable on return. The caller has made sure that the cold tier has them. Raises `NoSuchTopic`.
+        """
+        self._grant(Wish(self.name, release_seq=last_seq))
+
+    def _grant(self, wish: Wish) -> None:
+        self._engine.state(self.name)
+        checkpoint(self._engine, wish)

@@ -1,0 +1,252 @@
+"""The write-ahead log: one stream of frames of all topics, in numbered files.
+
+    wal-<number>.log   frames from offset 0 on; after the last one zeros (reserved space), or the end of the file
+    CURRENT            name of the active file and a newline
+
+W1  Only the file that CURRENT names is written. Every other one is whole, durable, and cut to its last frame.
+W2  A new file is durable before CURRENT names it, and CURRENT is durable before it is written. So a file above CURRENT
+    holds nothing.
+W3  After every datasync a SYNC_MARK frame says that what lies before it is durable. So what is invalid and has such a
+    mark after it is damage, and what is invalid and has none is a torn write, that nobody was told of.
+W4  After a failed write for lack of space the file is cut back to its last good frame, durably, before the space is
+    used again.
+
+A writer is not thread-safe: seglog.commit sees to it that one thread at a time leads.
+Source: topics engine architecture, sections 2.1 to 2.4; W3 is ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator, Sequence
+
+from seglog.errors import DiskFull, FileCorrupt, InvalidFrame
+from seglog.files import Files, replace_atomically
+from seglog.frame import MIN_FRAME_BYTES, FrameType, Header, encode, read_header
+from seglog.layout import Layout
+from seglog.meta import WalPosition
+from seglog.open_file import OpenFile
+
+__all__ = ["NO_SPACE", "SYNC_MARK_BYTES", "Wal", "create_first", "durable_after", "is_blank", "read_current", "scan"]
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+SYNC_MARK_BYTES = MIN_FRAME_BYTES
+_SCAN_BYTES = 1024 * 1024
+_ZEROS = bytes(_SCAN_BYTES)
+
+
+class Wal:
+    def __init__(
+        self, files: Files, layout: Layout, file_bytes: int, end: WalPosition, older: Sequence[int] = ()
+    ) -> None:
+        """Goes on at `end`, the end of the active file's last frame; `older` are the files that are kept beside it."""
+        self._files = files
+        self._layout = layout
+        self._file_bytes = file_bytes
+        self._number, self._offset, self._ordinal = end.file, end.offset, end.ordinal
+        self._open = {number: OpenFile(files, layout.wal_file(number)) for number in (*older, end.file)}
+        self._sizes = {number: self._open[number].size() for number in older}
+        self._reserved = self._open[end.file].size()
+        self._synced = end.offset
+
+    @property
+    def end(self) -> WalPosition:
+        return WalPosition(self._number, self._offset, self._ordinal)
+
+    @property
+    def used_bytes(self) -> int:
+        return sum(list(self._sizes.values())) + self._offset
+
+    @property
+    def older_files(self) -> int:
+        """Files beside the active one, that a checkpoint would free."""
+        return len(self._sizes)
+
+    def file(self, number: int) -> OpenFile:
+        return self._open[number]
+
+    def write(self, pieces: Sequence[bytes], frames: int) -> tuple[int, int]:
+        """Write `pieces`, which hold that many whole frames. Returns where: file and offset. Not durable before `sync`.
+
+        Raises `DiskFull` with nothing changed; after any other `OSError` the writer must not be used again.
+        """
+        size = sum(map(len, pieces))
+        self._make_room(size + SYNC_MARK_BYTES)
+        active = self._open[self._number]
+        try:
+            self._files.pwritev(active.fd, pieces, self._offset)
+        except OSError as error:
+            self._give_up_if_full(error)
+            raise
+        offset = self._offset
+        self._offset += size
+        self._ordinal += frames
+        return self._number, offset
+
+    def sync(self) -> None:
+        """Whatever was written is durable after this. After an `OSError` the writer must not be used again."""
+        if self._synced == self._offset:
+            return
+        active = self._open[self._number]
+        active.datasync()
+        mark = encode(FrameType.SYNC_MARK, topic_id=self._number, seq=self._offset, ts_ms=0)
+        active.write(mark, self._offset)
+        self._offset += len(mark)
+        self._ordinal += 1
+        self._synced = self._offset
+
+    def remove_below(self, number: int) -> None:
+        """Unlink the files before `number`: a durable snapshot holds all that is in them."""
+        for old in sorted(self._sizes):
+            if old < number:
+                self._files.unlink(self._layout.wal_file(old))
+                del self._sizes[old], self._open[old]
+
+    def give_back(self) -> None:
+        """Space that was reserved and not used. The caller has synced, and writes no more."""
+        if self._reserved > self._offset:
+            self._open[self._number].truncate(self._offset)
+
+    def forget(self) -> None:
+        """Let the files be closed as soon as nobody reads them."""
+        self._open.clear()
+
+    def _make_room(self, size: int) -> None:
+        if self._offset and self._offset + size > self._file_bytes:
+            self._rotate()
+        needed = self._offset + size
+        if needed <= self._reserved:
+            return
+        active = self._open[self._number]
+        try:
+            try:
+                self._files.allocate(active.fd, max(needed, self._file_bytes))
+                self._reserved = max(needed, self._file_bytes)
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise
+                self._files.allocate(active.fd, needed)
+                self._reserved = needed
+        except OSError as error:
+            self._give_up_if_full(error)
+            raise
+
+    def _rotate(self) -> None:
+        """W1 and W2, in that order."""
+        number = self._ordinal
+        path = self._layout.wal_file(number)
+        active = self._open[self._number]
+        try:
+            fresh = OpenFile(self._files, path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            self._files.allocate(fresh.fd, self._file_bytes)
+            fresh.datasync()
+            self._files.sync_dir(self._layout.wal)
+            active.truncate(self._offset)
+            self._reserved = self._offset
+            active.datasync()
+            _point_to(self._files, self._layout, number)
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                with contextlib.suppress(FileNotFoundError):
+                    self._files.unlink(path)
+                raise DiskFull(path) from error
+            raise
+        self._open[number] = fresh
+        self._sizes[self._number] = self._offset
+        self._number, self._offset, self._synced, self._reserved = number, 0, 0, self._file_bytes
+
+    def _give_up_if_full(self, error: OSError) -> None:
+        """W4."""
+        if error.errno not in NO_SPACE:
+            return
+        active = self._open[self._number]
+        active.truncate(self._offset)
+        active.datasync()
+        self._reserved = self._offset
+        raise DiskFull(active.path) from error
+
+
+def create_first(files: Files, layout: Layout) -> WalPosition:
+    """The first file of a new data directory, empty, and CURRENT."""
+    number = 1
+    OpenFile(files, layout.wal_file(number), os.O_RDWR | os.O_CREAT | os.O_TRUNC).datasync()
+    files.sync_dir(layout.wal)
+    _point_to(files, layout, number)
+    return WalPosition(number, 0, number)
+
+
+def scan(file: OpenFile, start: int, end: int) -> Iterator[tuple[int, Header, bytes, int]]:
+    """The frames in the bytes [start, end): offset in the file, header, and the buffer and position that hold it.
+
+    Raises `InvalidFrame`, with the offset in the file, where one should begin and none does.
+    """
+    base, buffer, position = start, b"", 0
+    while base + position < end:
+        needed = _frame_bytes_at(buffer, position)
+        if needed > len(buffer) - position and base + len(buffer) < end:
+            base, position = base + position, 0
+            buffer = file.read(min(max(needed, _SCAN_BYTES), end - base), base)
+            if _frame_bytes_at(buffer, 0) > len(buffer):
+                buffer = file.read(min(_frame_bytes_at(buffer, 0), end - base), base)
+        try:
+            header = read_header(buffer, position)
+        except InvalidFrame as error:
+            raise InvalidFrame(base + position, error.reason) from error
+        yield base + position, header, buffer, position
+        position += header.frame_bytes
+
+
+def is_blank(file: OpenFile, start: int, end: int) -> bool:
+    """Whether the bytes [start, end) are all zero."""
+    for offset in range(start, end, _SCAN_BYTES):
+        piece = file.read(min(_SCAN_BYTES, end - offset), offset)
+        if piece != _ZEROS[: len(piece)]:
+            return False
+    return True
+
+
+def durable_after(file: OpenFile, number: int, start: int, end: int) -> int | None:
+    """The offset of a sync mark of file `number` in [start, end): all before it was durable once. None: there is none.
+
+    A copy of a mark inside a record's value does not fit: it names another file or another offset.
+    """
+    head = encode(FrameType.SYNC_MARK, topic_id=number, seq=0, ts_ms=0)[:14]
+    base = start
+    while base < end:
+        window = file.read(min(_SCAN_BYTES + SYNC_MARK_BYTES, end - base), base)
+        position = window.find(head)
+        while position >= 0:
+            if _is_mark_of_its_place(window, position, base + position):
+                return base + position
+            position = window.find(head, position + 1)
+        base += _SCAN_BYTES
+    return None
+
+
+def read_current(files: Files, layout: Layout) -> str:
+    """The name in CURRENT. Raises `FileNotFoundError` if there is none, `FileCorrupt` if it has no end of line."""
+    file = OpenFile(files, layout.current, os.O_RDONLY)
+    text = file.read(file.size(), 0)
+    if not text.endswith(b"\n"):
+        raise FileCorrupt(layout.current, len(text), "it does not end with a newline")
+    return text[:-1].decode(errors="replace")
+
+
+def _frame_bytes_at(buffer: bytes, position: int) -> int:
+    """What the frame there says it takes, or the least that has to be read to know."""
+    if len(buffer) - position < MIN_FRAME_BYTES:
+        return MIN_FRAME_BYTES
+    return int.from_bytes(buffer[position : position + 4], "little") + 4
+
+
+def _is_mark_of_its_place(window: bytes, position: int, offset: int) -> bool:
+    try:
+        return read_header(window, position).seq == offset
+    except InvalidFrame:
+        return False
+
+
+def _point_to(files: Files, layout: Layout, number: int) -> None:
+    replace_atomically(files, layout.current, layout.wal_file(number).name.encode() + b"\n")

@@ -1,0 +1,324 @@
+"""Faults of a file system, by wrapping its port: crashes between operations, errors of the nth one, power cuts.
+
+    CrashingFiles   the process dies before its kth effect, or in the middle of it; what was written before is all there
+    FailingFiles    the kth effect raises an OSError, once or from then on
+    PowerCutFiles   knows what is durable, and builds the directory as a power cut could leave it
+
+An effect is an operation that changes the disk; reads do not count. They can be stacked: a crash over a power cut.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seglog.files import Files, OsFiles
+
+__all__ = ["CrashingFiles", "FailingFiles", "PowerCutFiles", "SimulatedCrash", "UnsyncedFiles"]
+
+SECTOR_BYTES = 512
+
+
+class SimulatedCrash(BaseException):
+    """The process is no more. Not an Exception, so that nothing handles it."""
+
+
+class UnsyncedFiles(OsFiles):
+    """The real file system without waiting for the disk: enough when no real power is cut, and much faster."""
+
+    def datasync(self, fd: int) -> None:
+        pass
+
+    def sync_dir(self, path: Path) -> None:
+        pass
+
+
+class Effects(Files):
+    """Forwards everything, and calls `effect` before whatever changes the disk."""
+
+    def __init__(self, inner: Files) -> None:
+        self.inner = inner
+        self.effects = 0
+
+    def effect(self, name: str) -> None:
+        """Override. `effects` has been counted up already."""
+
+    def torn(self, fd: int, data: bytes, offset: int) -> None:
+        """Override: called before a write, after `effect`."""
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        if flags & (os.O_CREAT | os.O_TRUNC):
+            self._count("open")
+        else:
+            self._check()
+        return self.inner.open(path, flags, mode)
+
+    def close(self, fd: int) -> None:
+        self.inner.close(fd)
+
+    def pread(self, fd: int, length: int, offset: int) -> bytes:
+        self._check()
+        return self.inner.pread(fd, length, offset)
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
+        self._count("pwrite")
+        self.torn(fd, bytes(data), offset)
+        self.inner.pwrite(fd, data, offset)
+
+    def pwritev(self, fd: int, pieces: Sequence[bytes], offset: int) -> None:
+        self._count("pwritev")
+        self.torn(fd, b"".join(pieces), offset)
+        self.inner.pwritev(fd, pieces, offset)
+
+    def allocate(self, fd: int, length: int) -> None:
+        self._count("allocate")
+        self.inner.allocate(fd, length)
+
+    def truncate(self, fd: int, length: int) -> None:
+        self._count("truncate")
+        self.inner.truncate(fd, length)
+
+    def size(self, fd: int) -> int:
+        self._check()
+        return self.inner.size(fd)
+
+    def datasync(self, fd: int) -> None:
+        self._count("datasync")
+        self.inner.datasync(fd)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._count("rename")
+        self.inner.rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        self._count("unlink")
+        self.inner.unlink(path)
+
+    def make_dir(self, path: Path) -> None:
+        self._count("make_dir")
+        self.inner.make_dir(path)
+
+    def sync_dir(self, path: Path) -> None:
+        self._count("sync_dir")
+        self.inner.sync_dir(path)
+
+    def list_dir(self, path: Path) -> list[str]:
+        self._check()
+        return self.inner.list_dir(path)
+
+    def check(self) -> None:
+        """Override: called before whatever is no effect."""
+
+    def _check(self) -> None:
+        self.check()
+
+    def _count(self, name: str) -> None:
+        self.check()
+        self.effects += 1
+        self.effect(name)
+
+
+class CrashingFiles(Effects):
+    """Dies before effect `at` (from 1); with `tear`, a write that is hit has written its first half.
+
+    A dead process does nothing more: every later operation raises too, but the closing of files, which the kernel does.
+    """
+
+    def __init__(self, inner: Files, at: int, *, tear: bool = False) -> None:
+        super().__init__(inner)
+        self.at = at
+        self.tear = tear
+        self.has_crashed = False
+
+    def effect(self, name: str) -> None:
+        if self.effects == self.at and not (self.tear and name in ("pwrite", "pwritev")):
+            self._die()
+
+    def torn(self, fd: int, data: bytes, offset: int) -> None:
+        if self.effects == self.at:
+            self.inner.pwrite(fd, data[: len(data) // 2], offset)
+            self._die()
+
+    def check(self) -> None:
+        if self.has_crashed:
+            raise SimulatedCrash
+
+    def _die(self) -> None:
+        self.has_crashed = True
+        raise SimulatedCrash
+
+
+class FailingFiles(Effects):
+    """Effect `at` (from 1) raises `OSError(error_number)`; with `for_good`, every one from then on.
+
+    `only` narrows it to effects of those names; others are not counted then. A write that fails has written its first
+    half. Set `at` to 0 and nothing fails any more.
+    """
+
+    def __init__(
+        self, inner: Files, at: int, error_number: int, *, for_good: bool = False, only: Sequence[str] = ()
+    ) -> None:
+        super().__init__(inner)
+        self.at = at
+        self.error_number = error_number
+        self.for_good = for_good
+        self.only = only
+        self.failures = 0
+        self._counted = 0
+        self._fails_write = False
+
+    def effect(self, name: str) -> None:
+        if self.only and name not in self.only:
+            return
+        self._counted += 1
+        if self.at and (self._counted == self.at or (self.for_good and self._counted > self.at)):
+            self.failures += 1
+            if name in ("pwrite", "pwritev"):
+                self._fails_write = True
+            else:
+                raise OSError(self.error_number, os.strerror(self.error_number))
+
+    def torn(self, fd: int, data: bytes, offset: int) -> None:
+        if self._fails_write:
+            self._fails_write = False
+            self.inner.pwrite(fd, data[: len(data) // 2], offset)
+            raise OSError(self.error_number, os.strerror(self.error_number))
+
+
+@dataclass(eq=False)
+class _Inode:
+    """`durable` is what the last datasync saw; `changes` are what came after, each of which may reach the disk or not."""
+
+    current: bytearray = field(default_factory=bytearray)
+    durable: bytes = b""
+    changes: list[tuple[int, bytes] | int] = field(default_factory=list)
+
+    def write(self, data: bytes, offset: int) -> None:
+        self.resize(max(len(self.current), offset + len(data)), is_change=False)
+        self.current[offset : offset + len(data)] = data
+        self.changes.append((offset, data))
+
+    def resize(self, length: int, *, is_change: bool = True) -> None:
+        if length < len(self.current):
+            del self.current[length:]
+        self.current.extend(bytes(length - len(self.current)))
+        if is_change:
+            self.changes.append(length)
+
+    def sync(self) -> None:
+        self.durable = bytes(self.current)
+        self.changes.clear()
+
+    def after_power_cut(self, chance: random.Random | None) -> bytes:
+        """With `chance`, any subset of the sectors of each unsynced write is there; sizes are, or are not."""
+        image = bytearray(self.durable)
+        for change in self.changes if chance else ():
+            assert chance is not None
+            if isinstance(change, int):
+                if chance.random() < 0.5:
+                    del image[change:]
+                    image.extend(bytes(change - len(image)))
+                continue
+            offset, data = change
+            for begin, end in _sectors(offset, offset + len(data)):
+                if chance.random() < 0.5:
+                    image.extend(bytes(max(0, end - len(image))))
+                    image[begin:end] = data[begin - offset : end - offset]
+        return bytes(image)
+
+
+class PowerCutFiles(Effects):
+    """Forwards to `inner`, and keeps in memory what of the tree under `root` is durable."""
+
+    def __init__(self, inner: Files, root: Path) -> None:
+        super().__init__(inner)
+        self.root = root
+        self._inodes: dict[int, _Inode] = {}
+        self._names: dict[Path, _Inode | None] = {}
+        self._durable_names: dict[Path, _Inode | None] = {}
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        fd = super().open(path, flags, mode)
+        inode = self._names.get(path)
+        if inode is None:
+            inode = self._names[path] = _Inode()
+        if flags & os.O_TRUNC:
+            inode.resize(0)
+        self._inodes[fd] = inode
+        return fd
+
+    def close(self, fd: int) -> None:
+        self._inodes.pop(fd, None)
+        super().close(fd)
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
+        super().pwrite(fd, data, offset)
+        self._inodes[fd].write(bytes(data), offset)
+
+    def pwritev(self, fd: int, pieces: Sequence[bytes], offset: int) -> None:
+        super().pwritev(fd, pieces, offset)
+        self._inodes[fd].write(b"".join(pieces), offset)
+
+    def allocate(self, fd: int, length: int) -> None:
+        super().allocate(fd, length)
+        inode = self._inodes[fd]
+        inode.resize(max(length, len(inode.current)))
+
+    def truncate(self, fd: int, length: int) -> None:
+        super().truncate(fd, length)
+        self._inodes[fd].resize(length)
+
+    def datasync(self, fd: int) -> None:
+        super().datasync(fd)
+        self._inodes[fd].sync()
+
+    def rename(self, source: Path, target: Path) -> None:
+        super().rename(source, target)
+        self._names[target] = self._names.pop(source)
+
+    def unlink(self, path: Path) -> None:
+        super().unlink(path)
+        del self._names[path]
+
+    def make_dir(self, path: Path) -> None:
+        super().make_dir(path)
+        self._names.setdefault(path, None)
+
+    def sync_dir(self, path: Path) -> None:
+        super().sync_dir(path)
+        for name in [name for name in self._durable_names if name.parent == path and name not in self._names]:
+            del self._durable_names[name]
+        for name, inode in self._names.items():
+            if name.parent == path:
+                self._durable_names[name] = inode
+
+    def after_power_cut(self, target: Path, seed: int | None = None) -> None:
+        """Build under `target` what is left: nothing that was not synced; with a seed, some of it, of data and names."""
+        chance = None if seed is None else random.Random(seed)
+        names = dict(self._durable_names)
+        for name in sorted({*names, *self._names}) if chance else ():
+            assert chance is not None
+            if names.get(name, self) is not self._names.get(name, self) and chance.random() < 0.5:
+                if name in self._names:
+                    names[name] = self._names[name]
+                else:
+                    del names[name]
+        target.mkdir()
+        for name in sorted(names):
+            path = target / name.relative_to(self.root)
+            inode = names[name]
+            if name == self.root or not path.parent.is_dir():
+                continue
+            if inode is None:
+                path.mkdir()
+            else:
+                path.write_bytes(inode.after_power_cut(chance))
+
+
+def _sectors(begin: int, end: int) -> list[tuple[int, int]]:
+    """The bytes [begin, end), cut at sector boundaries."""
+    cuts = [begin, *range((begin // SECTOR_BYTES + 1) * SECTOR_BYTES, end, SECTOR_BYTES), end]
+    return [(first, second) for first, second in zip(cuts, cuts[1:], strict=False) if first < second]

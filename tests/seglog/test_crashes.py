@@ -1,0 +1,60 @@
+"""A crash at every file operation of a small life, as the process dies and as the power is cut; and crashes in recovery."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog.files import Files
+from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
+from tests.seglog.workload import SETTINGS, Journal, check, live
+
+
+def _effects(tmp_path: Path) -> int:
+    counter = Effects(UnsyncedFiles())
+    journal = Journal()
+    live(tmp_path / "whole", counter, journal)
+    heads = check(tmp_path / "whole", UnsyncedFiles(), journal)
+    assert heads == {name: len(values) for name, values in journal.tried.items()}
+    return counter.effects
+
+
+def _crashed(directory: Path, files: Files, at: int, *, tear: bool = False) -> Journal:
+    journal = Journal()
+    with pytest.raises(SimulatedCrash):
+        live(directory, CrashingFiles(files, at, tear=tear), journal)
+    return journal
+
+
+@pytest.mark.parametrize("tear", [False, True], ids=["between", "within"])
+def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool) -> None:
+    for at in range(1, _effects(tmp_path) + 1):
+        journal = _crashed(tmp_path / str(at), UnsyncedFiles(), at, tear=tear)
+        check(tmp_path / str(at), UnsyncedFiles(), journal)
+
+
+@pytest.mark.parametrize("seed", [None, 1], ids=["nothing unsynced", "some of it"])
+def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None) -> None:
+    for at in range(1, _effects(tmp_path) + 1):
+        disk = PowerCutFiles(UnsyncedFiles(), tmp_path)
+        journal = _crashed(tmp_path / str(at), disk, at)
+        disk.after_power_cut(tmp_path / f"{at}-cut", None if seed is None else seed * 1_000_003 + at)
+        check(tmp_path / f"{at}-cut" / str(at), UnsyncedFiles(), journal)
+
+
+def test_recovery_may_crash_at_any_operation_and_begin_again(tmp_path: Path) -> None:
+    effects = _effects(tmp_path)
+    for at in range(effects // 6, effects, effects // 6):
+        for again in range(1, 1000):
+            directory = tmp_path / f"{at}-{again}"
+            journal = _crashed(directory, UnsyncedFiles(), at, tear=True)
+            try:
+                seglog.open(directory, files=CrashingFiles(UnsyncedFiles(), again, tear=True), settings=SETTINGS).close()
+            except SimulatedCrash:
+                check(directory, UnsyncedFiles(), journal)
+            else:
+                break
+        else:
+            pytest.fail("recovery does not come to an end")
