@@ -1,0 +1,83 @@
+"""Versions on object storage: volumes, commits, branches, and points in time. Knows nothing of the log.
+
+    store = catalog.S3Store("s3://bucket/acme")          # or LocalStore, MemoryStore
+    volumes = catalog.Volumes(store, cache)              # cache: a LocalCatalog, or None
+    branches = catalog.Branches(volumes)
+    vid = branches.resolve("orders", "main")
+    snapshot = volumes.snapshot(vid)                     # which segments show which seqs
+    point = catalog.resolve(catalog.parse_target("seq:42"), volumes.history(vid), last_seq_at)
+    half = branches.create("orders", "half", point, now_ms=now_ms)
+
+Layers, each of which imports only those before it:
+    values      lsn gid keys commit control errors
+    formats     envelope encoding
+    decisions   snapshot timeline
+    effects     objects local put_once
+    entry       volume branch
+"""
+
+from catalog.branch import Branch, Branches
+from catalog.commit import (
+    NO_PARENT,
+    Bounds,
+    Codec,
+    Commit,
+    CommitKind,
+    Deletions,
+    ForkPoint,
+    SegmentRef,
+)
+from catalog.control import MAIN, Control, Fork, Ref
+from catalog.encoding import StoredCommit, encode_commit
+from catalog.errors import CatalogError
+from catalog.gid import Sid, Vid
+from catalog.keys import Key
+from catalog.local import Attempt, Handle, LocalCatalog
+from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore, PartTag, S3Store
+from catalog.snapshot import SegmentView, Snapshot
+from catalog.timeline import Head, Lsn, PastCommit, Seq, Target, Time, parse_target, resolve, window
+from catalog.volume import Volumes
+
+__all__ = [
+    "MAIN",
+    "NO_PARENT",
+    "Attempt",
+    "Bounds",
+    "Branch",
+    "Branches",
+    "CatalogError",
+    "Codec",
+    "Commit",
+    "CommitKind",
+    "Control",
+    "Deletions",
+    "Fork",
+    "ForkPoint",
+    "Handle",
+    "Head",
+    "Key",
+    "LocalCatalog",
+    "LocalStore",
+    "Lsn",
+    "MemoryStore",
+    "ObjectInfo",
+    "ObjectStore",
+    "PartTag",
+    "PastCommit",
+    "Ref",
+    "S3Store",
+    "SegmentRef",
+    "SegmentView",
+    "Seq",
+    "Sid",
+    "Snapshot",
+    "StoredCommit",
+    "Target",
+    "Time",
+    "Vid",
+    "Volumes",
+    "encode_commit",
+    "parse_target",
+    "resolve",
+    "window",
+]

@@ -17,10 +17,12 @@
     ├── Unavailable          back off, try again                         exit 1
     │   ├── StoreUnreachable
     │   ├── AccessDenied
+    │   ├── LocalCatalogUnavailable  the SQLite file cannot be opened or written
     │   └── OutcomeUnknown       nobody can say whether the write happened
     └── Misuse               fix the call                                exit 2
         ├── InvalidName
         ├── InvalidKey
+        ├── InvalidRemote        a remote URL that names no place
         └── InvalidTarget
 
 Each class says what happened; `hint`, where there is one, says what to do next.
@@ -41,10 +43,12 @@ __all__ = [
     "InvalidKey",
     "InvalidName",
     "InvalidObject",
+    "InvalidRemote",
     "InvalidTarget",
     "KeyTaken",
-    "Misuse",
+    "LocalCatalogUnavailable",
     "Missing",
+    "Misuse",
     "NoSuchBranch",
     "NoSuchBucket",
     "NoSuchObject",
@@ -74,7 +78,9 @@ class InvalidObject(Corrupt):
     """An object that does not decode, or does not match its checksum or hash."""
 
     def __init__(self, place: str, reason: str) -> None:
-        super().__init__(f"{place}: {reason}", hint="the object is damaged: keep it, and compare with a backup or replica")
+        super().__init__(
+            f"{place}: {reason}", hint="the object is damaged: keep it, and compare with a backup or replica"
+        )
         self.place = place
         self.reason = reason
 
@@ -134,8 +140,10 @@ class NoSuchObject(Missing):
 
 
 class NoSuchBucket(Missing):
-    def __init__(self, bucket: str) -> None:
-        super().__init__(f"bucket {bucket} does not exist", hint="create it, or correct the remote URL")
+    """The place that should hold the prefix: a bucket, or for a local remote the directory above it."""
+
+    def __init__(self, bucket: str, kind: str = "bucket") -> None:
+        super().__init__(f"{kind} {bucket} does not exist", hint="create it, or correct the remote URL")
         self.bucket = bucket
 
 
@@ -147,7 +155,9 @@ class NoSuchTopic(Missing):
 
 class NoSuchBranch(Missing):
     def __init__(self, topic: str, branch: str) -> None:
-        super().__init__(f"no branch {topic}@{branch}", hint=f"`seglog branch list {topic}` shows the branches there are")
+        super().__init__(
+            f"no branch {topic}@{branch}", hint=f"`seglog branch list {topic}` shows the branches there are"
+        )
         self.topic = topic
         self.branch = branch
 
@@ -166,15 +176,25 @@ class Unavailable(CatalogError):
 
 
 class StoreUnreachable(Unavailable):
-    def __init__(self, url: str, cause: str) -> None:
-        super().__init__(f"cannot reach {url}: {cause}", hint="check the endpoint, the network and the store's health")
+    def __init__(
+        self, url: str, cause: str, hint: str = "check the endpoint, the network and the store's health"
+    ) -> None:
+        super().__init__(f"cannot reach {url}: {cause}", hint=hint)
         self.url = url
 
 
 class AccessDenied(Unavailable):
-    def __init__(self, url: str, cause: str) -> None:
-        super().__init__(f"{url} refuses access: {cause}", hint="check the AWS credentials and the policy on this prefix")
+    def __init__(
+        self, url: str, cause: str, hint: str = "check the AWS credentials and the policy on this prefix"
+    ) -> None:
+        super().__init__(f"{url} refuses access: {cause}", hint=hint)
         self.url = url
+
+
+class LocalCatalogUnavailable(Unavailable):
+    def __init__(self, path: str, cause: str) -> None:
+        super().__init__(f"cannot use the local catalog {path}: {cause}", hint="check the disk, the owner and the mode")
+        self.path = path
 
 
 class OutcomeUnknown(Unavailable):
@@ -202,6 +222,12 @@ class InvalidKey(Misuse):
     def __init__(self, key: str) -> None:
         super().__init__(f"{key!r} is not a key inside the prefix")
         self.key = key
+
+
+class InvalidRemote(Misuse):
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"{url!r} is not a remote: {reason}", hint="use s3://bucket/prefix or file:///path")
+        self.url = url
 
 
 class InvalidTarget(Misuse):

@@ -25,6 +25,7 @@ __all__ = [
     "branch_of",
     "check_key",
     "check_name",
+    "check_prefix",
     "commit_key",
     "commits_prefix",
     "control_key",
@@ -56,6 +57,13 @@ def check_key(key: str) -> Key:
     if not _KEY.fullmatch(key):
         raise InvalidKey(key)
     return Key(key)
+
+
+def check_prefix(prefix: str) -> str:
+    """Returns `prefix` if it is empty, or the beginning of a key, else raises `InvalidKey`."""
+    if prefix:
+        check_key(prefix.removesuffix("/"))
+    return prefix
 
 
 def refs_prefix(topic: str | None = None) -> str:

@@ -33,10 +33,14 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartTag:
-    """A part as the store acknowledged it: its number, from 1, and the store's tag for it."""
+    """A part as the store acknowledged it: its number, from 1, and the store's tag and checksum for it.
+
+    Opaque to callers, who give it back to `complete_upload`, so that a part that is not the one sent is refused.
+    """
 
     number: int
     etag: str
+    checksum: str = ""
 
 
 class ObjectStore(Protocol):
@@ -62,7 +66,10 @@ class ObjectStore(Protocol):
         ...
 
     def get_range(self, key: Key, start: int, length: int) -> bytes:
-        """Exactly `length` bytes from `start`. Raises `NoSuchObject`, and `InvalidObject` if the object is shorter."""
+        """Exactly `length` bytes from `start`; with none asked for, no request is made.
+
+        Raises `NoSuchObject`, and `InvalidObject` if the object is shorter.
+        """
         ...
 
     def head(self, key: Key) -> ObjectInfo:
@@ -86,7 +93,11 @@ class ObjectStore(Protocol):
         ...
 
     def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
-        """Make the object of the parts, in order. Raises `NoSuchObject` if the upload is gone, and `OutcomeUnknown`."""
+        """Make the object of the parts, in order, once and without any retry.
+
+        Raises `InvalidObject` if a part is not the one that was stored, `NoSuchObject` if the upload is gone (which may
+        be our own earlier completion: `head` tells), and `OutcomeUnknown`.
+        """
         ...
 
     def abort_upload(self, key: Key, upload_id: str) -> None:

@@ -1,0 +1,265 @@
+"""The local catalog: what one data directory knows of the remote, and what it is about to do there. SQLite.
+
+    handles     name "topic@branch" -> volume, newest LSN known to be ours, the commit that is about to be published,
+                the LSN at which it diverged
+    volumes     vid -> its Control, as stored remotely (immutable, so a cache that never is stale)
+    log         vid, lsn -> its Commit, likewise
+    attempts    sid -> how far an offload has come
+
+K1  A call that changes something is one transaction, and durable when it returns (WAL, synchronous=FULL).
+K2  A pending commit is on record, whole, before its key is first tried, so a restart sends the identical bytes.
+K3  The file's user_version is the format version. Another one is `FormatUnsupported`; nothing is touched.
+
+Integers of SQLite are signed: an LSN or seq from 2^63 on is an `OverflowError`.
+All methods are safe to call from many threads: they share one connection, and take turns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from catalog.errors import FormatUnsupported, InvalidObject, LocalCatalogUnavailable
+from catalog.gid import Sid, Vid
+
+__all__ = ["Attempt", "Handle", "LocalCatalog"]
+
+_VERSION = 1
+_BUSY_TIMEOUT_S = 10
+_SCHEMA = (
+    """CREATE TABLE handles (
+        name TEXT PRIMARY KEY, vid TEXT NOT NULL, lsn INTEGER NOT NULL,
+        pending_lsn INTEGER, pending_body BLOB, diverged_lsn INTEGER
+    ) WITHOUT ROWID""",
+    "CREATE TABLE volumes (vid TEXT PRIMARY KEY, control BLOB NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE log (
+        vid TEXT NOT NULL, lsn INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (vid, lsn)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE attempts (
+        sid TEXT PRIMARY KEY, name TEXT NOT NULL, vid TEXT NOT NULL,
+        first_seq INTEGER NOT NULL, last_seq INTEGER NOT NULL, state TEXT NOT NULL,
+        created_at_ms INTEGER NOT NULL, upload_id TEXT, lsn INTEGER, published_at_ms INTEGER
+    ) WITHOUT ROWID""",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A local name for a remote volume. `lsn` is the newest commit known to be part of it; 0 is none.
+
+    `pending_body` is a commit, as it is or will be sent to `pending_lsn`. It stays until the answer is definite.
+    """
+
+    name: str
+    vid: Vid
+    lsn: int
+    pending_lsn: int | None = None
+    pending_body: bytes | None = None
+    diverged_lsn: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try to bring records `first_seq` to `last_seq` of `name` into the volume. `state` is the offloader's word.
+
+    `lsn` is that of the commit that names its segment, once there is one.
+    """
+
+    sid: Sid
+    name: str
+    vid: Vid
+    first_seq: int
+    last_seq: int
+    state: str
+    created_at_ms: int
+    upload_id: str | None = None
+    lsn: int | None = None
+    published_at_ms: int | None = None
+
+
+_HANDLE_COLUMNS = tuple(field.name for field in fields(Handle))
+_ATTEMPT_COLUMNS = tuple(field.name for field in fields(Attempt))
+
+
+def _put(table: str, columns: tuple[str, ...]) -> str:
+    values = ", ".join("?" * len(columns))
+    return f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({values})"  # noqa: S608 - our own names
+
+
+_PUT_HANDLE = _put("handles", _HANDLE_COLUMNS)
+_PUT_ATTEMPT = _put("attempts", _ATTEMPT_COLUMNS)
+_PUT_COMMIT = _put("log", ("vid", "lsn", "body"))
+_SELECT_HANDLES = f"SELECT {', '.join(_HANDLE_COLUMNS)} FROM handles"  # noqa: S608 - the same
+_SELECT_ATTEMPTS = f"SELECT {', '.join(_ATTEMPT_COLUMNS)} FROM attempts"  # noqa: S608 - the same
+
+
+class LocalCatalog:
+    """Opens `path`, or makes it. A context manager.
+
+    Raises `LocalCatalogUnavailable`, `FormatUnsupported`, and `InvalidObject` for a file that is no such database.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        with self._errors():
+            self._connection = _connect(path)
+            try:
+                self._prepare()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with self._lock, self._errors():
+            self._connection.close()
+
+    # ------------------------------------------------------------ handles and attempts
+
+    def save(
+        self,
+        *,
+        handle: Handle | None = None,
+        attempt: Attempt | None = None,
+        commit: tuple[Vid, int, bytes] | None = None,
+    ) -> None:
+        """Put a handle, an attempt and a commit (vid, lsn, body) on record, or replace them; all or nothing."""
+        with self._transaction() as run:
+            if handle is not None:
+                run.execute(_PUT_HANDLE, _row(handle, _HANDLE_COLUMNS))
+            if attempt is not None:
+                run.execute(_PUT_ATTEMPT, _row(attempt, _ATTEMPT_COLUMNS))
+            if commit is not None:
+                run.execute(_PUT_COMMIT, (str(commit[0]), *commit[1:]))
+
+    def handle(self, name: str) -> Handle | None:
+        rows = self._rows(f"{_SELECT_HANDLES} WHERE name = ?", name)
+        return _handle(rows[0]) if rows else None
+
+    def handles(self) -> tuple[Handle, ...]:
+        """Ascending by name."""
+        return tuple(map(_handle, self._rows(f"{_SELECT_HANDLES} ORDER BY name")))
+
+    def attempts(self, name: str | None = None) -> tuple[Attempt, ...]:
+        """Those of one name, or all; oldest first."""
+        order = "ORDER BY created_at_ms, first_seq, sid"
+        if name is None:
+            rows = self._rows(f"{_SELECT_ATTEMPTS} {order}")
+        else:
+            rows = self._rows(f"{_SELECT_ATTEMPTS} WHERE name = ? {order}", name)
+        return tuple(map(_attempt, rows))
+
+    def delete_attempt(self, sid: Sid) -> None:
+        with self._transaction() as run:
+            run.execute("DELETE FROM attempts WHERE sid = ?", (str(sid),))
+
+    # ------------------------------------------------------------ cache of remote objects
+
+    def put_control(self, vid: Vid, body: bytes) -> None:
+        with self._transaction() as run:
+            run.execute("INSERT OR REPLACE INTO volumes (vid, control) VALUES (?, ?)", (str(vid), body))
+
+    def control(self, vid: Vid) -> bytes | None:
+        rows = self._rows("SELECT control FROM volumes WHERE vid = ?", str(vid))
+        return rows[0][0] if rows else None
+
+    def put_commits(self, vid: Vid, commits: Iterable[tuple[int, bytes]]) -> None:
+        """(lsn, body) of each."""
+        with self._transaction() as run:
+            run.executemany(_PUT_COMMIT, [(str(vid), lsn, body) for lsn, body in commits])
+
+    def commit_bodies(self, vid: Vid, first_lsn: int, last_lsn: int) -> dict[int, bytes]:
+        """Those that are here, by LSN; `last_lsn` included."""
+        query = "SELECT lsn, body FROM log WHERE vid = ? AND lsn BETWEEN ? AND ? ORDER BY lsn"
+        return dict(self._rows(query, str(vid), first_lsn, last_lsn))
+
+    def newest_lsn(self, vid: Vid) -> int:
+        """Of the commits that are here; 0 if none is."""
+        ((newest,),) = self._rows("SELECT coalesce(max(lsn), 0) FROM log WHERE vid = ?", str(vid))
+        return int(newest)
+
+    # ------------------------------------------------------------ SQLite
+
+    def _prepare(self) -> None:
+        run = self._connection
+        ((version,),) = run.execute("PRAGMA user_version").fetchall()
+        if version not in {0, _VERSION}:
+            raise FormatUnsupported(str(self._path), str(version))
+        run.execute("PRAGMA journal_mode = WAL")
+        run.execute("PRAGMA synchronous = FULL")
+        if version == _VERSION:
+            return
+        with self._transaction() as run:
+            ((version,),) = run.execute("PRAGMA user_version").fetchall()
+            if version == _VERSION:  # another process made it meanwhile
+                return
+            if run.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
+                raise InvalidObject(str(self._path), "it is another program's database")
+            for statement in _SCHEMA:
+                run.execute(statement)
+            run.execute(f"PRAGMA user_version = {_VERSION}")
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._errors():
+            run = self._connection
+            run.execute("BEGIN IMMEDIATE")
+            try:
+                yield run
+                run.execute("COMMIT")
+            except BaseException:
+                if run.in_transaction:
+                    run.execute("ROLLBACK")
+                raise
+
+    def _rows(self, query: str, *values: str | int) -> list[Any]:
+        with self._lock, self._errors():
+            return self._connection.execute(query, values).fetchall()
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.OperationalError, sqlite3.ProgrammingError) as cause:
+            raise LocalCatalogUnavailable(str(self._path), str(cause)) from cause
+        except sqlite3.DatabaseError as cause:
+            raise InvalidObject(str(self._path), str(cause)) from cause
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # SQLite gives its other files the mode of this one.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    return sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+
+
+def _row(value: Handle | Attempt, columns: tuple[str, ...]) -> tuple[object, ...]:
+    values = (getattr(value, column) for column in columns)
+    return tuple(str(value) if isinstance(value, Sid | Vid) else value for value in values)
+
+
+def _handle(row: tuple[Any, ...]) -> Handle:
+    values = dict(zip(_HANDLE_COLUMNS, row, strict=True))
+    values["vid"] = Vid.parse(values["vid"])
+    return Handle(**values)
+
+
+def _attempt(row: tuple[Any, ...]) -> Attempt:
+    values = dict(zip(_ATTEMPT_COLUMNS, row, strict=True))
+    values["sid"] = Sid.parse(values["sid"])
+    values["vid"] = Vid.parse(values["vid"])
+    return Attempt(**values)

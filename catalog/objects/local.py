@@ -1,0 +1,327 @@
+"""Objects in a directory. An object is the file of its key; what is not an object lies beside them under a dot.
+
+    <root>/<key>                        an object
+    <root>/.metadata/<key>              its metadata, if it has any: JSON, written before the object
+    <root>/.temporary/<random>          a file on its way to its key
+    <root>/.multipart/<upload id>/      `upload` (JSON: key, metadata) and one file a part, `<number>.<tag>`
+
+L1  An object appears by link(2) (`put_new`) or rename(2), when its bytes are on disk; the call returns when its
+    directory entry is as well. A crash leaves temporaries only, which no listing shows: no key begins with a dot.
+L2  `KeyTaken` too is raised only when the entry that was found is on disk, so what is read back stays.
+L3  The root is made by the first write; the directory above it must be there, as a bucket must.
+
+Two objects cannot be `a` and `a/b` here, as they could in S3; `catalog.keys` makes no such keys.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import xxhash
+
+from catalog.errors import (
+    AccessDenied,
+    InvalidObject,
+    KeyTaken,
+    NoSuchBucket,
+    NoSuchObject,
+    OutcomeUnknown,
+    StoreUnreachable,
+)
+from catalog.keys import Key, check_key, check_prefix
+from catalog.objects.base import ObjectInfo, PartTag
+
+__all__ = ["LocalStore"]
+
+_METADATA = ".metadata"
+_MULTIPART = ".multipart"
+_TEMPORARY = ".temporary"
+_UPLOAD_ID = re.compile(r"[0-9a-f]{32}")
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+class LocalStore:
+    """An `ObjectStore` over a local file system that has hard links. Any number of processes may share it."""
+
+    def __init__(self, path: Path) -> None:
+        self._root = path.absolute()
+        self._durable: set[Path] = set()
+        self._durable_lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return self._root.as_uri()
+
+    def put_new(self, key: Key, body: bytes) -> None:
+        target = self._path(key)
+        with self._errors(key), self._temporary(body) as temporary:
+            self._make_durable_dir(target.parent)
+            try:
+                os.link(temporary, target)
+            except FileExistsError:
+                _sync_dir(target.parent)
+                raise KeyTaken(key) from None
+            try:
+                _sync_dir(target.parent)
+            except OSError as cause:
+                raise OutcomeUnknown(key, str(cause)) from cause
+
+    def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+        target = self._path(key)
+        with self._errors(key):
+            self._put_metadata(key, metadata)
+            self._replace(target, body)
+
+    def get(self, key: Key) -> bytes:
+        with self._errors(key, reading=True):
+            return self._path(key).read_bytes()
+
+    def get_range(self, key: Key, start: int, length: int) -> bytes:
+        if length == 0:
+            return b""
+        with self._errors(key, reading=True), self._path(key).open("rb") as file:
+            file.seek(start)
+            body = file.read(length)
+        if len(body) != length:
+            raise InvalidObject(key, f"it ends at byte {start + len(body)}, {start + length} were expected")
+        return body
+
+    def head(self, key: Key) -> ObjectInfo:
+        path = self._path(key)
+        with self._errors(key, reading=True):
+            found = path.stat()
+            if stat.S_ISDIR(found.st_mode):
+                raise NoSuchObject(key)
+            return ObjectInfo(found.st_size, self._metadata(key))
+
+    def list(self, prefix: str, *, limit: int | None = None) -> Iterator[str]:
+        check_prefix(prefix)
+        directory = prefix.rpartition("/")[0]
+        with self._errors(prefix):
+            self._check_place()
+            keys = (key for key in _walk(self._root / directory, directory) if key.startswith(prefix))
+            yield from itertools.islice(keys, limit)
+
+    def delete(self, key: Key) -> None:
+        path = self._path(key)
+        with self._errors(key):
+            for file in (path, self._root / _METADATA / key):
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    file.unlink()
+                    _sync_dir(file.parent)
+
+    def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
+        check_key(key)
+        upload_id = secrets.token_hex(16)
+        with self._errors(key):
+            body = json.dumps({"key": key, "metadata": dict(metadata)}, sort_keys=True).encode()
+            self._replace(self._root / _MULTIPART / upload_id / "upload", body)
+        return upload_id
+
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+        tag = PartTag(number, xxhash.xxh3_128_hexdigest(body))
+        with self._errors(key):
+            directory, _ = self._upload(key, upload_id)
+            self._replace(directory / _part_name(tag), body)
+        return tag
+
+    def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
+        target = self._path(key)
+        with self._errors(key):
+            directory, metadata = self._upload(key, upload_id)
+            with self._temporary(b"") as temporary:
+                _join([(part.number, directory / _part_name(part)) for part in parts], temporary, key)
+                self._put_metadata(key, metadata)
+                self._make_durable_dir(target.parent)
+                temporary.rename(target)
+            try:
+                _sync_dir(target.parent)
+            except OSError as cause:
+                raise OutcomeUnknown(key, str(cause)) from cause
+            self._drop_upload(directory)
+
+    def abort_upload(self, key: Key, upload_id: str) -> None:
+        with self._errors(key), contextlib.suppress(NoSuchObject):
+            directory, _ = self._upload(key, upload_id)
+            self._drop_upload(directory)
+
+    def list_uploads(self, prefix: str) -> Iterator[tuple[Key, str]]:
+        check_prefix(prefix)
+        found: list[tuple[Key, str]] = []
+        with self._errors(prefix):
+            self._check_place()
+            root = self._root / _MULTIPART
+            for directory in root.iterdir() if root.is_dir() else ():
+                with contextlib.suppress(NoSuchObject):  # aborted just now, or not yet begun
+                    found.append((self._read_upload(directory)[0], directory.name))
+        return iter(sorted((key, upload_id) for key, upload_id in found if key.startswith(prefix)))
+
+    def close(self) -> None:
+        """Nothing to do: no file stays open between calls."""
+
+    def _path(self, key: Key) -> Path:
+        return self._root / check_key(key)
+
+    @contextlib.contextmanager
+    def _errors(self, key: str, *, reading: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except OSError as cause:
+            if reading and cause.errno in _ABSENT:
+                self._check_place()
+                raise NoSuchObject(key) from None
+            self._raise(cause)
+
+    def _raise(self, cause: OSError) -> NoReturn:
+        reason = f"{cause.strerror} ({cause.filename})" if cause.filename else str(cause)
+        if cause.errno in _DENIED:
+            raise AccessDenied(self.url, reason, "check the owner and mode, and that it is not mounted read-only")
+        self._check_place()
+        raise StoreUnreachable(self.url, reason, "check the disk and its mount")
+
+    def _check_place(self) -> None:
+        if not self._root.parent.is_dir():
+            raise NoSuchBucket(str(self._root.parent), "directory")
+
+    @contextlib.contextmanager
+    def _temporary(self, body: bytes) -> Iterator[Path]:
+        """A file with `body`, on disk; gone at the end unless it was renamed."""
+        directory = self._root / _TEMPORARY
+        self._make_durable_dir(directory)
+        path = directory / secrets.token_hex(16)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with open(fd, "wb", buffering=0) as file:
+                _write_all(file.fileno(), body)
+                os.fsync(file.fileno())
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _replace(self, target: Path, body: bytes) -> None:
+        with self._temporary(body) as temporary:
+            self._make_durable_dir(target.parent)
+            temporary.rename(target)
+            _sync_dir(target.parent)
+
+    def _make_durable_dir(self, directory: Path) -> None:
+        """Make `directory` under the root. Each level's entry is synced once by this process, whoever made it."""
+        with self._durable_lock:
+            known = directory in self._durable
+        if known and directory.is_dir():
+            return
+        if directory != self._root:
+            self._make_durable_dir(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        _sync_dir(directory.parent)
+        with self._durable_lock:
+            self._durable.add(directory)
+
+    def _put_metadata(self, key: Key, metadata: Mapping[str, str]) -> None:
+        path = self._root / _METADATA / key
+        if metadata:
+            self._replace(path, json.dumps(dict(metadata), sort_keys=True).encode())
+        else:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                path.unlink()
+
+    def _metadata(self, key: Key) -> dict[str, str]:
+        try:
+            return _string_map(json.loads((self._root / _METADATA / key).read_bytes()))
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except ValueError:
+            raise InvalidObject(f"{_METADATA}/{key}", "it is not the JSON that was written") from None
+
+    def _upload(self, key: Key, upload_id: str) -> tuple[Path, dict[str, str]]:
+        check_key(key)
+        directory = self._root / _MULTIPART / upload_id
+        if not _UPLOAD_ID.fullmatch(upload_id):
+            raise NoSuchObject(f"upload {upload_id} of {key}")
+        found, metadata = self._read_upload(directory)
+        if found != key:
+            raise NoSuchObject(f"upload {upload_id} of {key}")
+        return directory, metadata
+
+    def _read_upload(self, directory: Path) -> tuple[Key, dict[str, str]]:
+        try:
+            upload = json.loads((directory / "upload").read_bytes())
+            return check_key(upload["key"]), _string_map(upload["metadata"])
+        except (FileNotFoundError, NotADirectoryError):
+            raise NoSuchObject(f"upload {directory.name}") from None
+        except (KeyError, TypeError, ValueError):
+            raise InvalidObject(
+                f"{_MULTIPART}/{directory.name}/upload", "it is not the JSON that was written"
+            ) from None
+
+    def _drop_upload(self, directory: Path) -> None:
+        # The upload's own file goes first and durably, so that a crash leaves parts that belong to no upload.
+        (directory / "upload").unlink(missing_ok=True)
+        _sync_dir(directory)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _walk(directory: Path, key_prefix: str) -> Iterator[str]:
+    """Keys of the files under `directory`, in the byte order of whole keys: `a-b` before `a/b`."""
+    try:
+        with os.scandir(directory) as found:
+            entries = [(entry.name + "/" * entry.is_dir(), entry.name) for entry in found if entry.name[0] != "."]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for sort_name, name in sorted(entries):
+        key = f"{key_prefix}/{name}" if key_prefix else name
+        if sort_name == name:
+            yield key
+        else:
+            yield from _walk(directory / name, key)
+
+
+def _join(parts: Sequence[tuple[int, Path]], target: Path, key: Key) -> None:
+    with target.open("wb", buffering=0) as joined:
+        for number, path in parts:
+            try:
+                part = path.open("rb", buffering=0)
+            except FileNotFoundError:
+                raise InvalidObject(key, f"part {number} of its upload is not the one that was sent") from None
+            with part:
+                size = left = os.fstat(part.fileno()).st_size
+                while left:
+                    left -= os.sendfile(joined.fileno(), part.fileno(), size - left, left)
+        os.fsync(joined.fileno())
+
+
+def _part_name(tag: PartTag) -> str:
+    return f"{tag.number:05d}.{tag.etag}"
+
+
+def _string_map(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError("not an object")  # noqa: TRY004 - callers treat every malformed file alike
+    return {str(name): str(text) for name, text in value.items()}
+
+
+def _write_all(fd: int, body: bytes) -> None:
+    view = memoryview(body)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _sync_dir(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

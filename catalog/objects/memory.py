@@ -1,0 +1,135 @@
+"""Objects in memory: for tests and simulations. One lock makes every operation atomic; nothing outlives the process."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import xxhash
+
+from catalog.errors import InvalidObject, KeyTaken, NoSuchObject
+from catalog.keys import Key, check_key, check_prefix
+from catalog.objects.base import ObjectInfo, PartTag
+
+__all__ = ["MemoryStore"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    body: bytes
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class _Upload:
+    key: Key
+    metadata: Mapping[str, str]
+    parts: dict[int, bytes] = field(default_factory=dict[int, bytes])
+
+
+class MemoryStore:
+    """An `ObjectStore`. Every reader and writer must share the instance."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._objects: dict[str, _Object] = {}
+        self._uploads: dict[str, _Upload] = {}
+        self._upload_ids = itertools.count(1)
+
+    @property
+    def url(self) -> str:
+        return "memory://"
+
+    def put_new(self, key: Key, body: bytes) -> None:
+        check_key(key)
+        with self._lock:
+            if key in self._objects:
+                raise KeyTaken(key)
+            self._objects[key] = _Object(body)
+
+    def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+        check_key(key)
+        with self._lock:
+            self._objects[key] = _Object(body, dict(metadata))
+
+    def get(self, key: Key) -> bytes:
+        return self._object(key).body
+
+    def get_range(self, key: Key, start: int, length: int) -> bytes:
+        if length == 0:
+            return b""
+        body = self._object(key).body
+        if start + length > len(body):
+            raise InvalidObject(key, f"it has {len(body)} bytes, {start + length} were expected")
+        return body[start : start + length]
+
+    def head(self, key: Key) -> ObjectInfo:
+        found = self._object(key)
+        return ObjectInfo(len(found.body), found.metadata)
+
+    def list(self, prefix: str, *, limit: int | None = None) -> Iterator[str]:
+        check_prefix(prefix)
+        with self._lock:
+            keys = sorted(key for key in self._objects if key.startswith(prefix))
+        return iter(keys[:limit])
+
+    def delete(self, key: Key) -> None:
+        check_key(key)
+        with self._lock:
+            self._objects.pop(key, None)
+
+    def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
+        check_key(key)
+        with self._lock:
+            upload_id = str(next(self._upload_ids))
+            self._uploads[upload_id] = _Upload(key, dict(metadata))
+        return upload_id
+
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+        with self._lock:
+            self._upload(key, upload_id).parts[number] = body
+        return _tag(number, body)
+
+    def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
+        with self._lock:
+            upload = self._upload(key, upload_id)
+            for part in parts:
+                if part.number not in upload.parts or _tag(part.number, upload.parts[part.number]) != part:
+                    raise InvalidObject(key, f"part {part.number} of its upload is not the one that was sent")
+            body = b"".join(upload.parts[part.number] for part in parts)
+            self._objects[key] = _Object(body, upload.metadata)
+            del self._uploads[upload_id]
+
+    def abort_upload(self, key: Key, upload_id: str) -> None:
+        check_key(key)
+        with self._lock:
+            self._uploads.pop(upload_id, None)
+
+    def list_uploads(self, prefix: str) -> Iterator[tuple[Key, str]]:
+        check_prefix(prefix)
+        with self._lock:
+            found = sorted((upload.key, upload_id) for upload_id, upload in self._uploads.items())
+        return ((key, upload_id) for key, upload_id in found if key.startswith(prefix))
+
+    def close(self) -> None:
+        """Nothing to do: the objects live as long as the instance."""
+
+    def _object(self, key: Key) -> _Object:
+        check_key(key)
+        with self._lock:
+            found = self._objects.get(key)
+        if found is None:
+            raise NoSuchObject(key)
+        return found
+
+    def _upload(self, key: Key, upload_id: str) -> _Upload:
+        upload = self._uploads.get(upload_id)
+        if upload is None or upload.key != key:
+            raise NoSuchObject(f"upload {upload_id} of {key}")
+        return upload
+
+
+def _tag(number: int, body: bytes) -> PartTag:
+    return PartTag(number, xxhash.xxh3_128_hexdigest(body))

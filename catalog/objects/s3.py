@@ -1,0 +1,294 @@
+"""Objects in S3, or in a store that speaks it.
+
+Endpoint, region and credentials come from the AWS environment and configuration, as every AWS tool reads them.
+
+R1  `put_new` and `complete_upload` are sent once: an SDK that resends them reports our own success as a lost race.
+    Everything else may be repeated, and the SDK does so, backing off.
+R2  An answer that leaves open whether a write happened is `OutcomeUnknown`: 409, 5xx, a reset, a timeout.
+    What cannot have been sent (no connection, no credentials) or was refused (4xx) is not.
+R3  `list` always sends a prefix: policies allow nothing else.
+R4  Every part carries a CRC32, which completing gives back, so the store refuses a badly joined object.
+
+Source: DESIGN section 4, the S3 API reference.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProxyConnectionError,
+)
+from botocore.parsers import ResponseParserError
+
+from catalog.errors import (
+    AccessDenied,
+    CatalogError,
+    InvalidKey,
+    InvalidObject,
+    InvalidRemote,
+    KeyTaken,
+    NoSuchBucket,
+    NoSuchObject,
+    OutcomeUnknown,
+    StoreUnreachable,
+)
+from catalog.keys import Key, check_key, check_prefix
+from catalog.objects.base import ObjectInfo, PartTag
+
+__all__ = ["S3Store"]
+
+CONNECT_TIMEOUT_S = 5
+READ_TIMEOUT_S = 30
+ATTEMPTS = 4
+MAX_CONNECTIONS = 32
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)
+_NOT_SENT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
+_TROUBLE = (BotoCoreError, ResponseParserError)
+_ABSENT = frozenset({"NoSuchKey", "NoSuchUpload", "404"})
+_DENIED = frozenset({"ExpiredToken", "InvalidToken", "RequestTimeTooSkewed", "TokenRefreshRequired"})
+_NOT_THE_PARTS = frozenset({"BadDigest", "EntityTooSmall", "InvalidPart", "InvalidPartOrder"})
+
+
+class S3Store:
+    """An `ObjectStore`. `url` is `s3://bucket` or `s3://bucket/prefix`; raises `InvalidRemote` for anything else.
+
+    `session` brings credentials of its own, such as those that STS gave a tenant. No request is made here.
+    """
+
+    def __init__(self, url: str, session: boto3.Session | None = None) -> None:
+        self._bucket, self._base = _parse_url(url)
+        self._url = url.rstrip("/")
+        try:
+            session = session or boto3.Session()
+            self._once = _client(session, {"total_max_attempts": 1})
+            self._client = _client(session, {"total_max_attempts": ATTEMPTS, "mode": "adaptive"})
+        except (BotoCoreError, ValueError) as cause:  # a profile, region or endpoint that cannot be
+            raise InvalidRemote(url, f"the AWS environment does not fit: {cause}") from cause
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def put_new(self, key: Key, body: bytes) -> None:
+        with self._one_try(key):
+            self._once.put_object(**self._at(key), Body=body, IfNoneMatch="*")
+
+    def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+        with self._errors(key):
+            self._client.put_object(**self._at(key), Body=body, Metadata=dict(metadata))
+
+    def get(self, key: Key) -> bytes:
+        return self._get(key)
+
+    def get_range(self, key: Key, start: int, length: int) -> bytes:
+        if length == 0:
+            return b""
+        try:
+            body = self._get(key, Range=f"bytes={start}-{start + length - 1}")
+        except _RangeBeyondEnd:
+            body = b""
+        if len(body) != length:
+            raise InvalidObject(key, f"bytes {start} to {start + length} were expected, it gave {len(body)}")
+        return body
+
+    def head(self, key: Key) -> ObjectInfo:
+        try:
+            answer = self._client.head_object(**self._at(key))
+        except ClientError as refusal:
+            # An answer to HEAD has no body to say why (no key? no bucket? an old token?); one to GET has.
+            with contextlib.suppress(_RangeBeyondEnd):
+                self._get(key, Range="bytes=0-0")
+            raise self._refused(key, refusal) from refusal
+        except _TROUBLE as trouble:
+            raise self._trouble(trouble) from trouble
+        return ObjectInfo(answer["ContentLength"], {name.lower(): text for name, text in answer["Metadata"].items()})
+
+    def list(self, prefix: str, *, limit: int | None = None) -> Iterator[str]:
+        request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._base + check_prefix(prefix)}
+        if limit is not None:
+            request["MaxKeys"] = limit
+        with self._errors(prefix):
+            while True:
+                page = self._client.list_objects_v2(**request)
+                for found in page.get("Contents", ()):
+                    yield found["Key"].removeprefix(self._base)
+                if limit is not None or not page.get("IsTruncated"):
+                    return
+                request["ContinuationToken"] = page["NextContinuationToken"]
+
+    def delete(self, key: Key) -> None:
+        with self._errors(key):
+            self._client.delete_object(**self._at(key))
+
+    def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
+        with self._errors(key):
+            answer = self._client.create_multipart_upload(
+                **self._at(key), Metadata=dict(metadata), ChecksumAlgorithm="CRC32"
+            )
+        return str(answer["UploadId"])
+
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+        checksum = base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+        with self._errors(key):
+            answer = self._client.upload_part(
+                **self._at(key), UploadId=upload_id, PartNumber=number, Body=body, ChecksumCRC32=checksum
+            )
+        return PartTag(number, answer["ETag"], checksum)
+
+    def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
+        named = [{"PartNumber": part.number, "ETag": part.etag, "ChecksumCRC32": part.checksum} for part in parts]
+        with self._one_try(key):
+            self._once.complete_multipart_upload(**self._at(key), UploadId=upload_id, MultipartUpload={"Parts": named})
+
+    def abort_upload(self, key: Key, upload_id: str) -> None:
+        with contextlib.suppress(NoSuchObject), self._errors(key):
+            self._client.abort_multipart_upload(**self._at(key), UploadId=upload_id)
+
+    def list_uploads(self, prefix: str) -> Iterator[tuple[Key, str]]:
+        pages = self._client.get_paginator("list_multipart_uploads")
+        with self._errors(prefix):
+            for page in pages.paginate(Bucket=self._bucket, Prefix=self._base + check_prefix(prefix)):
+                for upload in page.get("Uploads", ()):
+                    yield Key(upload["Key"].removeprefix(self._base)), upload["UploadId"]
+
+    def close(self) -> None:
+        self._once.close()
+        self._client.close()
+
+    def _at(self, key: Key) -> dict[str, str]:
+        return {"Bucket": self._bucket, "Key": self._base + check_key(key)}
+
+    def _get(self, key: Key, **request: str) -> bytes:
+        # The SDK repeats a request that fails, but not the reading of a body that breaks off.
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                with self._client.get_object(**self._at(key), **request)["Body"] as body:
+                    return bytes(body.read())
+            except ClientError as refusal:
+                raise self._refused(key, refusal) from refusal
+            except _TROUBLE as trouble:
+                if attempt == ATTEMPTS or isinstance(trouble, (*_NO_CREDENTIALS, *_NOT_SENT)):
+                    raise self._trouble(trouble) from trouble
+        raise AssertionError  # the last attempt returns or raises
+
+    @contextlib.contextmanager
+    def _errors(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except ClientError as refusal:
+            raise self._refused(key, refusal) from refusal
+        except _TROUBLE as trouble:
+            raise self._trouble(trouble) from trouble
+
+    @contextlib.contextmanager
+    def _one_try(self, key: str) -> Iterator[None]:
+        """As `_errors`, for a request that is sent once: what leaves its outcome open says so."""
+        try:
+            yield
+        except ClientError as refusal:
+            if _leaves_open(refusal):
+                raise OutcomeUnknown(key, _describe(refusal)) from refusal
+            raise self._refused(key, refusal) from refusal
+        except _TROUBLE as trouble:
+            if isinstance(trouble, (*_NO_CREDENTIALS, *_NOT_SENT)):
+                raise self._trouble(trouble) from trouble
+            raise OutcomeUnknown(key, str(trouble)) from trouble
+
+    def _refused(self, key: str, refusal: ClientError) -> CatalogError:
+        code, status = refusal.response["Error"].get("Code", ""), _status(refusal)
+        match code:
+            case "NoSuchBucket":
+                return NoSuchBucket(self._bucket)
+            case "PreconditionFailed":
+                return KeyTaken(key)
+            case "InvalidRange":
+                return _RangeBeyondEnd(key, "it is shorter than was expected")
+            case "KeyTooLongError":
+                return InvalidKey(key)
+        if code in _ABSENT:
+            return NoSuchObject(key)
+        if code in _NOT_THE_PARTS:
+            return InvalidObject(key, f"its parts do not join: {_describe(refusal)}")
+        if code in _DENIED or status in {401, 403}:
+            return AccessDenied(self._url, _describe(refusal))
+        return StoreUnreachable(self._url, _describe(refusal))
+
+    def _trouble(self, trouble: Exception) -> CatalogError:
+        if isinstance(trouble, _NO_CREDENTIALS):
+            return AccessDenied(
+                self._url, "no AWS credentials found", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"
+            )
+        return StoreUnreachable(self._url, str(trouble))
+
+
+class _RangeBeyondEnd(InvalidObject):
+    """The range begins at or after the end of the object."""
+
+
+def _parse_url(url: str) -> tuple[str, str]:
+    """Bucket, and the prefix with its slash."""
+    parts = urlsplit(url)
+    if parts.scheme != "s3" or parts.query or parts.fragment:
+        raise InvalidRemote(url, "it is not of the form s3://bucket/prefix")
+    if not _BUCKET.fullmatch(parts.netloc):
+        raise InvalidRemote(url, f"{parts.netloc!r} is not a bucket name")
+    prefix = parts.path.strip("/")
+    try:
+        return parts.netloc, check_key(prefix) + "/" if prefix else ""
+    except InvalidKey:
+        raise InvalidRemote(url, f"{prefix!r} is not a prefix") from None
+
+
+def _client(session: boto3.Session, retries: Mapping[str, object]) -> Any:
+    config = Config(
+        retries=retries,
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
+        max_pool_connections=MAX_CONNECTIONS,
+        tcp_keepalive=True,
+    )
+    client = session.client("s3", config=config)
+    if _is_aws(client.meta.endpoint_url):
+        return client
+    # A store of one's own rarely has a DNS name for each bucket.
+    client.close()
+    return session.client("s3", config=config.merge(Config(s3={"addressing_style": "path"})))
+
+
+def _is_aws(endpoint_url: str) -> bool:
+    host = urlsplit(endpoint_url).hostname or ""
+    return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+
+def _leaves_open(refusal: ClientError) -> bool:
+    code = refusal.response["Error"].get("Code", "")
+    if code == "NotImplemented":
+        return False
+    return code == "RequestTimeout" or _status(refusal) == 409 or _status(refusal) >= 500
+
+
+def _status(refusal: ClientError) -> int:
+    return int(refusal.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def _describe(refusal: ClientError) -> str:
+    error = refusal.response["Error"]
+    return f"{error.get('Code', _status(refusal))}: {error.get('Message', '')}".rstrip(": ")

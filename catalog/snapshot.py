@@ -1,0 +1,147 @@
+"""What a volume shows at an LSN, made of its commits. Pure: commits in, a snapshot out.
+
+A snapshot is folded from the oldest commit on. Each commit does, in this order:
+
+    removed_sids    views of those segments go
+    truncate_from   what is at or above that seq goes; later commits may use those seqs again
+    segments        each becomes a view; what older views show of its range goes (the newest commit wins per seq)
+    deletions       before_seq: what is below it goes; bitmaps: marked as deleted in the views of that segment
+
+S1  Views are ascending and never overlap. A segment may have several, when a newer one covers its middle.
+S2  A fork begins with its parent's snapshot, cut at the fork's seq; deletions up to the fork point come with it.
+S3  A delete never reaches records that were appended after it: `before_seq` counts up to the `at_seq` of its commit,
+    and falls with a truncation or a cut, whose seqs are used again.
+
+Source: DESIGN sections 4 and 5, Graft RFC 0001 (Volume Reader). This module does no I/O.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from pyroaring import BitMap
+
+from catalog.commit import NO_PARENT, Bounds, Commit, Deletions, SegmentRef
+from catalog.encoding import StoredCommit
+from catalog.gid import Sid, Vid
+
+__all__ = ["SegmentView", "Snapshot", "cut", "empty", "fold", "fork"]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentView:
+    """What a snapshot shows of a segment: seqs `first` to `last`, without those in `deleted`.
+
+    `vid` is the volume that the segment's objects lie in, which for a fork may be a parent; `lsn` is that of the commit
+    there which added it. `deleted` is the portable serialization of a Roaring bitmap of `seq - ref.first_seq`, over the
+    whole segment; None if none is deleted so.
+    """
+
+    ref: SegmentRef
+    vid: Vid
+    lsn: int
+    first: int
+    last: int
+    deleted: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A volume at an LSN (0: no commit of its own yet). `head_hash` is the `parent_hash` of the commit that follows.
+
+    Seqs from `bounds.first_seq` to `bounds.head_seq` that no view shows were deleted if below `before_seq`.
+    """
+
+    vid: Vid
+    lsn: int
+    bounds: Bounds
+    segments: tuple[SegmentView, ...]
+    before_seq: int
+    head_hash: bytes
+
+
+def empty(vid: Vid) -> Snapshot:
+    """A volume without parent and commits."""
+    return Snapshot(vid, 0, Bounds(first_seq=1, head_seq=0), (), 0, NO_PARENT)
+
+
+def fork(parent: Snapshot, vid: Vid) -> Snapshot:
+    """The volume `vid`, forked from `parent`, before any commit of its own."""
+    return replace(parent, vid=vid, lsn=0)
+
+
+def cut(snapshot: Snapshot, seq: int) -> Snapshot:
+    """`snapshot` as if nothing above `seq` had been appended."""
+    above = seq + 1
+    bounds = snapshot.bounds
+    return replace(
+        snapshot,
+        bounds=Bounds(min(bounds.first_seq, above), min(bounds.head_seq, seq), min(bounds.evict_floor, above)),
+        segments=tuple(_without(snapshot.segments, above, None)),
+        before_seq=min(snapshot.before_seq, above),
+    )
+
+
+def fold(base: Snapshot, commits: Iterable[StoredCommit]) -> Snapshot:
+    """`base` after `commits`, which are those that follow it, oldest first."""
+    views = list(base.segments)
+    bitmaps = {view.ref.sid: BitMap.deserialize(view.deleted) for view in views if view.deleted is not None}
+    before_seq = base.before_seq
+    lsn, bounds, head_hash = base.lsn, base.bounds, base.head_hash
+    for stored in commits:
+        commit = stored.commit
+        views = _apply(views, commit)
+        _merge(bitmaps, commit.deletions)
+        if commit.truncate_from is not None:
+            before_seq = min(before_seq, commit.truncate_from)
+        before_seq = max(before_seq, _deleted_below(commit))
+        lsn, bounds, head_hash = commit.lsn, commit.bounds, stored.hash
+    return Snapshot(base.vid, lsn, bounds, _with_deleted(views, bitmaps), before_seq, head_hash)
+
+
+def _apply(views: list[SegmentView], commit: Commit) -> list[SegmentView]:
+    if commit.removed_sids:
+        removed = frozenset(commit.removed_sids)
+        views = [view for view in views if view.ref.sid not in removed]
+    if commit.truncate_from is not None:
+        views = _without(views, commit.truncate_from, None)
+    for ref in commit.segments:
+        if views and views[-1].last >= ref.first_seq:
+            views = _without(views, ref.first_seq, ref.last_seq)
+        view = SegmentView(ref, commit.vid, commit.lsn, ref.first_seq, ref.last_seq)
+        insort(views, view, key=lambda view: view.first)
+    below = _deleted_below(commit)
+    return _without(views, 1, below - 1) if below > 1 else views
+
+
+def _deleted_below(commit: Commit) -> int:
+    return min(commit.deletions.before_seq, commit.at_seq + 1)
+
+
+def _without(views: Iterable[SegmentView], first: int, last: int | None) -> list[SegmentView]:
+    """`views` without the seqs from `first` to `last` (None: to the end)."""
+    kept: list[SegmentView] = []
+    for view in views:
+        if view.last < first or (last is not None and view.first > last):
+            kept.append(view)
+            continue
+        if view.first < first:
+            kept.append(replace(view, last=first - 1))
+        if last is not None and view.last > last:
+            kept.append(replace(view, first=last + 1))
+    return kept
+
+
+def _merge(bitmaps: dict[Sid, BitMap], deletions: Deletions) -> None:
+    for sid, bitmap in deletions.bitmaps.items():
+        more = BitMap.deserialize(bitmap)
+        bitmaps[sid] = bitmaps[sid] | more if sid in bitmaps else more
+
+
+def _with_deleted(views: Iterable[SegmentView], bitmaps: Mapping[Sid, BitMap]) -> tuple[SegmentView, ...]:
+    serialized = {sid: bitmap.serialize() for sid, bitmap in bitmaps.items() if bitmap}
+    return tuple(
+        replace(view, deleted=serialized[view.ref.sid]) if view.ref.sid in serialized else view for view in views
+    )

@@ -1,0 +1,125 @@
+"""Commits and segments for the tests: fixed ones, and short ways to make a history."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from pyroaring import BitMap
+
+from catalog.commit import (
+    NO_PARENT,
+    Bounds,
+    Codec,
+    Commit,
+    CommitKind,
+    Deletions,
+    ForkPoint,
+    SegmentRef,
+)
+from catalog.control import Control, Fork, Ref
+from catalog.encoding import StoredCommit, commit_hash
+from catalog.gid import Sid, Vid
+
+HOUR_MS = 3_600_000
+START_MS = 1_763_111_523_000  # 2025-11-14T09:12:03Z
+
+
+def vid(number: int) -> Vid:
+    return Vid(bytes([Vid.TYPE]) + START_MS.to_bytes(6, "big") + b"\x80" + number.to_bytes(8, "big"))
+
+
+def sid(number: int) -> Sid:
+    return Sid(bytes([Sid.TYPE]) + START_MS.to_bytes(6, "big") + b"\x80" + number.to_bytes(8, "big"))
+
+
+def ts_of(seq: int) -> int:
+    """In the samples, record `seq` was appended `seq` seconds after the start."""
+    return START_MS + seq * 1_000
+
+
+def segment(first: int, last: int, number: int | None = None) -> SegmentRef:
+    name = sid(first * 1_000 + last if number is None else number)
+    return SegmentRef(
+        sid=name,
+        first_seq=first,
+        last_seq=last,
+        min_ts_ms=ts_of(first),
+        max_ts_ms=ts_of(last),
+        data_length=1_000 * (last - first + 1),
+        data_hash=hashlib.sha256(name.raw).digest(),
+        index_head_length=500,
+        index_trailer_length=90,
+        index_head_hash=hashlib.sha256(b"index" + name.raw).digest(),
+        codec=Codec.ZSTD,
+        frame_bytes=4_000 * (last - first + 1),
+    )
+
+
+class HistoryMaker:
+    """Commits of one volume, each joined to the one before, as an offloader would make them."""
+
+    def __init__(self, volume: Vid, head_seq: int = 0, parent_hash: bytes = NO_PARENT) -> None:
+        self.vid = volume
+        self.stored: list[StoredCommit] = []
+        self._head_seq = head_seq
+        self._parent_hash = parent_hash
+
+    def offload(self, *ranges: tuple[int, int]) -> Commit:
+        segments = tuple(segment(first, last) for first, last in ranges)
+        self._head_seq = ranges[-1][1]
+        return self._add(CommitKind.OFFLOAD, at_seq=self._head_seq, segments=segments)
+
+    def delete(self, at_seq: int, before: int = 0, seqs: Iterable[int] = (), of: SegmentRef | None = None) -> Commit:
+        bitmaps = {of.sid: BitMap([seq - of.first_seq for seq in seqs]).serialize()} if of else {}
+        return self._add(CommitKind.DELETE, at_seq=at_seq, deletions=Deletions(before, bitmaps))
+
+    def truncate(self, at_seq: int, first_removed: int) -> Commit:
+        self._head_seq = first_removed - 1
+        return self._add(CommitKind.TRUNCATE, at_seq=at_seq, truncate_from=first_removed)
+
+    def compact(self, removed: Iterable[SegmentRef], *added: SegmentRef) -> Commit:
+        sids = tuple(ref.sid for ref in removed)
+        return self._add(CommitKind.COMPACT, at_seq=self._head_seq, segments=added, removed_sids=sids)
+
+    def _add(self, kind: CommitKind, at_seq: int, **fields: object) -> Commit:
+        commit = Commit(
+            vid=self.vid,
+            lsn=len(self.stored) + 1,
+            kind=kind,
+            bounds=Bounds(1, self._head_seq),
+            parent_hash=self._parent_hash,
+            nonce=bytes(16),
+            created_at_ms=ts_of(at_seq),
+            writer_id="test",
+            epoch=1,
+            at_seq=at_seq,
+            at_ts_ms=ts_of(at_seq),
+            **fields,  # type: ignore[arg-type]
+        )
+        self._parent_hash = commit_hash(commit)
+        self.stored.append(StoredCommit(commit, self._parent_hash))
+        return commit
+
+
+GOLDEN_COMMIT = Commit(
+    vid=vid(1),
+    lsn=7,
+    kind=CommitKind.COMPACT,
+    bounds=Bounds(3, 5_000, 2),
+    parent_hash=bytes(range(32)),
+    nonce=bytes(range(16)),
+    created_at_ms=START_MS + 123,
+    writer_id="host-1",
+    epoch=4,
+    at_seq=5_100,
+    at_ts_ms=START_MS + 99,
+    message="every field is set",
+    segments=(segment(1, 100), segment(101, 5_000)),
+    removed_sids=(sid(9), sid(8)),
+    deletions=Deletions(3, {sid(1100): BitMap([4, 5, 70]).serialize(), sid(7): BitMap([0]).serialize()}),
+    truncate_from=5_001,
+)
+GOLDEN_CONTROL = Control(vid(2), ForkPoint(vid(1), 7, 4_321), START_MS + 500, "orders", "half")
+GOLDEN_FORK = Fork(vid(2), ForkPoint(vid(1), 7, 4_321))
+GOLDEN_REF = Ref(vid(2), START_MS + 501)

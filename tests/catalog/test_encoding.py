@@ -1,0 +1,302 @@
+"""Catalog objects: golden files, round trips, damage at every byte, and a hash that covers every field."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from catalog import schema_pb2 as pb
+from catalog.commit import Bounds, Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef
+from catalog.control import Control, Fork, Ref
+from catalog.encoding import (
+    StoredCommit,
+    commit_hash,
+    decode_commit,
+    decode_commit_at,
+    decode_control,
+    decode_control_of,
+    decode_fork,
+    decode_ref,
+    encode_commit,
+    encode_control,
+    encode_fork,
+    encode_ref,
+)
+from catalog.envelope import MessageType, unwrap, wrap
+from catalog.errors import FormatUnsupported, InvalidObject
+from catalog.gid import Sid, Vid
+from tests.catalog.samples import GOLDEN_COMMIT, GOLDEN_CONTROL, GOLDEN_FORK, GOLDEN_REF, segment, sid, vid
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+KINDS: dict[str, tuple[object, bytes, Callable[[bytes, str], object]]] = {
+    "commit": (
+        StoredCommit(GOLDEN_COMMIT, commit_hash(GOLDEN_COMMIT)),
+        encode_commit(GOLDEN_COMMIT)[0],
+        decode_commit,
+    ),
+    "control": (GOLDEN_CONTROL, encode_control(GOLDEN_CONTROL), decode_control),
+    "fork": (GOLDEN_FORK, encode_fork(GOLDEN_FORK), decode_fork),
+    "ref": (GOLDEN_REF, encode_ref(GOLDEN_REF), decode_ref),
+}
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+# ---------------------------------------------------------------- every kind
+
+
+@each_kind
+def test_golden_files_are_what_is_written_and_what_is_read(kind: str) -> None:
+    value, body, decode = KINDS[kind]
+    golden = (GOLDEN / f"catalog_{kind}.bin").read_bytes()
+    assert body == golden
+    assert decode(golden, "golden") == value
+
+
+@each_kind
+def test_every_flipped_byte_is_found_and_the_object_named(kind: str) -> None:
+    _, body, decode = KINDS[kind]
+    for offset in range(len(body)):
+        for flip in (0x01, 0x80, 0xFF):
+            damaged = bytearray(body)
+            damaged[offset] ^= flip
+            version_digit = offset == 3 and bytes(damaged[3:4]).isdigit()
+            with pytest.raises(FormatUnsupported if version_digit else InvalidObject, match="vol/object: "):
+                decode(bytes(damaged), "vol/object")
+
+
+@each_kind
+def test_every_truncation_is_found(kind: str) -> None:
+    _, body, decode = KINDS[kind]
+    for length in range(len(body)):
+        with pytest.raises(InvalidObject):
+            decode(body[:length], "vol/object")
+
+
+@each_kind
+def test_another_format_version_is_not_read(kind: str) -> None:
+    _, body, decode = KINDS[kind]
+    with pytest.raises(FormatUnsupported, match="format version 2"):
+        decode(b"SGL2" + body[4:], "vol/object")
+
+
+@each_kind
+def test_one_kind_is_not_taken_for_another(kind: str) -> None:
+    _, _, decode = KINDS[kind]
+    for other, (_, body, _) in KINDS.items():
+        if other != kind:
+            with pytest.raises(InvalidObject, match="type"):
+                decode(body, "vol/object")
+
+
+@each_kind
+@given(data=st.binary(max_size=80))
+def test_any_bytes_in_a_sound_envelope_decode_or_are_invalid(kind: str, data: bytes) -> None:
+    _, _, decode = KINDS[kind]
+    try:
+        decode(wrap(MessageType[kind.upper()], data), "vol/object")
+    except InvalidObject as refused:
+        assert refused.place == "vol/object"
+
+
+# ---------------------------------------------------------------- round trips
+
+u64 = st.integers(0, 2**64 - 1)
+u32 = st.integers(0, 2**32 - 1)
+hashes = st.binary(min_size=32, max_size=32)
+ms = st.integers(0, 253_402_300_799_999)  # what protobuf's Timestamp holds
+text = st.text(max_size=20)
+vids = st.builds(lambda tail: Vid(b"\x80" + tail[:6] + b"\x80" + tail[6:]), st.binary(min_size=14, max_size=14))
+sids = st.builds(lambda tail: Sid(b"\xc0" + tail[:6] + b"\x80" + tail[6:]), st.binary(min_size=14, max_size=14))
+points = st.builds(ForkPoint, vids, u64, st.none() | u64)
+segments = st.builds(
+    lambda seqs, **rest: SegmentRef(first_seq=min(seqs), last_seq=max(seqs), **rest),
+    st.tuples(st.integers(1, 2**64 - 1), st.integers(1, 2**64 - 1)),
+    sid=sids,
+    min_ts_ms=u64,
+    max_ts_ms=u64,
+    data_length=u64,
+    data_hash=hashes,
+    index_head_length=u32,
+    index_trailer_length=u32,
+    index_head_hash=hashes,
+    codec=st.sampled_from(Codec),
+    frame_bytes=u64,
+)
+bitmaps = st.lists(u32, max_size=4).map(lambda seqs: BitMap(seqs).serialize())
+commits = st.builds(
+    Commit,
+    vid=vids,
+    lsn=st.integers(1, 2**64 - 1),
+    kind=st.sampled_from(CommitKind),
+    bounds=st.builds(Bounds, u64, u64, u64),
+    parent_hash=hashes,
+    nonce=st.binary(min_size=16, max_size=16),
+    created_at_ms=ms,
+    writer_id=text,
+    epoch=u64,
+    at_seq=u64,
+    at_ts_ms=u64,
+    message=text,
+    segments=st.lists(segments, max_size=3).map(tuple),
+    removed_sids=st.lists(sids, max_size=3).map(tuple),
+    deletions=st.builds(Deletions, u64, st.dictionaries(sids, bitmaps, max_size=3)),
+    truncate_from=st.none() | u64,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(commits)
+def test_commits_round_trip(commit: Commit) -> None:
+    body, digest = encode_commit(commit)
+    assert decode_commit_at(body, commit.vid, commit.lsn) == StoredCommit(commit, digest)
+
+
+@given(st.builds(Control, vids, st.none() | points, ms, text, text))
+def test_controls_round_trip(control: Control) -> None:
+    assert decode_control_of(encode_control(control), control.vid) == control
+
+
+@given(st.builds(Fork, vids, points))
+def test_forks_round_trip(fork: Fork) -> None:
+    assert decode_fork(encode_fork(fork), "here") == fork
+
+
+@given(st.builds(Ref, vids, ms))
+def test_refs_round_trip(ref: Ref) -> None:
+    assert decode_ref(encode_ref(ref), "here") == ref
+
+
+# ---------------------------------------------------------------- the commit hash
+
+
+def test_the_hash_is_over_the_bytes_that_the_docstring_lists() -> None:
+    def le(value: int, size: int) -> bytes:
+        return value.to_bytes(size, "little")
+
+    c = GOLDEN_COMMIT
+    by_hand = b"SGC1" + c.vid.raw + le(7, 8) + c.parent_hash + le(3, 8) + le(5_000, 8) + le(2, 8) + c.nonce
+    by_hand += b"\x05" + le(c.created_at_ms, 8) + le(4, 8) + le(5_100, 8) + le(c.at_ts_ms, 8) + b"\x01" + le(5_001, 8)
+    by_hand += le(6, 4) + b"host-1" + le(18, 4) + b"every field is set" + le(2, 4)
+    for ref in c.segments:
+        by_hand += ref.sid.raw + ref.data_hash + le(ref.first_seq, 8) + le(ref.last_seq, 8)
+        by_hand += le(ref.min_ts_ms, 8) + le(ref.max_ts_ms, 8) + le(ref.data_length, 8)
+        by_hand += le(500, 4) + le(90, 4) + ref.index_head_hash + b"\x02" + le(ref.frame_bytes, 8)
+    by_hand += le(3, 8) + le(2, 4)
+    for name in (sid(7), sid(1_100)):  # ascending
+        bitmap = c.deletions.bitmaps[name]
+        by_hand += name.raw + le(len(bitmap), 4) + bitmap
+    by_hand += le(2, 4) + sid(9).raw + sid(8).raw
+    assert commit_hash(c) == blake3(by_hand).digest()
+
+
+def changed(value: object) -> object:
+    """Another value of the same type."""
+    match value:
+        case Vid() | Sid():
+            return type(value)(value.raw[:-1] + bytes([value.raw[-1] ^ 1]))
+        case Codec():
+            return Codec.NONE if value is Codec.ZSTD else Codec.ZSTD
+        case CommitKind():
+            return CommitKind.OFFLOAD if value is not CommitKind.OFFLOAD else CommitKind.DELETE
+        case int():
+            return value + 1
+        case str():
+            return value + "x"
+        case bytes():
+            return bytes([value[0] ^ 1]) + value[1:]
+    raise AssertionError(value)
+
+
+def variants(value: object) -> list[object]:
+    """`value` with one thing in it changed, for each thing in it."""
+    if isinstance(value, Vid | Sid) or not dataclasses.is_dataclass(value):
+        if isinstance(value, tuple):
+            found = [(*value[:n], other, *value[n + 1 :]) for n in range(len(value)) for other in variants(value[n])]
+            return [*found, value[1:], value[::-1], ()]
+        if isinstance(value, dict):
+            return [{}, dict(list(value.items())[1:]), {name: changed(body) for name, body in value.items()},
+                    {changed(name): body for name, body in value.items()}]  # fmt: skip
+        return [changed(value)]
+    return [
+        dataclasses.replace(value, **{field.name: other})  # type: ignore[type-var]
+        for field in dataclasses.fields(value)
+        for other in variants(getattr(value, field.name))
+    ]
+
+
+def test_every_field_of_a_commit_changes_its_hash() -> None:
+    others = [other for other in variants(GOLDEN_COMMIT) if isinstance(other, Commit)]
+    without = [dataclasses.replace(GOLDEN_COMMIT, truncate_from=None), dataclasses.replace(GOLDEN_COMMIT, truncate_from=0)]
+    hashes_seen = [commit_hash(each) for each in (GOLDEN_COMMIT, *others, *without)]
+    assert len(set(hashes_seen)) == len(hashes_seen) > 50
+
+
+def test_a_boundary_moved_between_two_texts_changes_the_hash() -> None:
+    one = dataclasses.replace(GOLDEN_COMMIT, writer_id="ab", message="c")
+    other = dataclasses.replace(GOLDEN_COMMIT, writer_id="a", message="bc")
+    assert commit_hash(one) != commit_hash(other)
+
+
+@pytest.mark.parametrize("field", ["hash", "parent_hash", "nonce"])
+def test_a_commit_forged_under_a_sound_checksum_does_not_pass_its_hash(field: str) -> None:
+    message = pb.Commit.FromString(unwrap(MessageType.COMMIT, KINDS["commit"][1], "here"))
+    setattr(message, field, bytes(len(getattr(message, field))))
+    with pytest.raises(InvalidObject, match="commit hash"):
+        decode_commit(wrap(MessageType.COMMIT, message.SerializeToString()), "here")
+
+
+def test_becoming_a_checkpoint_changes_no_hash() -> None:
+    message = pb.Commit.FromString(unwrap(MessageType.COMMIT, KINDS["commit"][1], "here"))
+    message.checkpoint_ts.FromMilliseconds(1)
+    assert decode_commit(wrap(MessageType.COMMIT, message.SerializeToString()), "here") == KINDS["commit"][0]
+
+
+# ---------------------------------------------------------------- identity, and values that cannot be
+
+
+def test_a_commit_under_another_key_is_in_the_wrong_place() -> None:
+    body, _ = encode_commit(GOLDEN_COMMIT)
+    for volume, lsn in ((vid(1), 8), (vid(3), 7)):
+        with pytest.raises(InvalidObject, match="wrong place"):
+            decode_commit_at(body, volume, lsn)
+
+
+def test_a_control_under_another_volume_is_refused() -> None:
+    with pytest.raises(InvalidObject, match=f"{vid(3)}/control"):
+        decode_control_of(encode_control(GOLDEN_CONTROL), vid(3))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"nonce": b"short"}, {"parent_hash": b""}, {"lsn": 2**64}, {"at_seq": -1}, {"epoch": 2**64},
+     {"segments": (dataclasses.replace(segment(1, 2), data_hash=b""),)}],
+)  # fmt: skip
+def test_a_commit_that_no_object_could_hold_is_not_encoded(change: dict[str, object]) -> None:
+    with pytest.raises(ValueError):
+        encode_commit(dataclasses.replace(GOLDEN_COMMIT, **change))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda m: setattr(m, "kind", 99),
+        lambda m: setattr(m.segments[0], "codec", 0),
+        lambda m: setattr(m.segments[0], "first_seq", 101),
+        lambda m: setattr(m.segments[0], "sid", b""),
+        lambda m: setattr(m.snapshot, "vid", bytes(16)),
+        lambda m: setattr(m.deletions.segments[0], "bitmap", b"no bitmap"),
+        lambda m: m.deletions.segments.append(m.deletions.segments[0]),
+        lambda m: setattr(m.created_at, "nanos", -1),
+    ],
+)
+def test_a_sound_envelope_with_an_impossible_value_is_invalid(spoil: Callable[[pb.Commit], None]) -> None:
+    message = pb.Commit.FromString(unwrap(MessageType.COMMIT, KINDS["commit"][1], "here"))
+    spoil(message)
+    with pytest.raises(InvalidObject, match="here: "):
+        decode_commit(wrap(MessageType.COMMIT, message.SerializeToString()), "here")

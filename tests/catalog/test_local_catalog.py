@@ -1,0 +1,199 @@
+"""The SQLite catalog: what it keeps, durably and all or nothing, and what it refuses to open."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from catalog.errors import FormatUnsupported, InvalidObject, LocalCatalogUnavailable
+from catalog.local import Attempt, Handle, LocalCatalog
+from tests.catalog.samples import sid, vid
+
+HANDLE = Handle("orders@main", vid(1), 3)
+PENDING = Handle("orders@half", vid(2), 3, pending_lsn=4, pending_body=b"\x00commit")
+ATTEMPT = Attempt(sid(1), "orders@main", vid(1), 1, 20, "PLANNED", created_at_ms=5)
+FULL = Attempt(sid(2), "orders@half", vid(2), 21, 40, "PREPARED", 6, "upload", 4, published_at_ms=7)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "catalog.db"
+
+
+@pytest.fixture
+def local(path: Path) -> Iterator[LocalCatalog]:
+    with LocalCatalog(path) as opened:
+        yield opened
+
+
+def test_a_new_catalog_is_empty(local: LocalCatalog) -> None:
+    assert local.handles() == ()
+    assert local.attempts() == ()
+    assert local.handle("orders@main") is None
+    assert local.control(vid(1)) is None
+    assert local.commit_bodies(vid(1), 1, 9) == {}
+    assert local.newest_lsn(vid(1)) == 0
+
+
+def test_handles_are_kept_whole_and_replaced_by_name(local: LocalCatalog) -> None:
+    diverged = dataclasses.replace(PENDING, name="audit@main", diverged_lsn=4)
+    for handle in (dataclasses.replace(HANDLE, lsn=2), HANDLE, diverged):
+        local.save(handle=handle)
+    assert local.handle("orders@main") == HANDLE
+    assert local.handles() == (diverged, HANDLE)
+
+
+def test_attempts_are_kept_whole_and_replaced_by_sid(local: LocalCatalog) -> None:
+    local.save(attempt=FULL)
+    local.save(attempt=ATTEMPT)
+    assert local.attempts() == (ATTEMPT, FULL)
+    assert local.attempts("orders@half") == (FULL,)
+    moved = dataclasses.replace(ATTEMPT, state="UPLOADED", upload_id="u")
+    local.save(attempt=moved)
+    assert local.attempts("orders@main") == (moved,)
+    local.delete_attempt(ATTEMPT.sid)
+    local.delete_attempt(ATTEMPT.sid)
+    assert local.attempts() == (FULL,)
+
+
+def test_the_cache_of_commits_is_by_volume_and_lsn(local: LocalCatalog) -> None:
+    local.put_commits(vid(1), [(1, b"one"), (2, b"two"), (4, b"four")])
+    local.put_commits(vid(2), [(9, b"nine")])
+    assert local.commit_bodies(vid(1), 2, 4) == {2: b"two", 4: b"four"}
+    assert (local.newest_lsn(vid(1)), local.newest_lsn(vid(2)), local.newest_lsn(vid(3))) == (4, 9, 0)
+
+
+def test_controls_are_kept(local: LocalCatalog) -> None:
+    local.put_control(vid(1), b"control")
+    assert local.control(vid(1)) == b"control"
+    assert local.control(vid(2)) is None
+
+
+def test_everything_is_there_after_reopening(path: Path) -> None:
+    with LocalCatalog(path) as local:
+        local.put_control(vid(1), b"control")
+        local.save(handle=PENDING, attempt=FULL, commit=(vid(2), 3, b"three"))
+    with LocalCatalog(path) as local:
+        assert local.attempts() == (FULL,)
+        assert local.handles() == (PENDING,)
+        assert local.commit_bodies(vid(2), 1, 9) == {3: b"three"}
+        assert local.control(vid(1)) == b"control"
+
+
+def test_saving_is_all_or_nothing(local: LocalCatalog) -> None:
+    local.save(attempt=FULL)
+    done = dataclasses.replace(FULL, state="PUBLISHED")
+    with pytest.raises(InvalidObject, match="NOT NULL"):
+        local.save(handle=HANDLE, attempt=done, commit=(vid(2), 3, None))  # type: ignore[arg-type]
+    assert local.attempts() == (FULL,)
+    assert local.handles() == ()
+    local.save(handle=HANDLE, attempt=done, commit=(vid(2), 3, b"three"))
+    assert (local.attempts(), local.handles()) == ((done,), (HANDLE,))
+
+
+def test_what_was_saved_survives_a_kill_and_what_was_not_is_gone(path: Path) -> None:
+    child = """
+import os, signal, sys
+from pathlib import Path
+from catalog.local import LocalCatalog
+from tests.catalog.test_local_catalog import FULL, PENDING
+local = LocalCatalog(Path(sys.argv[1]))
+local.save(handle=PENDING, attempt=FULL)
+local._connection.execute("BEGIN IMMEDIATE")
+local._connection.execute("DELETE FROM handles")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    killed = subprocess.run([sys.executable, "-c", child, str(path)], cwd=Path(__file__).parents[2], check=False)
+    assert killed.returncode == -9
+    with LocalCatalog(path) as local:
+        assert local.attempts() == (FULL,)
+        assert local.handles() == (PENDING,)
+
+
+def test_it_is_in_wal_mode_and_syncs_every_transaction(local: LocalCatalog) -> None:
+    pragma = {name: local._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")}
+    assert pragma == {"journal_mode": "wal", "synchronous": 2}
+
+
+def test_its_files_are_the_owners_alone(path: Path, local: LocalCatalog) -> None:
+    local.save(handle=HANDLE)
+    for file in path.parent.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+def test_threads_take_turns(local: LocalCatalog) -> None:
+    def work(thread: int) -> None:
+        for lsn in range(1, 11):
+            local.put_commits(vid(thread), [(lsn, b"%d" % lsn)])
+            assert local.newest_lsn(vid(thread)) == lsn
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert [local.newest_lsn(vid(thread)) for thread in range(8)] == [10] * 8
+
+
+def test_two_processes_may_have_it_open(path: Path) -> None:
+    with LocalCatalog(path) as one, LocalCatalog(path) as other:
+        one.save(handle=HANDLE)
+        assert other.handles() == (HANDLE,)
+        other.save(attempt=ATTEMPT)
+        assert one.attempts() == (ATTEMPT,)
+
+
+def test_another_format_version_is_refused_and_left_alone(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(FormatUnsupported, match="version 2"):
+        LocalCatalog(path)
+    assert path.read_bytes() == before
+
+
+def test_another_programs_database_is_refused_and_left_alone(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE mine (x)")
+    connection.close()
+    with pytest.raises(InvalidObject, match="another program"):
+        LocalCatalog(path)
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("mine",)]
+    connection.close()
+
+
+def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
+    path.write_bytes(b"this is not a database, whatever its name says" * 20)
+    with pytest.raises(InvalidObject, match=r"catalog\.db"):
+        LocalCatalog(path)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LocalCatalogUnavailable, match="missing"):
+        LocalCatalog(tmp_path / "missing" / "catalog.db")
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(LocalCatalogUnavailable, match="directory"):
+        LocalCatalog(tmp_path / "directory")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_file_is_named(path: Path) -> None:
+    LocalCatalog(path).close()
+    path.chmod(0o400)
+    with pytest.raises(LocalCatalogUnavailable, match=r"catalog\.db"):
+        LocalCatalog(path)
+
+
+def test_a_closed_catalog_says_so(path: Path) -> None:
+    local = LocalCatalog(path)
+    local.close()
+    with pytest.raises(LocalCatalogUnavailable, match="closed"):
+        local.handles()

@@ -1,0 +1,208 @@
+"""What only a store on a directory has: durability by link and rename, modes, and the faults of a file system."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from catalog.errors import AccessDenied, InvalidObject, KeyTaken, NoSuchBucket, NoSuchObject, StoreUnreachable
+from catalog.keys import Key
+from catalog.objects import LocalStore
+
+A = Key("vol/log/A")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "remote"
+
+
+class Crash(BaseException):
+    """Nobody catches it, as nobody catches a power cut."""
+
+
+def effects_of(monkeypatch: pytest.MonkeyPatch, at: int | None, when: str = "before") -> list[str]:
+    """Record the calls that change the disk or make it durable, and crash at the one numbered `at`."""
+    seen: list[str] = []
+
+    def wrap(name: str) -> None:
+        real = getattr(os, name)
+
+        def call(*args: object, **named: object) -> object:
+            seen.append(name)
+            if len(seen) == at and when == "before":
+                raise Crash
+            result = real(*args, **named)
+            if len(seen) == at:
+                raise Crash
+            return result
+
+        monkeypatch.setattr(os, name, call)
+
+    for name in ("write", "fsync", "link", "rename", "mkdir"):
+        wrap(name)
+    return seen
+
+
+def test_a_crash_at_any_step_of_put_new_leaves_all_or_nothing(tmp_path: Path) -> None:
+    outcomes = set()
+    for at in range(1, 40):
+        for when in ("before", "after"):
+            root = tmp_path / f"remote-{at}-{when}"
+            with pytest.MonkeyPatch.context() as patch:
+                effects_of(patch, at, when)
+                try:
+                    LocalStore(root).put_new(A, b"whole")
+                except Crash:
+                    crashed = True
+                else:
+                    crashed = False
+            store = LocalStore(root)
+            keys = list(store.list(""))
+            assert keys in ([], [A])
+            if keys:
+                assert store.get(A) == b"whole"
+            else:
+                assert crashed
+                store.put_new(A, b"again")
+                assert store.get(A) == b"again"
+            outcomes.add((crashed, bool(keys)))
+    assert outcomes == {(True, False), (True, True), (False, True)}
+
+
+def test_the_bytes_are_synced_before_the_key_and_the_directory_after(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(root)
+    store.put_new(Key("vol/log/first"), b"makes the directories")
+    seen = effects_of(monkeypatch, None)
+    store.put_new(A, b"body")
+    assert seen == ["write", "fsync", "link", "fsync"]
+
+
+def test_each_new_directory_is_synced_into_the_one_above(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    real_fsync = os.fsync
+
+    def fsync(fd: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        real_fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    LocalStore(root).put_new(A, b"body")
+    for directory in (root.parent, root, root / "vol", root / "vol/log"):
+        assert str(directory) in synced
+
+
+def test_a_taken_key_is_durable_before_it_is_reported(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(root)
+    store.put_new(A, b"body")
+    seen = effects_of(monkeypatch, None)
+    with pytest.raises(KeyTaken):
+        store.put_new(A, b"body")
+    assert seen == ["write", "fsync", "link", "fsync"]
+
+
+def test_leftovers_of_a_crash_are_in_no_listing(root: Path) -> None:
+    store = LocalStore(root)
+    store.put_new(A, b"body")
+    for leftover in (".temporary/0123", ".multipart/0123/00001.aa", ".metadata/vol/log/B"):
+        path = root / leftover
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"half")
+    assert list(store.list("")) == [A]
+    assert list(store.list_uploads("")) == []
+
+
+def test_no_temporary_stays_after_success_or_refusal(root: Path) -> None:
+    store = LocalStore(root)
+    store.put_new(A, b"one")
+    with pytest.raises(KeyTaken):
+        store.put_new(A, b"two")
+    store.put(Key("vol/segments/s"), b"body", {"a": "b"})
+    upload_id = store.create_upload(Key("vol/segments/t"), {})
+    store.complete_upload(Key("vol/segments/t"), upload_id, [store.put_part(Key("vol/segments/t"), upload_id, 1, b"x")])
+    assert list((root / ".temporary").iterdir()) == []
+    assert list((root / ".multipart").iterdir()) == []
+
+
+def test_files_and_directories_are_the_owners_alone(root: Path) -> None:
+    store = LocalStore(root)
+    store.put_new(A, b"one")
+    store.put(Key("vol/segments/s"), b"body", {"a": "b"})
+    for path in (root, *root.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_a_root_that_is_not_there_yet_is_empty_and_made_by_the_first_write(root: Path) -> None:
+    store = LocalStore(root)
+    assert list(store.list("")) == []
+    with pytest.raises(NoSuchObject):
+        store.get(A)
+    assert not root.exists()
+    store.put_new(A, b"one")
+    assert list(store.list("")) == [A]
+
+
+def test_without_the_directory_above_the_root_nothing_is_taken_for_absent(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "unmounted" / "remote")
+    for call in (
+        lambda: store.get(A),
+        lambda: store.head(A),
+        lambda: list(store.list("")),
+        lambda: store.put_new(A, b"one"),
+        lambda: store.create_upload(A, {}),
+    ):
+        with pytest.raises(NoSuchBucket, match="unmounted"):
+            call()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_root_refuses_writes_and_serves_reads(root: Path) -> None:
+    store = LocalStore(root)
+    store.put_new(A, b"one")
+    (root / ".temporary").chmod(0o500)
+    with pytest.raises(AccessDenied, match="temporary"):
+        store.put_new(Key("vol/log/B"), b"two")
+    assert store.get(A) == b"one"
+
+
+def test_a_full_disk_is_trouble_and_leaves_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(root)
+    store.put_new(A, b"one")
+
+    def no_space(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", no_space)
+        with pytest.raises(StoreUnreachable, match="No space left"):
+            store.put_new(Key("vol/log/B"), b"two")
+    assert list(store.list("")) == [A]
+    assert list((root / ".temporary").iterdir()) == []
+
+
+def test_an_upload_survives_the_process_that_began_it(root: Path) -> None:
+    key = Key("vol/segments/s")
+    upload_id = LocalStore(root).create_upload(key, {"software": "x"})
+    part = LocalStore(root).put_part(key, upload_id, 1, b"body")
+    assert list(LocalStore(root).list_uploads("")) == [(key, upload_id)]
+    LocalStore(root).complete_upload(key, upload_id, [part])
+    assert LocalStore(root).head(key).metadata == {"software": "x"}
+
+
+def test_damaged_metadata_is_reported(root: Path) -> None:
+    store = LocalStore(root)
+    store.put(A, b"one", {"a": "b"})
+    (root / ".metadata" / A).write_bytes(b"{")
+    with pytest.raises(InvalidObject, match=r"\.metadata/vol/log/A"):
+        store.head(A)
+
+
+@pytest.mark.parametrize("upload_id", ["", "..", "../../x", "0" * 31, "g" * 32])
+def test_an_upload_id_cannot_leave_the_root(root: Path, upload_id: str) -> None:
+    with pytest.raises(NoSuchObject):
+        LocalStore(root).put_part(A, upload_id, 1, b"")

@@ -1,0 +1,324 @@
+"""One conformance suite over every object store: what `catalog.objects.base` promises, P1 to P5."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import boto3
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from catalog.errors import InvalidKey, InvalidObject, KeyTaken, NoSuchObject
+from catalog.keys import Key
+from catalog.objects import LocalStore, MemoryStore, ObjectStore, PartTag, S3Store
+
+A, B, C = Key("vol/log/A"), Key("vol/log/B"), Key("vol/segments/s1")
+ABSENT = Key("vol/absent")
+PART = bytes(range(256)) * 20_480  # 5 MiB, the least S3 takes for a part that is not the last
+
+
+@pytest.fixture(params=["file", "memory", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
+    opened: ObjectStore
+    if request.param == "file":
+        opened = LocalStore(tmp_path / "remote")
+    elif request.param == "memory":
+        opened = MemoryStore()
+    else:
+        opened = S3Store(request.getfixturevalue("s3_remote"))
+    yield opened
+    opened.close()
+
+
+def upload(store: ObjectStore, key: Key, *bodies: bytes) -> tuple[str, list[PartTag]]:
+    upload_id = store.create_upload(key, {"software": "test"})
+    return upload_id, [store.put_part(key, upload_id, number, body) for number, body in enumerate(bodies, 1)]
+
+
+# ---------------------------------------------------------------- P1, P2
+
+
+def test_a_new_object_is_read_back_as_it_was_put(store: ObjectStore) -> None:
+    for key, body in ((A, b"one"), (B, b""), (C, bytes(range(256)) * 999)):
+        store.put_new(key, body)
+        assert store.get(key) == body
+        assert store.head(key).size == len(body)
+
+
+def test_a_key_that_exists_is_taken_and_stays_as_it_was(store: ObjectStore) -> None:
+    store.put_new(A, b"first")
+    with pytest.raises(KeyTaken):
+        store.put_new(A, b"second")
+    assert store.get(A) == b"first"
+
+
+def test_of_racing_creators_exactly_one_wins_and_all_see_its_object(store: ObjectStore) -> None:
+    racers = 8
+    for race in range(3):
+        key = Key(f"vol/log/race-{race}")
+        start = threading.Barrier(racers)
+
+        def put(racer: int, key: Key = key, start: threading.Barrier = start) -> bool:
+            start.wait()
+            try:
+                store.put_new(key, b"racer %d" % racer)
+            except KeyTaken:
+                return False
+            return True
+
+        with ThreadPoolExecutor(racers) as pool:
+            won = list(pool.map(put, range(racers)))
+        assert won.count(True) == 1
+        assert store.get(key) == b"racer %d" % won.index(True)
+
+
+def test_put_replaces(store: ObjectStore) -> None:
+    store.put(A, b"first", {"software": "one"})
+    store.put(A, b"second", {})
+    assert store.get(A) == b"second"
+    assert store.head(A).metadata == {}
+
+
+def test_metadata_comes_back_with_lower_case_keys(store: ObjectStore) -> None:
+    metadata = {"s3managedledgeroffloaderformatversion": "1", "software": "seglog 0.1 (test)"}
+    store.put(A, b"body", metadata)
+    assert store.head(A).metadata == metadata
+
+
+# ---------------------------------------------------------------- P3
+
+
+def test_what_is_not_there_is_no_such_object(store: ObjectStore) -> None:
+    store.put_new(A, b"one")
+    for key in (ABSENT, Key("absent"), Key("vol"), Key("vol/log"), Key(A + "/below")):
+        for look in (store.get, store.head, lambda key: store.get_range(key, 0, 1)):
+            with pytest.raises(NoSuchObject):
+                look(key)
+
+
+def test_deleting_is_idempotent(store: ObjectStore) -> None:
+    store.put(A, b"one", {"software": "one"})
+    for _ in range(2):
+        store.delete(A)
+        with pytest.raises(NoSuchObject):
+            store.head(A)
+    store.put_new(A, b"two")
+    assert store.head(A).metadata == {}
+
+
+# ---------------------------------------------------------------- ranges
+
+
+@pytest.mark.parametrize(("start", "length"), [(0, 1), (0, 10), (3, 4), (9, 1), (5, 0)])
+def test_a_range_is_exact(store: ObjectStore, start: int, length: int) -> None:
+    store.put_new(A, b"0123456789")
+    assert store.get_range(A, start, length) == b"0123456789"[start : start + length]
+
+
+@pytest.mark.parametrize(("start", "length"), [(0, 11), (9, 2), (10, 1), (500, 3)])
+def test_a_range_beyond_the_end_is_an_invalid_object(store: ObjectStore, start: int, length: int) -> None:
+    store.put_new(A, b"0123456789")
+    with pytest.raises(InvalidObject, match=A):
+        store.get_range(A, start, length)
+
+
+# ---------------------------------------------------------------- list
+
+
+def test_a_listing_is_ascending_by_whole_keys_and_keeps_to_its_prefix(store: ObjectStore) -> None:
+    keys = ["t/a", "t/a-b/x", "t/a.b", "t/a0", "t/b/c/d", "t/B", "t/_", "t2/x", "other"]
+    for key in keys:
+        store.put_new(Key(key), b"")
+    for prefix in ("", "t", "t/", "t/a", "t/b/", "t/b/c/d", "nothing/", "nothing"):
+        assert list(store.list(prefix)) == sorted(key for key in keys if key.startswith(prefix))
+
+
+def test_a_limit_bounds_a_listing(store: ObjectStore) -> None:
+    for name in "edcba":
+        store.put_new(Key(f"t/{name}"), b"")
+    assert list(store.list("t/", limit=1)) == ["t/a"]
+    assert list(store.list("t/", limit=3)) == ["t/a", "t/b", "t/c"]
+    assert list(store.list("t/", limit=9)) == ["t/a", "t/b", "t/c", "t/d", "t/e"]
+
+
+def test_a_listing_longer_than_a_page_is_whole(store: ObjectStore) -> None:
+    if isinstance(store, S3Store):
+        pytest.skip("1,001 requests; test_s3 covers pages with small ones")
+    keys = [f"t/{number:04d}" for number in range(1_001)]
+    for key in keys:
+        store.put(Key(key), b"", {})
+    assert list(store.list("t/")) == keys
+
+
+# ---------------------------------------------------------------- P4
+
+
+def test_a_multipart_object_appears_whole_when_it_is_completed(store: ObjectStore) -> None:
+    upload_id, parts = upload(store, C, PART, PART, b"tail")
+    assert list(store.list("")) == []
+    with pytest.raises(NoSuchObject):
+        store.head(C)
+    store.complete_upload(C, upload_id, parts)
+    assert store.get(C) == PART + PART + b"tail"
+    assert store.get_range(C, len(PART) - 2, 4) == PART[-2:] + PART[:2]
+    assert store.head(C).metadata == {"software": "test"}
+    assert list(store.list("")) == [C]
+    assert list(store.list_uploads("")) == []
+
+
+def test_parts_may_come_in_any_order_and_again(store: ObjectStore) -> None:
+    upload_id = store.create_upload(C, {})
+    last = store.put_part(C, upload_id, 2, b"tail")
+    store.put_part(C, upload_id, 1, bytes(len(PART)))
+    first = store.put_part(C, upload_id, 1, PART)
+    store.complete_upload(C, upload_id, [first, last])
+    assert store.get(C) == PART + b"tail"
+
+
+def test_parts_may_be_sent_from_several_threads(store: ObjectStore) -> None:
+    upload_id = store.create_upload(C, {})
+    bodies = [PART, PART[::-1], PART, b"tail"]
+    with ThreadPoolExecutor(4) as pool:
+        parts = list(pool.map(lambda n: store.put_part(C, upload_id, n, bodies[n - 1]), range(1, 5)))
+    store.complete_upload(C, upload_id, parts)
+    assert store.get(C) == b"".join(bodies)
+
+
+def test_a_part_that_is_not_the_one_sent_is_refused(store: ObjectStore) -> None:
+    upload_id, parts = upload(store, C, PART, b"tail")
+    wrong = PartTag(2, "0" * 32, parts[1].checksum)
+    with pytest.raises(InvalidObject, match=C):
+        store.complete_upload(C, upload_id, [parts[0], wrong])
+    with pytest.raises(NoSuchObject):
+        store.head(C)
+
+
+def test_an_aborted_upload_leaves_nothing_and_aborting_is_idempotent(store: ObjectStore) -> None:
+    upload_id, parts = upload(store, C, PART)
+    assert list(store.list_uploads("vol/")) == [(C, upload_id)]
+    for _ in range(2):
+        store.abort_upload(C, upload_id)
+    assert list(store.list_uploads("")) == []
+    with pytest.raises(NoSuchObject):
+        store.put_part(C, upload_id, 2, b"late")
+    with pytest.raises(NoSuchObject):
+        store.complete_upload(C, upload_id, parts)
+    with pytest.raises(NoSuchObject):
+        store.head(C)
+
+
+def test_a_completed_upload_is_gone_and_its_object_stays(store: ObjectStore) -> None:
+    upload_id, parts = upload(store, C, b"one")
+    store.complete_upload(C, upload_id, parts)
+    with contextlib.suppress(NoSuchObject):  # S3 may also say, again, that it is done
+        store.complete_upload(C, upload_id, parts)
+    store.abort_upload(C, upload_id)
+    assert list(store.list_uploads("")) == []
+    assert store.get(C) == b"one"
+
+
+def test_uploads_are_listed_by_prefix(store: ObjectStore) -> None:
+    ids = {key: store.create_upload(key, {}) for key in (A, B, C)}
+    assert list(store.list_uploads("vol/log/")) == [(A, ids[A]), (B, ids[B])]
+    assert sorted(store.list_uploads("")) == sorted(ids.items())
+
+
+# ---------------------------------------------------------------- P5
+
+
+@pytest.mark.parametrize(
+    "key", ["", "/a", "a/", "a//b", ".", "..", "a/../b", "../b", ".multipart/x", "a/.b", "a b", "a\n", "é", "a\x00"]
+)
+def test_a_key_that_could_leave_the_prefix_is_refused_before_any_request(store: ObjectStore, key: str) -> None:
+    bad = Key(key)
+    store.close()  # a request now would be another error
+    for call in (
+        lambda: store.put_new(bad, b""),
+        lambda: store.put(bad, b"", {}),
+        lambda: store.get(bad),
+        lambda: store.get_range(bad, 0, 1),
+        lambda: store.head(bad),
+        lambda: store.delete(bad),
+        lambda: store.create_upload(bad, {}),
+        lambda: store.abort_upload(bad, "0" * 32),
+    ):
+        with pytest.raises(InvalidKey):
+            call()
+
+
+@pytest.mark.parametrize("prefix", ["/", "../", "..", "a/../", ".multipart/", "a//"])
+def test_a_listing_cannot_leave_the_prefix(store: ObjectStore, prefix: str) -> None:
+    with pytest.raises(InvalidKey):
+        list(store.list(prefix))
+    with pytest.raises(InvalidKey):
+        list(store.list_uploads(prefix))
+
+
+def test_a_neighbour_whose_prefix_begins_alike_is_not_seen(tmp_path: Path, s3_remote: str) -> None:
+    for ours, theirs in (
+        (S3Store(s3_remote), S3Store(s3_remote + "2")),
+        (LocalStore(tmp_path / "acme"), LocalStore(tmp_path / "acme2")),
+    ):
+        theirs.put_new(A, b"theirs")
+        theirs.create_upload(B, {})
+        assert list(ours.list("")) == []
+        assert list(ours.list_uploads("")) == []
+        with pytest.raises(NoSuchObject):
+            ours.get(A)
+        ours.close()
+        theirs.close()
+
+
+def test_objects_lie_where_the_url_says(s3_remote: str, tmp_path: Path) -> None:
+    remote, local = S3Store(s3_remote), LocalStore(tmp_path / "acme")
+    remote.put_new(A, b"one")
+    local.put_new(A, b"one")
+    bucket, _, prefix = s3_remote.removeprefix("s3://").partition("/")
+    client = boto3.client("s3")
+    assert [found["Key"] for found in client.list_objects_v2(Bucket=bucket)["Contents"]] == [f"{prefix}/{A}"]
+    client.close()
+    remote.close()
+    assert remote.url == s3_remote
+    assert local.url == f"file://{tmp_path}/acme"
+    assert (tmp_path / "acme" / A).read_bytes() == b"one"
+
+
+# ---------------------------------------------------------------- against a model
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["put_new", "put", "delete"]),
+            st.sampled_from(["a/x", "a/y", "a-b/x", "b", "c/d/e", "c/d/f"]),
+            st.binary(max_size=8),
+        ),
+        max_size=20,
+    )
+)
+def test_a_local_store_behaves_as_one_in_memory(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, bytes]]
+) -> None:
+    local, model = LocalStore(tmp_path_factory.mktemp("remotes") / "remote"), MemoryStore()
+    for method, name, body in steps:
+        outcomes = []
+        for store in (local, model):
+            try:
+                if method == "put_new":
+                    store.put_new(Key(name), body)
+                elif method == "put":
+                    store.put(Key(name), body, {"length": str(len(body))})
+                else:
+                    store.delete(Key(name))
+                outcomes.append("done")
+            except KeyTaken:
+                outcomes.append("taken")
+        assert outcomes[0] == outcomes[1]
+    contents = [[(key, store.get(Key(key)), store.head(Key(key))) for key in store.list("")] for store in (local, model)]
+    assert contents[0] == contents[1]

@@ -1,0 +1,339 @@
+"""Points in time: the grammar, the orders that are easy to get wrong, the window, and a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalog.commit import ForkPoint, SegmentRef
+from catalog.errors import InvalidTarget, OutOfWindow
+from catalog.gid import Vid
+from catalog.snapshot import cut, empty, fold
+from catalog.timeline import Head, Lsn, PastCommit, Seq, Target, Time, parse_target, resolve, window
+from tests.catalog.samples import START_MS, HistoryMaker, segment, ts_of, vid
+
+MAIN, FORK = vid(1), vid(2)
+
+
+def past(history: HistoryMaker, cut_seq: int | None = None, lsn: int | None = None) -> list[PastCommit]:
+    """Newest first."""
+    stored = history.stored if lsn is None else history.stored[:lsn]
+    return [PastCommit(each.commit, each.hash, cut_seq) for each in reversed(stored)]
+
+
+def last_seq_at(volume: Vid, ref: SegmentRef, ms: int) -> int:
+    assert ref.min_ts_ms <= ms < ref.max_ts_ms  # asked only when it is needed
+    return min(ref.last_seq, (ms - START_MS) // 1_000)
+
+
+def point(target: Target, history: Sequence[PastCommit]) -> tuple[Vid, int, int | None]:
+    found = resolve(target, history, last_seq_at)
+    return found.vid, found.lsn, found.seq
+
+
+# ---------------------------------------------------------------- the grammar
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("head", Head(0)),
+        ("head~0", Head(0)),
+        ("head~12", Head(12)),
+        ("seq:42", Seq(42)),
+        ("lsn:7", Lsn(7)),
+        ("seq:18446744073709551615", Seq(2**64 - 1)),
+        ("2025-11-14T09:12:03Z", Time(START_MS)),
+        ("2025-11-14T10:12:03+01:00", Time(START_MS)),
+        ("2025-11-14T09:12:03.250Z", Time(START_MS + 250)),
+        ("2025-11-14T09:12:03.250999Z", Time(START_MS + 250)),
+        ("2025-11-14 09:12:03Z", Time(START_MS)),
+        ("1969-12-31T23:59:59.999Z", Time(-1)),
+    ],
+)
+def test_targets_are_read(text: str, target: Target) -> None:
+    assert parse_target(text) == target
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "HEAD", "head~", "head~-1", "head~x", "seq:", "seq:0", "seq:-1", "seq:1.5", "seq: 1", "seq:1\n", "seq:１",
+     "seq:18446744073709551616", "lsn:0", "tag:x", "42", "yesterday", "2025-13-01T00:00:00Z"],
+)  # fmt: skip
+def test_what_is_no_target_is_refused(text: str) -> None:
+    with pytest.raises(InvalidTarget):
+        parse_target(text)
+
+
+@pytest.mark.parametrize("text", ["2025-11-14", "2025-11-14T09:12:03"])
+def test_a_time_without_its_zone_is_refused_and_the_message_says_so(text: str) -> None:
+    with pytest.raises(InvalidTarget, match="zone"):
+        parse_target(text)
+
+
+@pytest.mark.parametrize("text", ["head", "head~3", "seq:42", "lsn:7", "2025-11-14T09:12:03Z", "2025-11-14T09:12:03.250Z"])
+def test_a_target_prints_as_it_is_read(text: str) -> None:
+    assert str(parse_target(text)) == text
+
+
+# ---------------------------------------------------------------- plain ones
+
+
+def plain() -> HistoryMaker:
+    history = HistoryMaker(MAIN)
+    history.offload((1, 10), (11, 20))
+    history.offload((21, 30))
+    history.offload((31, 40))
+    return history
+
+
+def test_head_counts_commits_back() -> None:
+    history = past(plain())
+    assert point(Head(), history) == (MAIN, 3, None)
+    assert point(Head(2), history) == (MAIN, 1, None)
+
+
+def test_an_lsn_is_the_whole_commit() -> None:
+    assert point(Lsn(2), past(plain())) == (MAIN, 2, None)
+
+
+@pytest.mark.parametrize(
+    ("seq", "expected"),
+    [(1, (1, 1)), (10, (1, 10)), (15, (1, 15)), (20, (1, None)), (21, (2, 21)), (30, (2, None)), (40, (3, None))],
+)
+def test_a_seq_is_the_commit_that_brought_it_cut_there(seq: int, expected: tuple[int, int | None]) -> None:
+    assert point(Seq(seq), past(plain())) == (MAIN, *expected)
+
+
+@pytest.mark.parametrize(
+    ("ms", "expected"),
+    [
+        (ts_of(1), (1, 1)),
+        (ts_of(15), (1, 15)),
+        (ts_of(15) + 999, (1, 15)),
+        (ts_of(16) - 1, (1, 15)),
+        (ts_of(20), (1, None)),
+        (ts_of(21) - 1, (1, None)),
+        (ts_of(21), (2, 21)),
+        (ts_of(40), (3, None)),
+    ],
+)
+def test_a_time_is_inclusive_and_exact_to_the_record(ms: int, expected: tuple[int, int | None]) -> None:
+    assert point(Time(ms), past(plain())) == (MAIN, *expected)
+
+
+# ---------------------------------------------------------------- deletes
+
+
+def test_a_delete_that_came_later_takes_no_part() -> None:
+    history = HistoryMaker(MAIN)
+    history.offload((1, 20))
+    history.delete(20, before=10)
+    history.offload((21, 30))
+    assert point(Seq(20), past(history)) == (MAIN, 1, None)
+    assert point(Seq(15), past(history)) == (MAIN, 1, 15)
+    assert point(Seq(21), past(history)) == (MAIN, 3, 21)
+
+
+def test_a_delete_committed_after_an_offload_of_later_records_takes_part_and_they_are_cut_off() -> None:
+    history = HistoryMaker(MAIN)
+    history.offload((1, 50), (51, 100))
+    history.delete(50, before=10)  # happened when 50 was the head, committed after 100 was offloaded
+    assert point(Seq(50), past(history)) == (MAIN, 1, 50)
+    assert point(Seq(51), past(history)) == (MAIN, 2, 51)
+    assert point(Seq(70), past(history)) == (MAIN, 2, 70)
+    assert point(Seq(100), past(history)) == (MAIN, 2, None)
+    assert point(Time(ts_of(50) - 1), past(history)) == (MAIN, 1, 49)
+    assert point(Time(ts_of(50)), past(history)) == (MAIN, 2, 50)
+    assert point(Time(ts_of(70)), past(history)) == (MAIN, 2, 70)
+
+
+def test_several_deletes_take_part_up_to_the_first_that_came_later() -> None:
+    history = HistoryMaker(MAIN)
+    history.offload((1, 100))
+    for at_seq in (30, 60, 60, 90):
+        history.delete(at_seq, before=at_seq // 10)
+    expected = {30: 1, 31: 2, 60: 2, 61: 4, 90: 4, 91: 5}
+    for seq, lsn in expected.items():
+        assert point(Seq(seq), past(history)) == (MAIN, lsn, seq)
+
+
+def test_a_delete_at_the_very_time_takes_part() -> None:
+    history = HistoryMaker(MAIN)
+    history.offload((1, 20))
+    history.delete(20, before=10)
+    assert point(Time(ts_of(20) - 1), past(history)) == (MAIN, 1, 19)
+    assert point(Time(ts_of(20)), past(history)) == (MAIN, 2, None)
+
+
+def test_an_offload_that_only_brought_later_records_takes_no_part() -> None:
+    history = HistoryMaker(MAIN)
+    history.offload((1, 10))
+    history.offload((11, 20))
+    history.delete(5, before=3)
+    assert point(Seq(5), past(history)) == (MAIN, 1, 5)
+    assert point(Seq(10), past(history)) == (MAIN, 3, 10)  # the delete does, over the offload before it
+    assert fold(empty(MAIN), history.stored).before_seq == 3
+
+
+def test_a_compaction_takes_no_part_in_the_past_of_what_it_compacted() -> None:
+    history = HistoryMaker(MAIN)
+    history.offload((1, 10))
+    history.offload((11, 20))
+    history.compact([segment(1, 10), segment(11, 20)], segment(1, 20))
+    assert point(Seq(15), past(history)) == (MAIN, 2, 15)
+    history.offload((21, 30))
+    assert point(Seq(25), past(history)) == (MAIN, 4, 25)
+
+
+def test_after_a_truncation_a_seq_means_the_first_record_that_had_it_and_a_time_what_was_there_then() -> None:
+    history = HistoryMaker(MAIN)
+    history.offload((1, 20))
+    history.truncate(20, first_removed=11)
+    assert point(Seq(15), past(history)) == (MAIN, 1, 15)
+    assert point(Seq(5), past(history)) == (MAIN, 1, 5)
+    assert point(Time(ts_of(20)), past(history)) == (MAIN, 2, None)
+    assert point(Time(ts_of(20) - 1), past(history)) == (MAIN, 1, 19)
+
+
+# ---------------------------------------------------------------- forks
+
+
+def forked(seq: int | None = 14) -> list[PastCommit]:
+    main = plain()
+    main.delete(40, before=3)
+    branch = HistoryMaker(FORK, head_seq=14, parent_hash=main.stored[0].hash)
+    branch.offload((15, 18))
+    branch.offload((19, 25))
+    return [*past(branch), *past(main, cut_seq=seq, lsn=1)]
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (Seq(5), (MAIN, 1, 5)),
+        (Seq(14), (MAIN, 1, 14)),
+        (Seq(15), (FORK, 1, 15)),
+        (Seq(18), (FORK, 1, None)),
+        (Seq(25), (FORK, 2, None)),
+        (Head(), (FORK, 2, None)),
+        (Head(1), (FORK, 1, None)),
+        (Head(2), (MAIN, 1, 14)),
+        (Lsn(2), (FORK, 2, None)),
+        (Time(ts_of(12)), (MAIN, 1, 12)),
+        (Time(ts_of(16)), (FORK, 1, 16)),
+    ],
+)
+def test_a_point_on_a_fork_names_the_volume_that_owns_the_commit(
+    target: Target, expected: tuple[Vid, int, int | None]
+) -> None:
+    assert point(target, forked()) == expected
+
+
+def test_a_fork_without_commits_of_its_own_has_its_parents_cut() -> None:
+    history = past(plain(), cut_seq=25, lsn=2)
+    assert point(Head(), history) == (MAIN, 2, 25)
+    assert point(Head(1), history) == (MAIN, 1, None)
+    assert point(Lsn(2), history) == (MAIN, 2, 25)
+    assert point(Seq(25), history) == (MAIN, 2, 25)
+    assert point(Seq(22), history) == (MAIN, 2, 22)
+    with pytest.raises(OutOfWindow):
+        point(Seq(26), history)
+    assert point(Time(ts_of(28)), history) == (MAIN, 2, 25)
+
+
+def test_an_lsn_that_the_branch_lacks_is_its_parents_before_the_fork() -> None:
+    main = plain()
+    branch = HistoryMaker(FORK, head_seq=40)
+    branch.offload((41, 50))
+    history = [*past(branch), *past(main)]
+    assert point(Lsn(1), history) == (FORK, 1, None)
+    assert point(Lsn(3), history) == (MAIN, 3, None)
+
+
+# ---------------------------------------------------------------- the window
+
+
+WINDOW = r"Restorable: 2025-11-14T09:12:04Z \(lsn 1\) to 2025-11-14T09:12:43Z \(lsn 3\), seq 1 to 40$"
+
+
+@pytest.mark.parametrize(
+    "target", [Seq(41), Seq(2**64 - 1), Lsn(4), Head(3), Time(ts_of(1) - 1), Time(ts_of(40) + 1), Time(10**18), Time(-1)]
+)
+def test_a_target_outside_the_window_is_an_error_that_prints_it(target: Target) -> None:
+    with pytest.raises(OutOfWindow, match=WINDOW) as raised:
+        resolve(target, past(plain()), last_seq_at)
+    assert str(raised.value).startswith(f"{target} is outside what is kept.")
+
+
+def test_what_is_below_the_first_record_is_outside_too() -> None:
+    history = HistoryMaker(MAIN)
+    history.offload((11, 20))
+    with pytest.raises(OutOfWindow, match="seq 11 to 20"):
+        point(Seq(10), past(history))
+
+
+@pytest.mark.parametrize("target", [Head(), Lsn(1), Seq(1), Time(START_MS)])
+def test_nothing_is_restorable_before_the_first_commit(target: Target) -> None:
+    with pytest.raises(OutOfWindow, match="nothing is committed yet"):
+        resolve(target, [], last_seq_at)
+
+
+def test_both_ends_of_the_window_resolve_as_they_are_printed() -> None:
+    history = HistoryMaker(MAIN)
+    history.offload((1, 20))
+    history.delete(20, before=3)
+    entries = past(history)
+    first, _, rest = window(entries).partition(" (lsn 1) to ")
+    last = rest.partition(" ")[0]
+    assert point(parse_target(first), entries) == (MAIN, 1, 1)
+    assert point(parse_target(last), entries) == (MAIN, 2, None)
+
+
+# ---------------------------------------------------------------- against a model
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_every_point_shows_exactly_what_the_topic_showed_then(data: st.DataObject) -> None:
+    """A topic appends and deletes; commits follow later. Each state it had must come back by seq and by time."""
+    states: dict[int, set[int]] = {}  # after record n was acked
+    alive: set[int] = set()
+    deletes: list[tuple[int, int]] = []
+    head = 0
+    for _ in range(data.draw(st.integers(1, 12))):
+        for _ in range(data.draw(st.integers(1, 6))):
+            head += 1
+            alive.add(head)
+            states[head] = set(alive)
+        if data.draw(st.booleans()):
+            before = data.draw(st.integers(1, head + 2))
+            deletes.append((head, before))
+            alive = {seq for seq in alive if seq >= before}
+    history = HistoryMaker(MAIN)
+    done = 0
+    for at_seq, before in [*deletes, (head, 0)]:
+        while done < at_seq or (done < head and data.draw(st.booleans())):  # all before the delete, maybe more
+            last = data.draw(st.integers(done + 1, head))
+            history.offload((done + 1, last))
+            done = last
+        if before:
+            history.delete(at_seq, before=before)
+    entries = past(history)
+    for seq, expected in states.items():
+        found = resolve(Seq(seq), entries, last_seq_at)
+        assert shown(history, found) == expected
+        taken_since = [before for at_seq, before in deletes if at_seq == seq]  # at the ts of that record
+        then = {kept for kept in expected if all(kept >= before for before in taken_since)}
+        assert shown(history, resolve(Time(ts_of(seq)), entries, last_seq_at)) == then
+
+
+def shown(history: HistoryMaker, found: ForkPoint) -> set[int]:
+    snapshot = fold(empty(MAIN), history.stored[: found.lsn])
+    if found.seq is not None:
+        assert found.seq < snapshot.bounds.head_seq
+        snapshot = cut(snapshot, found.seq)
+    return {seq for view in snapshot.segments for seq in range(view.first, view.last + 1)}

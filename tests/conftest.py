@@ -1,0 +1,19 @@
+"""What every test may ask for: the S3 server, and a remote of each kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.s3_server import s3_endpoint, s3_environment, s3_remote
+
+__all__ = ["remote", "s3_endpoint", "s3_environment", "s3_remote"]
+
+
+@pytest.fixture(params=["file", "s3"])
+def remote(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty remote as a user writes it: `file:///path`, then `s3://bucket/prefix`."""
+    if request.param == "s3":
+        return str(request.getfixturevalue("s3_remote"))
+    return (tmp_path / "remote").as_uri()

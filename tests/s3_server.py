@@ -1,0 +1,125 @@
+"""A real S3 HTTP server (moto's) for the tests, in a process of its own, on a free loopback port.
+
+In a process of its own, because tests turn every warning into an error, and kill processes. It ends when its standard
+input does, so none outlives the test run.
+
+Where moto falls short of S3 in what we rely on, it is mended here:
+- it checks `If-None-Match` and writes in two steps: conditional writes take turns;
+- it answers 500 for an upload that is gone when a part comes or it is completed: NoSuchUpload.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+ACCESS_KEY = "seglog-test"
+SECRET_KEY = "seglog-test-secret"
+REGION = "us-east-1"
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """The URL of a running server."""
+    with tempfile.TemporaryFile("w+") as log:
+        server = subprocess.Popen(
+            [sys.executable, str(Path(__file__))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SEGLOG_"))},
+        )
+        with server:
+            assert server.stdout is not None
+            port = server.stdout.readline().strip()
+            if not port:
+                log.seek(0)
+                pytest.fail(f"the S3 server did not start:\n{log.read()}")
+            yield f"http://127.0.0.1:{port}"
+            server.kill()
+
+
+@pytest.fixture
+def s3_environment(s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An environment whose AWS settings lead to the server and nowhere else; yields the endpoint."""
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "SEGLOG_")):
+            monkeypatch.delenv(name)
+    settings = {
+        "AWS_ENDPOINT_URL": s3_endpoint,
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": str(tmp_path / "no-aws-config"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "no-aws-credentials"),
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    return s3_endpoint
+
+
+@pytest.fixture
+def s3_remote(s3_environment: str) -> str:
+    """`s3://bucket/prefix` in a bucket of the test's own."""
+    bucket = f"test-{uuid.uuid4().hex[:12]}"
+    client = boto3.client("s3")
+    client.create_bucket(Bucket=bucket)
+    client.close()
+    return f"s3://{bucket}/acme"
+
+
+class _ConditionalWritesTakeTurns:
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._turn = threading.Lock()
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        if "HTTP_IF_NONE_MATCH" in environ:
+            with self._turn:
+                return self._app(environ, start_response)
+        return self._app(environ, start_response)
+
+
+def _name_uploads_that_are_gone() -> None:
+    from moto.s3.exceptions import NoSuchUpload
+    from moto.s3.models import S3Backend
+
+    def mended(method: Any) -> Any:
+        def call(self: Any, bucket_name: str, multipart_id: str, *args: Any, **named: Any) -> Any:
+            if multipart_id not in self.get_bucket(bucket_name).multiparts:
+                raise NoSuchUpload(multipart_id)
+            return method(self, bucket_name, multipart_id, *args, **named)
+
+        return call
+
+    for name in ("upload_part", "complete_multipart_upload"):
+        setattr(S3Backend, name, mended(getattr(S3Backend, name)))
+
+
+def _serve() -> None:
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+    from werkzeug.serving import make_server
+
+    _name_uploads_that_are_gone()
+    app = _ConditionalWritesTakeTurns(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(server.server_port, flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    _serve()
