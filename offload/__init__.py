@@ -1,0 +1,33 @@
+"""The archive: a log's history in object storage. `attach` gives a log its cold tier.
+
+Names are imported when they are first used: a Spark worker and `seglog --help` need few of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offload.archive import Archive, Deleted, OffloadResult, Restored, TopicStatus, attach
+    from offload.errors import OffloadError
+    from offload.settings import OffloadSettings
+
+__all__ = [
+    "Archive",
+    "Deleted",
+    "OffloadError",
+    "OffloadResult",
+    "OffloadSettings",
+    "Restored",
+    "TopicStatus",
+    "attach",
+]
+
+_HOME = {"OffloadError": "offload.errors", "OffloadSettings": "offload.settings"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'offload' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME.get(name, "offload.archive")), name)

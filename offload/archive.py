@@ -1,0 +1,402 @@
+"""A log with its cold tier: offload, reads over both tiers, deletes that can be undone, branches and restore.
+
+    log = seglog.open("data")
+    archive = offload.attach(log, "s3://bucket/acme")
+    archive.offload("orders")
+    archive.restore("orders", to="seq:42", name="half")
+
+A topic of the log has a *handle* in the local catalog: the volume in the remote that carries its history, and how far
+that is known here. `TOPIC@BRANCH` names a branch; plain `TOPIC` is the branch `main`.
+
+No call here is made by an append or by a hot read, so a slow or dead store touches neither.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+
+from catalog import (
+    MAIN,
+    Branch,
+    Branches,
+    Codec,
+    ForkPoint,
+    Handle,
+    LocalCatalog,
+    PastCommit,
+    Snapshot,
+    Vid,
+    Volumes,
+    keys,
+    timeline,
+)
+from catalog.errors import Diverged, NoSuchBranch, NoSuchTopic
+from catalog.objects.base import ObjectStore
+from offload.attempt import AttemptState
+from offload.block import largest_entry
+from offload.cold import ColdReader
+from offload.deletes import count_hot, deletions_of, live_entries
+from offload.errors import NoRemote
+from offload.offloader import Offloader, Published
+from offload.settings import OffloadSettings
+from offload.wiring import open_store
+from seglog import DeleteOp, Log, Record, Topic, TopicConfig
+from seglog.clock import Clock, SystemClock
+from seglog.config import SETTINGS_FILE, read_sections
+from seglog.errors import InvalidSetting, SeqOutOfRange
+from seglog.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES
+
+__all__ = ["Archive", "Deleted", "OffloadResult", "Restored", "TopicStatus", "attach", "split_name"]
+
+_FRAME_OVERHEAD_BYTES = MIN_FRAME_BYTES + 2 * LABEL_MAX_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadResult:
+    """What a call of `offload` did. `released_seq` is the last seq whose hot copy went, 0 if none did."""
+
+    published: tuple[Published, ...]
+    released_seq: int
+    offloaded_seq: int
+    unsealed_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """`records` were taken; `lsn` is the commit that tells the remote, None while that waits for an offload."""
+
+    op: DeleteOp
+    records: int
+    lsn: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A branch that was made, and what it holds. `last_seq` and `last_ts_ms` are 0 for an empty one."""
+
+    vid: Vid
+    records: int
+    last_seq: int
+    last_ts_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """Where a topic's records are. Seqs are inclusive; 0 means none. Bytes are those of the frames."""
+
+    name: str
+    head_seq: int
+    hot_first_seq: int
+    hot_bytes: int
+    sealed_seq: int
+    offloaded_seq: int
+    volume: str | None
+    lsn: int
+    pending_lsn: int | None
+    diverged_lsn: int | None
+    unfinished_attempts: int
+    waiting_deletes: int
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """`orders@fix` to ("orders", "fix"), `orders` to ("orders", "main"). Raises `InvalidName`."""
+    topic, at, branch = name.partition("@")
+    return keys.check_name("topic", topic), keys.check_name("branch", branch) if at else MAIN
+
+
+def attach(
+    log: Log,
+    url: str | None = None,
+    *,
+    store: ObjectStore | None = None,
+    settings: OffloadSettings | None = None,
+    clock: Clock | None = None,
+) -> Archive:
+    """Give `log` its cold tier: from now on its reads go on below the hot floor. Makes no request yet.
+
+    `url` is `s3://bucket/prefix` or `file:///path`; without it the `[remote]` section of seglog.toml decides. A `store`
+    may be given instead. Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`.
+    """
+    sections = read_sections(log.path / SETTINGS_FILE)
+    url = url or sections.get("remote", {}).get("url")
+    if store is None:
+        if not url:
+            raise NoRemote(log.path)
+        store = open_store(url)
+    settings = settings or OffloadSettings.from_section(sections.get("offload", {}))
+    largest = min(largest_entry(settings.block_size, codec) for codec in Codec)
+    if log.settings.max_record_bytes + _FRAME_OVERHEAD_BYTES > largest:
+        raise InvalidSetting(
+            "offload.block_size", f"a record of log.max_record_bytes ({log.settings.max_record_bytes}) would not fit one"
+        )
+    return Archive(log, store, settings, clock or SystemClock())
+
+
+class Archive:
+    """The cold tier of one log. A context manager; closing it leaves the log open."""
+
+    def __init__(self, log: Log, store: ObjectStore, settings: OffloadSettings, clock: Clock) -> None:
+        self._log = log
+        self._store = store
+        self._clock = clock
+        self._local = LocalCatalog(log.path / "catalog.db")
+        self._volumes = Volumes(store, self._local)
+        self._branches = Branches(self._volumes)
+        self._reader = ColdReader(store)
+        self._offloader = Offloader(
+            log, store, self._volumes, self._local, self._reader, settings, clock, socket.gethostname()
+        )
+        log.topic_defaults = TopicConfig(keep_history=True)
+        log.attach_cold(_ColdTier(log, self._reader, self.snapshot))
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._local.close()
+        self._store.close()
+
+    @property
+    def url(self) -> str:
+        return self._store.url
+
+    # ------------------------------------------------------------------ offload
+
+    def offload(
+        self,
+        name: str,
+        *,
+        up_to: int | None = None,
+        drop_hot: bool = False,
+        on_bytes: Callable[[int], None] = lambda _: None,
+    ) -> OffloadResult:
+        """Ship the sealed segments of a topic, publish the deletes that follow them, release hot copies that are due.
+
+        `up_to` stops at the last segment that ends there or before. `drop_hot` waives the deletion lag for what is
+        published, never the read-back. The unsealed tail stays: `Topic.seal` makes it ready. `on_bytes` hears the size
+        of each frame as it is taken. Raises `NoSuchTopic`, `Diverged`, and what the store raises; repeat it to resume.
+        """
+        topic = self._log.existing(name)
+        self._open(name)
+        published = self._offloader.run(name, up_to=up_to, on_bytes=on_bytes)
+        released = self._offloader.release(name, at_once=drop_hot)
+        return OffloadResult(
+            published=tuple(published),
+            released_seq=released,
+            offloaded_seq=self._offloaded_seq(name),
+            unsealed_records=topic.head_seq - topic.sealed_seq,
+        )
+
+    def waiting_bytes(self, name: str, up_to: int | None = None) -> int:
+        """Frame bytes of the sealed segments that `offload` would send."""
+        offloaded = self._offloaded_seq(name)
+        return sum(
+            segment.data_bytes
+            for segment in self._log.existing(name).segments()
+            if segment.sealed and segment.last_seq > offloaded and (up_to is None or segment.last_seq <= up_to)
+        )
+
+    def status(self, name: str) -> TopicStatus:
+        """Where the topic's records are. Asks the local disk only. Raises `NoSuchTopic`."""
+        topic = self._log.existing(name)
+        handle = self._local.handle(name)
+        attempts = self._local.attempts(name)
+        return TopicStatus(
+            name=name,
+            head_seq=topic.head_seq,
+            hot_first_seq=topic.hot_floor,
+            hot_bytes=topic.bytes_hot,
+            sealed_seq=topic.sealed_seq,
+            offloaded_seq=self._offloaded_seq(name),
+            volume=str(handle.vid) if handle else None,
+            lsn=handle.lsn if handle else 0,
+            pending_lsn=handle.pending_lsn if handle else None,
+            diverged_lsn=handle.diverged_lsn if handle else None,
+            unfinished_attempts=sum(attempt.state == AttemptState.PLANNED for attempt in attempts),
+            waiting_deletes=len(topic.delete_ops()),
+        )
+
+    # ------------------------------------------------------------------ reads
+
+    def read(
+        self, name: str, start: int | None = None, end: int | None = None, *, at: str | None = None
+    ) -> Iterator[Record]:
+        """Live records from seq `start` to seq `end`, both included, hot or cold; with `at`, as they were then.
+
+        Raises `SeqOutOfRange` when `start` lies outside what there is, `NoSuchTopic`, `NoSuchBranch`, `OutOfWindow`.
+        """
+        if at is None and self._log.has_topic(name):
+            return self._log.topic(name).read(start, end)
+        snapshot = self.snapshot(name, at)
+        first, last = snapshot.bounds.first_seq, snapshot.bounds.head_seq
+        start = first if start is None else start
+        if not first <= start <= last + 1:
+            raise SeqOutOfRange(name, start, first, last)
+        return self._reader.records(snapshot, start, last if end is None else end)
+
+    def snapshot(self, name: str, at: str | None = None) -> Snapshot:
+        """The remote state of a topic or branch: the newest, or at a point in time."""
+        if at is not None:
+            point = self.point(name, at)
+            return self._volumes.snapshot(point.vid, point.lsn, point.seq)
+        handle = self._local.handle(name)
+        if handle is not None:
+            return self._volumes.snapshot(handle.vid, handle.lsn)
+        return self._volumes.snapshot(self._resolve(name))
+
+    def record_count(self, snapshot: Snapshot) -> int:
+        """Live records of a snapshot. Reads the head of each segment's index object."""
+        return sum(len(live_entries(view, self._reader)) for view in snapshot.segments)
+
+    # ------------------------------------------------------------------ writes
+
+    def writable(self, name: str) -> Topic:
+        """The topic of the log that takes appends for `name`. A branch that is only in the remote is opened first.
+
+        Raises `NoSuchBranch` for a branch that does not exist; a new plain topic is made by its first append.
+        """
+        if self._log.has_topic(name) or split_name(name)[1] == MAIN:
+            return self._log.topic(name)
+        vid = self._resolve(name)
+        snapshot = self._volumes.snapshot(vid)
+        last_ts_ms = max((view.ref.max_ts_ms for view in snapshot.segments), default=0)
+        topic = self._log.create_topic(
+            name, TopicConfig(keep_history=True), first_seq=snapshot.bounds.head_seq + 1, ts_floor_ms=last_ts_ms
+        )
+        self._open(name)
+        return topic
+
+    def delete(self, name: str, *, before: int | None = None, tag: str | None = None) -> Deleted:
+        """Delete records below seq `before` and/or with `tag` (a `*` at its end matches any rest). Invisible at once.
+
+        The remote learns it as a commit of its own, once all that was appended before is offloaded; the state before
+        that commit can be restored. The delete holds from the moment it is in the log: if the remote cannot be asked
+        now, that is raised, and the next `offload` publishes it.
+        """
+        topic = self._log.existing(self.writable(name).name)
+        offloaded_seq = self._offloaded_seq(name)
+        hot_count = count_hot(topic, before, tag, start=offloaded_seq + 1)
+        op = topic.delete(before=before, tag=tag)
+        handle = self._local.handle(name)
+        if handle is None:
+            return Deleted(op, hot_count, None)
+        _, cold_count = deletions_of(op, self._volumes.snapshot(handle.vid, handle.lsn), self._reader)
+        if op.at_seq > offloaded_seq:
+            return Deleted(op, hot_count + cold_count, None)
+        published = self._offloader.run(name, up_to=offloaded_seq)
+        return Deleted(op, hot_count + cold_count, published[-1].lsn if published else None)
+
+    # ------------------------------------------------------------------ history, branches, restore
+
+    def history(self, name: str) -> tuple[PastCommit, ...]:
+        """The commits that made the topic or branch what it is, newest first, through its fork points."""
+        handle = self._local.handle(name)
+        if handle is not None:
+            return self._volumes.history(handle.vid, handle.lsn)
+        return self._volumes.history(self._resolve(name))
+
+    def point(self, name: str, target: str) -> ForkPoint:
+        """The exact point that `target` names: `seq:N`, `lsn:N`, `head`, `head~N` or a time.
+
+        Offloads first what the target needs and the remote does not have. Raises `InvalidTarget`, `OutOfWindow`.
+        """
+        wanted = timeline.parse_target(target)
+        if self._log.has_topic(name):
+            if self._needs_offload(name, wanted):
+                self._log.topic(name).seal()
+                self.offload(name)
+            if isinstance(wanted, timeline.Time) and self._log.topic(name).last_ts_ms <= wanted.ms <= self._clock.now_ms():
+                wanted = timeline.Head()  # nothing happened since: this log would know
+        return timeline.resolve(wanted, self.history(name), self._reader.last_seq_at)
+
+    def restore(self, topic: str, *, to: str, name: str) -> Restored:
+        """Make the branch `name` of the topic (or of its branch, as TOPIC@BRANCH) as it was at `to`. Nothing is overwritten, no data is copied.
+
+        Raises `BranchExists`, and what `point` raises.
+        """
+        keys.check_name("branch", name)
+        base, _ = split_name(topic)
+        vid = self._branches.create(base, name, self.point(topic, to), now_ms=self._clock.now_ms())
+        snapshot = self._volumes.snapshot(vid)
+        last = snapshot.bounds.head_seq
+        newest = next(self._reader.records(snapshot, last, last), None) if last else None
+        return Restored(vid, self.record_count(snapshot), last, newest.ts_ms if newest else 0)
+
+    def branches(self, topic: str) -> list[Branch]:
+        """Every branch of a topic that is in the remote, by name. Raises `NoSuchTopic`."""
+        return self._branches.branches(topic)
+
+    # ------------------------------------------------------------------ inside
+
+    def _open(self, name: str) -> Handle:
+        """The handle of a topic of the log. The first time, its volume is made, or joined if it fits.
+
+        A volume fits when the log's topic starts right after it: then nothing here is older than what is there.
+        """
+        handle = self._local.handle(name)
+        if handle is not None:
+            return handle
+        topic, branch = split_name(name)
+        try:
+            vid = self._branches.resolve(topic, branch)
+        except (NoSuchTopic, NoSuchBranch):
+            if branch != MAIN:
+                raise
+            vid = self._branches.create(topic, now_ms=self._clock.now_ms())
+        snapshot = self._volumes.snapshot(vid)
+        if snapshot.bounds.head_seq + 1 != self._log.topic(name).first_seq:
+            raise Diverged(name, str(vid), snapshot.lsn)
+        handle = Handle(name, vid, snapshot.lsn)
+        self._local.save(handle=handle)
+        return handle
+
+    def _resolve(self, name: str) -> Vid:
+        topic, branch = split_name(name)
+        try:
+            return self._branches.resolve(topic, branch)
+        except NoSuchTopic:
+            if branch == MAIN:
+                raise
+            raise NoSuchBranch(topic, branch) from None
+
+    def _offloaded_seq(self, name: str) -> int:
+        """The last seq that a commit of ours has, or that the branch started from; 0 if none."""
+        handle = self._local.handle(name)
+        if handle is None:
+            return self._log.topic(name).first_seq - 1 if self._log.has_topic(name) else 0
+        return self._offloader.tip(handle).bounds.head_seq
+
+    def _needs_offload(self, name: str, wanted: timeline.Target) -> bool:
+        """Whether the target may lie above what is in the remote. An LSN and `head~N` count what is there already."""
+        topic = self._log.topic(name)
+        behind = topic.head_seq > self._offloaded_seq(name) or bool(topic.delete_ops())
+        match wanted:
+            case timeline.Seq(seq):
+                return seq > self._offloaded_seq(name)
+            case timeline.Head(0) | timeline.Time():
+                return behind
+            case _:
+                return self._local.handle(name) is None and behind
+
+
+class _ColdTier:
+    """What the log asks for records below its hot floor. Deletes that the remote does not know yet are applied here."""
+
+    def __init__(self, log: Log, reader: ColdReader, snapshot: Callable[[str], Snapshot]) -> None:
+        self._log = log
+        self._reader = reader
+        self._snapshot = snapshot
+
+    def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
+        waiting = self._log.topic(topic).delete_ops()
+        for record in self._reader.records(self._snapshot(topic), first, last):
+            if not any(op.matches(record) for op in waiting):
+                yield record

@@ -1,0 +1,70 @@
+"""One attempt to offload a run of sealed segments, as a state machine.
+
+    state      what is true                                                    step that follows
+    PLANNED    sid and range are on record; of the objects nothing is certain  upload, then prepare
+    PREPARED   data and index objects are whole; the commit that names them    publish
+               is on record as the handle's pending commit
+    PUBLISHED  the commit under its key is ours                                release, when the lag is over
+    RELEASED   the hot copy is gone                                            -
+
+Every state is durable in the local catalog before the step that follows it begins, so a crash between two rows resumes
+at the last row that is true. A PLANNED attempt found at start belongs to a process that is gone: it is discarded (upload
+aborted, objects deleted) and its range planned anew under a fresh sid.
+
+A1  A sid is used by one attempt only, so two attempts never write the same key.
+A2  The pending commit is sent with identical bytes until the answer is definite.
+A3  A hot copy goes only in PUBLISHED, after a read-back of commit, index object and data object.
+
+Source: PIP-17 ("Modifications to ManagedLedger"), Graft RFC 0001 (PendingCommit). This module does no I/O.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seglog import SegmentInfo
+
+__all__ = ["AttemptState", "Run", "is_due", "plan_run"]
+
+
+class AttemptState(enum.StrEnum):
+    PLANNED = "planned"
+    PREPARED = "prepared"
+    PUBLISHED = "published"
+    RELEASED = "released"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Adjacent sealed segments that become one data object. Seqs are inclusive."""
+
+    first_seq: int
+    last_seq: int
+
+
+def plan_run(segments: Sequence[SegmentInfo], offloaded_seq: int, up_to: int | None, max_bytes: int) -> Run | None:
+    """The next run to offload: adjacent sealed segments above `offloaded_seq`, together at most `max_bytes`.
+
+    One segment is taken whatever its size. `up_to` bounds the run: a segment that ends above it stays. None when there
+    is nothing to do.
+    """
+    first = last = 0
+    size_bytes = 0
+    for segment in segments:
+        if not segment.sealed or (up_to is not None and segment.last_seq > up_to):
+            break
+        if segment.last_seq <= offloaded_seq:
+            continue
+        if first and size_bytes + segment.data_bytes > max_bytes:
+            break
+        first = first or max(segment.first_seq, offloaded_seq + 1)
+        last = segment.last_seq
+        size_bytes += segment.data_bytes
+    return Run(first, last) if first else None
+
+
+def is_due(published_at_ms: int, lag_s: int, now_ms: int) -> bool:
+    """Whether a published run's hot copy may go. A clock that went back makes it wait, never hurry."""
+    return now_ms - published_at_ms >= lag_s * 1000

@@ -1,0 +1,95 @@
+"""The command line: global options, the list of commands, and how errors leave the process.
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 diverged or conflict, 5 corruption found. An error is one line on
+stderr that says what to do; `--debug` adds the traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from offload.cli import append, branch, delete, init, inspect, log, offload, read, restore, seal, status, topic
+from offload.cli.session import Session
+
+__all__ = ["app", "main"]
+
+_EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="seglog",
+    help="A durable local log that keeps its whole history in object storage.",
+    epilog=(
+        "Start: `seglog init --remote file:///tmp/archive`, `seglog append notes README.md`, `seglog read notes`. "
+        "TOPIC@BRANCH names a branch wherever a topic can be named. Exit codes: 0 done, 1 failed, 2 usage, 3 not found, "
+        "4 diverged or conflict, 5 corruption found."
+    ),
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    directory: Annotated[
+        Path, typer.Option("-C", "--dir", envvar="SEGLOG_DIR", help="The data directory.", show_default="here")
+    ] = Path(),
+    remote: Annotated[
+        str | None,
+        typer.Option(
+            envvar="SEGLOG_REMOTE",
+            help="s3://bucket/prefix or file:///path, instead of the one in seglog.toml.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Results as JSON, one object a line.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    context.obj = Session(directory, remote, as_json, debug)
+
+
+app.command()(init.init)
+app.command()(append.append)
+app.command()(read.read)
+app.command()(delete.delete)
+app.command()(seal.seal)
+app.command()(offload.offload)
+app.command()(status.status)
+app.command()(log.log)
+app.command()(restore.restore)
+app.command()(inspect.inspect)
+app.add_typer(branch.app, name="branch")
+app.add_typer(topic.app, name="topic")
+
+
+def main() -> None:
+    """The entry point: runs the app, and turns an error into one line and an exit code."""
+    debug = "--debug" in sys.argv
+    try:
+        app()
+    except BrokenPipeError:
+        # The reader of our output is gone, as with `seglog read t | head`: not an error.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except KeyboardInterrupt:
+        sys.exit(_EXIT_INTERRUPTED)
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        sys.stderr.write(_one_line(error) + "\n")
+        sys.exit(getattr(error, "exit_code", 1))
+
+
+def _one_line(error: Exception) -> str:
+    hint = getattr(error, "hint", None)
+    text = str(error) if hasattr(error, "exit_code") or isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+    line = f"seglog: {text}" + (f". {hint[0].upper()}{hint[1:]}" if hint else "")
+    return " ".join(line.split())

@@ -1,0 +1,94 @@
+"""`seglog append`."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from offload.cli.progress import progress
+from offload.cli.session import Session, emit, say, session_of
+
+__all__ = ["append"]
+
+
+class Format(enum.StrEnum):
+    LINES = "lines"
+    JSONL = "jsonl"
+
+
+def append(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(help="TOPIC or TOPIC@BRANCH; made if it is new.")],
+    file: Annotated[Path | None, typer.Argument(help="What to append; standard input without it.", show_default="-")] = None,
+    input_format: Annotated[
+        Format, typer.Option("--format", help="lines: a record a line, byte-exact. jsonl: objects with value, tag, node.")
+    ] = Format.LINES,
+    tag: Annotated[str | None, typer.Option(help="A tag for the records, to delete or read them by.", show_default=False)] = None,
+    node: Annotated[str | None, typer.Option(help="Where the records come from.", show_default=False)] = None,
+    durability: Annotated[
+        str | None, typer.Option(help="fsync, disk or memory, instead of the topic's own.", show_default=False)
+    ] = None,
+) -> None:
+    """Append the lines of a file or of standard input, and print the seqs they got.
+
+    Every byte comes back as it was: `seglog append t FILE` and `seglog read t` give FILE again, whatever its line ends.
+    Example: seglog append access /var/log/nginx/access.log --tag web1
+    """
+    session = session_of(context)
+    if file is None or str(file) == "-":
+        _append(session, topic, sys.stdin.buffer, None, input_format, tag, node, durability)
+        return
+    with file.open("rb") as stream:
+        _append(session, topic, stream, file, input_format, tag, node, durability)
+
+
+def _append(
+    session: Session,
+    topic: str,
+    stream: BinaryIO,
+    file: Path | None,
+    input_format: Format,
+    tag: str | None,
+    node: str | None,
+    durability: str | None,
+) -> None:
+    from offload.cli.lines import json_batches, line_batches, longest_line
+    from seglog.errors import RecordTooLarge
+
+    first = last = 0
+    with session.log_and_maybe_archive() as (log, archive):
+        target = log.topic(topic) if archive is None or log.has_topic(topic) else archive.writable(topic)
+        if file is not None and file.is_file() and input_format is Format.LINES:
+            # A line that will be refused is found before the first one is appended, so that a file goes in whole or not.
+            longest = longest_line(stream)
+            if longest > log.settings.max_record_bytes:
+                raise RecordTooLarge(longest, log.settings.max_record_bytes)
+            stream.seek(0)
+        batches = (line_batches if input_format is Format.LINES else json_batches)(stream, tag, node)
+        total = file.stat().st_size if file is not None and file.is_file() else None
+        try:
+            with progress(f"append {topic}", total) as advance:
+                for batch in batches:
+                    seqs = target.append(
+                        batch.values,
+                        tag=batch.tag,
+                        node=batch.node,
+                        durability=durability,
+                        unterminated=batch.unterminated,
+                    )
+                    first, last = first or seqs.start, seqs.stop - 1
+                    advance(batch.size_bytes)
+        except Exception:
+            if last:
+                say(f"appended before the error: seq {first} to {last}")
+            raise
+    count = last - first + 1 if last else 0
+    emit(
+        session,
+        {"topic": topic, "appended": count, "first_seq": first or None, "last_seq": last or None},
+        f"appended {count:,} records to {topic}" + (f", seq {first} to {last}" if count else ""),
+    )

@@ -1,0 +1,116 @@
+"""Bytes to records and back, without losing one: the two text formats of `append` and `read`.
+
+    lines   a record is what stands between line feeds; every other byte (CR, NUL, invalid UTF-8) is part of it. A last
+            line without a line feed becomes a record marked `unterminated`, and is written back without one.
+    jsonl   a record is a JSON object with `value` (text) or `value_base64`, and if it likes `tag` and `node`; what
+            `seglog --json read` prints is taken back, other keys are ignored.
+
+This module does no I/O of its own: streams come in.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from offload.errors import InvalidInput
+from seglog import Record
+
+__all__ = ["Batch", "json_batches", "line_batches", "longest_line", "to_json", "to_line"]
+
+_READ_BYTES = 4 * 1024 * 1024
+_BATCH_RECORDS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records to append together. `size_bytes` is what they took in the input."""
+
+    values: list[bytes]
+    size_bytes: int
+    tag: str | None = None
+    node: str | None = None
+    unterminated: bool = False
+
+
+def line_batches(stream: BinaryIO, tag: str | None, node: str | None) -> Iterator[Batch]:
+    """Batches of whole lines, in order. Memory is bounded by one read and the longest line."""
+    rest = b""
+    while block := stream.read(_READ_BYTES):
+        lines = (rest + block).split(b"\n")
+        rest = lines.pop()
+        for start in range(0, len(lines), _BATCH_RECORDS):
+            values = lines[start : start + _BATCH_RECORDS]
+            yield Batch(values, sum(map(len, values)) + len(values), tag, node)
+    if rest:
+        yield Batch([rest], len(rest), tag, node, unterminated=True)
+
+
+def longest_line(stream: BinaryIO) -> int:
+    """Length in bytes of the longest line, without its line feed."""
+    longest = current = 0
+    while block := stream.read(_READ_BYTES):
+        first, *others = block.split(b"\n")
+        current += len(first)
+        longest = max(longest, current)
+        if others:
+            longest = max(longest, *map(len, others))
+            current = len(others[-1])
+    return longest
+
+
+def json_batches(stream: BinaryIO, tag: str | None, node: str | None) -> Iterator[Batch]:
+    """Batches of adjacent records with the same tag and node. Raises `InvalidInput` with the line's number."""
+    batch: Batch | None = None
+    for number, line in enumerate(stream, 1):
+        if not line.strip():
+            continue
+        value, own_tag, own_node = _parse(line, number)
+        key = (own_tag or tag, own_node or node)
+        if batch and ((batch.tag, batch.node) != key or len(batch.values) == _BATCH_RECORDS):
+            yield batch
+            batch = None
+        values = [*batch.values, value] if batch else [value]
+        batch = Batch(values, (batch.size_bytes if batch else 0) + len(line), *key)
+    if batch:
+        yield batch
+
+
+def to_line(record: Record) -> bytes:
+    return record.value if record.unterminated else record.value + b"\n"
+
+
+def to_json(record: Record) -> str:
+    """One line. A value that is not UTF-8 is given as base64."""
+    body: dict[str, Any] = {"seq": record.seq, "ts_ms": record.ts_ms}
+    if record.tag is not None:
+        body["tag"] = record.tag
+    if record.node is not None:
+        body["node"] = record.node
+    try:
+        body["value"] = record.value.decode("utf-8")
+    except UnicodeDecodeError:
+        body["value_base64"] = base64.b64encode(record.value).decode("ascii")
+    return json.dumps(body, ensure_ascii=False)
+
+
+def _parse(line: bytes, number: int) -> tuple[bytes, str | None, str | None]:
+    try:
+        body = json.loads(line)
+        if not isinstance(body, dict):
+            raise InvalidInput(number, "is not a JSON object")
+        if isinstance(body.get("value"), str):
+            value = body["value"].encode("utf-8")
+        elif isinstance(body.get("value_base64"), str):
+            value = base64.b64decode(body["value_base64"], validate=True)
+        else:
+            raise InvalidInput(number, "has neither a text `value` nor a `value_base64`")
+    except ValueError as error:
+        raise InvalidInput(number, f"is not valid: {error}") from None
+    for key in ("tag", "node"):
+        if not isinstance(body.get(key), str | None):
+            raise InvalidInput(number, f"has a `{key}` that is not text")
+    return value, body.get("tag"), body.get("node")

@@ -1,0 +1,80 @@
+"""`seglog log`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pyroaring import BitMap
+
+from catalog import CommitKind, PastCommit
+from offload.cli.session import emit, format_bytes, format_time, session_of
+
+__all__ = ["log"]
+
+
+def log(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(help="TOPIC or TOPIC@BRANCH.")],
+    branch: Annotated[str | None, typer.Option(help="The branch; the same as TOPIC@BRANCH.", show_default=False)] = None,
+) -> None:
+    """Show the commits that made a topic what it is, newest first. Each LSN is a target for restore and read --at."""
+    session = session_of(context)
+    name = f"{topic}@{branch}" if branch else topic
+    with session.archive() as (_, archive):
+        volume = None
+        for stored in archive.history(name):
+            if volume is not None and stored.commit.vid != volume and not session.as_json:
+                emit(session, {}, f"-- forked from volume {stored.commit.vid}")
+            volume = stored.commit.vid
+            emit(session, _fields(stored), _describe(stored))
+
+
+def _describe(stored: PastCommit) -> str:
+    commit = stored.commit
+    return (
+        f"lsn {commit.lsn:<6} {stored.hash.hex()[:12]}  {format_time(commit.created_at_ms)}  "
+        f"{commit.kind.name.lower():<9} {_what(stored)}"
+    ).rstrip()
+
+
+def _what(stored: PastCommit) -> str:
+    commit = stored.commit
+    if commit.kind is CommitKind.OFFLOAD:
+        return ", ".join(
+            f"seq {segment.first_seq}-{segment.last_seq} ({format_bytes(segment.data_length)} {segment.codec.name.lower()})"
+            for segment in commit.segments
+        )
+    if commit.kind is CommitKind.DELETE:
+        if commit.deletions.before_seq:
+            return f"records below seq {commit.deletions.before_seq}, of {format_time(commit.at_ts_ms)}"
+        count = sum(len(BitMap.deserialize(bitmap)) for bitmap in commit.deletions.bitmaps.values())
+        return f"{count:,} records, of {format_time(commit.at_ts_ms)}"
+    return commit.message
+
+
+def _fields(stored: PastCommit) -> dict[str, object]:
+    commit = stored.commit
+    return {
+        "volume": str(commit.vid),
+        "lsn": commit.lsn,
+        "hash": stored.hash.hex(),
+        "kind": commit.kind.name.lower(),
+        "created_at": format_time(commit.created_at_ms),
+        "at_seq": commit.at_seq,
+        "at_time": format_time(commit.at_ts_ms),
+        "head_seq": commit.bounds.head_seq,
+        "segments": [
+            {
+                "sid": str(segment.sid),
+                "first_seq": segment.first_seq,
+                "last_seq": segment.last_seq,
+                "data_bytes": segment.data_length,
+                "codec": segment.codec.name.lower(),
+            }
+            for segment in commit.segments
+        ],
+        "writer": commit.writer_id,
+        "message": commit.message,
+    }

@@ -1,0 +1,26 @@
+"""A progress bar on stderr, only where somebody watches and only when there is time to see it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["progress"]
+
+_WORTH_A_BAR_BYTES = 16 * 1024 * 1024
+
+
+@contextmanager
+def progress(title: str, total_bytes: int | None) -> Iterator[Callable[[int], None]]:
+    """Yields a function that takes the bytes done since it was last called."""
+    if total_bytes is None or total_bytes < _WORTH_A_BAR_BYTES or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=total_bytes)
+        yield lambda count: bar.advance(task, count)

@@ -1,0 +1,28 @@
+"""`seglog restore`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from offload.cli.branch import branch_of_target
+from offload.cli.session import session_of
+
+__all__ = ["restore"]
+
+
+def restore(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(help="TOPIC or TOPIC@BRANCH.")],
+    to: Annotated[
+        str, typer.Option("--to", help="seq:N (right after record N), lsn:N, head, head~N, or a time with its zone.")
+    ],
+    as_branch: Annotated[str, typer.Option("--as", help="The name of the branch to make.")],
+) -> None:
+    """Bring a past state back as a branch. Nothing is overwritten and no data is copied.
+
+    Examples: seglog restore orders --to head~1 --as before-the-delete;
+    seglog restore orders --to 2026-11-21T09:30:00Z --as morning
+    """
+    branch_of_target(session_of(context), topic, to, as_branch)

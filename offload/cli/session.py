@@ -1,0 +1,92 @@
+"""What every command needs: the data directory, the remote, how to print. Opened late, closed in order."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from offload.archive import Archive
+    from seglog import Log
+
+__all__ = ["Session", "emit", "format_bytes", "format_time", "say", "session_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The global options. `remote` overrides the `[remote]` section of seglog.toml."""
+
+    directory: Path
+    remote: str | None
+    as_json: bool
+    debug: bool
+
+    @contextmanager
+    def log(self) -> Iterator[Log]:
+        """The log alone, without its remote."""
+        import seglog
+
+        with seglog.open(self.directory, create=False) as log:
+            yield log
+
+    @contextmanager
+    def archive(self) -> Iterator[tuple[Log, Archive]]:
+        """The log with its remote. Raises `NoRemote` if none is configured."""
+        import offload
+
+        with self.log() as log, offload.attach(log, self.remote) as archive:
+            yield log, archive
+
+    @contextmanager
+    def log_and_maybe_archive(self) -> Iterator[tuple[Log, Archive | None]]:
+        """The log, with its remote if one is configured."""
+        import offload
+        from offload.errors import NoRemote
+
+        with self.log() as log:
+            try:
+                archive = offload.attach(log, self.remote)
+            except NoRemote:
+                yield log, None
+                return
+            with archive:
+                yield log, archive
+
+
+def session_of(context: typer.Context) -> Session:
+    session = context.find_root().obj
+    assert isinstance(session, Session)  # noqa: S101 - the app's callback sets it
+    return session
+
+
+def emit(session: Session, value: Mapping[str, Any], text: str) -> None:
+    """A command's result on stdout: `text` for people, `value` as one line of JSON with --json."""
+    sys.stdout.write((json.dumps(value) if session.as_json else text) + "\n")
+
+
+def say(text: str) -> None:
+    """Progress and notes, on stderr."""
+    sys.stderr.write(text + "\n")
+
+
+def format_time(ts_ms: int) -> str:
+    """UTC, with milliseconds: what a restore target takes back unchanged."""
+    moment = datetime.fromtimestamp(ts_ms / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ts_ms % 1000:03d}Z"
+
+
+def format_bytes(count: int) -> str:
+    value = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"

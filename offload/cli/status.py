@@ -1,0 +1,59 @@
+"""`seglog status`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from offload.archive import TopicStatus
+from offload.cli.session import emit, format_bytes, session_of
+from seglog import Topic
+
+__all__ = ["status"]
+
+
+def status(
+    context: typer.Context,
+    topic: Annotated[str | None, typer.Argument(help="One topic; all without it.", show_default=False)] = None,
+) -> None:
+    """Show where each topic's records are: hot and cold ranges, what waits, what went wrong.
+
+    Asks only this directory, never the remote: it answers when the network does not.
+    """
+    session = session_of(context)
+    with session.log_and_maybe_archive() as (log, archive):
+        names = log.topics() if topic is None else [log.existing(topic).name]
+        if not session.as_json:
+            emit(session, {}, f"{log.path.resolve()}, remote {archive.url if archive else 'none'}")
+        for name in names:
+            if archive is None:
+                emit(session, _local_only(log.topic(name)), f"{name}: up to seq {log.topic(name).head_seq:,}, all hot")
+                continue
+            state = archive.status(name)
+            emit(session, asdict(state), _describe(state))
+
+
+def _local_only(topic: Topic) -> dict[str, object]:
+    return {"name": topic.name, "head_seq": topic.head_seq, "hot_first_seq": topic.hot_floor}
+
+
+def _describe(state: TopicStatus) -> str:
+    if state.head_seq >= state.hot_first_seq:
+        hot = f"hot {state.hot_first_seq}-{state.head_seq} ({format_bytes(state.hot_bytes)})"
+    else:
+        hot = "nothing hot"
+    cold = f"cold up to {state.offloaded_seq} (lsn {state.lsn})" if state.lsn else "nothing offloaded"
+    lines = [f"{state.name}: {hot}, {cold}"]
+    if state.diverged_lsn is not None:
+        lines.append(f"  DIVERGED at lsn {state.diverged_lsn}: another writer committed there; offload is stopped")
+    elif state.pending_lsn is not None:
+        lines.append(f"  lsn {state.pending_lsn} is sent but not confirmed: `seglog offload {state.name}` settles it")
+    if state.unfinished_attempts:
+        lines.append(f"  {state.unfinished_attempts} unfinished attempt: `seglog offload {state.name}` takes it up again")
+    if state.waiting_deletes:
+        lines.append(f"  {state.waiting_deletes} deletes wait for the records before them to be offloaded")
+    if state.sealed_seq > state.offloaded_seq:
+        lines.append(f"  seq {state.offloaded_seq + 1}-{state.sealed_seq} is sealed and not offloaded yet")
+    return "\n".join(lines)

@@ -1,0 +1,48 @@
+"""How the bytes of a chunk are stored: as they are, or as one zstd frame.
+
+K1  The chunk table's XXH3-64 is over the stored bytes, and is checked before anything is decompressed.
+K2  A zstd frame states its content size. It must equal the chunk table's, and only then memory is taken for it.
+K3  The frame's own content checksum covers the raw bytes; each record's XXH3 is inside them.
+
+This module does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import zstandard
+from xxhash import xxh3_64_intdigest
+
+from catalog.commit import Codec
+from offload.block import ChunkRef
+from offload.errors import InvalidChunk
+
+__all__ = ["chunk_encoder", "decode_chunk"]
+
+
+def chunk_encoder(codec: Codec, zstd_level: int) -> Callable[[bytearray], bytes | bytearray]:
+    """A function from raw to stored bytes. Not to be shared by threads."""
+    if codec is Codec.NONE:
+        return _as_it_is
+    return zstandard.ZstdCompressor(level=zstd_level, write_checksum=True, write_content_size=True).compress
+
+
+def decode_chunk(stored: bytes, chunk: ChunkRef, codec: Codec, key: str) -> bytes:
+    """The chunk's entries, from what was read at its place in the data object `key`. Raises `InvalidChunk`."""
+    if len(stored) != chunk.stored_length:
+        raise InvalidChunk(key, chunk.offset, f"{len(stored)} bytes of {chunk.stored_length}")
+    if xxh3_64_intdigest(stored) != chunk.xxh3:
+        raise InvalidChunk(key, chunk.offset, "its checksum does not match")
+    if codec is Codec.NONE:
+        return stored
+    try:
+        if zstandard.frame_content_size(stored) != chunk.raw_length:
+            raise InvalidChunk(key, chunk.offset, f"it does not decompress to {chunk.raw_length} bytes")
+        return zstandard.ZstdDecompressor().decompress(stored, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise InvalidChunk(key, chunk.offset, str(error)) from error
+
+
+def _as_it_is(raw: bytearray) -> bytearray:
+    return raw

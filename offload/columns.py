@@ -1,0 +1,140 @@
+"""A decoded chunk as columns: what a scan makes of it, for all its records at once.
+
+    L1  Every record is checked before any column is made: XXH3-64, place (entry id, seq, topic_id), lengths.
+    L2  Nothing is done record by record but the checksum. Heads are gathered as one array; the variable parts are
+        copied out of the chunk by one Arrow `take` a column, with the rows that are wanted, in order.
+    L3  Memory: the chunk, its heads, and the columns.
+
+Whole chunks of about 1 MiB are what this is made for: larger ones fall out of the processor's cache.
+The layout is that of offload.entry. This module does no I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
+
+from offload.block import ChunkRef
+from offload.entry import (
+    ENTRY,
+    ENTRY_HEAD,
+    MIN_DATA_LENGTH,
+    entry_heads,
+    entry_starts,
+)
+from offload.errors import InvalidChunk
+from seglog.frame import CHECKSUM, HAS_NODE, HAS_TAG, FrameType
+
+__all__ = ["Columns", "decode_columns"]
+
+_PARTS = 5  # of an entry: head, node, tag, data, checksum
+_NODE, _TAG, _DATA = 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """One element a record, deleted ones included. The methods take the numbers of the rows that are wanted, in order.
+
+    `key` and `offset` are the chunk's place, for errors.
+    """
+
+    key: str
+    offset: int
+    seq: NDArray[np.int64]
+    ts_ms: NDArray[np.int64]
+    flags: NDArray[np.uint8]
+    parts: pa.BinaryArray
+
+    # Each raises `InvalidChunk` for what is not UTF-8.
+    def node(self, rows: NDArray[np.int64]) -> pa.StringArray:
+        return self._text(rows, _NODE, HAS_NODE)
+
+    def tag(self, rows: NDArray[np.int64]) -> pa.StringArray:
+        return self._text(rows, _TAG, HAS_TAG)
+
+    def value(self, rows: NDArray[np.int64]) -> pa.BinaryArray:
+        return self.parts.take(pa.array(rows * _PARTS + _DATA))
+
+    def _text(self, rows: NDArray[np.int64], part: int, flag: int) -> pa.StringArray:
+        absent = self.flags[rows] & flag == 0
+        if absent.all():
+            return pa.nulls(len(rows), pa.string())
+        found = self.parts.take(pa.array(rows * _PARTS + part, mask=absent))
+        try:
+            return found.cast(pa.string())
+        except pa.ArrowInvalid as error:
+            raise InvalidChunk(self.key, self.offset, "a tag or node in it is not UTF-8") from error
+
+
+def decode_columns(
+    raw: bytes, lengths: NDArray[np.uint32], chunk: ChunkRef, first_seq: int, topic_id: int, key: str
+) -> Columns:
+    """The records of a decoded chunk with these entry lengths, of an object that begins with `first_seq`.
+
+    Raises `InvalidChunk` when a record is not whole and in its place.
+    """
+    starts = entry_starts(lengths)
+    if int(starts[-1]) != len(raw) or len(lengths) != chunk.count or int(lengths.min()) < MIN_DATA_LENGTH:
+        raise InvalidChunk(key, chunk.offset, f"{len(lengths)} entries do not make {len(raw)} bytes")
+    heads = entry_heads(raw, starts[:-1])
+    bounds = _bounds(heads, starts)
+    _check(raw, heads, lengths, bounds, chunk, first_seq, topic_id, key)
+    offsets = pa.py_buffer(bounds.astype(np.int32))
+    return Columns(
+        key=key,
+        offset=chunk.offset,
+        seq=heads["seq"].astype(np.int64),
+        ts_ms=heads["ts_ms"].astype(np.int64),
+        flags=np.ascontiguousarray(heads["flags"]),
+        parts=pa.BinaryArray.from_buffers(pa.binary(), len(bounds) - 1, [None, offsets, pa.py_buffer(raw)]),
+    )
+
+
+def _bounds(heads: NDArray[Any], starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each part of each entry begins, and the end of the last: the offsets of one Arrow array of all parts."""
+    bounds = np.empty(_PARTS * len(heads) + 1, dtype=np.int64)
+    bounds[0::_PARTS] = starts
+    bounds[1::_PARTS] = starts[:-1] + ENTRY_HEAD.itemsize
+    bounds[2::_PARTS] = bounds[1::_PARTS] + heads["node_len"]
+    bounds[3::_PARTS] = bounds[2::_PARTS] + heads["tag_len"]
+    bounds[4::_PARTS] = bounds[3::_PARTS] + heads["data_len"]
+    return bounds
+
+
+def _check(
+    raw: bytes,
+    heads: NDArray[Any],
+    lengths: NDArray[np.uint32],
+    bounds: NDArray[np.int64],
+    chunk: ChunkRef,
+    first_seq: int,
+    topic_id: int,
+    key: str,
+) -> None:
+    seqs = np.arange(chunk.first_seq, chunk.last_seq + 1, dtype=np.uint64)
+    checksum_starts, ends = bounds[4::_PARTS], bounds[_PARTS::_PARTS]
+    for sound, reason in (
+        (heads["length"] == lengths, "another entry length"),
+        (checksum_starts + CHECKSUM.size == ends, "lengths that contradict each other"),
+        (heads["seq"] == seqs, "another seq"),
+        (heads["entry_id"] == seqs - np.uint64(first_seq), "another entry id"),
+        (heads["topic_id"] == topic_id, "the id of another topic"),
+        (heads["type"] == FrameType.APPEND, "another type than Append"),
+    ):
+        if not sound.all():
+            raise InvalidChunk(key, chunk.offset, f"the record of seq {seqs[np.argmin(sound)]} has {reason}")
+    windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(raw, dtype=np.uint8), CHECKSUM.size)
+    wanted = windows[checksum_starts].view("<u8")[:, 0]
+    view = memoryview(raw)
+    found = [
+        xxh3_64_intdigest(view[start:end])
+        for start, end in zip((bounds[0:-1:_PARTS] + ENTRY.size).tolist(), checksum_starts.tolist(), strict=True)
+    ]
+    sound = wanted == np.array(found, dtype=np.uint64)
+    if not sound.all():
+        raise InvalidChunk(key, chunk.offset, f"the record of seq {seqs[np.argmin(sound)]} does not match its checksum")

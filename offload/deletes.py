@@ -1,0 +1,70 @@
+"""What a delete of the log means for the segments that are already in object storage.
+
+A delete is a predicate over seq and tag, applied to what was there when it happened. In the remote history it is a
+commit that names records: seqs below a bound, or per segment a Roaring bitmap.
+"""
+
+from __future__ import annotations
+
+from pyroaring import BitMap
+
+from catalog import Deletions, SegmentView, Sid, Snapshot, keys
+from offload.cold import ColdReader
+from offload.metadata import decode_bitmap
+from seglog import DeleteOp, Topic
+
+__all__ = ["count_hot", "deletions_of", "live_entries"]
+
+
+def count_hot(topic: Topic, before: int | None, tag: str | None, *, start: int = 1) -> int:
+    """How many live records from seq `start` on, that are on the local disk, such a delete would take now."""
+    op = DeleteOp(op=0, at_seq=topic.head_seq, ts_ms=0, before=before, tag=tag)
+    return sum(map(op.matches, topic.read(max(start, topic.hot_floor))))
+
+
+def deletions_of(op: DeleteOp, snapshot: Snapshot, reader: ColdReader) -> tuple[Deletions | None, int]:
+    """The deletions that `op` means for the segments of `snapshot`, and how many live records they take.
+
+    None if it takes none. By tag this reads the segments' index objects, and scans a segment only if it has more tags
+    than its index lists.
+    """
+    bitmaps: dict[Sid, bytes] = {}
+    count = 0
+    for view in snapshot.segments:
+        taken = _taken(op, view, reader)
+        if taken:
+            bitmaps[view.ref.sid] = taken.serialize()
+            count += len(taken)
+    if not count:
+        return None, 0
+    if op.tag is None and op.before is not None:
+        return Deletions(before_seq=min(op.before, op.at_seq + 1)), count
+    return Deletions(bitmaps=bitmaps), count
+
+
+def live_entries(view: SegmentView, reader: ColdReader) -> BitMap:
+    """Entry ids (`seq - first_seq` of the segment) that a reader of the snapshot sees."""
+    first_seq = view.ref.first_seq
+    visible = BitMap(range(view.first - first_seq, view.last - first_seq + 1))
+    if view.deleted:
+        visible -= BitMap.deserialize(view.deleted)
+    index = reader.index(view)
+    return visible & decode_bitmap(index.live, index, keys.index_key(view.vid, view.ref.sid))
+
+
+def _taken(op: DeleteOp, view: SegmentView, reader: ColdReader) -> BitMap:
+    first_seq = view.ref.first_seq
+    highest = op.at_seq if op.before is None else min(op.at_seq, op.before - 1)
+    if view.first > highest:
+        return BitMap()
+    in_range = BitMap(range(0, min(view.last, highest) - first_seq + 1))
+    candidates = live_entries(view, reader) & in_range
+    if op.tag is None or not candidates:
+        return candidates
+    index = reader.index(view)
+    if index.tags is None:
+        records = reader.segment_records(view, view.first, min(view.last, highest))
+        return candidates & BitMap(record.seq - first_seq for record in records if op.matches(record))
+    key = keys.index_key(view.vid, view.ref.sid)
+    tagged = [decode_bitmap(bitmap, index, key) for tag, bitmap in index.tags.items() if op.tag_fits(tag)]
+    return candidates & BitMap.union(BitMap(), *tagged)

@@ -1,0 +1,109 @@
+"""Entries: one record each, in the data objects of both codecs. Big-endian, but for the frame inside.
+
+    offset  size  field
+    0       4     entry length     of the data alone
+    4       8     entry id         seq - first seq of the object
+    12      len   entry data       the frame without its first four bytes, its frame_len
+
+The entry data starts with the fixed part of a frame (seglog.frame), little-endian:
+
+    12      1     type             1, an Append
+    13      1     flags            bit 0 tag, bit 1 node, bit 2 durable, bit 3 deleted
+    14      8     topic_id
+    22      8     seq
+    30      8     ts               ms since the epoch
+    38      2     node_len
+    40      2     tag_len
+    42      4     data_len
+    46            node, tag, data, then XXH3-64 (8) over all entry data before it
+
+E1  entry length equals the frame's frame_len, so a frame is its entry data behind the entry length, little-endian.
+E2  Entry ids are dense: a deleted record stays, as an entry whose frame has the deleted flag and no data.
+E3  A chunk is a run of whole entries and nothing else: the next entry starts where the last one ends.
+
+What a deleted record's bytes were, and whether a checksum matches, is not decided here.
+Source: PIP-17, "Payload format". This module does no I/O.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offload.errors import InvalidChunk
+from seglog.frame import MIN_FRAME_BYTES
+
+__all__ = [
+    "ENTRY",
+    "ENTRY_HEAD",
+    "MIN_DATA_LENGTH",
+    "entries",
+    "entry_heads",
+    "entry_starts",
+    "frames_of",
+]
+
+ENTRY = struct.Struct(">IQ")
+
+_FRAME_LEN = struct.Struct("<I")
+MIN_DATA_LENGTH = MIN_FRAME_BYTES - _FRAME_LEN.size
+
+#: An entry and the fixed part of its frame, for gathering thousands at once.
+ENTRY_HEAD = np.dtype(
+    [
+        ("length", ">u4"),
+        ("entry_id", ">u8"),
+        ("type", "u1"),
+        ("flags", "u1"),
+        ("topic_id", "<u8"),
+        ("seq", "<u8"),
+        ("ts_ms", "<u8"),
+        ("node_len", "<u2"),
+        ("tag_len", "<u2"),
+        ("data_len", "<u4"),
+    ]
+)
+
+
+def entries(raw: bytes, key: str, offset: int) -> Iterator[tuple[int, memoryview]]:
+    """(entry id, entry data) of a decoded chunk. `key` and `offset` are its place, for the error.
+
+    Raises `InvalidChunk` where the entries do not end with the chunk.
+    """
+    view = memoryview(raw)
+    size = len(raw)
+    position = 0
+    while position < size:
+        start = position + ENTRY.size
+        if start > size:
+            raise InvalidChunk(key, offset, "its last entry is cut")
+        length, entry_id = ENTRY.unpack_from(raw, position)
+        position = start + length
+        if length < MIN_DATA_LENGTH or position > size:
+            raise InvalidChunk(key, offset, f"entry {entry_id} has an impossible length of {length}")
+        yield entry_id, view[start:position]
+
+
+def frames_of(raw: bytes, key: str, offset: int) -> Iterator[bytes]:
+    """The entries of a decoded chunk as whole frames, as `Topic.frames` gave them. Raises `InvalidChunk`."""
+    for _, data in entries(raw, key, offset):
+        yield _FRAME_LEN.pack(len(data)) + data
+
+
+def entry_starts(lengths: NDArray[Any]) -> NDArray[np.int64]:
+    """Where each entry starts in its chunk, and as one more element, where the last one ends."""
+    starts = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    starts += ENTRY.size * np.arange(len(starts))
+    return starts
+
+
+def entry_heads(raw: bytes | bytearray, starts: NDArray[np.int64]) -> NDArray[Any]:
+    """The heads of the entries at `starts`, each of which must have `MIN_DATA_LENGTH` of data in `raw`."""
+    windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(raw, dtype=np.uint8), ENTRY_HEAD.itemsize)
+    gathered: NDArray[Any] = windows[starts].view(ENTRY_HEAD)[:, 0]
+    return gathered

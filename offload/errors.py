@@ -1,0 +1,191 @@
+"""What can go wrong between the log and its archive, grouped by what a handler would do.
+
+    OffloadError
+    ├── Corrupt              stop, and verify                              exit 5
+    │   ├── ObjectDamaged        the three below: key, offset, reason
+    │   │   ├── InvalidBlock         a block header of a data object
+    │   │   ├── InvalidChunk         a chunk of a data object, or a record in it
+    │   │   └── InvalidIndex         an index object
+    │   ├── FrameMismatch        a frame handed over for offload is not the one that must follow
+    │   └── FormatUnsupported    written by another format version         exit 1
+    ├── Conflict             somebody was there before                     exit 4
+    │   └── AlreadyInitialised
+    └── Misuse               fix the call                                  exit 2
+        ├── EntryTooLarge
+        ├── InvalidInput         a line of an input file
+        ├── InvalidOption
+        ├── InvalidRemote
+        ├── NoRemote
+        ├── UnknownObject        nothing that `inspect` knows
+        └── UnsupportedOption
+
+Each class says what happened; `hint`, where there is one, says what to do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar
+
+__all__ = [
+    "AlreadyInitialised",
+    "Conflict",
+    "Corrupt",
+    "EntryTooLarge",
+    "FormatUnsupported",
+    "FrameMismatch",
+    "InvalidBlock",
+    "InvalidChunk",
+    "InvalidIndex",
+    "InvalidInput",
+    "InvalidOption",
+    "InvalidRemote",
+    "Misuse",
+    "NoRemote",
+    "ObjectDamaged",
+    "OffloadError",
+    "UnknownObject",
+    "UnsupportedOption",
+]
+
+
+class OffloadError(Exception):
+    """Root of the archive's errors. `exit_code` is what a command ends with."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Corrupt(OffloadError):
+    exit_code = 5
+
+
+class ObjectDamaged(Corrupt):
+    """An object in the store is not what was written there. `offset` is in bytes from the object's start."""
+
+    def __init__(self, key: str, offset: int, reason: str) -> None:
+        super().__init__(
+            f"{key} is damaged at offset {offset}: {reason}",
+            hint="nothing was changed: keep the object, and compare with a backup or replica",
+        )
+        self.key = key
+        self.offset = offset
+        self.reason = reason
+
+
+class InvalidBlock(ObjectDamaged):
+    """A block header of a data object, or what lies between its entries."""
+
+
+class InvalidChunk(ObjectDamaged):
+    """A chunk of a data object, or a record in it; the offset is the chunk's."""
+
+
+class InvalidIndex(ObjectDamaged):
+    """An index object: its head, its segment metadata or its trailer."""
+
+
+class FrameMismatch(Corrupt):
+    """A frame handed over for offload is not the one that must follow. Nothing is written for it."""
+
+    def __init__(self, seq: int, reason: str) -> None:
+        super().__init__(f"the frame for seq {seq} cannot be offloaded: {reason}")
+        self.seq = seq
+        self.reason = reason
+
+
+class FormatUnsupported(Corrupt):
+    """Whole, but of a format or version that this software does not read."""
+
+    exit_code = 1
+
+    def __init__(self, key: str, found: str) -> None:
+        super().__init__(
+            f"{key}: {found} is not something this seglog reads",
+            hint="use the software version that wrote it",
+        )
+        self.key = key
+        self.found = found
+
+
+class Conflict(OffloadError):
+    exit_code = 4
+
+
+class AlreadyInitialised(Conflict):
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} is a seglog data directory already; nothing was changed",
+            hint="edit its seglog.toml to change settings",
+        )
+        self.path = path
+
+
+class Misuse(OffloadError):
+    exit_code = 2
+
+
+class EntryTooLarge(Misuse):
+    """The entry does not fit an empty block. Sizes in bytes."""
+
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"an entry of {size_bytes} bytes does not fit a block, which takes {limit_bytes} at most",
+            hint="raise block_size in the [offload] section of seglog.toml",
+        )
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+class InvalidOption(Misuse):
+    """A known option with a value it cannot have, or one that is missing."""
+
+    def __init__(self, option: str, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(f"option {option}: {reason}", hint=hint)
+        self.option = option
+        self.reason = reason
+
+
+class InvalidRemote(Misuse):
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(
+            f"{url!r} is not a remote: {reason}", hint="use s3://bucket/prefix or file:///an/absolute/path"
+        )
+        self.url = url
+        self.reason = reason
+
+
+class InvalidInput(Misuse):
+    """A line of an input file, counted from 1, that cannot be made a record."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line} {reason}", hint='a line looks like {"value": "text", "tag": "optional"}')
+        self.line = line
+
+
+class NoRemote(Misuse):
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} has no remote",
+            hint=f"set url in the [remote] section of {path}/seglog.toml, or give --remote URL",
+        )
+        self.path = path
+
+
+class UnknownObject(Misuse):
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"{place} is no file or object of seglog",
+            hint="name a file below topics/ or wal/, or an object: s3://bucket/key, file:///path/to/object",
+        )
+        self.place = place
+
+
+class UnsupportedOption(Misuse):
+    def __init__(self, option: str, known: Iterable[str]) -> None:
+        super().__init__(f"option {option} is unknown; the options are {', '.join(sorted(known))}")
+        self.option = option

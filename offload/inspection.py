@@ -1,0 +1,152 @@
+"""Any of our files and objects as plain values, for people and for `seglog inspect`.
+
+What it is shows in its first bytes: an envelope, an index object, a data object. A file of the log goes by its name.
+Objects of Apache Pulsar have the same magic words and are told too. This module does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+
+from pyroaring import BitMap
+
+from catalog.commit import Deletions
+from catalog.encoding import decode_commit, decode_control, decode_fork, decode_ref
+from catalog.envelope import HEADER as ENVELOPE
+from catalog.envelope import MAGIC as ENVELOPE_MAGIC
+from catalog.envelope import MessageType
+from catalog.gid import Gid
+from offload.block import BLOCK_MAGIC, decode_block_header
+from offload.errors import UnknownObject
+from offload.index import MAGIC as INDEX_MAGIC
+from offload.index import MAGIC_V2, decode_ledger_index
+from seglog.errors import InvalidFrame
+from seglog.frame import FrameType, read_header
+from seglog.index import read_entries
+from seglog.layout import number_in
+
+__all__ = ["inspect_bytes"]
+
+_BLOCK_MAGICS = {magic.to_bytes(4, "big") for magic in BLOCK_MAGIC.values()}
+_INDEX_MAGICS = {magic.to_bytes(4, "big") for magic in (INDEX_MAGIC, MAGIC_V2)}
+_DECODERS = {
+    MessageType.CONTROL: decode_control,
+    MessageType.FORK: decode_fork,
+    MessageType.COMMIT: decode_commit,
+    MessageType.REF: decode_ref,
+}
+
+
+def inspect_bytes(body: bytes, place: str) -> dict[str, Any]:
+    """What `body` says, read from `place`: JSON values. Raises `UnknownObject`, and what its format's decoder raises."""
+    magic = body[:4]
+    name = PurePath(place).name
+    if magic[:3] == ENVELOPE_MAGIC[:3]:
+        return _envelope(body, place)
+    if magic in _INDEX_MAGICS:
+        return _index(body, place)
+    if magic in _BLOCK_MAGICS:
+        return {"kind": "data object", "bytes": len(body), "blocks": list(_blocks(body, place))}
+    if (first_seq := number_in("idx", name)) is not None:
+        return _idx(body, first_seq)
+    if number_in("data", name) is not None or number_in("wal", name) is not None:
+        return _frames(body)
+    raise UnknownObject(place)
+
+
+def _envelope(body: bytes, place: str) -> dict[str, Any]:
+    kind = ENVELOPE.unpack_from(body.ljust(ENVELOPE.size, b"\0"))[2]
+    # A type that we do not know is decoded as a Control, which says in its error what it found instead.
+    message_type = MessageType(kind) if kind in list(MessageType) else MessageType.CONTROL
+    value = _plain(_DECODERS[message_type](body, place))
+    return {"kind": message_type.name.lower(), **value}
+
+
+def _index(body: bytes, place: str) -> dict[str, Any]:
+    found = decode_ledger_index(body, place)
+    ledger = found.ledger
+    described: dict[str, Any] = {
+        "kind": "index object",
+        "bytes": found.index_length,
+        "head_bytes": found.head_length,
+        "trailer_bytes": found.index_length - found.head_length,
+        "data_bytes": found.data_length,
+        "ledger": {"length": ledger.length, "last_entry_id": ledger.last_entry_id, "ctime_ms": ledger.ctime},
+        "entries": _plain(found.entries),
+    }
+    if found.segment is not None:
+        segment = _plain(found.segment)
+        segment["live"] = len(BitMap.deserialize(found.segment.live))
+        tags = found.segment.tags
+        segment["tags"] = None if tags is None else {tag: len(BitMap.deserialize(bits)) for tag, bits in tags.items()}
+        described["segment"] = segment
+    return described
+
+
+def _blocks(body: bytes, place: str) -> Iterator[dict[str, Any]]:
+    offset = 0
+    while offset < len(body):
+        header = decode_block_header(body[offset : offset + 128], place, offset)
+        yield {"offset": offset, **_plain(header)}
+        offset += header.length
+
+
+def _idx(body: bytes, first_seq: int) -> dict[str, Any]:
+    entries = read_entries(body, first_seq)
+    return {
+        "kind": "segment idx",
+        "records": len(entries),
+        "entries": [{"seq": seq, **entry._asdict()} for seq, entry in enumerate(entries, first_seq)],
+    }
+
+
+def _frames(body: bytes) -> dict[str, Any]:
+    """The frames from the start on, as far as they are sound."""
+    counts: Counter[str] = Counter()
+    offset, reason = 0, None
+    first = last = None
+    while offset < len(body):
+        try:
+            header = read_header(body, offset)
+        except InvalidFrame as error:
+            reason = "zeros: reserved space" if not any(body[offset:]) else error.reason
+            break
+        kind = FrameType(header.type)
+        counts[kind.name.lower()] += 1
+        if kind is FrameType.APPEND:
+            first, last = first or header.seq, header.seq
+        offset += header.frame_bytes
+    return {
+        "kind": "frames",
+        "bytes": len(body),
+        "sound_bytes": offset,
+        "what_follows": reason,
+        "frames": dict(counts),
+        "first_append_seq": first,
+        "last_append_seq": last,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Values of ours as JSON has them: ids as text, bytes as hex, bitmaps as their size."""
+    match value:
+        case Gid():
+            return str(value)
+        case Enum():
+            return value.name.lower()
+        case bytes():
+            return value.hex()
+        case Deletions():
+            bitmaps = {str(sid): len(BitMap.deserialize(bits)) for sid, bits in value.bitmaps.items()}
+            return {"before_seq": value.before_seq, "records_by_sid": bitmaps}
+        case tuple() | list():
+            return [_plain(item) for item in value]
+        case _ if is_dataclass(value):
+            return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        case _:
+            return value

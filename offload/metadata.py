@@ -1,0 +1,216 @@
+"""SegmentMetadata: what we know of a data object beyond PIP-17. Protobuf, in catalog/schema.proto.
+
+    field                     meaning
+    version                   1
+    topic, topic_id           the topic (with @BRANCH for a branch), and its interned id, which every frame carries
+    first_seq, last_seq       inclusive; entry id = seq - first_seq
+    min_ts_ms, max_ts_ms      of all records
+    codec, block_size         of the data object; a block's part number is its offset / block_size + 1
+    chunks                    the chunk table: offset, stored and raw length, first seq, least and greatest ts, XXH3-64
+                              of the stored bytes; a chunk's last seq is the one before the next chunk's first
+    live                      portable Roaring bitmap of the entry ids whose frame is not marked deleted
+    tags, tags_complete       per tag, ascending, such a bitmap of the entry ids that carry it; with more than 4,096
+                              tags none, and tags_complete is false
+    data_hash                 blake3 of the data object
+    software                  what wrote it
+
+G1  Chunks are in order, do not overlap, lie each inside one block behind its header, and cover exactly the seqs.
+G2  Index entries follow from the chunk table: codec none has one for each chunk (offset - 128), codec zstd one for each
+    block. So neither can be changed alone.
+G3  A raw length is at least that of the entries' heads, and at most what a block takes; so counts are bounded by
+    lengths, and lengths by the block size.
+
+Bitmaps are decoded when somebody asks: a point read needs none. Source: DESIGN section 4. This module does no I/O.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+from google.protobuf.message import DecodeError
+from pyroaring import BitMap
+
+from catalog import schema_pb2 as pb
+from catalog.commit import Codec
+from offload.block import BLOCK_HEADER_LENGTH, BlockRef, ChunkRef, raw_capacity
+from offload.encoder import SegmentSummary
+from offload.entry import ENTRY, MIN_DATA_LENGTH
+from offload.errors import FormatUnsupported, InvalidIndex
+
+__all__ = ["SegmentIndex", "decode_bitmap", "decode_metadata", "encode_metadata", "index_entries"]
+
+VERSION = 1
+_MAX_BLOCK_SIZE = 2**31 - 1  # Pulsar's reader keeps it in a Java int
+_WIRE_CODEC = {Codec.NONE: pb.CODEC_NONE, Codec.ZSTD: pb.CODEC_ZSTD}
+_CODEC_OF = {wire: codec for codec, wire in _WIRE_CODEC.items()}
+_MIN_ENTRY_BYTES = ENTRY.size + MIN_DATA_LENGTH
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentIndex:
+    """Of one data object. Lengths in bytes, times in ms since the epoch, seqs inclusive.
+
+    `live` and the values of `tags` are portable Roaring bitmaps of entry ids: `decode_bitmap` reads them. `tags` is
+    None when there were too many to list, which says nothing about any.
+    """
+
+    topic: str
+    topic_id: int
+    first_seq: int
+    last_seq: int
+    min_ts_ms: int
+    max_ts_ms: int
+    codec: Codec
+    block_size: int
+    data_length: int
+    data_hash: bytes
+    chunks: tuple[ChunkRef, ...]
+    live: bytes
+    tags: Mapping[str, bytes] | None
+    software: str
+
+    @property
+    def count(self) -> int:
+        """How many entries the data object has, deleted ones included."""
+        return self.last_seq - self.first_seq + 1
+
+    def chunks_between(self, first: int, last: int) -> tuple[ChunkRef, ...]:
+        """Those that hold a seq of the range, ascending."""
+        low = bisect_left(self.chunks, first, key=attrgetter("last_seq"))
+        return self.chunks[low : bisect_right(self.chunks, last, key=attrgetter("first_seq"))]
+
+
+def encode_metadata(summary: SegmentSummary, topic: str, software: str) -> bytes:
+    return pb.SegmentMetadata(
+        version=VERSION,
+        topic=topic,
+        topic_id=summary.topic_id,
+        first_seq=summary.first_seq,
+        last_seq=summary.last_seq,
+        min_ts_ms=summary.min_ts_ms,
+        max_ts_ms=summary.max_ts_ms,
+        codec=_WIRE_CODEC[summary.codec],
+        block_size=summary.block_size,
+        chunks=[
+            pb.Chunk(
+                offset=chunk.offset,
+                stored_length=chunk.stored_length,
+                raw_length=chunk.raw_length,
+                first_seq=chunk.first_seq,
+                min_ts_ms=chunk.min_ts_ms,
+                max_ts_ms=chunk.max_ts_ms,
+                xxh3=chunk.xxh3,
+            )
+            for chunk in summary.chunks
+        ],
+        live=summary.live,
+        tags=[pb.TagEntries(tag=tag, bitmap=bitmap) for tag, bitmap in (summary.tags or {}).items()],
+        tags_complete=summary.tags is not None,
+        data_hash=summary.data_hash,
+        software=software,
+    ).SerializeToString(deterministic=True)
+
+
+def decode_metadata(body: bytes, data_length: int, key: str, offset: int) -> SegmentIndex:
+    """Of a data object of `data_length` bytes; `key` and `offset` are the place of `body`, for the error.
+
+    Raises `InvalidIndex`, and `FormatUnsupported` for another version or codec.
+    """
+    try:
+        found = pb.SegmentMetadata.FromString(body)
+    except DecodeError as error:
+        raise InvalidIndex(key, offset, f"its SegmentMetadata does not decode: {error}") from error
+    if found.version != VERSION:
+        raise FormatUnsupported(key, f"segment metadata of version {found.version}")
+    if found.codec not in _CODEC_OF:
+        raise FormatUnsupported(key, f"codec number {found.codec}")
+    if not 0 < found.first_seq <= found.last_seq or len(found.data_hash) != 32:
+        raise InvalidIndex(key, offset, f"its SegmentMetadata is of seqs {found.first_seq} to {found.last_seq}")
+    chunks = _chunks(found)
+    fault = _fault_in(chunks, found, data_length)
+    if fault:
+        raise InvalidIndex(key, offset, f"its chunk table: {fault}")
+    return SegmentIndex(
+        topic=found.topic,
+        topic_id=found.topic_id,
+        first_seq=found.first_seq,
+        last_seq=found.last_seq,
+        min_ts_ms=found.min_ts_ms,
+        max_ts_ms=found.max_ts_ms,
+        codec=_CODEC_OF[found.codec],
+        block_size=found.block_size,
+        data_length=data_length,
+        data_hash=found.data_hash,
+        chunks=chunks,
+        live=found.live,
+        tags={item.tag: item.bitmap for item in found.tags} if found.tags_complete else None,
+        software=found.software,
+    )
+
+
+def decode_bitmap(body: bytes, index: SegmentIndex, key: str) -> BitMap:
+    """Entry ids of the data object. Raises `InvalidIndex` for what is no such bitmap."""
+    try:
+        bitmap = BitMap.deserialize(body)
+    except (ValueError, IndexError) as error:
+        raise InvalidIndex(key, 0, f"a bitmap in it does not decode: {error}") from error
+    if bitmap and bitmap.max() >= index.count:
+        raise InvalidIndex(key, 0, f"a bitmap in it names entry {bitmap.max()} of {index.count}")
+    return bitmap
+
+
+def index_entries(chunks: Sequence[ChunkRef], codec: Codec, block_size: int) -> tuple[BlockRef, ...]:
+    """The PIP-17 index entries of a data object with these chunks."""
+    found: list[BlockRef] = []
+    for chunk in chunks:
+        block, inside = divmod(chunk.offset, block_size)
+        if codec is Codec.NONE or inside == BLOCK_HEADER_LENGTH:
+            entry_id = chunk.first_seq - chunks[0].first_seq
+            found.append(BlockRef(entry_id, block + 1, chunk.offset - BLOCK_HEADER_LENGTH))
+    return tuple(found)
+
+
+def _chunks(found: pb.SegmentMetadata) -> tuple[ChunkRef, ...]:
+    last_seqs = [chunk.first_seq - 1 for chunk in found.chunks[1:]] + [found.last_seq]
+    return tuple(
+        ChunkRef(
+            offset=chunk.offset,
+            stored_length=chunk.stored_length,
+            raw_length=chunk.raw_length,
+            first_seq=chunk.first_seq,
+            last_seq=last_seq,
+            min_ts_ms=chunk.min_ts_ms,
+            max_ts_ms=chunk.max_ts_ms,
+            xxh3=chunk.xxh3,
+        )
+        for chunk, last_seq in zip(found.chunks, last_seqs, strict=False)
+    )
+
+
+def _fault_in(chunks: Sequence[ChunkRef], found: pb.SegmentMetadata, data_length: int) -> str | None:
+    """What is wrong with a chunk table, in words; None for a sound one."""
+    if not chunks or chunks[0].first_seq != found.first_seq:
+        return f"it does not begin with seq {found.first_seq}"
+    if not BLOCK_HEADER_LENGTH < found.block_size <= _MAX_BLOCK_SIZE:
+        return f"blocks of {found.block_size} bytes"
+    codec = _CODEC_OF[found.codec]
+    longest = raw_capacity(found.block_size, codec)
+    free_from = BLOCK_HEADER_LENGTH
+    for number, chunk in enumerate(chunks):
+        end = chunk.offset + chunk.stored_length
+        block, inside = divmod(chunk.offset, found.block_size)
+        if chunk.last_seq < chunk.first_seq or chunk.min_ts_ms > chunk.max_ts_ms:
+            return f"chunk {number} has an empty range"
+        if chunk.offset < free_from or end > data_length or chunk.stored_length == 0:
+            return f"chunk {number} overlaps another or the end"
+        if inside < BLOCK_HEADER_LENGTH or (end - 1) // found.block_size != block:
+            return f"chunk {number} does not lie inside a block"
+        if not chunk.count * _MIN_ENTRY_BYTES <= chunk.raw_length <= longest:
+            return f"chunk {number} cannot hold {chunk.count} entries in {chunk.raw_length} bytes"
+        if codec is Codec.NONE and chunk.raw_length != chunk.stored_length:
+            return f"chunk {number} has two lengths"
+        free_from = end
+    return None

@@ -1,0 +1,333 @@
+"""Moves a topic's history to object storage, in the topic's own order.
+
+    O1  Commits of a volume follow the order of the topic's operations: records, then the deletes that came after them.
+        So every prefix of the remote history is a state that the topic once had.
+    O2  A commit is published only when every object that it names is whole.
+    O3  Nothing that is not ours is changed: a foreign commit at our LSN stops the topic (`Diverged`), and is remembered.
+    O4  `run` may be repeated after any crash or error; it goes on from the last state on record.
+
+The states of an attempt are in `offload.attempt`. Source: PIP-17, Graft RFC 0001 (push), DESIGN section 5.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from catalog import (
+    Attempt,
+    Bounds,
+    Commit,
+    CommitKind,
+    Deletions,
+    Handle,
+    LocalCatalog,
+    SegmentRef,
+    Sid,
+    Volumes,
+    encode_commit,
+    keys,
+)
+from catalog.encoding import decode_commit_at
+from catalog.errors import AccessDenied, Diverged
+from catalog.objects.base import ObjectStore
+from offload.attempt import AttemptState, Run, is_due, plan_run
+from offload.cold import ColdReader
+from offload.deletes import deletions_of
+from offload.encoder import SegmentEncoder
+from offload.index import encode_index
+from offload.labels import object_metadata
+from offload.readback import check_published
+from offload.settings import CODEC_NAMES, OffloadSettings
+from offload.upload import BlockUpload
+from seglog import Log, Topic
+from seglog.clock import Clock
+
+__all__ = ["Offloader", "Published", "Tip"]
+
+_log = logging.getLogger("offload.offloader")
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One commit that a run made. `segment` is set for an offload; a delete has none."""
+
+    lsn: int
+    kind: CommitKind
+    segment: SegmentRef | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tip:
+    """Where the volume stands: what the next commit builds on."""
+
+    bounds: Bounds
+    hash: bytes
+
+
+class Offloader:
+    """Offloads topics of one log to one remote. One at a time per topic: the caller holds the log."""
+
+    def __init__(
+        self,
+        log: Log,
+        store: ObjectStore,
+        volumes: Volumes,
+        local: LocalCatalog,
+        reader: ColdReader,
+        settings: OffloadSettings,
+        clock: Clock,
+        writer_id: str,
+    ) -> None:
+        self._log = log
+        self._store = store
+        self._volumes = volumes
+        self._local = local
+        self._reader = reader
+        self._settings = settings
+        self._clock = clock
+        self._writer_id = writer_id
+
+    def run(
+        self, name: str, *, up_to: int | None = None, on_bytes: Callable[[int], None] = lambda _: None
+    ) -> list[Published]:
+        """Offload every sealed segment (that ends at or below `up_to`), and publish the deletes that follow them.
+
+        `on_bytes` hears the size of each frame as it is taken. Raises `Diverged`, `OutcomeUnknown`, and what the log
+        and the store raise; whatever it raises, what was acked is safe and the next run goes on.
+        """
+        done = self.settle(name)
+        topic = self._log.topic(name)
+        while True:
+            handle = self._handle(name)
+            tip = self.tip(handle)
+            delete = next((op for op in topic.delete_ops() if op.at_seq <= tip.bounds.head_seq), None)
+            if delete is not None:
+                deletions, _ = deletions_of(delete, self._volumes.snapshot(handle.vid, handle.lsn), self._reader)
+                if deletions is None:
+                    topic.settle_deletes(delete.op)
+                    continue
+                done.append(self._publish_delete(handle, tip, topic, delete.op, delete.at_seq, delete.ts_ms, deletions))
+                continue
+            run = plan_run(topic.segments(), tip.bounds.head_seq, up_to, self._settings.max_object_bytes)
+            if run is None:
+                return done
+            done.append(self._offload_run(handle, tip, topic, run, on_bytes))
+
+    def settle(self, name: str) -> list[Published]:
+        """Finish what an earlier process left: publish the pending commit, discard attempts that never got so far.
+
+        Raises `Diverged` if the topic has diverged, now or before.
+        """
+        handle = self._handle(name)
+        if handle.diverged_lsn is not None:
+            raise Diverged(name, str(handle.vid), handle.diverged_lsn)
+        done: list[Published] = []
+        if handle.pending_body is not None:
+            done.append(self._publish(handle))
+        for attempt in self._local.attempts(name):
+            if attempt.state == AttemptState.PLANNED:
+                self._discard(attempt)
+        return done
+
+    def release(self, name: str, *, at_once: bool = False) -> int:
+        """Delete the hot copies that are due, after reading back what replaces them. Returns the last seq released, or 0.
+
+        `at_once` waives the lag, never the read-back (A3). Raises `InvalidObject` if the remote copy is not what was
+        sent: the hot copy stays.
+        """
+        released = 0
+        topic = self._log.topic(name)
+        for attempt in self._local.attempts(name):
+            if attempt.state != AttemptState.PUBLISHED:
+                continue
+            assert attempt.published_at_ms is not None  # noqa: S101 - set with the state
+            if not at_once and not is_due(attempt.published_at_ms, self._settings.deletion_lag_s, self._clock.now_ms()):
+                break
+            check_published(self._store, attempt)
+            topic.release(attempt.last_seq)
+            self._local.save(attempt=replace(attempt, state=AttemptState.RELEASED))
+            released = attempt.last_seq
+        return released
+
+    # ------------------------------------------------------------------ one run of segments
+
+    def _offload_run(
+        self, handle: Handle, tip: Tip, topic: Topic, run: Run, on_bytes: Callable[[int], None]
+    ) -> Published:
+        now_ms = self._clock.now_ms()
+        attempt = Attempt(
+            sid=Sid.new(now_ms),
+            name=handle.name,
+            vid=handle.vid,
+            first_seq=run.first_seq,
+            last_seq=run.last_seq,
+            state=AttemptState.PLANNED,
+            created_at_ms=now_ms,
+        )
+        self._local.save(attempt=attempt)
+        segment = self._upload(attempt, topic, on_bytes)
+        commit = self._commit(
+            handle,
+            tip,
+            CommitKind.OFFLOAD,
+            at_seq=segment.last_seq,
+            at_ts_ms=segment.max_ts_ms,
+            bounds=replace(tip.bounds, head_seq=segment.last_seq),
+            segments=(segment,),
+        )
+        return self._publish(self._prepare(handle, commit, attempt))
+
+    def _upload(self, attempt: Attempt, topic: Topic, on_bytes: Callable[[int], None]) -> SegmentRef:
+        codec = CODEC_NAMES[topic.config.attributes.get("codec", self._settings.codec)]
+        encoder = SegmentEncoder(
+            block_size=self._settings.block_size, codec=codec, zstd_level=self._settings.zstd_level
+        )
+        name = attempt.name
+        metadata = object_metadata("data", name, attempt.first_seq, attempt.last_seq, codec)
+
+        def record_upload(upload_id: str) -> None:
+            self._local.save(attempt=replace(attempt, upload_id=upload_id))
+
+        with BlockUpload(
+            self._store,
+            keys.data_key(attempt.vid, attempt.sid),
+            metadata,
+            concurrency=self._settings.concurrency,
+            on_upload_id=record_upload,
+        ) as upload:
+            for frame in topic.frames(attempt.first_seq, attempt.last_seq):
+                on_bytes(len(frame))
+                block = encoder.add(frame)
+                if block is not None:
+                    upload.add(block)
+            blocks, summary = encoder.finish()
+            for block in blocks:
+                upload.add(block)
+            upload.finish()
+        index = encode_index(summary, topic=name, created_at_ms=attempt.created_at_ms)
+        self._store.put(
+            keys.index_key(attempt.vid, attempt.sid),
+            index.body,
+            object_metadata("index", name, attempt.first_seq, attempt.last_seq, codec),
+        )
+        return SegmentRef(
+            sid=attempt.sid,
+            first_seq=summary.first_seq,
+            last_seq=summary.last_seq,
+            min_ts_ms=summary.min_ts_ms,
+            max_ts_ms=summary.max_ts_ms,
+            data_length=summary.data_length,
+            data_hash=summary.data_hash,
+            index_head_length=index.head_length,
+            index_trailer_length=index.trailer_length,
+            index_head_hash=index.head_hash,
+            codec=codec,
+            frame_bytes=summary.frame_bytes,
+        )
+
+    def _discard(self, attempt: Attempt) -> None:
+        """Remove what a dead attempt left. Nothing refers to it, so the order does not matter, and it may be repeated."""
+        data = keys.data_key(attempt.vid, attempt.sid)
+        uploads = [attempt.upload_id] if attempt.upload_id else [
+            upload_id for key, upload_id in self._store.list_uploads(data) if key == data
+        ]
+        for upload_id in uploads:
+            self._store.abort_upload(data, upload_id)
+        try:
+            self._store.delete(data)
+            self._store.delete(keys.index_key(attempt.vid, attempt.sid))
+        except AccessDenied as error:
+            # A writer's policy may deny deletes; the maintainer's garbage collection will find the objects.
+            _log.warning("left unreferenced objects of attempt %s: %s", attempt.sid, error)
+        self._local.delete_attempt(attempt.sid)
+
+    # ------------------------------------------------------------------ commits
+
+    def _publish_delete(
+        self, handle: Handle, tip: Tip, topic: Topic, op: int, at_seq: int, at_ts_ms: int, deletions: Deletions
+    ) -> Published:
+        commit = self._commit(
+            handle,
+            tip,
+            CommitKind.DELETE,
+            at_seq=at_seq,
+            at_ts_ms=at_ts_ms,
+            bounds=tip.bounds,
+            deletions=deletions,
+        )
+        published = self._publish(self._prepare(handle, commit, None))
+        topic.settle_deletes(op)
+        return published
+
+    def _commit(
+        self,
+        handle: Handle,
+        tip: Tip,
+        kind: CommitKind,
+        *,
+        at_seq: int,
+        at_ts_ms: int,
+        bounds: Bounds,
+        segments: tuple[SegmentRef, ...] = (),
+        deletions: Deletions | None = None,
+    ) -> Commit:
+        return Commit(
+            vid=handle.vid,
+            lsn=handle.lsn + 1,
+            kind=kind,
+            bounds=bounds,
+            parent_hash=tip.hash,
+            nonce=os.urandom(16),
+            created_at_ms=self._clock.now_ms(),
+            writer_id=self._writer_id,
+            epoch=1,
+            at_seq=at_seq,
+            at_ts_ms=at_ts_ms,
+            segments=segments,
+            deletions=deletions or Deletions(),
+        )
+
+    def _prepare(self, handle: Handle, commit: Commit, attempt: Attempt | None) -> Handle:
+        body, _ = encode_commit(commit)
+        prepared = replace(handle, pending_lsn=commit.lsn, pending_body=body)
+        self._local.save(
+            handle=prepared,
+            attempt=replace(attempt, state=AttemptState.PREPARED, lsn=commit.lsn) if attempt else None,
+        )
+        return prepared
+
+    def _publish(self, handle: Handle) -> Published:
+        assert handle.pending_lsn is not None  # noqa: S101 - only called with a pending commit on record
+        assert handle.pending_body is not None  # noqa: S101
+        lsn, body = handle.pending_lsn, handle.pending_body
+        try:
+            self._volumes.publish(handle.vid, lsn, body)
+        except Diverged:
+            self._local.save(handle=replace(handle, diverged_lsn=lsn))
+            raise Diverged(handle.name, str(handle.vid), lsn) from None
+        attempt = next((a for a in self._local.attempts(handle.name) if a.lsn == lsn and a.vid == handle.vid), None)
+        self._local.save(
+            handle=replace(handle, lsn=lsn, pending_lsn=None, pending_body=None),
+            attempt=replace(attempt, state=AttemptState.PUBLISHED, published_at_ms=self._clock.now_ms())
+            if attempt
+            else None,
+            commit=(handle.vid, lsn, body),
+        )
+        commit = decode_commit_at(body, handle.vid, lsn).commit
+        return Published(lsn, commit.kind, commit.segments[0] if commit.segments else None)
+
+    def tip(self, handle: Handle) -> Tip:
+        """Where the volume stands, as far as this directory knows. After the first time without a request."""
+        if handle.lsn > 0:
+            [last] = self._volumes.commits(handle.vid, handle.lsn, handle.lsn)
+            return Tip(last.commit.bounds, last.hash)
+        start = self._volumes.snapshot(handle.vid, 0)
+        return Tip(start.bounds, start.head_hash)
+
+    def _handle(self, name: str) -> Handle:
+        handle = self._local.handle(name)
+        assert handle is not None, f"{name} has no handle"  # noqa: S101 - the archive opens it first
+        return handle

@@ -1,0 +1,48 @@
+"""The proof that a hot copy may go: what replaces it is read back from the store, every byte.
+
+Source: DESIGN section 6, invariant 2; LESSONS: an upload that was acknowledged is not yet one that can be read.
+"""
+
+from __future__ import annotations
+
+from blake3 import blake3
+
+from catalog import Attempt, Commit, SegmentRef, keys
+from catalog.encoding import decode_commit_at
+from catalog.errors import InvalidObject
+from catalog.objects.base import ObjectStore
+from offload.index import decode_head
+from offload.trailer import decode_trailer
+
+__all__ = ["check_published"]
+
+_READ_BYTES = 8 * 1024 * 1024
+
+
+def check_published(store: ObjectStore, attempt: Attempt) -> None:
+    """Read back the attempt's commit, index object and data object.
+
+    Raises `InvalidObject`, `InvalidIndex` or `NoSuchObject`.
+    """
+    assert attempt.lsn is not None  # noqa: S101 - a published attempt has one
+    body = store.get(keys.commit_key(attempt.vid, attempt.lsn))
+    commit = decode_commit_at(body, attempt.vid, attempt.lsn).commit
+    segment = _segment_of(commit, attempt)
+    index_key = keys.index_key(attempt.vid, attempt.sid)
+    head_length = segment.index_head_length
+    index = store.get_range(index_key, 0, head_length + segment.index_trailer_length)
+    chunks = decode_head(index, index_key, segment.index_head_hash).chunks
+    decode_trailer(index[head_length:], chunks, index_key, head_length)
+    data_key = keys.data_key(attempt.vid, attempt.sid)
+    hasher = blake3()
+    for start in range(0, segment.data_length, _READ_BYTES):
+        hasher.update(store.get_range(data_key, start, min(_READ_BYTES, segment.data_length - start)))
+    if hasher.digest() != segment.data_hash:
+        raise InvalidObject(data_key, "its bytes are not what the commit says")
+
+
+def _segment_of(commit: Commit, attempt: Attempt) -> SegmentRef:
+    for segment in commit.segments:
+        if segment.sid == attempt.sid:
+            return segment
+    raise InvalidObject(keys.commit_key(commit.vid, commit.lsn), f"does not name segment {attempt.sid}")

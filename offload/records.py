@@ -1,0 +1,32 @@
+"""Entry data to records: the frame inside is checked and opened, as the log itself would.
+
+This module does no I/O.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from offload.errors import InvalidChunk
+from seglog.errors import InvalidFrame
+from seglog.frame import DELETED, FrameType, read_header, record_of
+from seglog.record import Record
+
+__all__ = ["record_of_entry"]
+
+_FRAME_LEN = struct.Struct("<I")
+
+
+def record_of_entry(entry: memoryview, seq: int, topic_id: int, key: str, offset: int) -> Record | None:
+    """The record in an entry's data, or None for one that was erased. `key` and `offset` are its chunk's place.
+
+    Raises `InvalidChunk` if the frame's checksum does not match, or it is not the record that the index promises.
+    """
+    frame = _FRAME_LEN.pack(len(entry)) + entry
+    try:
+        header = read_header(frame)
+        if (header.type, header.seq, header.topic_id) != (FrameType.APPEND, seq, topic_id):
+            raise InvalidChunk(key, offset, f"seq {header.seq} of topic id {header.topic_id} is where seq {seq} belongs")
+        return None if header.flags & DELETED else record_of(frame, 0, header)
+    except InvalidFrame as error:
+        raise InvalidChunk(key, offset, f"the record with seq {seq}: {error.reason}") from error

@@ -1,0 +1,70 @@
+"""The options of the Spark source, as a user gives them. This module does no I/O.
+
+    option       default   meaning
+    path         -         the remote, s3://bucket/prefix or file:///path: the argument of load()
+    topic        -         the topic; TOPIC@BRANCH names a branch of it
+    branch       main      the branch
+    versionAsOf  newest    an LSN of the branch's history: the state right after that commit
+
+Spark gives option names in lower case, and says nothing of unknown ones: those are refused here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from offload.errors import InvalidOption, UnsupportedOption
+
+__all__ = ["KNOWN_OPTIONS", "ReadOptions", "parse_options"]
+
+KNOWN_OPTIONS = ("path", "topic", "branch", "versionAsOf")
+
+_MAIN = "main"
+_LSN = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """`version` is an LSN; None for the newest."""
+
+    url: str
+    topic: str
+    branch: str
+    version: int | None
+
+
+def parse_options(given: Mapping[str, str]) -> ReadOptions:
+    """Raises `UnsupportedOption` and `InvalidOption`."""
+    known = {name.lower(): name for name in KNOWN_OPTIONS}
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        if name.lower() not in known:
+            raise UnsupportedOption(name, KNOWN_OPTIONS)
+        found[known[name.lower()]] = value
+    topic, branch = _topic_and_branch(found)
+    return ReadOptions(_required(found, "path", 'load("s3://bucket/prefix")'), topic, branch, _version(found))
+
+
+def _topic_and_branch(found: Mapping[str, str]) -> tuple[str, str]:
+    topic, at, named = _required(found, "topic", 'option("topic", "orders")').partition("@")
+    branch = found.get("branch", named if at else _MAIN)
+    if at and branch != named:
+        raise InvalidOption("branch", f"topic says {named!r} and branch says {branch!r}", hint="give one of the two")
+    return topic, branch
+
+
+def _version(found: Mapping[str, str]) -> int | None:
+    text = found.get("versionAsOf")
+    if text is None:
+        return None
+    if not _LSN.fullmatch(text):
+        raise InvalidOption("versionAsOf", f"{text!r} is not an LSN", hint="`seglog log TOPIC` shows the LSNs")
+    return int(text)
+
+
+def _required(found: Mapping[str, str], name: str, example: str) -> str:
+    if not found.get(name):
+        raise InvalidOption(name, "it is required", hint=f"for example {example}")
+    return found[name]

@@ -1,0 +1,135 @@
+"""What a Spark job reads: a version, pinned; and the runs of chunks that its tasks take.
+
+Z1  A run lies in one segment and holds whole chunks of about 32 MiB together, decompressed. Every visible seq is in
+    exactly one run, whatever else its chunks hold: a scan keeps to `first` and `last`.
+Z2  A run carries all that a task needs to read and check it, and nothing more: a few KiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+
+from pyroaring import BitMap
+from pyspark.sql.datasource import InputPartition
+
+from catalog import keys
+from catalog.branch import Branches
+from catalog.commit import Codec, ForkPoint, SegmentRef
+from catalog.gid import Vid
+from catalog.objects.base import ObjectStore
+from catalog.snapshot import SegmentView
+from catalog.timeline import Lsn, resolve
+from catalog.volume import Volumes
+from offload.block import ChunkRef
+from offload.index import decode_head
+from offload.metadata import SegmentIndex
+from offload.spark.options import ReadOptions
+from offload.wiring import open_store
+
+__all__ = ["RUN_BYTES", "ChunkRun", "pin", "plan", "runs_of"]
+
+RUN_BYTES = 32 * 1024 * 1024
+_CONCURRENT_GETS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRun(InputPartition):  # type: ignore[misc]  # pyspark's types are not followed
+    """The input of one task: adjacent chunks of one segment. Seqs are inclusive.
+
+    `first_chunk` is the number of the first of `chunks` among the `chunk_count` of its segment, for the trailer at
+    `trailer_offset` of the index object. `deleted` is a Roaring bitmap of entry ids within the run, or None.
+    """
+
+    url: str
+    topic: str
+    lsn: int
+    data_key: keys.Key
+    index_key: keys.Key
+    codec: Codec
+    topic_id: int
+    segment_first_seq: int
+    first: int
+    last: int
+    chunks: tuple[ChunkRef, ...]
+    first_chunk: int
+    chunk_count: int
+    trailer_offset: int
+    trailer_length: int
+    deleted: bytes | None
+
+
+def pin(options: ReadOptions) -> ForkPoint:
+    """The version that `options` mean, as it is now. Raises `NoSuchTopic`, `NoSuchBranch`, `OutOfWindow`."""
+    with closing(open_store(options.url)) as store:
+        volumes = Volumes(store)
+        vid = Branches(volumes).resolve(options.topic, options.branch)
+        if options.version is None:
+            return ForkPoint(vid, volumes.newest_lsn(vid))
+        return resolve(Lsn(options.version), volumes.history(vid), _no_time_is_asked)
+
+
+def plan(options: ReadOptions, point: ForkPoint) -> list[ChunkRun]:
+    """The runs of the topic at `point`, ascending by seq. Reads the commits and the head of each index object."""
+    with closing(open_store(options.url)) as store, ThreadPoolExecutor(_CONCURRENT_GETS) as pool:
+        views = Volumes(store).snapshot(point.vid, point.lsn, point.seq).segments
+        indexes = pool.map(lambda view: _index_of(store, view), views)
+        return [
+            run
+            for view, index in zip(views, indexes, strict=True)
+            for run in runs_of(view, index, options.url, options.topic)
+        ]
+
+
+def runs_of(view: SegmentView, index: SegmentIndex, url: str, topic: str) -> Iterator[ChunkRun]:
+    """The runs of one segment, as far as `view` shows it."""
+    deleted = BitMap.deserialize(view.deleted) if view.deleted else BitMap()
+    first_chunk = next(n for n, chunk in enumerate(index.chunks) if chunk.last_seq >= view.first)
+    for chunks in _grouped(index.chunks_between(view.first, view.last)):
+        first, last = max(view.first, chunks[0].first_seq), min(view.last, chunks[-1].last_seq)
+        base = view.ref.first_seq
+        gone = deleted & BitMap(range(first - base, last + 1 - base))
+        if len(gone) <= last - first:
+            yield ChunkRun(
+                url=url,
+                topic=topic,
+                lsn=view.lsn,
+                data_key=keys.data_key(view.vid, view.ref.sid),
+                index_key=keys.index_key(view.vid, view.ref.sid),
+                codec=index.codec,
+                topic_id=index.topic_id,
+                segment_first_seq=base,
+                first=first,
+                last=last,
+                chunks=chunks,
+                first_chunk=first_chunk,
+                chunk_count=len(index.chunks),
+                trailer_offset=view.ref.index_head_length,
+                trailer_length=view.ref.index_trailer_length,
+                deleted=bytes(gone.serialize()) if gone else None,
+            )
+        first_chunk += len(chunks)
+
+
+def _grouped(chunks: Sequence[ChunkRef]) -> Iterator[tuple[ChunkRef, ...]]:
+    group: list[ChunkRef] = []
+    size_bytes = 0
+    for chunk in chunks:
+        if group and size_bytes + chunk.raw_length > RUN_BYTES:
+            yield tuple(group)
+            group, size_bytes = [], 0
+        group.append(chunk)
+        size_bytes += chunk.raw_length
+    if group:
+        yield tuple(group)
+
+
+def _index_of(store: ObjectStore, view: SegmentView) -> SegmentIndex:
+    key = keys.index_key(view.vid, view.ref.sid)
+    return decode_head(store.get_range(key, 0, view.ref.index_head_length), key, view.ref.index_head_hash)
+
+
+def _no_time_is_asked(vid: Vid, segment: SegmentRef, ts_ms: int) -> int:
+    raise AssertionError(f"an LSN needs no record's time ({vid}, {segment}, {ts_ms})")

@@ -1,0 +1,97 @@
+"""A task's work: ranged GETs of its chunks, and one Arrow batch for each.
+
+W1  No record leaves unverified: directory and lengths by their XXH3, chunks by theirs, records by their own.
+W2  Deleted records, and those outside what the version shows, are left out before anything of them is copied.
+W3  Memory: one GET of at most 8 MiB (or one chunk, if that is larger), one chunk decompressed, one batch.
+W4  Every batch has exactly the schema that it is asked for: Spark checks the first only, and fails without a word on
+    a later one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyroaring import BitMap
+
+from catalog.objects.base import ObjectStore
+from offload.block import ChunkRef, adjacent
+from offload.codec import decode_chunk
+from offload.columns import Columns, decode_columns
+from offload.spark.plan import ChunkRun
+from offload.trailer import decode_directory, decode_lengths, directory_length
+from offload.wiring import open_store
+from seglog.frame import DELETED
+
+__all__ = ["scan"]
+
+_READ_BYTES = 8 * 1024 * 1024
+_SMALL_TRAILER_BYTES = 64 * 1024  # up to this, one GET for all of it is cheaper than two for its parts
+
+_Rows = NDArray[np.int64]
+_COLUMNS: Mapping[str, Callable[[ChunkRun, Columns, _Rows], pa.Array]] = {
+    "topic": lambda run, _, rows: pa.repeat(run.topic, len(rows)),
+    "seq": lambda _, columns, rows: pa.array(columns.seq[rows]),
+    "timestamp": lambda _, columns, rows: pa.array(columns.ts_ms[rows] * 1000).view(pa.timestamp("us", tz="UTC")),
+    "node": lambda _, columns, rows: columns.node(rows),
+    "tag": lambda _, columns, rows: columns.tag(rows),
+    "value": lambda _, columns, rows: columns.value(rows),
+    "lsn": lambda run, _, rows: pa.repeat(pa.scalar(run.lsn, pa.int64()), len(rows)),
+}
+
+
+def scan(run: ChunkRun, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The records of `run` that its version shows, ascending by seq, a batch a chunk.
+
+    Raises `InvalidChunk`, `InvalidIndex`, and what the store raises; never leaves a record out for it.
+    """
+    store = _store(run.url)
+    lengths = _entry_lengths(store, run)
+    deleted = BitMap.deserialize(run.deleted) if run.deleted else BitMap()
+    for chunk, raw in _chunks(store, run):
+        columns = decode_columns(raw, next(lengths), chunk, run.segment_first_seq, run.topic_id, run.data_key)
+        rows = _visible(run, columns, deleted)
+        if len(rows):
+            arrays = [_COLUMNS[name](run, columns, rows) for name in schema.names]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+@functools.cache
+def _store(url: str) -> ObjectStore:
+    """One for all tasks of a worker process: an S3 client takes longer to make than a small task to run."""
+    return open_store(url)
+
+
+def _visible(run: ChunkRun, columns: Columns, deleted: BitMap) -> _Rows:
+    shown = (columns.seq >= run.first) & (columns.seq <= run.last) & (columns.flags & DELETED == 0)
+    if deleted:
+        first_id = int(columns.seq[0]) - run.segment_first_seq
+        gone = deleted & BitMap(range(first_id, first_id + len(shown)))
+        shown[np.array(gone.to_array(), dtype=np.int64) - first_id] = False
+    return np.flatnonzero(shown)
+
+
+def _chunks(store: ObjectStore, run: ChunkRun) -> Iterator[tuple[ChunkRef, bytes]]:
+    for group in adjacent(run.chunks, _READ_BYTES):
+        start = group[0].offset
+        body = store.get_range(run.data_key, start, group[-1].offset + group[-1].stored_length - start)
+        for chunk in group:
+            place = chunk.offset - start
+            yield chunk, decode_chunk(body[place : place + chunk.stored_length], chunk, run.codec, run.data_key)
+
+
+def _entry_lengths(store: ObjectStore, run: ChunkRun) -> Iterator[NDArray[np.uint32]]:
+    """Of each chunk of the run, from the index object's trailer: the directory, and the run's own part."""
+    at = run.trailer_offset
+    front_length = min(run.trailer_length, max(directory_length(run.chunk_count), _SMALL_TRAILER_BYTES))
+    front = store.get_range(run.index_key, at, front_length)
+    refs = decode_directory(front, run.chunk_count, run.index_key, at)
+    refs = refs[run.first_chunk : run.first_chunk + len(run.chunks)]
+    start, end = refs[0].offset, refs[-1].offset + refs[-1].stored_length
+    part = front[start:end] if end <= len(front) else store.get_range(run.index_key, at + start, end - start)
+    for chunk, ref in zip(run.chunks, refs, strict=True):
+        stored = part[ref.offset - start : ref.offset - start + ref.stored_length]
+        yield decode_lengths(stored, ref, chunk, run.index_key, at)

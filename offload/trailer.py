@@ -1,0 +1,134 @@
+"""The trailer of an index object: the entry lengths of each chunk. Big-endian, but for the lengths themselves.
+
+    offset    size    field
+    0         4       magic           0x53474C54 ("SGLT")
+    4         4       version         1
+    8         4       chunk count C
+    12        12 * C  per chunk: stored length (4), XXH3-64 of the stored bytes (8)
+    12+12C    8       XXH3-64 of all before: magic, version, count and directory
+    20+12C    ...     per chunk, one after the other: a zstd frame (content size present) of its entries' lengths, in
+                      order, u32 little-endian each
+
+T1  A scan that knows the lengths finds every record of a chunk at once, without walking it. A point read needs none of
+    it, and never fetches the trailer.
+T2  The directory comes first and each chunk's lengths stand alone, so a task that scans a part of a large object reads
+    the directory and its own part, each exactly.
+T3  Equal lengths cost next to nothing: they compress to some 20 bytes a chunk.
+T4  How many lengths a chunk has is in the index object's head; they add up to the chunk's raw length.
+
+Source: DESIGN section 4 ("Index object"). This module does no I/O.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
+
+from offload.block import ChunkRef
+from offload.entry import ENTRY, MIN_DATA_LENGTH
+from offload.errors import FormatUnsupported, InvalidIndex
+
+__all__ = [
+    "HEADER",
+    "LengthsRef",
+    "decode_directory",
+    "decode_lengths",
+    "decode_trailer",
+    "directory_length",
+    "encode_trailer",
+]
+
+MAGIC = 0x53474C54
+VERSION = 1
+HEADER = struct.Struct(">III")
+_DIRECTORY = struct.Struct(">IQ")
+_CHECKSUM = struct.Struct(">Q")
+_LENGTH_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LengthsRef:
+    """Where a chunk's lengths are; `offset` is from the trailer's first byte."""
+
+    offset: int
+    stored_length: int
+    xxh3: int
+
+
+def encode_trailer(entry_lengths: Sequence[NDArray[np.uint32]]) -> bytes:
+    """`entry_lengths` has an array for each chunk, in order."""
+    compress = zstandard.ZstdCompressor(level=3).compress
+    stored = [compress(lengths.astype("<u4").tobytes()) for lengths in entry_lengths]
+    directory = b"".join(_DIRECTORY.pack(len(piece), xxh3_64_intdigest(piece)) for piece in stored)
+    front = HEADER.pack(MAGIC, VERSION, len(stored)) + directory
+    return b"".join([front, _CHECKSUM.pack(xxh3_64_intdigest(front)), *stored])
+
+
+def directory_length(chunk_count: int) -> int:
+    """Bytes of a trailer up to the first chunk's lengths."""
+    return HEADER.size + _DIRECTORY.size * chunk_count + _CHECKSUM.size
+
+
+def decode_directory(front: bytes, chunk_count: int, key: str, at: int) -> tuple[LengthsRef, ...]:
+    """From at least the first `directory_length` bytes of a trailer, which begins at `at` of the index object `key`.
+
+    Raises `InvalidIndex`, and `FormatUnsupported` for another version.
+    """
+    end = directory_length(chunk_count)
+    if len(front) < end:
+        raise InvalidIndex(key, at, f"its trailer begins with {end} bytes of directory, here are {len(front)}")
+    magic, version, found_count = HEADER.unpack_from(front)
+    if magic != MAGIC:
+        raise InvalidIndex(key, at, f"0x{magic:08X} begins no trailer")
+    if version != VERSION:
+        raise FormatUnsupported(key, f"trailer version {version}")
+    checked = end - _CHECKSUM.size
+    if found_count != chunk_count:
+        raise InvalidIndex(key, at, f"its trailer is of {found_count} chunks, not {chunk_count}")
+    if _CHECKSUM.unpack_from(front, checked)[0] != xxh3_64_intdigest(front[:checked]):
+        raise InvalidIndex(key, at, "its trailer's checksum does not match")
+    refs: list[LengthsRef] = []
+    offset = end
+    for stored_length, xxh3 in _DIRECTORY.iter_unpack(front[HEADER.size : checked]):
+        refs.append(LengthsRef(offset, stored_length, xxh3))
+        offset += stored_length
+    return tuple(refs)
+
+
+def decode_lengths(stored: bytes, ref: LengthsRef, chunk: ChunkRef, key: str, at: int) -> NDArray[np.uint32]:
+    """The entry lengths of `chunk`, from the bytes at `ref` of the trailer at `at` of `key`. Raises `InvalidIndex`."""
+    place = at + ref.offset
+    if len(stored) != ref.stored_length:
+        raise InvalidIndex(key, place, f"{len(stored)} bytes of {ref.stored_length}")
+    if xxh3_64_intdigest(stored) != ref.xxh3:
+        raise InvalidIndex(key, place, "the checksum of these entry lengths does not match")
+    try:
+        if zstandard.frame_content_size(stored) != chunk.count * _LENGTH_BYTES:
+            raise InvalidIndex(key, place, f"it does not hold {chunk.count} entry lengths")
+        raw = zstandard.ZstdDecompressor().decompress(stored, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise InvalidIndex(key, place, str(error)) from error
+    lengths: NDArray[np.uint32] = np.frombuffer(raw, dtype="<u4")
+    if int(lengths.min()) < MIN_DATA_LENGTH or int(lengths.sum(dtype=np.uint64)) + ENTRY.size * chunk.count != (
+        chunk.raw_length
+    ):
+        raise InvalidIndex(key, place, f"the entry lengths do not make a chunk of {chunk.raw_length} bytes")
+    return lengths
+
+
+def decode_trailer(trailer: bytes, chunks: Sequence[ChunkRef], key: str, at: int) -> list[NDArray[np.uint32]]:
+    """Of every chunk, in order, from a whole trailer. Raises `InvalidIndex` and `FormatUnsupported`."""
+    refs = decode_directory(trailer, len(chunks), key, at)
+    end = refs[-1].offset + refs[-1].stored_length if refs else directory_length(0)
+    if end != len(trailer):
+        raise InvalidIndex(key, at, f"its trailer is {len(trailer)} bytes long, not {end}")
+    return [
+        decode_lengths(trailer[ref.offset : ref.offset + ref.stored_length], ref, chunk, key, at)
+        for ref, chunk in zip(refs, chunks, strict=True)
+    ]

@@ -1,0 +1,99 @@
+"""Blocks to one object: a single PUT for one block, a multipart upload with one part a block for more.
+
+Blocks arrive in order and leave in parallel, `concurrency` at a time; the caller waits when so many are in flight, so
+memory is bounded by `block_size * (concurrency + 1)`.
+
+Source: PIP-17, "Writing to S3". The part numbers count from 1, as Apache Pulsar's code has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from types import TracebackType
+
+from catalog.errors import NoSuchObject, OutcomeUnknown
+from catalog.keys import Key
+from catalog.objects.base import ObjectStore, PartTag
+
+__all__ = ["BlockUpload"]
+
+
+class BlockUpload:
+    """A context manager: `add` each block, then `finish`. On an exception the parts in flight are waited for."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        key: Key,
+        metadata: Mapping[str, str],
+        *,
+        concurrency: int,
+        on_upload_id: Callable[[str], None],
+    ) -> None:
+        """`on_upload_id` is called with the upload's id before the first part is sent: make it durable."""
+        self._store = store
+        self._key = key
+        self._metadata = metadata
+        self._concurrency = concurrency
+        self._on_upload_id = on_upload_id
+        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="seglog-upload")
+        self._in_flight: set[Future[PartTag]] = set()
+        self._tags: list[PartTag] = []
+        self._upload_id: str | None = None
+        self._waiting_block: bytes | None = None  # a first block is one PUT unless a second one follows
+        self._length = 0
+
+    def __enter__(self) -> BlockUpload:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=kind is not None)
+
+    def add(self, block: bytes) -> None:
+        """Send `block`, or keep it back while it may be the only one. Raises what an earlier part failed with."""
+        self._length += len(block)
+        if self._upload_id is None and self._waiting_block is None:
+            self._waiting_block = block
+            return
+        if self._waiting_block is not None:
+            self._upload_id = self._store.create_upload(self._key, self._metadata)
+            self._on_upload_id(self._upload_id)
+            first, self._waiting_block = self._waiting_block, None
+            self._send(first)
+        self._send(block)
+
+    def finish(self) -> None:
+        """Returns when the object is whole under its key. Raises `OutcomeUnknown` if nobody can say."""
+        if self._upload_id is None:
+            self._store.put(self._key, self._waiting_block or b"", self._metadata)
+            return
+        self._settle(down_to=0)
+        parts = sorted(self._tags, key=lambda tag: tag.number)
+        try:
+            self._store.complete_upload(self._key, self._upload_id, parts)
+        except (NoSuchObject, OutcomeUnknown) as error:
+            # A lost answer, or our own repetition of a completed one: the object itself tells.
+            if not self._is_whole():
+                raise OutcomeUnknown(self._key, f"the upload's completion: {error}") from error
+
+    def _send(self, block: bytes) -> None:
+        self._settle(down_to=self._concurrency - 1)
+        number = len(self._tags) + len(self._in_flight) + 1
+        assert self._upload_id is not None  # noqa: S101 - set by add, which is the only caller
+        self._in_flight.add(
+            self._pool.submit(self._store.put_part, self._key, self._upload_id, number, block)
+        )
+
+    def _settle(self, *, down_to: int) -> None:
+        while len(self._in_flight) > down_to:
+            done, self._in_flight = wait(self._in_flight, return_when=FIRST_COMPLETED)
+            self._tags.extend(future.result() for future in done)
+
+    def _is_whole(self) -> bool:
+        try:
+            return self._store.head(self._key).size == self._length
+        except NoSuchObject:
+            return False

@@ -1,0 +1,48 @@
+"""Which implementation stands behind a remote URL. The one place that names them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from catalog.objects.base import ObjectStore
+from offload.errors import InvalidRemote
+
+__all__ = ["open_store"]
+
+_SEGMENT = re.compile(r"[A-Za-z0-9!_.*'()-]+")
+
+
+def open_store(url: str) -> ObjectStore:
+    """The store behind `s3://bucket/prefix` or `file:///path`. Opens nothing yet.
+
+    S3's endpoint, region and credentials come from the standard AWS environment and configuration.
+    Raises `InvalidRemote`.
+    """
+    parts = urlsplit(url)
+    if parts.query or parts.fragment or parts.username:
+        raise InvalidRemote(url, "nothing may follow the path, and credentials do not belong in it")
+    if parts.scheme == "file":
+        return _local(url, parts.netloc, unquote(parts.path))
+    if parts.scheme == "s3":
+        return _s3(url, parts.netloc, parts.path.strip("/"))
+    raise InvalidRemote(url, "the scheme is neither s3 nor file")
+
+
+def _local(url: str, host: str, path: str) -> ObjectStore:
+    from catalog.objects.local import LocalStore
+
+    if host or not path.startswith("/") or path == "/":
+        raise InvalidRemote(url, "a file remote has three slashes and an absolute path")
+    return LocalStore(Path(path))
+
+
+def _s3(url: str, bucket: str, prefix: str) -> ObjectStore:
+    from catalog.objects.s3 import S3Store  # boto3 takes a quarter of a second to import: only when it is used
+
+    if not bucket:
+        raise InvalidRemote(url, "the bucket is missing")
+    if prefix and not all(_SEGMENT.fullmatch(part) and part not in {".", ".."} for part in prefix.split("/")):
+        raise InvalidRemote(url, "the prefix has an empty or unsafe path segment")
+    return S3Store(f"s3://{bucket}/{prefix}" if prefix else f"s3://{bucket}")

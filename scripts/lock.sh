@@ -1,0 +1,18 @@
+#!/bin/sh
+# Writes requirements.lock: every version with its hashes for every platform and Python that pyproject.toml allows, and no
+# address of where it came from, so that an installation asks whatever index pip is set up for.
+# Uses uv from PATH, else from .venv, where it is put if need be. Arguments go to uv, as in `--upgrade`.
+set -eu
+unset CDPATH
+cd "$(dirname "$0")/.."
+
+uv=$(command -v uv || true)
+if [ -z "$uv" ]; then
+    uv=.venv/bin/uv
+    if [ ! -x "$uv" ]; then
+        scripts/setup.sh
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check uv
+    fi
+fi
+"$uv" pip compile pyproject.toml --extra spark --group dev --universal --python-version 3.11 \
+    --generate-hashes --no-header --quiet --output-file requirements.lock "$@"

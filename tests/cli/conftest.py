@@ -1,0 +1,50 @@
+"""Runs the command as a user does, in this process so that it is quick: argv in, exit code, stdout and stderr out."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from offload.cli import main
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        return self.out.decode()
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`run("append", "t", stdin=b"...")` is `seglog -C <a fresh directory> append t`."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str, stdin: bytes = b"", directory: str = "data") -> Done:
+        out, err = io.BytesIO(), io.StringIO()
+        stdout = io.TextIOWrapper(out, encoding="utf-8", write_through=True, newline="")
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", ["seglog", "-C", directory, *arguments])
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+            patch.setattr(sys, "stdout", stdout)
+            patch.setattr(sys, "stderr", err)
+            try:
+                main()
+                code = 0
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else 1
+        return Done(code, out.getvalue(), err.getvalue())
+
+    return call

@@ -1,0 +1,163 @@
+"""Bad input: one clear line on stderr, the documented exit code, nothing changed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Done, Run
+
+
+@pytest.fixture
+def started(run: Run, tmp_path: Path) -> Run:
+    assert run("init", "--remote", f"file://{tmp_path}/archive").code == 0
+    assert run("append", "t", stdin=b"a\nb\n").code == 0
+    return run
+
+
+def _refused(done: Done, code: int, *words: str) -> None:
+    assert (done.code, done.out) == (code, b"")
+    assert done.err.startswith("seglog: ")
+    assert done.err.count("\n") == 1
+    for word in words:
+        assert word in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("read", "nope"), 3, ("no topic nope", "topic list")),
+        (("seal", "nope"), 3, ("no topic nope",)),
+        (("status", "nope"), 3, ("no topic nope",)),
+        (("delete", "nope", "--before", "2"), 3, ("no topic nope",)),
+        (("offload", "nope"), 3, ("no topic nope",)),
+        (("log", "nope"), 3, ("nope",)),
+        (("branch", "list", "nope"), 3, ("nope",)),
+        (("append", "../etc", "-"), 2, ("not a valid topic name",)),
+        (("append", "t@", "-"), 2, ("not a valid",)),
+        (("append", "t\n", "-"), 2, ("not a valid topic name",)),
+        (("topic", "create", "a/b"), 2, ("not a valid topic name",)),
+        (("topic", "create", "t"), 4, ("exists already",)),
+        (("topic", "create", "z", "--codec", "lz4"), 2, ("lz4", "none, zstd")),
+        (("topic", "create", "z", "--durability", "maybe"), 2, ("durability",)),
+        (("read", "t", "--from", "9"), 3, ("seq 9", "1 to 2")),
+        (("read", "t", "--from", "0"), 3, ("seq 0",)),
+        (("read", "t@nope"), 3, ("t@nope", "branch list")),
+        (("append", "t@nope", "-"), 3, ("t@nope",)),
+        (("restore", "t", "--to", "seq:99", "--as", "x"), 3, ("seq:99", "Restorable: ")),
+        (("restore", "t", "--to", "lsn:99", "--as", "x"), 3, ("lsn:99", "Restorable: ")),
+        (("restore", "t", "--to", "1999-01-01T00:00:00Z", "--as", "x"), 3, ("1999", "Restorable: ")),
+        (("restore", "t", "--to", "yesterday-ish", "--as", "x"), 2, ("yesterday-ish", "seq:N")),
+        (("restore", "t", "--to", "2026-01-01T00:00:00", "--as", "x"), 2, ("zone",)),
+        (("restore", "t", "--to", "head", "--as", "a/b"), 2, ("not a valid branch name",)),
+        (("restore", "t", "--to", "head", "--as", "main"), 4, ("t@main exists already",)),
+        (("append", "t", "missing.txt"), 1, ("missing.txt",)),
+        (("--remote", "gs://bucket", "log", "t"), 2, ("gs://bucket", "s3://bucket/prefix")),
+        (("--remote", "s3://", "log", "t"), 2, ("bucket is missing",)),
+        (("--remote", "file://host/x", "log", "t"), 2, ("three slashes",)),
+        (("inspect", "missing"), 1, ("missing",)),
+    ],
+)
+def test_bad_input_is_one_clear_line(started: Run, arguments: tuple[str, ...], code: int, words: tuple[str, ...]) -> None:
+    _refused(started(*arguments), code, *words)
+    assert started("read", "t").out == b"a\nb\n"
+
+
+def test_usage_errors_exit_with_2(started: Run) -> None:
+    for arguments in (("delete", "t"), ("offload",), ("offload", "t", "--all"), ("frobnicate",), ("read", "--nope")):
+        assert started(*arguments).code == 2
+
+
+def test_a_directory_that_was_never_initialised(run: Run) -> None:
+    _refused(run("status", directory="elsewhere"), 3, "elsewhere is not a seglog data directory", "init")
+
+
+def test_init_twice_changes_nothing(started: Run) -> None:
+    _refused(started("init"), 4, "is a seglog data directory already")
+
+
+def test_a_line_over_the_limit_leaves_the_file_out_whole(started: Run, tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(b"small\n" * 20_000 + b"x" * (16 * 1024 * 1024 + 1) + b"\n")
+    _refused(started("append", "t", "big"), 2, "16777217", "nothing was appended")
+    assert started("read", "t").out == b"a\nb\n"
+
+
+def test_a_bad_json_line_is_named(started: Run) -> None:
+    for line in (b"{}", b"[]", b"{", b'{"value": "x", "tag": 7}', b'{"value_base64": "%%%"}'):
+        _refused(started("append", "t", "--format", "jsonl", stdin=b"\n" + line), 2, "line 2")
+    assert started("read", "t").out == b"a\nb\n"
+
+
+def test_an_unknown_setting_is_named(started: Run, tmp_path: Path) -> None:
+    settings = tmp_path / "data" / "seglog.toml"
+    for section, key in (("log", "segment_max_evnts"), ("offload", "blocksize")):
+        original = settings.read_text()
+        settings.write_text(f"{original}\n[{section}]\n{key} = 1\n" if f"[{section}]" not in original else original.replace(
+            f"[{section}]", f"[{section}]\n{key} = 1"))
+        _refused(started("status"), 2, key)
+        settings.write_text(original)
+
+
+def test_a_directory_held_by_another_process(started: Run, tmp_path: Path) -> None:
+    with (tmp_path / "data" / "LOCK").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _refused(started("read", "t"), 4, "in use")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_read_only_directory(started: Run, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for path in (data, *data.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        _refused(started("append", "t", stdin=b"c\n"), 1, "cannot write")
+    finally:
+        for path in (data, *data.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def test_an_unreachable_endpoint(started: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    started("seal", "t")
+    _refused(started("--remote", "s3://bucket/acme", "offload", "t"), 1, "cannot reach s3://bucket/acme")
+    assert started("append", "t", stdin=b"c\n").code == 0
+    assert started("read", "t").out == b"a\nb\nc\n"
+
+
+def test_a_missing_bucket(started: Run, s3_remote: str) -> None:
+    started("seal", "t")
+    _refused(started("--remote", "s3://no-such-bucket/acme", "offload", "t"), 3, "bucket no-such-bucket does not exist")
+
+
+def test_no_credentials(started: Run, s3_remote: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    started("seal", "t")
+    _refused(started("--remote", s3_remote, "offload", "t"), 1, "credentials")
+
+
+def test_a_remote_of_another_format_version(started: Run, tmp_path: Path) -> None:
+    started("seal", "t")
+    started("offload", "t")
+    [ref] = (tmp_path / "archive" / "refs" / "t").iterdir()
+    body = ref.read_bytes()
+    ref.write_bytes(b"SGL2" + body[4:])
+    _refused(started("branch", "list", "t"), 1, "refs/t/main", "format version")
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, started: Run) -> None:
+    started("append", "t", stdin=b"line\n" * 200_000)
+    done = subprocess.run(
+        f"{os.sys.executable} -m offload.cli -C data read t | head -1",  # type: ignore[attr-defined]
+        shell=True, cwd=tmp_path, capture_output=True, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == (b"a\n", b"")

@@ -1,0 +1,114 @@
+"""The commands in the order a user would meet them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+NASTY = b"plain\ncrlf\r\nbare\rCR\n\n\xff\xfe\x00 not utf-8\n\nno line end"
+
+
+@pytest.fixture
+def started(run: Run, remote: str) -> Run:
+    assert run("init", "--remote", remote).code == 0
+    return run
+
+
+def test_what_append_took_read_gives_back(started: Run, tmp_path: Path) -> None:
+    (tmp_path / "nasty").write_bytes(NASTY)
+    done = started("append", "t", "nasty", "--tag", "x")
+    assert done.text == "appended 7 records to t, seq 1 to 7\n"
+    assert started("read", "t").out == NASTY
+    started("append", "t", stdin=b"\nmore\n")
+    assert started("read", "t").out == NASTY + b"\nmore\n"
+    assert started("read", "t", "--from", "2", "--to", "3").out == b"crlf\r\nbare\rCR\n"
+    assert started("read", "t", "--limit", "1").out == b"plain\n"
+    assert started("read", "t", "--tag", "y").out == b""
+
+
+def test_json_lines_out_are_json_lines_in(started: Run) -> None:
+    started("append", "t", stdin=NASTY)
+    lines = started("--json", "read", "t")
+    assert [json.loads(line)["seq"] for line in lines.out.splitlines()] == list(range(1, 8))
+    assert json.loads(lines.out.splitlines()[4]) == {
+        "seq": 5, "ts_ms": json.loads(lines.out.splitlines()[4])["ts_ms"], "value_base64": "//4AIG5vdCB1dGYtOA==",
+    }  # fmt: skip
+    started("append", "u", "--format", "jsonl", stdin=lines.out)
+    assert [json.loads(line).get("value") for line in started("--json", "read", "u").out.splitlines()] == [
+        json.loads(line).get("value") for line in lines.out.splitlines()
+    ]
+
+
+def test_offload_drop_read_delete_restore(started: Run) -> None:
+    body = b"".join(b"record %d\n" % number for number in range(100))
+    started("append", "t", stdin=body)
+    assert "100 records are in the unsealed tail" in started("offload", "t").text
+    started("seal", "t")
+    sent = started("--json", "offload", "t", "--drop-hot")
+    assert json.loads(sent.out)["lsns"] == [1]
+    assert json.loads(sent.out)["released_seq"] == 100
+    assert started("read", "t").out == body
+
+    assert started("delete", "t", "--before", "51").text == "deleted 50 records of t (lsn 2)\n"
+    assert started("read", "t").out == body[body.index(b"record 50\n") :]
+    log = started("log", "t").text.splitlines()
+    assert [line.split()[1] for line in log] == ["2", "1"]
+    assert "delete" in log[0]
+    assert "seq 1-100" in log[1]
+
+    restored = started("restore", "t", "--to", "head~1", "--as", "before")
+    assert restored.text.startswith("t@before holds 100 records, the last one seq 100 of ")
+    assert started("read", "t@before").out == body
+    assert started("read", "t", "--at", "lsn:1").out == body
+    assert [line.split()[0] for line in started("branch", "list", "t").text.splitlines()] == ["before", "main"]
+
+
+def test_branch_create_starts_at_the_head(started: Run) -> None:
+    started("append", "t", stdin=b"a\nb\n")
+    assert started("branch", "create", "t", "copy").text.startswith("t@copy holds 2 records")
+    started("append", "t@copy", stdin=b"c\n")
+    assert started("read", "t@copy").out == b"a\nb\nc\n"
+    assert started("read", "t", "--branch", "copy").out == b"a\nb\nc\n"
+    assert started("read", "t").out == b"a\nb\n"
+
+
+def test_status_tells_where_everything_is(started: Run) -> None:
+    assert "nothing offloaded" not in started("status").text
+    started("append", "t", stdin=b"a\nb\n")
+    assert "hot 1-2" in started("status", "t").text
+    assert "nothing offloaded" in started("status", "t").text
+    started("seal", "t")
+    assert "seq 1-2 is sealed and not offloaded yet" in started("status").text
+    started("offload", "--all", "--drop-hot")
+    assert "t: nothing hot, cold up to 2 (lsn 1)" in started("status").text
+
+
+def test_topics_are_made_with_their_configuration(started: Run) -> None:
+    assert started("topic", "create", "plain", "--codec", "none").code == 0
+    started("append", "plain", stdin=b"x\n")
+    started("append", "other", stdin=b"x\n")
+    assert [line.split()[0] for line in started("topic", "list").text.splitlines()] == ["other", "plain"]
+    started("seal", "plain")
+    assert " none)" in (started("offload", "plain").text + started("log", "plain").text)
+
+
+def test_dry_run_sends_nothing(started: Run) -> None:
+    started("append", "t", stdin=b"x\n")
+    started("seal", "t")
+    assert "would be sent" in started("offload", "t", "--dry-run").text
+    assert "nothing offloaded" in started("status", "t").text
+
+
+def test_without_a_remote_everything_local_works(run: Run) -> None:
+    run("init")
+    run("append", "t", stdin=b"a\nb\nc\n")
+    assert run("delete", "t", "--before", "2").text == "deleted 1 records of t\n"
+    assert run("read", "t").out == b"b\nc\n"
+    assert "all hot" in run("status").text
+    refused = run("offload", "t")
+    assert (refused.code, refused.out) == (2, b"")
+    assert "no remote" in refused.err

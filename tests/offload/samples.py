@@ -1,0 +1,72 @@
+"""Frames and whole objects, as small or as large as a test needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from catalog.commit import Codec
+from offload.encoder import SegmentEncoder, SegmentSummary
+from offload.index import IndexObject, encode_index
+from seglog.frame import DELETED, HAS_NODE, HAS_TAG, FrameType, encode
+
+TOPIC_ID = 0x7E57
+KEY = "volume/segments/sid"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    value: bytes
+    tag: str | None = None
+    node: str | None = None
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedObject:
+    blocks: tuple[bytes, ...]
+    summary: SegmentSummary
+    index: IndexObject
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self.blocks)
+
+
+def frame_of(sample: Sample, seq: int, ts_ms: int) -> bytes:
+    flags = (sample.tag is not None) * HAS_TAG | (sample.node is not None) * HAS_NODE | sample.deleted * DELETED
+    return encode(
+        FrameType.APPEND,
+        topic_id=TOPIC_ID,
+        seq=seq,
+        ts_ms=ts_ms,
+        data=sample.value,
+        node=(sample.node or "").encode(),
+        tag=(sample.tag or "").encode(),
+        flags=flags,
+    )
+
+
+def frames_of_samples(
+    samples: Iterable[Sample], *, first_seq: int = 1, first_ts_ms: int = 1_700_000_000_000
+) -> list[bytes]:
+    """Two records share each millisecond."""
+    return [frame_of(sample, first_seq + number, first_ts_ms + number // 2) for number, sample in enumerate(samples)]
+
+
+def encode_object(
+    frames: Sequence[bytes], codec: Codec, *, block_size: int = 1 << 16, chunk_bytes: int = 1 << 10
+) -> EncodedObject:
+    encoder = SegmentEncoder(block_size=block_size, codec=codec, chunk_bytes=chunk_bytes)
+    blocks = [block for frame in frames if (block := encoder.add(frame)) is not None]
+    last_blocks, summary = encoder.finish()
+    index = encode_index(summary, topic="orders", created_at_ms=1_700_000_000_500, software="seglog test")
+    return EncodedObject((*blocks, *last_blocks), summary, index)
+
+
+names = st.none() | st.text(st.characters(codec="utf-8"), max_size=12)
+samples = st.builds(Sample, value=st.binary(max_size=300), tag=names, node=names, deleted=st.booleans())
+sample_lists = st.lists(samples, min_size=1, max_size=60)
+codecs = st.sampled_from(Codec)

@@ -1,0 +1,97 @@
+"""Archives made without a log: objects by the encoder, commits by the catalog."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from pyroaring import BitMap
+
+from catalog import keys
+from catalog.branch import Branches
+from catalog.commit import Bounds, Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef
+from catalog.encoding import encode_commit
+from catalog.gid import Sid, Vid
+from catalog.volume import Volumes
+from offload.wiring import open_store
+from tests.offload.samples import Sample, encode_object, frames_of_samples
+
+NOW_MS = 1_700_000_000_000
+
+
+class TopicArchive:
+    """One branch of a topic, to which segments and deletes are committed."""
+
+    def __init__(self, url: str, topic: str = "orders", branch: str = "main", parent: ForkPoint | None = None) -> None:
+        self.store = open_store(url)
+        self.volumes = Volumes(self.store)
+        self.vid: Vid = Branches(self.volumes).create(topic, branch, parent, now_ms=NOW_MS)
+        self._nonces = itertools.count(1)
+
+    def add(
+        self,
+        samples: Sequence[Sample],
+        codec: Codec = Codec.ZSTD,
+        block_size: int = 1 << 16,
+        chunk_bytes: int = 1 << 10,
+    ) -> SegmentRef:
+        """One commit with one segment of the records that come next."""
+        first_seq = self.head_seq + 1
+        frames = frames_of_samples(samples, first_seq=first_seq, first_ts_ms=NOW_MS + first_seq)
+        made = encode_object(frames, codec, block_size=block_size, chunk_bytes=chunk_bytes)
+        summary = made.summary
+        ref = SegmentRef(
+            sid=Sid.new(NOW_MS),
+            first_seq=summary.first_seq,
+            last_seq=summary.last_seq,
+            min_ts_ms=summary.min_ts_ms,
+            max_ts_ms=summary.max_ts_ms,
+            data_length=summary.data_length,
+            data_hash=summary.data_hash,
+            index_head_length=made.index.head_length,
+            index_trailer_length=made.index.trailer_length,
+            index_head_hash=made.index.head_hash,
+            codec=codec,
+            frame_bytes=summary.frame_bytes,
+        )
+        self.store.put(keys.data_key(self.vid, ref.sid), made.data, {})
+        self.store.put(keys.index_key(self.vid, ref.sid), made.index.body, {})
+        self._commit(CommitKind.OFFLOAD, ref.last_seq, segments=(ref,))
+        return ref
+
+    def delete(self, ref: SegmentRef | None = None, entry_ids: Sequence[int] = (), before_seq: int = 0) -> None:
+        bitmaps = {ref.sid: bytes(BitMap(entry_ids).serialize())} if ref else {}
+        self._commit(CommitKind.DELETE, self.head_seq, deletions=Deletions(before_seq, bitmaps))
+
+    @property
+    def lsn(self) -> int:
+        return self.volumes.newest_lsn(self.vid)
+
+    @property
+    def head_seq(self) -> int:
+        return self.volumes.snapshot(self.vid).bounds.head_seq
+
+    def _commit(
+        self,
+        kind: CommitKind,
+        head_seq: int,
+        segments: tuple[SegmentRef, ...] = (),
+        deletions: Deletions | None = None,
+    ) -> None:
+        base = self.volumes.snapshot(self.vid)
+        commit = Commit(
+            vid=self.vid,
+            lsn=base.lsn + 1,
+            kind=kind,
+            bounds=Bounds(first_seq=1, head_seq=head_seq),
+            parent_hash=base.head_hash,
+            nonce=next(self._nonces).to_bytes(16, "big"),
+            created_at_ms=NOW_MS,
+            writer_id="test",
+            epoch=1,
+            at_seq=head_seq,
+            at_ts_ms=NOW_MS + head_seq,
+            segments=segments,
+            deletions=deletions or Deletions(),
+        )
+        self.volumes.publish(self.vid, commit.lsn, encode_commit(commit)[0])

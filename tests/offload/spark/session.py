@@ -1,0 +1,39 @@
+"""One Spark session for the whole test run: starting the JVM takes five seconds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from offload.spark import SeglogDataSource
+from tests.s3_server import ACCESS_KEY, REGION, SECRET_KEY
+
+
+@pytest.fixture(scope="session")
+def spark(s3_endpoint: str) -> Iterator[SparkSession]:
+    """With `seglog` registered. Its workers reach the tests' S3 server: what `os.environ` has later they miss."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName("seglog tests")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "Asia/Kathmandu",  # no answer may depend on it
+        "spark.executorEnv.AWS_ENDPOINT_URL": s3_endpoint,
+        "spark.executorEnv.AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "spark.executorEnv.AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "spark.executorEnv.AWS_REGION": REGION,
+        "spark.executorEnv.AWS_EC2_METADATA_DISABLED": "true",
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    session.dataSource.register(SeglogDataSource)
+    yield session
+    session.stop()

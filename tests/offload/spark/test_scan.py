@@ -1,0 +1,111 @@
+"""A task's work without Spark: runs as the planner makes them, and the batches that come of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from catalog.commit import Codec
+from catalog.errors import NoSuchObject
+from catalog.keys import data_key, index_key
+from offload.errors import InvalidChunk, InvalidIndex
+from offload.spark.options import ReadOptions
+from offload.spark.plan import ChunkRun, pin, plan
+from offload.spark.scan import scan
+from offload.spark.source import SCHEMA, SeglogReader
+from tests.offload.samples import Sample
+from tests.offload.spark.archives import TopicArchive
+
+ARROW_SCHEMA = to_arrow_schema(SCHEMA, timezone="UTC")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return (tmp_path / "remote").as_uri()
+
+
+def runs(url: str) -> list[ChunkRun]:
+    options = ReadOptions(url, "orders", "main", None)
+    return plan(options, pin(options))
+
+
+def batches(url: str) -> list[pa.RecordBatch]:
+    return [batch for run in runs(url) for batch in scan(run, ARROW_SCHEMA)]
+
+
+def seqs(url: str) -> list[int]:
+    return [seq for batch in batches(url) for seq in batch["seq"].to_pylist()]
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_every_batch_has_exactly_the_schema_that_spark_checks_only_once(url: str, codec: Codec):
+    TopicArchive(url).add([Sample(b"v" * 90, "t" if n % 2 else None) for n in range(100)], codec)
+    found = batches(url)
+    assert len(found) > 5
+    assert all(batch.schema.equals(ARROW_SCHEMA, check_metadata=True) for batch in found)
+    assert all(batch.validate(full=True) is None for batch in found)
+
+
+def test_no_empty_batch_comes_of_a_chunk_whose_records_are_all_deleted(url: str):
+    archive = TopicArchive(url)
+    ref = archive.add([Sample(b"v" * 90)] * 100)
+    archive.delete(ref, range(20, 80))
+    assert seqs(url) == [*range(1, 21), *range(81, 101)]
+    assert all(len(batch) for batch in batches(url))
+
+
+def test_a_long_trailer_is_read_in_parts(url: str):
+    # Lengths that do not compress: the trailer outgrows what is read at once, so a run fetches its own part.
+    sizes = [(n * 7919) % 997 for n in range(45_000)]
+    archive = TopicArchive(url)
+    ref = archive.add([Sample(bytes(size)) for size in sizes], block_size=1 << 24, chunk_bytes=1 << 16)
+    assert ref.index_trailer_length > 64 * 1024
+    assert [len(value) for batch in batches(url) for value in batch["value"].to_pylist()] == sizes
+
+
+def test_sparks_stand_in_for_no_partitions_reads_as_nothing(url: str):
+    TopicArchive(url).add([Sample(b"a")])
+    options = ReadOptions(url, "orders", "main", None)
+    assert list(SeglogReader(options, pin(options), StructType(SCHEMA.fields)).read(InputPartition(None))) == []
+
+
+def _damage(path: Path, position: int) -> None:
+    body = bytearray(path.read_bytes())
+    body[position] ^= 1
+    path.write_bytes(body)
+
+
+def test_damage_is_an_error_with_the_objects_key(url: str):
+    archive = TopicArchive(url)
+    ref = archive.add([Sample(b"v" * 90)] * 100)
+    root = Path(url.removeprefix("file://"))
+    data, index = data_key(archive.vid, ref.sid), index_key(archive.vid, ref.sid)
+
+    _damage(root / data, 140)
+    with pytest.raises(InvalidChunk, match=str(data)):
+        batches(url)
+    _damage(root / data, 140)
+
+    _damage(root / index, ref.index_head_length + 12)
+    with pytest.raises(InvalidIndex, match=str(index)):
+        batches(url)
+    _damage(root / index, ref.index_head_length + 12)
+
+    _damage(root / index, 40)
+    with pytest.raises(InvalidIndex, match="the hash differs"):
+        runs(url)
+    _damage(root / index, 40)
+    assert len(seqs(url)) == 100
+
+
+def test_a_missing_data_object_is_an_error_and_not_an_empty_table(url: str):
+    archive = TopicArchive(url)
+    ref = archive.add([Sample(b"v")])
+    (Path(url.removeprefix("file://")) / data_key(archive.vid, ref.sid)).unlink()
+    with pytest.raises(NoSuchObject):
+        batches(url)

@@ -1,0 +1,72 @@
+"""A hot copy is deleted only after its commit is visible and its objects have been read back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import offload
+import seglog
+from catalog.errors import CatalogError
+from offload.errors import OffloadError
+from seglog import Log
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.ms = 1_790_000_000_000
+
+    def now_ms(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def log(tmp_path: Path, clock: HandClock) -> Log:
+    with seglog.open(tmp_path / "data", clock=clock) as log:
+        log.topic("t").append([b"a", b"b"])
+        log.topic("t").seal()
+        yield log
+
+
+def test_the_lag_is_waited_for(log: Log, remote: str, clock: HandClock) -> None:
+    with offload.attach(log, remote, clock=clock) as archive:
+        assert archive.offload("t").released_seq == 0
+        clock.ms += 4 * 3600 * 1000 - 1
+        assert archive.offload("t").released_seq == 0
+        assert log.topic("t").hot_floor == 1
+        clock.ms += 1
+        assert archive.offload("t").released_seq == 2
+        assert log.topic("t").hot_floor == 3
+
+
+def test_a_clock_that_goes_back_releases_nothing(log: Log, remote: str, clock: HandClock) -> None:
+    with offload.attach(log, remote, clock=clock) as archive:
+        archive.offload("t")
+        clock.ms -= 10 * 24 * 3600 * 1000
+        assert archive.offload("t").released_seq == 0
+
+
+@pytest.mark.parametrize("part", ["data", "index", "commit"])
+@pytest.mark.parametrize("how", ["flipped", "cut", "gone"])
+def test_a_remote_copy_that_is_not_what_was_sent_keeps_the_hot_one(part: str, how: str, log: Log, tmp_path: Path) -> None:
+    with offload.attach(log, f"file://{tmp_path}/archive") as archive:
+        archive.offload("t")
+        pattern = {"data": "*/segments/*[!x]", "index": "*/segments/*.index", "commit": "*/log/*"}[part]
+        [path] = (tmp_path / "archive").glob(pattern)
+        whole = path.read_bytes()
+        if how == "gone":
+            path.unlink()
+        else:
+            path.write_bytes(whole[:-1] if how == "cut" else whole[:20] + bytes([whole[20] ^ 1]) + whole[21:])
+        with pytest.raises((CatalogError, OffloadError)):
+            archive.offload("t", drop_hot=True)
+        assert log.topic("t").hot_floor == 1
+        assert [record.value for record in log.topic("t").read()] == [b"a", b"b"]
+        path.write_bytes(whole)
+        assert archive.offload("t", drop_hot=True).released_seq == 2

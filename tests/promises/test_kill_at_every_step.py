@@ -1,0 +1,99 @@
+"""Kill -9 at each step of a record's way, then restart: nothing acked is missing or twice, no half object is visible."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import offload
+import seglog
+from catalog import CommitKind, keys
+from offload.wiring import open_store
+from seglog import Log
+from tests.faults.way import RECORDS, SETTINGS, TOPIC, values
+
+_ROOT = Path(__file__).parents[2]
+
+
+def _run(directory: Path, remote: str, step: str) -> tuple[int, int]:
+    """The child's return code, and the last seq that it saw acked."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faults.way", str(directory), remote, step],
+        cwd=_ROOT, capture_output=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode in {0, -signal.SIGKILL}, done.stderr.decode()
+    acked = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith(b"acked")]
+    return done.returncode, max(acked, default=0)
+
+
+def _read(log: Log) -> Iterator[bytes]:
+    return (record.value for record in log.topic(TOPIC).read())
+
+
+def _check_after_kill(directory: Path, remote: str) -> None:
+    """What a restarted process finds, before and after it has finished the job."""
+    with seglog.open(directory, settings=SETTINGS) as log, offload.attach(log, remote, settings=_settings()) as archive:
+        assert list(_read(log)) == values()
+        before = archive.status(TOPIC)
+        committed = _commits(remote)
+        assert before.lsn in {committed, committed - 1}  # a commit whose answer was lost is not claimed
+        assert before.head_seq == RECORDS
+        if before.hot_first_seq > RECORDS:
+            assert before.offloaded_seq == RECORDS
+
+        log.topic(TOPIC).seal()
+        archive.offload(TOPIC, drop_hot=True)
+        after = archive.status(TOPIC)
+        assert (after.offloaded_seq, after.hot_first_seq) == (RECORDS, RECORDS + 1)
+        assert (after.pending_lsn, after.unfinished_attempts, after.diverged_lsn) == (None, 0, None)
+        assert list(_read(log)) == values()
+        history = archive.history(TOPIC)
+        assert [past.commit.kind for past in history] == [CommitKind.OFFLOAD]
+        _check_no_leftovers(remote, {str(segment.sid) for segment in history[0].commit.segments})
+
+
+def _settings() -> offload.OffloadSettings:
+    return offload.OffloadSettings(block_size=5 * 1024 * 1024, codec="none")
+
+
+def _commits(remote: str) -> int:
+    store = open_store(remote)
+    return sum("/log/" in key for key in store.list(""))
+
+
+def _check_no_leftovers(remote: str, sids: set[str]) -> None:
+    store = open_store(remote)
+    objects = {key.rpartition("/")[2].removesuffix(".index") for key in store.list("") if "/segments/" in key}
+    assert objects == sids
+    assert list(store.list_uploads("")) == []
+    assert sum(key.startswith(keys.refs_prefix()) for key in store.list("")) == 1
+
+
+@pytest.mark.parametrize("step", ["appended", "sealed", "released"])
+def test_kill_after_a_local_step(step: str, tmp_path: Path, remote: str) -> None:
+    assert _run(tmp_path / "data", remote, step) == (-signal.SIGKILL, RECORDS)
+    _check_after_kill(tmp_path / "data", remote)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_kill_before_and_after_each_effect_on_the_store(when: str, tmp_path: Path, remote: str) -> None:
+    """Control, ref, upload begun, three parts, upload completed, index object, commit."""
+    for effect in range(1, 50):
+        directory, prefix = tmp_path / str(effect), f"{remote}-{effect}"
+        code, acked = _run(directory, prefix, f"{when}:{effect}")
+        assert acked == RECORDS
+        _check_after_kill(directory, prefix)
+        if code == 0:
+            break
+    assert effect == 10, "nine effects, then a run that was not killed"
+
+
+def test_a_second_kill_while_recovering_changes_nothing(tmp_path: Path, remote: str) -> None:
+    for effect in (4, 7, 9):
+        _run(tmp_path / "data", remote, f"after:{effect}")
+    _check_after_kill(tmp_path / "data", remote)

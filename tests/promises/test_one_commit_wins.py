@@ -1,0 +1,64 @@
+"""One commit at most for each (volume, LSN): of two writers one wins, the other is told, and nothing is lost."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import offload
+import seglog
+from catalog.errors import Diverged
+from offload.wiring import open_store
+
+_ROOT = Path(__file__).parents[2]
+
+
+def test_two_processes_that_offload_the_same_range(tmp_path: Path, remote: str) -> None:
+    with seglog.open(tmp_path / "one") as log, offload.attach(log, remote) as archive:
+        log.topic("t").append([b"a"])
+        log.topic("t").seal()
+        archive.offload("t")
+        log.topic("t").append([b"b"])
+        log.topic("t").seal()
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+
+    command = [sys.executable, "-m", "offload.cli", "--remote", remote, "-C"]
+    processes = [
+        subprocess.Popen([*command, str(tmp_path / name), "offload", "t", "--drop-hot"], cwd=_ROOT, stderr=subprocess.PIPE)
+        for name in ("one", "two")
+    ]
+    errors = [process.communicate(timeout=120)[1].decode() for process in processes]
+    codes = [process.returncode for process in processes]
+    assert sorted(codes) == [0, 4], errors
+    loser = codes.index(4)
+    assert "t has diverged: lsn 2" in errors[loser]
+
+    store = open_store(remote)
+    assert sum("/log/" in key for key in store.list("")) == 2
+    for name, lost in (("one", loser == 0), ("two", loser == 1)):
+        with seglog.open(tmp_path / name) as log, offload.attach(log, remote) as archive:
+            assert [record.value for record in log.topic("t").read()] == [b"a", b"b"]
+            status = archive.status("t")
+            assert status.diverged_lsn == (2 if lost else None)
+            assert status.hot_first_seq == (1 if lost else 3)  # the loser keeps what it could not commit
+            if lost:
+                with pytest.raises(Diverged):
+                    archive.offload("t")
+
+
+def test_a_topic_whose_name_is_taken_by_another_history_is_told(tmp_path: Path, remote: str) -> None:
+    for name in ("one", "two"):
+        with seglog.open(tmp_path / name) as log, offload.attach(log, remote) as archive:
+            log.topic("t").append([name.encode()])
+            log.topic("t").seal()
+            if name == "one":
+                archive.offload("t")
+                continue
+            with pytest.raises(Diverged) as caught:
+                archive.offload("t")
+            assert caught.value.exit_code == 4
+            assert [record.value for record in log.topic("t").read()] == [b"two"]

@@ -1,0 +1,306 @@
+"""What holds for the repository as a whole: the lock file, generated files, names, documents, set-up, policies."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("benchmarks", "catalog", "offload", "seglog")
+ROLES = ("reader", "writer", "maintainer", "admin")
+
+
+def run(*command: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+
+
+def modules() -> list[str]:
+    """Every module of ours that may be imported: a `__main__` acts on import, generated code names what it likes."""
+    files = [path.relative_to(ROOT) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    names = [".".join(file.with_suffix("").parts).removesuffix(".__init__") for file in files]
+    return [name for name in names if not name.endswith(("__main__", "_pb2"))]
+
+
+# ---------------------------------------------------------------- the lock file
+
+
+def locked() -> dict[str, list[str]]:
+    """Requirement line to what follows it, up to the next one."""
+    entries: dict[str, list[str]] = {}
+    for line in (ROOT / "requirements.lock").read_text().splitlines():
+        if line and not line.startswith((" ", "#")):
+            entries[line] = following = []
+        elif entries:
+            following.append(line.strip())
+    return entries
+
+
+def test_every_locked_requirement_is_one_version_with_hashes() -> None:
+    entries = locked()
+    assert entries
+    for requirement, following in entries.items():
+        assert re.match(r"[a-z0-9.\-]+(\[[a-z0-9,\-]+\])?==[^ ]+( ; .+)? \\$", requirement), requirement
+        assert any(re.match(r"--hash=sha256:[0-9a-f]{64}", line) for line in following), requirement
+
+
+def test_the_lock_file_names_no_place_to_install_from() -> None:
+    text = (ROOT / "requirements.lock").read_text()
+    assert "://" not in text
+    assert not re.search(
+        r"^\s*(-i|-f|-e|--index-url|--extra-index-url|--find-links|--trusted-host)\b", text, re.MULTILINE
+    )
+    assert " @ " not in text
+
+
+def test_every_dependency_of_the_project_is_locked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [
+        *project["project"]["dependencies"],
+        *project["project"]["optional-dependencies"]["spark"],
+        *project["dependency-groups"]["dev"],
+        *project["build-system"]["requires"],
+    ]
+    names = {re.split(r"[=\[ ]", requirement)[0] for requirement in locked()}
+    assert {re.split(r"[^A-Za-z0-9\-]", one)[0].lower() for one in wanted} <= names
+
+
+# ---------------------------------------------------------------- generated files
+
+
+@pytest.mark.parametrize("script", ["proto", "docs"])
+def test_generated_files_are_current(script: str) -> None:
+    done = run(sys.executable, f"scripts/{script}.py", "--check")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# ---------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize("name", modules())
+def test_all_is_sorted_and_every_name_in_it_exists(name: str) -> None:
+    exported = _exported(name)
+    module = importlib.import_module(name)
+    assert exported == sorted(set(exported), key=_sort_key)
+    assert [one for one in exported if not hasattr(module, one)] == []
+
+
+def _exported(name: str) -> list[str]:
+    path = ROOT / name.replace(".", "/")
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    for node in ast.parse(source.read_text()).body:
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]:
+            return list(ast.literal_eval(node.value))
+    return []
+
+
+def _sort_key(name: str) -> tuple[int, str]:
+    """Constants, then classes, then the rest: the order that ruff keeps."""
+    if name.isupper():
+        return 0, name
+    return (1 if name[0].isupper() else 2), name
+
+
+# ---------------------------------------------------------------- documents
+
+
+def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[str]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*words, name))
+        else:
+            yield " ".join((*words, name))
+
+
+def test_every_command_is_documented_in_the_readme() -> None:
+    from offload.cli import app
+
+    names = list(commands(typer.main.get_command(app)))
+    readme = (ROOT / "README.md").read_text()
+    assert "topic create" in names
+    assert [name for name in names if not re.search(rf"`{name}[ `]", readme)] == []
+
+
+def test_the_index_of_decisions_lists_all_of_them_and_numbers_are_dense() -> None:
+    folder = ROOT / "docs" / "decisions"
+    files = sorted(path.name for path in folder.glob("[0-9]*.md"))
+    listed = re.findall(r"^\| \[\d{4}\]\(([^)]+)\)", (folder / "README.md").read_text(), re.MULTILINE)
+    assert listed == files
+    assert [file[:4] for file in files] == [f"{number:04}" for number in range(1, len(files) + 1)]
+    for file in files:
+        text = (folder / file).read_text()
+        assert text.startswith(f"# {file[:4]}. ")
+        assert all(part in text for part in ("**Context.**", "**Decision.**", "**Rejected.**")), file
+
+
+def test_every_benchmark_is_documented() -> None:
+    from benchmarks.__main__ import NAMES
+
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert [name for name in NAMES if f"\n## {name}\n" not in page] == []
+
+
+def test_every_link_between_documents_leads_somewhere() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "localstack" / "README.md"]
+    for page in pages:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
+            if "NNNN" not in target:
+                assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} points to {target}"
+
+
+def test_no_file_names_the_host_of_a_package_registry() -> None:
+    # In pieces, so that this file passes its own test.
+    hosts = ["pypi." + "org", "python" + "hosted.org", "npmjs." + "org", "proxy.golang." + "org", "crates." + "io"]
+    hosts += ["maven." + "org", "maven.apache." + "org", "debian." + "org", "deb." + "debian"]
+    listing = run("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z")
+    if listing.returncode != 0:
+        pytest.skip("not a git checkout")
+    for name in filter(None, listing.stdout.split("\0")):
+        path = ROOT / name
+        if path.is_file():
+            text = path.read_bytes().decode(errors="replace")
+            assert [host for host in hosts if host in text] == [], name
+
+
+# ---------------------------------------------------------------- make and set-up
+
+
+def test_make_alone_lists_every_target() -> None:
+    text = (ROOT / "Makefile").read_text()
+    phony = re.search(r"^\.PHONY: (.+)$", text, re.MULTILINE)
+    assert phony is not None
+    listed = [line.split()[0] for line in run("make").stdout.splitlines()]
+    assert listed == phony[1].split()
+
+
+@pytest.fixture
+def bare_path(tmp_path: Path) -> Path:
+    """A PATH with what set-up needs besides Python and Java, and neither of those."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for tool in ("awk", "cat", "cksum", "dirname", "head", "mkdir", "rm", "sed", "sh"):
+        for place in ("/usr/bin", "/bin"):
+            if (Path(place) / tool).exists():
+                (folder / tool).symlink_to(Path(place) / tool)
+                break
+    return folder
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """As much of the repository as set-up looks at before it begins."""
+    place = tmp_path / "checkout"
+    (place / "scripts").mkdir(parents=True)
+    for name in ("scripts/setup.sh", "requirements.lock", "pyproject.toml"):
+        (place / name).write_bytes((ROOT / name).read_bytes())
+    return place
+
+
+def pretend(folder: Path, tool: str, script: str) -> None:
+    path = folder / tool
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def set_up(checkout: Path, path: Path, **env: str) -> list[str]:
+    done = run("/bin/sh", str(checkout / "scripts" / "setup.sh"), env={"PATH": str(path), **env})
+    assert done.returncode == 1
+    assert not (checkout / ".venv").exists()
+    return done.stderr.splitlines()
+
+
+def test_a_machine_without_python_and_java_gets_a_line_for_each(checkout: Path, bare_path: Path) -> None:
+    python, java = set_up(checkout, bare_path)
+    assert python.startswith("setup: Python 3.11 or newer is needed; found: none. Install")
+    assert java.startswith("setup: Java 17 or newer is needed by Spark; found: no working Java (java on PATH). Install")
+
+
+def test_an_old_python_and_an_old_java_are_named_with_their_versions(checkout: Path, bare_path: Path) -> None:
+    pretend(bare_path, "python3", "echo 3.9.18")
+    pretend(bare_path, "java", "echo 'openjdk version \"1.8.0_412\"' >&2")
+    python, java = set_up(checkout, bare_path)
+    assert "found: python3 is 3.9.18." in python
+    assert "found: java on PATH is 8." in java
+
+
+def test_a_python_or_java_that_was_asked_for_is_not_replaced_by_another(checkout: Path, bare_path: Path) -> None:
+    pretend(bare_path, "python3", "echo 3.13.1")
+    pretend(bare_path, "java", "echo 'openjdk version \"21.0.1\"' >&2")
+    python, java = set_up(checkout, bare_path, PYTHON="/nowhere/python3", JAVA_HOME="/nowhere/jdk")
+    assert "found: PYTHON=/nowhere/python3 does not run." in python
+    assert "found: no working Java (JAVA_HOME=/nowhere/jdk)." in java
+
+
+def test_a_set_up_that_somebody_else_is_at_is_left_alone(checkout: Path) -> None:
+    (checkout / ".venv").mkdir()
+    (checkout / ".venv" / ".setup-begun").write_text(f"{os.getpid()}\n")
+    done = run("/bin/sh", str(checkout / "scripts" / "setup.sh"))
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"setup: process {os.getpid()} is setting up .venv just now")
+
+
+def test_nothing_of_the_users_environment_reaches_tests_and_demo() -> None:
+    leaks = {
+        "AWS_PROFILE": "mine",
+        "HTTP_PROXY": "http://127.0.0.1:9",
+        "PYSPARK_DRIVER_PYTHON": "ipython",
+        "PYTEST_ADDOPTS": "-x",
+        "PYTHONPATH": "/nowhere",
+        "SEGLOG_DIR": "/nowhere",
+        "SPARK_HOME": "/nowhere",
+    }
+    kept = {"HOME": "/some where", "PATH": os.environ["PATH"]}
+    seen = dict(
+        line.split("=", 1) for line in run("scripts/isolated.sh", "env", env={**leaks, **kept}).stdout.splitlines()
+    )
+    assert set(seen) & set(leaks) == set()
+    assert seen["HOME"] == "/some where"
+    assert seen["PATH"] == f"{ROOT}/.venv/bin:{kept['PATH']}"
+    assert seen["PYSPARK_PYTHON"] == f"{ROOT}/.venv/bin/python"
+
+
+# ---------------------------------------------------------------- policies
+
+
+def policy(role: str) -> list[dict[str, object]]:
+    done = run("localstack/policy.sh", role, "acme", "archive")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["Statement"]  # type: ignore[no-any-return]
+
+
+def actions(role: str) -> set[str]:
+    return {action for statement in policy(role) for action in statement["Action"]}  # type: ignore[attr-defined]
+
+
+def test_each_role_may_do_what_the_one_before_it_may_and_more() -> None:
+    reads = {"s3:ListBucket", "s3:GetObject"}
+    writes = reads | {"s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"}
+    maintains = writes | {"s3:DeleteObject"}
+    administers = maintains | {"s3:ListBucketVersions", "s3:GetObjectVersion"}
+    assert [actions(role) for role in ROLES] == [reads, writes, maintains, administers]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_policy_reaches_the_tenants_prefix_and_nothing_else(role: str) -> None:
+    on_bucket, on_objects = policy(role)
+    assert on_bucket["Resource"] == ["arn:aws:s3:::archive"]
+    assert on_bucket["Condition"] == {"StringLike": {"s3:prefix": ["acme/*"]}}
+    assert on_objects["Resource"] == ["arn:aws:s3:::archive/acme/*"]
+    assert all(statement["Effect"] == "Allow" for statement in (on_bucket, on_objects))
+
+
+@pytest.mark.parametrize("tenant", ["Acme", "a/b", "acme\n", "acme\nx", "-acme", "*", "", "ä", "tmp", "a" * 64])
+def test_a_policy_is_refused_for_what_is_no_tenants_name(tenant: str) -> None:
+    done = run("localstack/policy.sh", "reader", tenant, "archive")
+    assert (done.returncode, done.stdout) == (2, "")
