@@ -1,0 +1,56 @@
+# The ways to build, check and run seglog. Each target does its own set-up; `make` alone lists them.
+#
+#   make test ARGS="-k wal"          further arguments to pytest
+#   make demo FILE=app.log           ingest this file
+#   make bench NAME="append" ARGS="--json"
+#   make setup PYTHON=/opt/python3   the Python to make .venv with
+
+SHELL := /bin/sh
+RUN := scripts/isolated.sh
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check format test soak demo bench lock proto docs clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+
+setup: ## make .venv from requirements.lock; does nothing when it is current
+	@scripts/setup.sh
+
+check: setup ## lint, format, types, import contracts, generated files
+	$(RUN) ruff check
+	$(RUN) ruff format --check
+	$(RUN) mypy
+	$(RUN) lint-imports
+	$(RUN) python scripts/proto.py --check
+	$(RUN) python scripts/docs.py --check
+
+format: setup ## put the code into its form, mend what ruff can mend
+	$(RUN) ruff check --fix
+	$(RUN) ruff format
+
+test: setup ## all tests but the soak ones
+	@$(RUN) python -m pytest -m "not soak" $(ARGS)
+
+soak: setup ## the long tests
+	@$(RUN) python -m pytest -m soak $(ARGS) || { status=$$?; [ $$status -eq 5 ] && echo "no soak tests yet"; }
+
+demo: setup ## the whole way of a record, narrated, in about a minute
+	@$(RUN) python -m demo demo-data $${FILE:+"$$FILE"}
+
+bench: setup ## every benchmark, or those in NAME
+	@$(RUN) python -m benchmarks $(or $(NAME),all) $(ARGS)
+
+lock: ## work out requirements.lock anew from pyproject.toml; ARGS="--upgrade" for newer versions
+	@scripts/lock.sh $(ARGS)
+
+proto: setup ## make catalog/schema_pb2.py and .pyi from schema.proto
+	$(RUN) python scripts/proto.py
+
+docs: setup ## make the generated parts of docs/
+	$(RUN) python scripts/docs.py
+
+clean: ## remove caches, build output and the demo's data; .venv stays
+	rm -rf build dist demo-data spark-warehouse metastore_db derby.log *.egg-info
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name .venv -prune -o -name .git -prune -o -type d -name __pycache__ -exec rm -rf {} +
