@@ -84,6 +84,7 @@ def _session(place: Path) -> Iterator[SparkSession]:
         SparkSession.builder.master(f"local[{os.cpu_count() or 1}]")
         .appName("seglog benchmarks")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.warehouse.dir", str(place / "warehouse"))

@@ -1,6 +1,6 @@
 """Versions on object storage: volumes, commits, branches, and points in time. Knows nothing of the log.
 
-    store = catalog.S3Store("s3://bucket/acme")          # or LocalStore, MemoryStore
+    store = catalog.objects.s3.S3Store("s3://bucket/acme")   # or LocalStore, MemoryStore
     volumes = catalog.Volumes(store, cache)              # cache: a LocalCatalog, or None
     branches = catalog.Branches(volumes)
     vid = branches.resolve("orders", "main")
@@ -33,7 +33,7 @@ from catalog.errors import CatalogError
 from catalog.gid import Sid, Vid
 from catalog.keys import Key
 from catalog.local import Attempt, Handle, LocalCatalog
-from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore, PartTag, S3Store
+from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore, PartTag
 from catalog.snapshot import SegmentView, Snapshot
 from catalog.timeline import Head, Lsn, PastCommit, Seq, Target, Time, parse_target, resolve, window
 from catalog.volume import Volumes
@@ -65,7 +65,6 @@ __all__ = [
     "PartTag",
     "PastCommit",
     "Ref",
-    "S3Store",
     "SegmentRef",
     "SegmentView",
     "Seq",

@@ -88,6 +88,8 @@ class StoredCommit:
 
 def commit_hash(commit: Commit) -> bytes:
     """The 32 bytes described above. Raises `ValueError` for a commit that no object could hold."""
+    if commit.lsn < 1:
+        raise ValueError(f"LSN {commit.lsn}: they count from 1")
     hasher = blake3()
     try:
         for piece in _hashed_pieces(commit):

@@ -7,6 +7,7 @@ Everything is done by the `seglog` command as a user would type it; only the com
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
@@ -125,27 +126,20 @@ def _small_segments(data: Path) -> None:
 
 
 def _count_in_spark(url: str) -> None:
-    from pyspark.sql import SparkSession
-
-    from offload.spark import SeglogDataSource
-
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     started = time.monotonic()
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .appName("seglog demo")
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
-    spark.dataSource.register(SeglogDataSource)
+    command = [sys.executable, "-m", "demo.count", url, _TOPIC, "main", _BRANCH]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"demo: Spark failed:\n{done.stderr}")
+    counts = done.stdout.split()
     print(f'\n  >>> spark.read.format("seglog").option("topic", "{_TOPIC}").load("{url}").count()')
-    topic = spark.read.format("seglog").option("topic", _TOPIC)
-    print(f"    {topic.load(url).count():,}")
-    print(f'\n  >>> spark.read.format("seglog").option("topic", "{_TOPIC}").option("branch", "{_BRANCH}").load(…).count()')
-    print(f"    {topic.option('branch', _BRANCH).load(url).count():,}")
-    print(f"    ({time.monotonic() - started:.0f} s, most of it Spark's start)")
-    spark.stop()
+    print(f"    {int(counts[0]):,}")
+    print(
+        f'\n  >>> spark.read.format("seglog").option("topic", "{_TOPIC}").option("branch", "{_BRANCH}").load(…).count()'
+    )
+    print(f"    {int(counts[1]):,}")
+    print(f"\n  ({time.monotonic() - started:.0f} s, most of it Spark's start)")
 
 
 def _say(text: str) -> None:

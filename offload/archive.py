@@ -14,8 +14,9 @@ No call here is made by an append or by a hot read, so a slow or dead store touc
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 from catalog import (
@@ -130,7 +131,8 @@ def attach(
     largest = min(largest_entry(settings.block_size, codec) for codec in Codec)
     if log.settings.max_record_bytes + _FRAME_OVERHEAD_BYTES > largest:
         raise InvalidSetting(
-            "offload.block_size", f"a record of log.max_record_bytes ({log.settings.max_record_bytes}) would not fit one"
+            "offload.block_size",
+            f"a record of log.max_record_bytes ({log.settings.max_record_bytes}) would not fit one",
         )
     return Archive(log, store, settings, clock or SystemClock())
 
@@ -149,8 +151,13 @@ class Archive:
         self._offloader = Offloader(
             log, store, self._volumes, self._local, self._reader, settings, clock, socket.gethostname()
         )
+        self._turn = threading.RLock()  # offloads and deletes of one process take turns; reads do not
         log.topic_defaults = TopicConfig(keep_history=True)
-        log.attach_cold(_ColdTier(log, self._reader, self.snapshot))
+        for name in log.topics():
+            config = log.topic(name).config
+            if not config.keep_history:
+                log.configure(name, replace(config, keep_history=True))
+        log.attach_cold(_ColdTier(self._reader, self.snapshot))
 
     def __enter__(self) -> Archive:
         return self
@@ -185,9 +192,10 @@ class Archive:
         of each frame as it is taken. Raises `NoSuchTopic`, `Diverged`, and what the store raises; repeat it to resume.
         """
         topic = self._log.existing(name)
-        self._open(name)
-        published = self._offloader.run(name, up_to=up_to, on_bytes=on_bytes)
-        released = self._offloader.release(name, at_once=drop_hot)
+        with self._turn:
+            self._open(name)
+            published = self._offloader.run(name, up_to=up_to, on_bytes=on_bytes)
+            released = self._offloader.release(name, at_once=drop_hot)
         return OffloadResult(
             published=tuple(published),
             released_seq=released,
@@ -282,17 +290,18 @@ class Archive:
         now, that is raised, and the next `offload` publishes it.
         """
         topic = self._log.existing(self.writable(name).name)
-        offloaded_seq = self._offloaded_seq(name)
-        hot_count = count_hot(topic, before, tag, start=offloaded_seq + 1)
-        op = topic.delete(before=before, tag=tag)
-        handle = self._local.handle(name)
-        if handle is None:
-            return Deleted(op, hot_count, None)
-        _, cold_count = deletions_of(op, self._volumes.snapshot(handle.vid, handle.lsn), self._reader)
-        if op.at_seq > offloaded_seq:
-            return Deleted(op, hot_count + cold_count, None)
-        published = self._offloader.run(name, up_to=offloaded_seq)
-        return Deleted(op, hot_count + cold_count, published[-1].lsn if published else None)
+        with self._turn:
+            offloaded_seq = self._offloaded_seq(name)
+            hot_count = count_hot(topic, before, tag, start=offloaded_seq + 1)
+            op = topic.delete(before=before, tag=tag)
+            handle = self._local.handle(name)
+            if handle is None:
+                return Deleted(op, hot_count, None)
+            _, cold_count = deletions_of(op, self._volumes.snapshot(handle.vid, handle.lsn), self._reader)
+            if op.at_seq > offloaded_seq:
+                return Deleted(op, hot_count + cold_count, None)
+            published = self._offloader.run(name, up_to=offloaded_seq)
+            return Deleted(op, hot_count + cold_count, published[-1].lsn if published else None)
 
     # ------------------------------------------------------------------ history, branches, restore
 
@@ -313,13 +322,17 @@ class Archive:
             if self._needs_offload(name, wanted):
                 self._log.topic(name).seal()
                 self.offload(name)
-            if isinstance(wanted, timeline.Time) and self._log.topic(name).last_ts_ms <= wanted.ms <= self._clock.now_ms():
+            if (
+                isinstance(wanted, timeline.Time)
+                and self._log.topic(name).last_ts_ms <= wanted.ms <= self._clock.now_ms()
+            ):
                 wanted = timeline.Head()  # nothing happened since: this log would know
         return timeline.resolve(wanted, self.history(name), self._reader.last_seq_at)
 
     def restore(self, topic: str, *, to: str, name: str) -> Restored:
-        """Make the branch `name` of the topic (or of its branch, as TOPIC@BRANCH) as it was at `to`. Nothing is overwritten, no data is copied.
+        """Make the branch `name` of the topic (or of its branch, as TOPIC@BRANCH) as it was at `to`.
 
+        Nothing is overwritten, no data is copied.
         Raises `BranchExists`, and what `point` raises.
         """
         keys.check_name("branch", name)
@@ -388,15 +401,11 @@ class Archive:
 
 
 class _ColdTier:
-    """What the log asks for records below its hot floor. Deletes that the remote does not know yet are applied here."""
+    """What the log asks for records below its hot floor."""
 
-    def __init__(self, log: Log, reader: ColdReader, snapshot: Callable[[str], Snapshot]) -> None:
-        self._log = log
+    def __init__(self, reader: ColdReader, snapshot: Callable[[str], Snapshot]) -> None:
         self._reader = reader
         self._snapshot = snapshot
 
     def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
-        waiting = self._log.topic(topic).delete_ops()
-        for record in self._reader.records(self._snapshot(topic), first, last):
-            if not any(op.matches(record) for op in waiting):
-                yield record
+        return self._reader.records(self._snapshot(topic), first, last)

@@ -8,8 +8,8 @@
     RELEASED   the hot copy is gone                                            -
 
 Every state is durable in the local catalog before the step that follows it begins, so a crash between two rows resumes
-at the last row that is true. A PLANNED attempt found at start belongs to a process that is gone: it is discarded (upload
-aborted, objects deleted) and its range planned anew under a fresh sid.
+at the last row that is true. A PLANNED attempt found at start belongs to a process that is gone: it is discarded
+(upload aborted, objects deleted) and its range planned anew under a fresh sid.
 
 A1  A sid is used by one attempt only, so two attempts never write the same key.
 A2  The pending commit is sent with identical bytes until the answer is definite.

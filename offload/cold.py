@@ -1,9 +1,9 @@
 """Reads records from object storage: the index object's head once, then one ranged GET for each run of chunks.
 
-    R1  No byte is returned unverified: the index head against the hash in the commit, each chunk against its XXH3,
-        each record against the XXH3 that was made when it was appended.
-    R2  A missing or damaged object is an error that names the object and the place; a record is never skipped for it.
-    R3  Memory: one read of at most `_READ_BYTES` (or one chunk, if that is larger), and its chunks one at a time.
+R1  No byte is returned unverified: the index head against the hash in the commit, each chunk against its XXH3,
+    each record against the XXH3 that was made when it was appended.
+R2  A missing or damaged object is an error that names the object and the place; a record is never skipped for it.
+R3  Memory: one read of at most `_READ_BYTES` (or one chunk, if that is larger), and its chunks one at a time.
 """
 
 from __future__ import annotations

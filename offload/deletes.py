@@ -57,7 +57,7 @@ def _taken(op: DeleteOp, view: SegmentView, reader: ColdReader) -> BitMap:
     highest = op.at_seq if op.before is None else min(op.at_seq, op.before - 1)
     if view.first > highest:
         return BitMap()
-    in_range = BitMap(range(0, min(view.last, highest) - first_seq + 1))
+    in_range = BitMap(range(min(view.last, highest) - first_seq + 1))
     candidates = live_entries(view, reader) & in_range
     if op.tag is None or not candidates:
         return candidates

@@ -43,7 +43,7 @@ _DECODERS = {
 
 
 def inspect_bytes(body: bytes, place: str) -> dict[str, Any]:
-    """What `body` says, read from `place`: JSON values. Raises `UnknownObject`, and what its format's decoder raises."""
+    """What `body` says, read from `place`, as JSON values. Raises `UnknownObject`, and what the decoder raises."""
     magic = body[:4]
     name = PurePath(place).name
     if magic[:3] == ENVELOPE_MAGIC[:3]:

@@ -3,7 +3,7 @@
     O1  Commits of a volume follow the order of the topic's operations: records, then the deletes that came after them.
         So every prefix of the remote history is a state that the topic once had.
     O2  A commit is published only when every object that it names is whole.
-    O3  Nothing that is not ours is changed: a foreign commit at our LSN stops the topic (`Diverged`), and is remembered.
+    O3  Nothing that is not ours is changed: a foreign commit at our LSN stops the topic (`Diverged`) for good.
     O4  `run` may be repeated after any crash or error; it goes on from the last state on record.
 
 The states of an attempt are in `offload.attempt`. Source: PIP-17, Graft RFC 0001 (push), DESIGN section 5.
@@ -133,7 +133,7 @@ class Offloader:
         return done
 
     def release(self, name: str, *, at_once: bool = False) -> int:
-        """Delete the hot copies that are due, after reading back what replaces them. Returns the last seq released, or 0.
+        """Delete the hot copies that are due, after reading back what replaces them. Returns the last seq, or 0.
 
         `at_once` waives the lag, never the read-back (A3). Raises `InvalidObject` if the remote copy is not what was
         sent: the hot copy stays.
@@ -229,11 +229,13 @@ class Offloader:
         )
 
     def _discard(self, attempt: Attempt) -> None:
-        """Remove what a dead attempt left. Nothing refers to it, so the order does not matter, and it may be repeated."""
+        """Remove what a dead attempt left. Nothing refers to it, so this may end anywhere and be repeated."""
         data = keys.data_key(attempt.vid, attempt.sid)
-        uploads = [attempt.upload_id] if attempt.upload_id else [
-            upload_id for key, upload_id in self._store.list_uploads(data) if key == data
-        ]
+        uploads = (
+            [attempt.upload_id]
+            if attempt.upload_id
+            else [upload_id for key, upload_id in self._store.list_uploads(data) if key == data]
+        )
         for upload_id in uploads:
             self._store.abort_upload(data, upload_id)
         try:

@@ -26,7 +26,9 @@ def record_of_entry(entry: memoryview, seq: int, topic_id: int, key: str, offset
     try:
         header = read_header(frame)
         if (header.type, header.seq, header.topic_id) != (FrameType.APPEND, seq, topic_id):
-            raise InvalidChunk(key, offset, f"seq {header.seq} of topic id {header.topic_id} is where seq {seq} belongs")
+            raise InvalidChunk(
+                key, offset, f"seq {header.seq} of topic id {header.topic_id} is where seq {seq} belongs"
+            )
         return None if header.flags & DELETED else record_of(frame, 0, header)
     except InvalidFrame as error:
         raise InvalidChunk(key, offset, f"the record with seq {seq}: {error.reason}") from error

@@ -83,9 +83,7 @@ class BlockUpload:
         self._settle(down_to=self._concurrency - 1)
         number = len(self._tags) + len(self._in_flight) + 1
         assert self._upload_id is not None  # noqa: S101 - set by add, which is the only caller
-        self._in_flight.add(
-            self._pool.submit(self._store.put_part, self._key, self._upload_id, number, block)
-        )
+        self._in_flight.add(self._pool.submit(self._store.put_part, self._key, self._upload_id, number, block))
 
     def _settle(self, *, down_to: int) -> None:
         while len(self._in_flight) > down_to:

@@ -24,7 +24,7 @@ PART = re.compile(r"(<!-- include: (?P<name>[\w./]+) -->\n).*?(<!-- end -->)", r
 
 
 def included(name: str) -> str:
-    """The Markdown for one NAME. Raises `OSError` for a file that is not there, `ValueError` for a missing docstring."""
+    """The Markdown for one NAME. Raises `OSError` for a missing file, `ValueError` for a missing docstring."""
     if "/" in name:
         path = ROOT / name
         return f"```{path.suffix.lstrip('.')}\n{path.read_text().rstrip()}\n```\n"

@@ -24,8 +24,7 @@ class AppendEntry(Entry):
         self._lengths = list(map(len, frames))
 
     def publish(self, file: int, offset: int, /) -> None:
-        self._state.tail.extend(file, offset, self._lengths, self._ts_ms)
-        self._state.last_ts_ms = self._ts_ms
+        self._state.publish(file, offset, self._lengths, self._ts_ms)
 
 
 class CreateEntry(Entry):

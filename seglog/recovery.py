@@ -7,7 +7,6 @@
     4 replay     all frames from the snapshot's position on, in order
     5 tail       in the active WAL file, what follows the last whole frame: zeros are reserved space; a torn write is
                  cut and logged; anything that was durable once is reported
-    6 sync       the active WAL file, so that what was found stays found
 
     invalid frame                                      verdict
     in a WAL file that is not active                   damage: it was whole and durable (W1)
@@ -17,8 +16,8 @@
 V1  Nothing that was durable is ever cut: `FileCorrupt` names file, offset and reason, and the log does not open.
 V2  Each step is idempotent, and changes only what can be derived again: a crash in recovery is one more crash.
 
-Whoever opens makes a checkpoint when anything was replayed, with fresh writes: after a failed fsync the page cache may
-show what the disk does not have.
+Whoever opens makes a checkpoint when anything was replayed: fresh writes, so that what was found stays found. After a
+failed fsync the page cache shows what the disk does not have, and a second fsync of the WAL would not help.
 Source: topics engine architecture, section 4.
 """
 
@@ -185,7 +184,7 @@ def _remove_segments(files: Files, layout: Layout, topic_id: int, found: list[tu
 
 
 def _replay_file(files: Files, replay: _Replay, number: int, *, is_active: bool) -> None:
-    """Steps 4 to 6 for one file."""
+    """Steps 4 and 5 for one file."""
     file = OpenFile(files, replay.layout.wal_file(number))
     start = replay.begin_file(number)
     size = file.size()
@@ -196,8 +195,6 @@ def _replay_file(files: Files, replay: _Replay, number: int, *, is_active: bool)
         if not is_active:
             raise FileCorrupt(file.path, error.offset, error.reason) from error
         _end_active(file, number, error, size)
-    if is_active and replay.end != replay.start:
-        file.datasync()
 
 
 def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int) -> None:
@@ -219,7 +216,7 @@ class _Replay:
         self.layout = layout
         self.topics = topics
         self.next_topic_id = snapshot.next_topic_id
-        self.start = self.end = snapshot.wal
+        self.end = snapshot.wal
 
     def begin_file(self, number: int) -> int:
         """The offset to go on from."""
@@ -253,8 +250,7 @@ class _Replay:
         state = self._topic(header)
         if header.seq != state.head_seq + 1:
             raise _Misplaced(f"seq {header.seq} of topic {state.name} follows seq {state.head_seq}")
-        state.tail.extend(self.end.file, offset, (header.frame_bytes,), header.ts_ms)
-        state.last_ts_ms = header.ts_ms
+        state.publish(self.end.file, offset, (header.frame_bytes,), header.ts_ms)
 
     def _create(self, header: Header, data: bytes) -> None:
         created = read_create(header, data)

@@ -1,4 +1,5 @@
-"""What the log knows of a topic while it is open. All of it is guarded by the committer's lock.
+"""What the log knows of a topic while it is open. All of it is written under the committer's lock, and read under it
+where more than one field counts.
 
 Two views of the end: `assigned_*` is what has been handed out to appends on their way, `head_seq` and `last_ts_ms` what
 is published and so visible. `take_back` makes the first the second again.
@@ -7,6 +8,7 @@ is published and so visible. `take_back` makes the first the second again.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from seglog.config import TopicConfig
@@ -41,20 +43,24 @@ class TopicState:
     next_op: int = 1
     is_published: bool = False
     generation: int = 0
+    head_seq: int = field(init=False)
     assigned_seq: int = field(init=False)
     assigned_ts_ms: int = field(init=False)
     assigned_op: int = field(init=False)
 
     def __post_init__(self) -> None:
+        self.head_seq = self.tail.first_seq + len(self.tail) - 1
         self.take_back()
-
-    @property
-    def head_seq(self) -> int:
-        return self.tail.first_seq + len(self.tail) - 1
 
     @property
     def sealed_seq(self) -> int:
         return self.sealed[-1].last_seq if self.sealed else self.hot_floor - 1
+
+    def publish(self, file: int, offset: int, lengths: Sequence[int], ts_ms: int) -> None:
+        """Records that lie one after the other in a WAL file are there."""
+        self.tail.extend(file, offset, lengths, ts_ms)
+        self.last_ts_ms = ts_ms
+        self.head_seq += len(lengths)
 
     @property
     def segments(self) -> tuple[SegmentInfo, ...]:

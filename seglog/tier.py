@@ -17,7 +17,8 @@ __all__ = ["ColdTier"]
 
 class ColdTier(Protocol):
     def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
-        """Live records with `first <= seq <= last`, ascending. Deleted ones are left out in silence.
+        """Live records with `first <= seq <= last`, ascending, as far as the tier knows of deletes: the log leaves out
+        what a delete that it still lists has reached.
 
         Raises whatever says that a record should be there and cannot be had; never skips one for that.
         """

@@ -66,7 +66,10 @@ class Topic:
     def sealed_seq(self) -> int:
         """The highest seq in a sealed segment, released ones included; `first_seq - 1` before there is one."""
         state = self._engine.find(self.name)
-        return 0 if state is None else state.sealed_seq
+        if state is None:
+            return 0
+        with self._engine.committer.lock:
+            return state.sealed_seq
 
     @property
     def last_ts_ms(self) -> int:
@@ -158,7 +161,9 @@ class Topic:
 
     def segments(self) -> tuple[SegmentInfo, ...]:
         """The local ones, ascending; the active one, if any, is last. The newest records may be in none yet."""
-        return self._engine.state(self.name).segments
+        state = self._engine.state(self.name)
+        with self._engine.committer.lock:
+            return state.segments
 
     def release(self, last_seq: int) -> None:
         """Unlink the sealed segments that end at or before `last_seq`: reads of their records go to the cold tier.

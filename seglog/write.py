@@ -33,12 +33,16 @@ def append(
     unterminated: bool,
     durability: str | None,
 ) -> range:
-    """The seqs. A topic that is not there is made, in the same group."""
+    """The seqs. A topic that is not there is made, in the same group; for no values nothing is."""
     _check_values(values, engine.settings.max_record_bytes)
     _check_label("tag", tag)
     _check_label("node", node)
     if durability is not None:
         check_durability(durability)
+    if not values:
+        known = engine.find(name)
+        head = 0 if known is None else known.head_seq
+        return range(head + 1, head + 1)
     committer = engine.committer
     create: CreateEntry | None = None
     with committer.lock:

@@ -1,4 +1,4 @@
-"""Texts to run the main job on: the eleven real logs where they are at hand, else lines of the same shapes made up here.
+"""Texts to run the main job on: eleven real logs where they are at hand, else lines of the same shapes made up here.
 
 The real ones come from the loghub collection (github.com/logpai/loghub; Jieming Zhu, Shilin He, Pinjia He, Jinyang Liu,
 Michael R. Lyu: Loghub, ISSRE 2023). They are read where they are and not part of this project.
@@ -21,7 +21,7 @@ _ENDS = (b"\n", b"\r\n", b"\n", b"\r\r\n")
 
 
 def text(name: str) -> bytes:
-    """The log of that name, or a text with what the real ones hold: CRLF, bare CR, long lines, bytes that are not UTF-8."""
+    """The log of that name, or a text with what the real ones hold: CRLF, bare CR, long lines, invalid UTF-8."""
     path = _SHARED / f"{name}_2k.log"
     return path.read_bytes() if path.is_file() else _made(name)
 
@@ -42,4 +42,5 @@ def _line(chance: random.Random, number: int) -> bytes:
         return b"bare\rCR and \xff\xfe\x00 bytes"
     if kind < 0.05:
         return b"long " * chance.randrange(500, 2000)
-    return f"2026-11-21 08:{number // 60 % 60:02d}:{number % 60:02d} INFO worker-{chance.randrange(9)} took {number} ms".encode()
+    clock = f"2026-11-21 08:{number // 60 % 60:02d}:{number % 60:02d}"
+    return f"{clock} INFO worker-{chance.randrange(9)} took {number} ms".encode()

@@ -88,11 +88,13 @@ class MemoryStore:
         return upload_id
 
     def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+        check_key(key)
         with self._lock:
             self._upload(key, upload_id).parts[number] = body
         return _tag(number, body)
 
     def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
+        check_key(key)
         with self._lock:
             upload = self._upload(key, upload_id)
             for part in parts:

@@ -180,7 +180,8 @@ class S3Store:
         # The SDK repeats a request that fails, but not the reading of a body that breaks off.
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                with self._client.get_object(**self._at(key), **request)["Body"] as body:
+                # Not `with body`: that hands out the bare stream, which checks neither length nor checksum.
+                with contextlib.closing(self._client.get_object(**self._at(key), **request)["Body"]) as body:
                     return bytes(body.read())
             except ClientError as refusal:
                 raise self._refused(key, refusal) from refusal

@@ -6,7 +6,6 @@ stderr that says what to do; `--debug` adds the traceback.
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from pathlib import Path
@@ -26,8 +25,8 @@ app = typer.Typer(
     help="A durable local log that keeps its whole history in object storage.",
     epilog=(
         "Start: `seglog init --remote file:///tmp/archive`, `seglog append notes README.md`, `seglog read notes`. "
-        "TOPIC@BRANCH names a branch wherever a topic can be named. Exit codes: 0 done, 1 failed, 2 usage, 3 not found, "
-        "4 diverged or conflict, 5 corruption found."
+        "TOPIC@BRANCH names a branch wherever a topic can be named. "
+        "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 diverged or conflict, 5 corruption found."
     ),
     no_args_is_help=True,
     add_completion=False,
@@ -75,10 +74,6 @@ def main() -> None:
     debug = "--debug" in sys.argv
     try:
         app()
-    except BrokenPipeError:
-        # The reader of our output is gone, as with `seglog read t | head`: not an error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except KeyboardInterrupt:
         sys.exit(_EXIT_INTERRUPTED)
     except Exception as error:
@@ -90,6 +85,8 @@ def main() -> None:
 
 def _one_line(error: Exception) -> str:
     hint = getattr(error, "hint", None)
-    text = str(error) if hasattr(error, "exit_code") or isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+    text = (
+        str(error) if hasattr(error, "exit_code") or isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+    )
     line = f"seglog: {text}" + (f". {hint[0].upper()}{hint[1:]}" if hint else "")
     return " ".join(line.split())

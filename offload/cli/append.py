@@ -23,11 +23,16 @@ class Format(enum.StrEnum):
 def append(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(help="TOPIC or TOPIC@BRANCH; made if it is new.")],
-    file: Annotated[Path | None, typer.Argument(help="What to append; standard input without it.", show_default="-")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(help="What to append; standard input without it.", show_default="-")
+    ] = None,
     input_format: Annotated[
-        Format, typer.Option("--format", help="lines: a record a line, byte-exact. jsonl: objects with value, tag, node.")
+        Format,
+        typer.Option("--format", help="lines: a record a line, byte-exact. jsonl: objects with value, tag, node."),
     ] = Format.LINES,
-    tag: Annotated[str | None, typer.Option(help="A tag for the records, to delete or read them by.", show_default=False)] = None,
+    tag: Annotated[
+        str | None, typer.Option(help="A tag for the records, to delete or read them by.", show_default=False)
+    ] = None,
     node: Annotated[str | None, typer.Option(help="Where the records come from.", show_default=False)] = None,
     durability: Annotated[
         str | None, typer.Option(help="fsync, disk or memory, instead of the topic's own.", show_default=False)
@@ -63,7 +68,7 @@ def _append(
     with session.log_and_maybe_archive() as (log, archive):
         target = log.topic(topic) if archive is None or log.has_topic(topic) else archive.writable(topic)
         if file is not None and file.is_file() and input_format is Format.LINES:
-            # A line that will be refused is found before the first one is appended, so that a file goes in whole or not.
+            # A line that will be refused is found before the first one is appended: a file goes in whole or not at all.
             longest = longest_line(stream)
             if longest > log.settings.max_record_bytes:
                 raise RecordTooLarge(longest, log.settings.max_record_bytes)

@@ -34,7 +34,9 @@ def list_branches(context: typer.Context, topic: Annotated[str, typer.Argument(h
     with session.archive() as (_, archive):
         for branch in archive.branches(topic):
             parent = branch.parent
-            origin = f"from {parent.vid} lsn {parent.lsn}" + (f" seq {parent.seq}" if parent.seq else "") if parent else ""
+            origin = (
+                f"from {parent.vid} lsn {parent.lsn}" + (f" seq {parent.seq}" if parent.seq else "") if parent else ""
+            )
             emit(
                 session,
                 {
@@ -53,7 +55,9 @@ def branch_of_target(session: Session, topic: str, target: str, name: str) -> No
     with session.archive() as (_, archive):
         restored = archive.restore(topic, to=target, name=name)
         base = topic.partition("@")[0]
-        last = f", the last one seq {restored.last_seq} of {format_time(restored.last_ts_ms)}" if restored.last_seq else ""
+        last = (
+            f", the last one seq {restored.last_seq} of {format_time(restored.last_ts_ms)}" if restored.last_seq else ""
+        )
         emit(
             session,
             {

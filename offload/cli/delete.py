@@ -16,7 +16,8 @@ def delete(
     topic: Annotated[str, typer.Argument(help="TOPIC or TOPIC@BRANCH.")],
     before: Annotated[int | None, typer.Option(help="Delete the records below this seq.", show_default=False)] = None,
     tag: Annotated[
-        str | None, typer.Option(help="Delete the records with this tag; a `*` at its end matches any rest.", show_default=False)
+        str | None,
+        typer.Option(help="Delete the records with this tag; a `*` at its end matches any rest.", show_default=False),
     ] = None,
 ) -> None:
     """Delete records, by seq, by tag, or by both together. Readers no longer see them at once.

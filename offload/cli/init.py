@@ -14,7 +14,8 @@ __all__ = ["init"]
 def init(
     context: typer.Context,
     remote: Annotated[
-        str | None, typer.Option(help="Where sealed segments go: s3://bucket/prefix or file:///path.", show_default=False)
+        str | None,
+        typer.Option(help="Where sealed segments go: s3://bucket/prefix or file:///path.", show_default=False),
     ] = None,
 ) -> None:
     """Make a data directory and its seglog.toml.

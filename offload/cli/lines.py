@@ -69,7 +69,7 @@ def json_batches(stream: BinaryIO, tag: str | None, node: str | None) -> Iterato
         if not line.strip():
             continue
         value, own_tag, own_node = _parse(line, number)
-        key = (own_tag or tag, own_node or node)
+        key = (tag if own_tag is None else own_tag, node if own_node is None else own_node)
         if batch and ((batch.tag, batch.node) != key or len(batch.values) == _BATCH_RECORDS):
             yield batch
             batch = None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-
 from pyroaring import BitMap
 
-from catalog import CommitKind, PastCommit
+from catalog import CommitKind, PastCommit, SegmentRef
 from offload.cli.session import emit, format_bytes, format_time, session_of
 
 __all__ = ["log"]
@@ -17,7 +16,9 @@ __all__ = ["log"]
 def log(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(help="TOPIC or TOPIC@BRANCH.")],
-    branch: Annotated[str | None, typer.Option(help="The branch; the same as TOPIC@BRANCH.", show_default=False)] = None,
+    branch: Annotated[
+        str | None, typer.Option(help="The branch; the same as TOPIC@BRANCH.", show_default=False)
+    ] = None,
 ) -> None:
     """Show the commits that made a topic what it is, newest first. Each LSN is a target for restore and read --at."""
     session = session_of(context)
@@ -42,16 +43,18 @@ def _describe(stored: PastCommit) -> str:
 def _what(stored: PastCommit) -> str:
     commit = stored.commit
     if commit.kind is CommitKind.OFFLOAD:
-        return ", ".join(
-            f"seq {segment.first_seq}-{segment.last_seq} ({format_bytes(segment.data_length)} {segment.codec.name.lower()})"
-            for segment in commit.segments
-        )
+        return ", ".join(map(_segment, commit.segments))
     if commit.kind is CommitKind.DELETE:
         if commit.deletions.before_seq:
             return f"records below seq {commit.deletions.before_seq}, of {format_time(commit.at_ts_ms)}"
         count = sum(len(BitMap.deserialize(bitmap)) for bitmap in commit.deletions.bitmaps.values())
         return f"{count:,} records, of {format_time(commit.at_ts_ms)}"
     return commit.message
+
+
+def _segment(segment: SegmentRef) -> str:
+    size, codec = format_bytes(segment.data_length), segment.codec.name.lower()
+    return f"seq {segment.first_seq}-{segment.last_seq} ({size} {codec})"
 
 
 def _fields(stored: PastCommit) -> dict[str, object]:

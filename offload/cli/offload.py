@@ -27,7 +27,7 @@ def offload(
 ) -> None:
     """Send sealed segments to the remote, as one commit each run, and the deletes that came after them.
 
-    Repeat it after any failure: it goes on where it stopped. The unsealed tail stays here; `seglog seal` makes it ready.
+    Repeat it after any failure: it goes on where it stopped. The unsealed tail stays; `seglog seal` makes it ready.
     """
     if (topic is None) == (not every):
         raise typer.BadParameter("name a TOPIC, or give --all")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from itertools import islice
@@ -35,11 +36,14 @@ def read(
     start: Annotated[int | None, typer.Option("--from", help="The first seq.", show_default=False)] = None,
     end: Annotated[int | None, typer.Option("--to", help="The last seq.", show_default=False)] = None,
     since: Annotated[
-        str | None, typer.Option(help="Only records of this time or later, such as 2026-11-21T09:30:00Z.", show_default=False)
+        str | None,
+        typer.Option(help="Only records of this time or later, such as 2026-11-21T09:30:00Z.", show_default=False),
     ] = None,
     until: Annotated[str | None, typer.Option(help="Only records of this time or earlier.", show_default=False)] = None,
     tag: Annotated[str | None, typer.Option(help="Only records with this tag.", show_default=False)] = None,
-    branch: Annotated[str | None, typer.Option(help="The branch; the same as TOPIC@BRANCH.", show_default=False)] = None,
+    branch: Annotated[
+        str | None, typer.Option(help="The branch; the same as TOPIC@BRANCH.", show_default=False)
+    ] = None,
     at: Annotated[
         str | None, typer.Option(help="As it was then: seq:N, lsn:N, head, head~N, or a time.", show_default=False)
     ] = None,
@@ -51,6 +55,7 @@ def read(
     Examples: seglog read orders --from 100 --limit 10; seglog read orders --at head~1
     """
     from offload.cli.lines import to_json, to_line
+    from offload.errors import NoRemote
 
     session = session_of(context)
     name = f"{topic}@{branch}" if branch else topic
@@ -64,11 +69,17 @@ def read(
                 yield record
 
     with session.log_and_maybe_archive() as (log, archive):
+        if archive is None and at is not None:
+            raise NoRemote(log.path)
         found = log.existing(name).read(start, end) if archive is None else archive.read(name, start, end, at=at)
         records = islice(wanted(found), limit)
-        while group := list(islice(records, _WRITE_RECORDS)):
-            if session.as_json:
-                sys.stdout.write("".join(to_json(record) + "\n" for record in group))
-            else:
-                sys.stdout.buffer.write(b"".join(map(to_line, group)))
-    sys.stdout.flush()
+        try:
+            while group := list(islice(records, _WRITE_RECORDS)):
+                if session.as_json:
+                    sys.stdout.write("".join(to_json(record) + "\n" for record in group))
+                else:
+                    sys.stdout.buffer.write(b"".join(map(to_line, group)))
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader of our output has enough, as with `seglog read t | head`: not an error.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

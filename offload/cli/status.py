@@ -51,7 +51,9 @@ def _describe(state: TopicStatus) -> str:
     elif state.pending_lsn is not None:
         lines.append(f"  lsn {state.pending_lsn} is sent but not confirmed: `seglog offload {state.name}` settles it")
     if state.unfinished_attempts:
-        lines.append(f"  {state.unfinished_attempts} unfinished attempt: `seglog offload {state.name}` takes it up again")
+        lines.append(
+            f"  {state.unfinished_attempts} unfinished attempt: `seglog offload {state.name}` takes it up again"
+        )
     if state.waiting_deletes:
         lines.append(f"  {state.waiting_deletes} deletes wait for the records before them to be offloaded")
     if state.sealed_seq > state.offloaded_seq:

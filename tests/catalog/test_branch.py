@@ -35,7 +35,7 @@ def store() -> MemoryStore:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.put_once.backoff_s", lambda tries: 0.0)
+    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
 
 
 def branches_of(store: ObjectStore) -> Branches:

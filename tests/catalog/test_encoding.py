@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -98,10 +99,8 @@ def test_one_kind_is_not_taken_for_another(kind: str) -> None:
 @given(data=st.binary(max_size=80))
 def test_any_bytes_in_a_sound_envelope_decode_or_are_invalid(kind: str, data: bytes) -> None:
     _, _, decode = KINDS[kind]
-    try:
+    with contextlib.suppress(InvalidObject):  # any other exception fails the test
         decode(wrap(MessageType[kind.upper()], data), "vol/object")
-    except InvalidObject as refused:
-        assert refused.place == "vol/object"
 
 
 # ---------------------------------------------------------------- round trips
@@ -232,7 +231,7 @@ def variants(value: object) -> list[object]:
 
 def test_every_field_of_a_commit_changes_its_hash() -> None:
     others = [other for other in variants(GOLDEN_COMMIT) if isinstance(other, Commit)]
-    without = [dataclasses.replace(GOLDEN_COMMIT, truncate_from=None), dataclasses.replace(GOLDEN_COMMIT, truncate_from=0)]
+    without = [dataclasses.replace(GOLDEN_COMMIT, truncate_from=seq) for seq in (None, 0)]
     hashes_seen = [commit_hash(each) for each in (GOLDEN_COMMIT, *others, *without)]
     assert len(set(hashes_seen)) == len(hashes_seen) > 50
 
@@ -274,7 +273,7 @@ def test_a_control_under_another_volume_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"nonce": b"short"}, {"parent_hash": b""}, {"lsn": 2**64}, {"at_seq": -1}, {"epoch": 2**64},
+    [{"nonce": b"short"}, {"parent_hash": b""}, {"lsn": 2**64}, {"lsn": 0}, {"at_seq": -1}, {"epoch": 2**64},
      {"segments": (dataclasses.replace(segment(1, 2), data_hash=b""),)}],
 )  # fmt: skip
 def test_a_commit_that_no_object_could_hold_is_not_encoded(change: dict[str, object]) -> None:
@@ -290,6 +289,7 @@ def test_a_commit_that_no_object_could_hold_is_not_encoded(change: dict[str, obj
         lambda m: setattr(m.segments[0], "first_seq", 101),
         lambda m: setattr(m.segments[0], "sid", b""),
         lambda m: setattr(m.snapshot, "vid", bytes(16)),
+        lambda m: setattr(m.snapshot, "lsn", 0),
         lambda m: setattr(m.deletions.segments[0], "bitmap", b"no bitmap"),
         lambda m: m.deletions.segments.append(m.deletions.segments[0]),
         lambda m: setattr(m.created_at, "nanos", -1),
@@ -300,3 +300,17 @@ def test_a_sound_envelope_with_an_impossible_value_is_invalid(spoil: Callable[[p
     spoil(message)
     with pytest.raises(InvalidObject, match="here: "):
         decode_commit(wrap(MessageType.COMMIT, message.SerializeToString()), "here")
+
+
+def test_the_field_numbers_of_grafts_rfc_are_kept() -> None:
+    numbers = {
+        "Control": {"vid": 1, "parent": 2, "created_at": 3},
+        "VolumeRef": {"vid": 1, "lsn": 2},
+        "Fork": {"fork_vid": 1, "parent": 2},
+        "Snapshot": {"vid": 1, "lsn": 2},
+        "Commit": {"snapshot": 1, "hash": 2, "segments": 3, "checkpoint_ts": 4},
+        "SegmentRef": {"sid": 1},
+    }
+    for message, kept in numbers.items():
+        found = {field.name: field.number for field in pb.DESCRIPTOR.message_types_by_name[message].fields}
+        assert {name: number for name, number in found.items() if number < 16} == kept

@@ -24,7 +24,7 @@ def test_what_is_wrapped_unwraps(message_type: MessageType, data: bytes) -> None
 
 def test_the_bytes_are_as_written_down() -> None:
     head = b"SGL1" + bytes(3) + b"\x04" + b"a message"
-    assert BODY == head + xxhash.xxh3_64_intdigest(head).to_bytes(8, "little")
+    assert head + xxhash.xxh3_64_intdigest(head).to_bytes(8, "little") == BODY
 
 
 def test_the_docstring_gives_the_header_as_the_code_has_it() -> None:

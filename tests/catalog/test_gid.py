@@ -66,7 +66,9 @@ def test_what_is_no_vid_is_refused(text: str) -> None:
         Vid.parse(text)
 
 
-@pytest.mark.parametrize("raw", [b"", bytes(16), bytes([0xC0]) + bytes(6) + b"\x80" + bytes(8), bytes([0x80]) + bytes(15)])
+@pytest.mark.parametrize(
+    "raw", [b"", bytes(16), bytes([0xC0]) + bytes(6) + b"\x80" + bytes(8), bytes([0x80]) + bytes(15)]
+)
 def test_bytes_that_are_no_vid_are_refused(raw: bytes) -> None:
     with pytest.raises(InvalidKey):
         Vid(raw)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from catalog.errors import AccessDenied, InvalidObject, KeyTaken, NoSuchBucket, NoSuchObject, StoreUnreachable
 from catalog.keys import Key
-from catalog.objects import LocalStore
+from catalog.objects import LocalStore, PartTag
 
 A = Key("vol/log/A")
 
@@ -42,35 +43,76 @@ def effects_of(monkeypatch: pytest.MonkeyPatch, at: int | None, when: str = "bef
 
         monkeypatch.setattr(os, name, call)
 
-    for name in ("write", "fsync", "link", "rename", "mkdir"):
+    for name in ("write", "sendfile", "fsync", "link", "rename", "mkdir", "unlink"):
         wrap(name)
     return seen
 
 
+STEPS = [(at, when) for at in range(1, 30) for when in ("before", "after")]
+
+
+def crash_in(act: Callable[[], object], at: int, when: str) -> bool:
+    """Run `act` with a crash at that step; whether it got that far."""
+    with pytest.MonkeyPatch.context() as patch:
+        effects_of(patch, at, when)
+        try:
+            act()
+        except Crash:
+            return True
+    return False
+
+
 def test_a_crash_at_any_step_of_put_new_leaves_all_or_nothing(tmp_path: Path) -> None:
     outcomes = set()
-    for at in range(1, 40):
-        for when in ("before", "after"):
-            root = tmp_path / f"remote-{at}-{when}"
-            with pytest.MonkeyPatch.context() as patch:
-                effects_of(patch, at, when)
-                try:
-                    LocalStore(root).put_new(A, b"whole")
-                except Crash:
-                    crashed = True
-                else:
-                    crashed = False
-            store = LocalStore(root)
-            keys = list(store.list(""))
-            assert keys in ([], [A])
-            if keys:
-                assert store.get(A) == b"whole"
-            else:
-                assert crashed
-                store.put_new(A, b"again")
-                assert store.get(A) == b"again"
-            outcomes.add((crashed, bool(keys)))
+    for at, when in STEPS:
+        store = LocalStore(tmp_path / f"remote-{at}-{when}")
+        crashed = crash_in(lambda store=store: store.put_new(A, b"whole"), at, when)  # type: ignore[misc]
+        after = LocalStore(tmp_path / f"remote-{at}-{when}")
+        keys = list(after.list(""))
+        if not keys:
+            after.put_new(A, b"whole")
+        assert after.get(A) == b"whole"
+        outcomes.add((crashed, keys == [A]))
+        if not crashed and when == "before":  # there are no more steps
+            break
     assert outcomes == {(True, False), (True, True), (False, True)}
+
+
+def test_a_crash_at_any_step_of_replacing_leaves_the_old_or_the_new(tmp_path: Path) -> None:
+    outcomes = set()
+    for at, when in STEPS:
+        store = LocalStore(tmp_path / f"remote-{at}-{when}")
+        store.put(A, b"old", {})
+        crashed = crash_in(lambda store=store: store.put(A, b"new", {}), at, when)  # type: ignore[misc]
+        outcomes.add((crashed, store.get(A)))
+        if not crashed and when == "before":  # there are no more steps
+            break
+    assert outcomes == {(True, b"old"), (True, b"new"), (False, b"new")}
+
+
+def test_a_crash_at_any_step_of_completing_leaves_an_upload_or_a_whole_object(tmp_path: Path) -> None:
+    outcomes = set()
+    for at, when in STEPS:
+        store = LocalStore(tmp_path / f"remote-{at}-{when}")
+        upload_id = store.create_upload(A, {"software": "x"})
+        parts = [store.put_part(A, upload_id, number, b"part") for number in (1, 2)]
+
+        def complete(store: LocalStore = store, upload_id: str = upload_id, parts: list[PartTag] = parts) -> None:
+            store.complete_upload(A, upload_id, parts)
+
+        crashed = crash_in(complete, at, when)
+        whole = list(store.list("")) == [A]
+        still_there = list(store.list_uploads("")) == [(A, upload_id)]
+        assert whole or still_there
+        if still_there:
+            complete()
+        assert store.get(A) == b"partpart"
+        assert store.head(A).metadata == {"software": "x"}
+        assert list(store.list_uploads("")) == []
+        outcomes.add((crashed, whole, still_there))
+        if not crashed and when == "before":  # there are no more steps
+            break
+    assert outcomes >= {(True, False, True), (True, True, True), (False, True, False)}
 
 
 def test_the_bytes_are_synced_before_the_key_and_the_directory_after(
@@ -80,7 +122,7 @@ def test_the_bytes_are_synced_before_the_key_and_the_directory_after(
     store.put_new(Key("vol/log/first"), b"makes the directories")
     seen = effects_of(monkeypatch, None)
     store.put_new(A, b"body")
-    assert seen == ["write", "fsync", "link", "fsync"]
+    assert seen == ["write", "fsync", "link", "fsync", "unlink"]
 
 
 def test_each_new_directory_is_synced_into_the_one_above(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +130,7 @@ def test_each_new_directory_is_synced_into_the_one_above(root: Path, monkeypatch
     real_fsync = os.fsync
 
     def fsync(fd: int) -> None:
-        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
         real_fsync(fd)
 
     monkeypatch.setattr(os, "fsync", fsync)
@@ -103,7 +145,7 @@ def test_a_taken_key_is_durable_before_it_is_reported(root: Path, monkeypatch: p
     seen = effects_of(monkeypatch, None)
     with pytest.raises(KeyTaken):
         store.put_new(A, b"body")
-    assert seen == ["write", "fsync", "link", "fsync"]
+    assert seen == ["write", "fsync", "link", "fsync", "unlink"]
 
 
 def test_leftovers_of_a_crash_are_in_no_listing(root: Path) -> None:

@@ -36,7 +36,9 @@ def test_what_is_no_lsn_has_no_text(lsn: int) -> None:
         to_cbe64(lsn)
 
 
-@pytest.mark.parametrize("text", ["", "F" * 16, "fffffffffffffffe", "FFFFFFFFFFFFFFE", "FFFFFFFFFFFFFFFE\n", "0x00000000000000"])
+@pytest.mark.parametrize(
+    "text", ["", "F" * 16, "fffffffffffffffe", "FFFFFFFFFFFFFFE", "FFFFFFFFFFFFFFFE\n", "0x00000000000000"]
+)
 def test_text_that_was_never_made_is_refused(text: str) -> None:
     with pytest.raises(InvalidKey):
         from_cbe64(text)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from catalog.errors import InvalidKey, InvalidObject, KeyTaken, NoSuchObject
 from catalog.keys import Key
-from catalog.objects import LocalStore, MemoryStore, ObjectStore, PartTag, S3Store
+from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore, PartTag
+from catalog.objects.s3 import S3Store
 
 A, B, C = Key("vol/log/A"), Key("vol/log/B"), Key("vol/segments/s1")
 ABSENT = Key("vol/absent")
@@ -114,17 +115,17 @@ def test_deleting_is_idempotent(store: ObjectStore) -> None:
 # ---------------------------------------------------------------- ranges
 
 
-@pytest.mark.parametrize(("start", "length"), [(0, 1), (0, 10), (3, 4), (9, 1), (5, 0)])
-def test_a_range_is_exact(store: ObjectStore, start: int, length: int) -> None:
+def test_a_range_is_exact(store: ObjectStore) -> None:
     store.put_new(A, b"0123456789")
-    assert store.get_range(A, start, length) == b"0123456789"[start : start + length]
+    for start, length in ((0, 1), (0, 10), (3, 4), (9, 1), (5, 0), (99, 0)):
+        assert store.get_range(A, start, length) == b"0123456789"[start : start + length]
 
 
-@pytest.mark.parametrize(("start", "length"), [(0, 11), (9, 2), (10, 1), (500, 3)])
-def test_a_range_beyond_the_end_is_an_invalid_object(store: ObjectStore, start: int, length: int) -> None:
+def test_a_range_beyond_the_end_is_an_invalid_object(store: ObjectStore) -> None:
     store.put_new(A, b"0123456789")
-    with pytest.raises(InvalidObject, match=A):
-        store.get_range(A, start, length)
+    for start, length in ((0, 11), (9, 2), (10, 1), (500, 3)):
+        with pytest.raises(InvalidObject, match=A):
+            store.get_range(A, start, length)
 
 
 # ---------------------------------------------------------------- list
@@ -144,15 +145,6 @@ def test_a_limit_bounds_a_listing(store: ObjectStore) -> None:
     assert list(store.list("t/", limit=1)) == ["t/a"]
     assert list(store.list("t/", limit=3)) == ["t/a", "t/b", "t/c"]
     assert list(store.list("t/", limit=9)) == ["t/a", "t/b", "t/c", "t/d", "t/e"]
-
-
-def test_a_listing_longer_than_a_page_is_whole(store: ObjectStore) -> None:
-    if isinstance(store, S3Store):
-        pytest.skip("1,001 requests; test_s3 covers pages with small ones")
-    keys = [f"t/{number:04d}" for number in range(1_001)]
-    for key in keys:
-        store.put(Key(key), b"", {})
-    assert list(store.list("t/")) == keys
 
 
 # ---------------------------------------------------------------- P4
@@ -231,32 +223,35 @@ def test_uploads_are_listed_by_prefix(store: ObjectStore) -> None:
 # ---------------------------------------------------------------- P5
 
 
-@pytest.mark.parametrize(
-    "key", ["", "/a", "a/", "a//b", ".", "..", "a/../b", "../b", ".multipart/x", "a/.b", "a b", "a\n", "é", "a\x00"]
-)
-def test_a_key_that_could_leave_the_prefix_is_refused_before_any_request(store: ObjectStore, key: str) -> None:
-    bad = Key(key)
+BAD_KEYS = ["", "/a", "a/", "a//b", ".", "..", "a/../b", "../b", ".multipart/x", "a/.b", "a b", "a\n", "é", "a\x00"]
+BAD_PREFIXES = ["/", "../", "..", "a/../", ".multipart/", "a//"]
+
+
+def test_a_key_that_could_leave_the_prefix_is_refused_before_any_request(store: ObjectStore) -> None:
     store.close()  # a request now would be another error
-    for call in (
-        lambda: store.put_new(bad, b""),
-        lambda: store.put(bad, b"", {}),
-        lambda: store.get(bad),
-        lambda: store.get_range(bad, 0, 1),
-        lambda: store.head(bad),
-        lambda: store.delete(bad),
-        lambda: store.create_upload(bad, {}),
-        lambda: store.abort_upload(bad, "0" * 32),
-    ):
+    for bad in map(Key, BAD_KEYS):
+        for call in (
+            lambda bad: store.put_new(bad, b""),
+            lambda bad: store.put(bad, b"", {}),
+            lambda bad: store.get(bad),
+            lambda bad: store.get_range(bad, 0, 1),
+            lambda bad: store.head(bad),
+            lambda bad: store.delete(bad),
+            lambda bad: store.create_upload(bad, {}),
+            lambda bad: store.put_part(bad, "0" * 32, 1, b""),
+            lambda bad: store.complete_upload(bad, "0" * 32, []),
+            lambda bad: store.abort_upload(bad, "0" * 32),
+        ):
+            with pytest.raises(InvalidKey):
+                call(bad)
+
+
+def test_a_listing_cannot_leave_the_prefix(store: ObjectStore) -> None:
+    for prefix in BAD_PREFIXES:
         with pytest.raises(InvalidKey):
-            call()
-
-
-@pytest.mark.parametrize("prefix", ["/", "../", "..", "a/../", ".multipart/", "a//"])
-def test_a_listing_cannot_leave_the_prefix(store: ObjectStore, prefix: str) -> None:
-    with pytest.raises(InvalidKey):
-        list(store.list(prefix))
-    with pytest.raises(InvalidKey):
-        list(store.list_uploads(prefix))
+            list(store.list(prefix))
+        with pytest.raises(InvalidKey):
+            list(store.list_uploads(prefix))
 
 
 def test_a_neighbour_whose_prefix_begins_alike_is_not_seen(tmp_path: Path, s3_remote: str) -> None:
@@ -291,7 +286,7 @@ def test_objects_lie_where_the_url_says(s3_remote: str, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- against a model
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(
         st.tuples(
@@ -320,5 +315,8 @@ def test_a_local_store_behaves_as_one_in_memory(
             except KeyTaken:
                 outcomes.append("taken")
         assert outcomes[0] == outcomes[1]
-    contents = [[(key, store.get(Key(key)), store.head(Key(key))) for key in store.list("")] for store in (local, model)]
-    assert contents[0] == contents[1]
+    assert contents(local) == contents(model)
+
+
+def contents(store: ObjectStore) -> list[tuple[str, bytes, ObjectInfo]]:
+    return [(key, store.get(Key(key)), store.head(Key(key))) for key in store.list("")]

@@ -10,9 +10,10 @@ from catalog.errors import AccessDenied, NoSuchBucket, OutcomeUnknown, StoreUnre
 from catalog.keys import Key
 from catalog.objects import MemoryStore
 from catalog.put_once import TRIES, backoff_s, put_once
-from tests.faults.store import CountingStore, Fault, FaultyStore, lost, unreachable
+from tests.faults.store import CountingStore, Fault, FaultyStore, When, lost, unreachable
 
 A = Key("vol/log/A")
+WHENS: tuple[When, ...] = ("before", "after")
 
 
 def no_pause(_: float) -> None:
@@ -75,7 +76,7 @@ def test_tries_are_bounded() -> None:
     assert store.effects == TRIES
 
 
-@pytest.mark.parametrize("error", [unreachable, lambda key: AccessDenied("s3://b", "no"), lambda key: NoSuchBucket("b")])
+@pytest.mark.parametrize("error", [unreachable, lambda _: AccessDenied("s3://b", "no"), lambda _: NoSuchBucket("b")])
 def test_a_refusal_of_the_first_try_is_certain_and_of_a_later_one_is_not(error: object) -> None:
     first = FaultyStore(MemoryStore(), [Fault(1, "before", error)])  # type: ignore[arg-type]
     with pytest.raises((StoreUnreachable, AccessDenied, NoSuchBucket)):
@@ -90,16 +91,14 @@ def test_no_pair_of_faults_leads_to_a_wrong_verdict(taken: bytes | None) -> None
     """Every pair of faults of writes and reads, at the first three calls of each. What is said must be true."""
     singles = [
         Fault(nth, when, error, method)
-        for nth, when, error, method in itertools.product(
-            (1, 2, 3), ("before", "after"), (lost, unreachable), ("put_new", "get")
-        )
+        for nth, when, error, method in itertools.product((1, 2, 3), WHENS, (lost, unreachable), ("put_new", "get"))
     ]
     verdicts = set()
     for plan in itertools.combinations(singles, 2):
         inner = MemoryStore()
         if taken:
             inner.put_new(A, taken)
-        store = FaultyStore(inner, plan)  # type: ignore[arg-type]
+        store = FaultyStore(inner, plan)
         try:
             found: bytes | None = put_once(store, A, b"ours", no_pause)
         except OutcomeUnknown:

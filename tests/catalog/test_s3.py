@@ -7,6 +7,7 @@ import http.server
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import boto3
 import pytest
@@ -21,7 +22,8 @@ from catalog.errors import (
     StoreUnreachable,
 )
 from catalog.keys import Key
-from catalog.objects import PartTag, S3Store, s3
+from catalog.objects import PartTag, s3
+from catalog.objects.s3 import S3Store
 
 A = Key("vol/log/A")
 
@@ -93,7 +95,8 @@ def complete(store: S3Store) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [(500, "InternalError"), (503, "SlowDown"), (409, "ConditionalRequestConflict"), (400, "RequestTimeout"), None]
+    "answer",
+    [(500, "InternalError"), (503, "SlowDown"), (409, "ConditionalRequestConflict"), (400, "RequestTimeout"), None],
 )
 @pytest.mark.parametrize("write", [lambda store: store.put_new(A, b"body"), complete], ids=["put_new", "complete"])
 def test_an_answer_that_leaves_the_outcome_open_says_so_after_one_request(
@@ -138,7 +141,7 @@ def test_reads_are_repeated_until_they_are_answered(script: ScriptedS3) -> None:
 def test_trouble_while_reading_is_never_taken_for_absence(script: ScriptedS3, answer: tuple[int, str] | None) -> None:
     script.answers = [answer]
     with opened() as store:
-        for look in (store.get, store.head, lambda key: list(store.list("vol/"))):
+        for look in (store.get, store.head, lambda _: list(store.list("vol/"))):
             with pytest.raises(StoreUnreachable, match="s3://bucket/acme"):
                 look(A)
 
@@ -213,9 +216,11 @@ def test_parts_carry_a_checksum_that_completing_gives_back(s3_remote: str, monke
         upload_id = store.create_upload(A, {})
         part = store.put_part(A, upload_id, 1, b"123456789")
         assert part.checksum == "y/Q5Jg=="  # CRC-32 of the check string is CBF43926
-        sent = {}
+        sent: dict[str, Any] = {}
         real = store._once.complete_multipart_upload
-        monkeypatch.setattr(store._once, "complete_multipart_upload", lambda **named: sent.update(named) or real(**named))
+        monkeypatch.setattr(
+            store._once, "complete_multipart_upload", lambda **named: sent.update(named) or real(**named)
+        )
         store.complete_upload(A, upload_id, [part])
         assert sent["MultipartUpload"]["Parts"][0]["ChecksumCRC32"] == part.checksum
 

@@ -60,7 +60,7 @@ def test_targets_are_read(text: str, target: Target) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "HEAD", "head~", "head~-1", "head~x", "seq:", "seq:0", "seq:-1", "seq:1.5", "seq: 1", "seq:1\n", "seq:１",
+    ["", "HEAD", "head~", "head~-1", "head~x", "seq:", "seq:0", "seq:-1", "seq:1.5", "seq: 1", "seq:1\n", "seq:\uff11",
      "seq:18446744073709551616", "lsn:0", "tag:x", "42", "yesterday", "2025-13-01T00:00:00Z"],
 )  # fmt: skip
 def test_what_is_no_target_is_refused(text: str) -> None:
@@ -74,7 +74,9 @@ def test_a_time_without_its_zone_is_refused_and_the_message_says_so(text: str) -
         parse_target(text)
 
 
-@pytest.mark.parametrize("text", ["head", "head~3", "seq:42", "lsn:7", "2025-11-14T09:12:03Z", "2025-11-14T09:12:03.250Z"])
+@pytest.mark.parametrize(
+    "text", ["head", "head~3", "seq:42", "lsn:7", "2025-11-14T09:12:03Z", "2025-11-14T09:12:03.250Z"]
+)
 def test_a_target_prints_as_it_is_read(text: str) -> None:
     assert str(parse_target(text)) == text
 
@@ -261,7 +263,8 @@ WINDOW = r"Restorable: 2025-11-14T09:12:04Z \(lsn 1\) to 2025-11-14T09:12:43Z \(
 
 
 @pytest.mark.parametrize(
-    "target", [Seq(41), Seq(2**64 - 1), Lsn(4), Head(3), Time(ts_of(1) - 1), Time(ts_of(40) + 1), Time(10**18), Time(-1)]
+    "target",
+    [Seq(41), Seq(2**64 - 1), Lsn(4), Head(3), Time(ts_of(1) - 1), Time(ts_of(40) + 1), Time(10**18), Time(-1)],
 )
 def test_a_target_outside_the_window_is_an_error_that_prints_it(target: Target) -> None:
     with pytest.raises(OutOfWindow, match=WINDOW) as raised:

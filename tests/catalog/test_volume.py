@@ -12,13 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from catalog import schema_pb2 as pb
 from catalog.commit import NO_PARENT, Bounds, Commit, CommitKind, ForkPoint
 from catalog.control import Control
 from catalog.encoding import StoredCommit, decode_fork, encode_commit, encode_control
+from catalog.envelope import MessageType, unwrap, wrap
 from catalog.errors import Diverged, FormatUnsupported, InvalidObject, NoSuchObject, OutcomeUnknown, StoreUnreachable
 from catalog.keys import Key, commit_key, control_key, fork_key
 from catalog.local import LocalCatalog
 from catalog.objects import LocalStore, MemoryStore, ObjectStore
+from catalog.objects.s3 import S3Store
 from catalog.put_once import TRIES
 from catalog.timeline import Seq, resolve
 from catalog.volume import Volumes
@@ -30,7 +33,7 @@ MAIN, FORK, SECOND = vid(1), vid(2), vid(3)
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.put_once.backoff_s", lambda tries: 0.0)
+    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
 
 
 @pytest.fixture
@@ -360,9 +363,6 @@ def test_divergence_names_the_branch(store: MemoryStore) -> None:
 
 
 def test_a_commit_that_became_a_checkpoint_meanwhile_is_still_ours(volume: MemoryStore) -> None:
-    from catalog import schema_pb2 as pb
-    from catalog.envelope import MessageType, unwrap, wrap
-
     message = pb.Commit.FromString(unwrap(MessageType.COMMIT, OURS, "here"))
     message.checkpoint_ts.FromMilliseconds(START_MS)
     overwrite(volume, commit_key(MAIN, 1), wrap(MessageType.COMMIT, message.SerializeToString()))
@@ -445,10 +445,9 @@ def test_of_racing_writers_one_wins_each_lsn_and_the_rest_diverge(remote_store: 
 
 @pytest.fixture
 def remote_store(remote: str) -> Iterator[ObjectStore]:
-    from catalog.objects import S3Store
-
-    opened: ObjectStore
-    opened = S3Store(remote) if remote.startswith("s3://") else LocalStore(Path(remote.removeprefix("file://")))
+    opened: ObjectStore = LocalStore(Path(remote.removeprefix("file://")))
+    if remote.startswith("s3://"):
+        opened = S3Store(remote)
     yield opened
     opened.close()
 

@@ -109,6 +109,7 @@ def test_without_a_remote_everything_local_works(run: Run) -> None:
     assert run("delete", "t", "--before", "2").text == "deleted 1 records of t\n"
     assert run("read", "t").out == b"b\nc\n"
     assert "all hot" in run("status").text
-    refused = run("offload", "t")
-    assert (refused.code, refused.out) == (2, b"")
-    assert "no remote" in refused.err
+    for command in (("offload", "t"), ("read", "t", "--at", "head"), ("log", "t"), ("branch", "list", "t")):
+        refused = run(*command)
+        assert (refused.code, refused.out) == (2, b"")
+        assert "no remote" in refused.err

@@ -231,7 +231,7 @@ class _Inode:
 
 
 class PowerCutFiles(Effects):
-    """Forwards to `inner`, and keeps in memory what of the tree under `root` is durable."""
+    """Forwards to `inner`, and keeps in memory what of the tree under `root` is durable: all that is there at first."""
 
     def __init__(self, inner: Files, root: Path) -> None:
         super().__init__(inner)
@@ -239,6 +239,10 @@ class PowerCutFiles(Effects):
         self._inodes: dict[int, _Inode] = {}
         self._names: dict[Path, _Inode | None] = {}
         self._durable_names: dict[Path, _Inode | None] = {}
+        for path in root.rglob("*"):
+            body = None if path.is_dir() else path.read_bytes()
+            self._names[path] = None if body is None else _Inode(bytearray(body), body)
+        self._durable_names.update(self._names)
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         fd = super().open(path, flags, mode)

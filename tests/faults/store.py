@@ -22,7 +22,17 @@ from catalog.errors import CatalogError, OutcomeUnknown, StoreUnreachable
 from catalog.keys import Key
 from catalog.objects import ObjectInfo, ObjectStore, PartTag
 
-__all__ = ["EFFECTS", "CountingStore", "Fault", "FaultyStore", "KillingStore", "WrappedStore", "lost", "unreachable"]
+__all__ = [
+    "EFFECTS",
+    "CountingStore",
+    "Fault",
+    "FaultyStore",
+    "KillingStore",
+    "When",
+    "WrappedStore",
+    "lost",
+    "unreachable",
+]
 
 When = Literal["before", "after"]
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""A child process that takes records the whole way and dies on the way: `python -m tests.faults.way DIRECTORY REMOTE STEP`.
+"""A child process that takes records the whole way and dies on it: `python -m tests.faults.way DIRECTORY REMOTE STEP`.
 
 STEP is one of `appended`, `sealed`, `released`, `none`, or `before:K` / `after:K`, which kills the process with SIGKILL
 before or after the Kth effect on the store. Each acked seq range is written to stdout as soon as it is acked.

@@ -54,7 +54,9 @@ def test_a_clock_that_goes_back_releases_nothing(log: Log, remote: str, clock: H
 
 @pytest.mark.parametrize("part", ["data", "index", "commit"])
 @pytest.mark.parametrize("how", ["flipped", "cut", "gone"])
-def test_a_remote_copy_that_is_not_what_was_sent_keeps_the_hot_one(part: str, how: str, log: Log, tmp_path: Path) -> None:
+def test_a_remote_copy_that_is_not_what_was_sent_keeps_the_hot_one(
+    part: str, how: str, log: Log, tmp_path: Path
+) -> None:
     with offload.attach(log, f"file://{tmp_path}/archive") as archive:
         archive.offload("t")
         pattern = {"data": "*/segments/*[!x]", "index": "*/segments/*.index", "commit": "*/log/*"}[part]

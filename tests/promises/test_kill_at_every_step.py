@@ -1,4 +1,4 @@
-"""Kill -9 at each step of a record's way, then restart: nothing acked is missing or twice, no half object is visible."""
+"""Kill -9 at each step of a record's way: nothing acked is missing or twice, no half object is visible."""
 
 from __future__ import annotations
 

@@ -28,7 +28,9 @@ def test_two_processes_that_offload_the_same_range(tmp_path: Path, remote: str) 
 
     command = [sys.executable, "-m", "offload.cli", "--remote", remote, "-C"]
     processes = [
-        subprocess.Popen([*command, str(tmp_path / name), "offload", "t", "--drop-hot"], cwd=_ROOT, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            [*command, str(tmp_path / name), "offload", "t", "--drop-hot"], cwd=_ROOT, stderr=subprocess.PIPE
+        )
         for name in ("one", "two")
     ]
     errors = [process.communicate(timeout=120)[1].decode() for process in processes]

@@ -1,4 +1,4 @@
-"""Any past state comes back exact to the record, by seq, by time and by LSN, whatever was deleted or offloaded since."""
+"""Any past state comes back exact to the record, by seq and by time, whatever was deleted or offloaded since."""
 
 from __future__ import annotations
 

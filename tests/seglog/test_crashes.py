@@ -51,7 +51,9 @@ def test_recovery_may_crash_at_any_operation_and_begin_again(tmp_path: Path) -> 
             directory = tmp_path / f"{at}-{again}"
             journal = _crashed(directory, UnsyncedFiles(), at, tear=True)
             try:
-                seglog.open(directory, files=CrashingFiles(UnsyncedFiles(), again, tear=True), settings=SETTINGS).close()
+                seglog.open(
+                    directory, files=CrashingFiles(UnsyncedFiles(), again, tear=True), settings=SETTINGS
+                ).close()
             except SimulatedCrash:
                 check(directory, UnsyncedFiles(), journal)
             else:

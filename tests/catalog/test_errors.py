@@ -1,0 +1,60 @@
+"""The tree of errors is drawn as it is."""
+
+from __future__ import annotations
+
+import re
+
+from catalog import errors
+
+
+def drawn() -> list[tuple[str, str]]:
+    """(class, parent) of each line of the tree in the docstring."""
+    path: list[str] = []
+    found = []
+    for line in (errors.__doc__ or "").splitlines():
+        if match := re.match(r"    ((?:[│ ]   )*)(?:[├└]── )?([A-Z]\w+)", line):
+            depth = (len(line) - len(line.lstrip(" │├└─")) - 4) // 4
+            path[depth:] = [match[2]]
+            found.append((match[2], path[depth - 1] if depth else "Exception"))
+    return found
+
+
+def test_the_docstring_draws_the_tree_of_classes() -> None:
+    tree = {name: getattr(errors, name).__base__.__name__ for name in errors.__all__}
+    assert dict(drawn()) == tree
+
+
+def test_exit_codes_are_as_the_docstring_says() -> None:
+    text = errors.__doc__ or ""
+    said = {name: int(code) for name, code in re.findall(r"── (\w+) .*exit (\d)$", text, re.M)}
+    assert said == {"Corrupt": 5, "Conflict": 4, "Missing": 3, "Unavailable": 1, "Misuse": 2, "FormatUnsupported": 1}
+    for name, code in said.items():
+        assert getattr(errors, name).exit_code == code
+
+
+def test_every_error_but_the_groups_says_what_happened_in_one_line() -> None:
+    made = [
+        errors.InvalidObject("vol/log/A", "its checksum does not match"),
+        errors.FormatUnsupported("vol/log/A", "2"),
+        errors.KeyTaken("vol/log/A"),
+        errors.Diverged("orders", "vid", 7),
+        errors.BranchExists("orders", "half"),
+        errors.NoSuchObject("vol/log/A"),
+        errors.NoSuchBucket("bucket"),
+        errors.NoSuchTopic("orders", "s3://bucket"),
+        errors.NoSuchBranch("orders", "half"),
+        errors.OutOfWindow("seq:9", "DATE (lsn 1) to DATE (lsn 2)"),
+        errors.StoreUnreachable("s3://bucket", "no route"),
+        errors.AccessDenied("s3://bucket", "no credentials"),
+        errors.LocalCatalogUnavailable("/data/catalog.db", "locked"),
+        errors.OutcomeUnknown("vol/log/A", "timeout"),
+        errors.InvalidName("topic", "a/b"),
+        errors.InvalidKey("../x"),
+        errors.InvalidRemote("ftp://x", "no such scheme"),
+        errors.InvalidTarget("yesterday"),
+    ]
+    groups = {"CatalogError", "Corrupt", "Conflict", "Missing", "Unavailable", "Misuse"}
+    assert {type(error).__name__ for error in made} == set(errors.__all__) - groups
+    for error in made:
+        assert "\n" not in str(error)
+        assert error.hint is None or "\n" not in error.hint

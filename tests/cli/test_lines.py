@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offload.cli.lines import json_batches, line_batches, longest_line, to_json, to_line
+from offload.errors import InvalidInput
+from seglog import Record
+
+TEXTS = st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"\xff\x00", b"long" * 50])).map(b"".join)
+
+
+def _records(text: bytes) -> list[Record]:
+    batches = line_batches(io.BytesIO(text), None, None)
+    values = [(value, batch.unterminated) for batch in batches for value in batch.values]
+    return [Record(seq, 0, value, unterminated=flag) for seq, (value, flag) in enumerate(values, 1)]
+
+
+@given(TEXTS)
+def test_any_text_comes_back(text: bytes) -> None:
+    assert b"".join(map(to_line, _records(text))) == text
+
+
+@given(TEXTS)
+def test_records_are_what_stands_between_line_feeds(text: bytes) -> None:
+    assert [record.value for record in _records(text)] == text.removesuffix(b"\n").split(b"\n") if text else True
+
+
+def test_lines_that_span_reads_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("offload.cli.lines._READ_BYTES", 7)
+    text = b"a\n" + b"x" * 50 + b"\n\n\nend"
+    assert b"".join(map(to_line, _records(text))) == text
+    assert longest_line(io.BytesIO(text)) == 50
+
+
+@given(TEXTS)
+def test_the_longest_line_is_found(text: bytes) -> None:
+    assert longest_line(io.BytesIO(text)) == max(map(len, text.split(b"\n")))
+
+
+@given(st.binary(), st.none() | st.text(max_size=5), st.none() | st.text(max_size=5))
+def test_json_lines_come_back(value: bytes, tag: str | None, node: str | None) -> None:
+    line = to_json(Record(7, 8, value, tag, node))
+    assert json.loads(line)["seq"] == 7
+    [batch] = json_batches(io.BytesIO(line.encode() + b"\n\n"), None, None)
+    assert (batch.values, batch.tag, batch.node) == ([value], tag, node)
+
+
+def test_records_with_another_tag_are_another_batch() -> None:
+    lines = b"".join(b'{"value": "x", "tag": "%s"}\n' % tag for tag in (b"a", b"a", b"b", b"a"))
+    batches = list(json_batches(io.BytesIO(lines), None, None))
+    assert [(batch.tag, len(batch.values)) for batch in batches] == [("a", 2), ("b", 1), ("a", 1)]
+
+
+def test_the_line_that_is_wrong_is_named() -> None:
+    with pytest.raises(InvalidInput, match="line 3"):
+        list(json_batches(io.BytesIO(b'{"value": "x"}\n\n{"value": 1}\n'), None, None))

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from offload.attempt import Run, is_due, plan_run
+from seglog import SegmentInfo
+
+
+def _segment(first: int, last: int, size: int = 10, *, sealed: bool = True) -> SegmentInfo:
+    return SegmentInfo(first, last, size, 0, 0, sealed)
+
+
+SEGMENTS = [_segment(1, 10), _segment(11, 20), _segment(21, 30), _segment(31, 33, sealed=False)]
+
+
+@pytest.mark.parametrize(
+    ("offloaded", "up_to", "max_bytes", "expected"),
+    [
+        (0, None, 100, Run(1, 30)),
+        (0, None, 20, Run(1, 20)),
+        (0, None, 1, Run(1, 10)),  # one segment goes whatever its size
+        (10, None, 100, Run(11, 30)),
+        (15, None, 100, Run(16, 30)),  # a segment of which a part is there already
+        (30, None, 100, None),
+        (0, 20, 100, Run(1, 20)),
+        (0, 19, 100, Run(1, 10)),
+        (0, 9, 100, None),
+        (20, 20, 100, None),
+    ],
+)
+def test_a_run_is_made_of_adjacent_sealed_segments(
+    offloaded: int, up_to: int | None, max_bytes: int, expected: Run | None
+) -> None:
+    assert plan_run(SEGMENTS, offloaded, up_to, max_bytes) == expected
+
+
+def test_without_segments_there_is_nothing_to_do() -> None:
+    assert plan_run([], 0, None, 100) is None
+
+
+def test_the_lag_is_over_when_it_is_over_and_not_before() -> None:
+    assert not is_due(1000, 2, 2999)
+    assert is_due(1000, 2, 3000)
+    assert is_due(1000, 0, 1000)
+    assert not is_due(1000, 0, 999)

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from catalog.errors import CatalogError, NoSuchObject, OutcomeUnknown, StoreUnreachable
+from catalog.keys import Key
+from catalog.objects.memory import MemoryStore
+from offload.upload import BlockUpload
+from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
+
+KEY = Key("volume/segments/sid")
+
+
+def _send(store: object, blocks: list[bytes], *, concurrency: int = 2) -> list[str]:
+    ids: list[str] = []
+    with BlockUpload(store, KEY, {"role": "data"}, concurrency=concurrency, on_upload_id=ids.append) as upload:  # type: ignore[arg-type]
+        for block in blocks:
+            upload.add(block)
+        upload.finish()
+    return ids
+
+
+def test_one_block_is_one_put() -> None:
+    store = CountingStore(MemoryStore())
+    assert _send(store, [b"only"]) == []
+    assert store.counts == {"put": 1}
+    assert store.inner.get(KEY) == b"only"
+    assert store.inner.head(KEY).metadata == {"role": "data"}
+
+
+def test_more_blocks_are_a_part_each_in_their_order() -> None:
+    store = CountingStore(MemoryStore())
+    blocks = [bytes([number]) * 10 for number in range(20)]
+    assert len(_send(store, blocks, concurrency=7)) == 1
+    assert store.counts == {"create_upload": 1, "put_part": 20, "complete_upload": 1}
+    assert store.inner.get(KEY) == b"".join(blocks)
+    assert store.inner.head(KEY).metadata == {"role": "data"}
+
+
+def test_no_more_parts_are_in_flight_than_asked_for() -> None:
+    class Watching(WrappedStore):
+        def __init__(self) -> None:
+            super().__init__(MemoryStore())
+            self.now = self.most = 0
+            self.lock = threading.Lock()
+
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            with self.lock:
+                self.now += method == "put_part"
+                self.most = max(self.most, self.now)
+            try:
+                return act()
+            finally:
+                with self.lock:
+                    self.now -= method == "put_part"
+
+    store = Watching()
+    _send(store, [b"x" * 100] * 200, concurrency=3)
+    assert 1 <= store.most <= 3
+
+
+@pytest.mark.parametrize("blocks", [[b"only"], [b"a", b"b", b"c"]])
+def test_a_store_that_fails_is_told_and_nothing_half_is_visible(blocks: list[bytes]) -> None:
+    for nth in range(1, 20):
+        inner = MemoryStore()
+        store = FaultyStore(inner, [Fault(nth=nth, when="before", error=unreachable)])
+        try:
+            _send(store, blocks)
+        except CatalogError:
+            with pytest.raises(NoSuchObject):
+                inner.get(KEY)
+            continue
+        assert inner.get(KEY) == b"".join(blocks)
+        break
+    assert nth == {1: 2, 3: 6}[len(blocks)]
+
+
+def test_a_lost_answer_to_the_completion_is_settled_by_looking() -> None:
+    inner = MemoryStore()
+    store = FaultyStore(inner, [Fault(nth=1, when="after", method="complete_upload")])
+    _send(store, [b"a", b"b"])
+    assert inner.get(KEY) == b"ab"
+
+
+def test_a_completion_that_did_not_happen_is_not_taken_for_one_that_did() -> None:
+    store = FaultyStore(MemoryStore(), [Fault(nth=1, when="before", method="complete_upload")])
+    with pytest.raises(OutcomeUnknown):
+        _send(store, [b"a", b"b"])
+
+
+def test_an_object_of_another_length_is_not_ours() -> None:
+    inner = MemoryStore()
+    inner.put(KEY, b"something else", {})
+    store = FaultyStore(inner, [Fault(nth=1, when="before", method="complete_upload")])
+    with pytest.raises(OutcomeUnknown):
+        _send(store, [b"a", b"b"])
+
+
+def test_when_nobody_can_look_it_is_unknown() -> None:
+    plan = [Fault(nth=1, when="after", method="complete_upload"), Fault(method="head", error=unreachable)]
+    with pytest.raises((OutcomeUnknown, StoreUnreachable)):
+        _send(FaultyStore(MemoryStore(), plan), [b"a", b"b"])

@@ -1,0 +1,50 @@
+"""The main job, seen from Spark: the same bytes as from the log, of the topic and of a branch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+import offload
+import seglog
+from offload.cli.lines import line_batches
+from seglog import LogSettings
+from tests.offload.spark.session import spark
+from tests.texts import NAMES, text
+
+__all__ = ["spark"]
+
+
+def _frame(spark: SparkSession, remote: str, topic: str, branch: str) -> DataFrame:
+    return spark.read.format("seglog").option("topic", topic).option("branch", branch).load(remote)
+
+
+def _joined(frame: DataFrame) -> bytes:
+    return b"\n".join(bytes(row.value) for row in frame.orderBy("seq").select("value").collect())
+
+
+def test_eleven_logs_come_back_whole(spark: SparkSession, remote: str, tmp_path: Path) -> None:
+    with (
+        seglog.open(tmp_path / "data", settings=LogSettings(segment_max_events=300)) as log,
+        offload.attach(log, remote) as archive,
+    ):
+        for name in NAMES:
+            (tmp_path / name).write_bytes(text(name))
+            with (tmp_path / name).open("rb") as stream:
+                for batch in line_batches(stream, None, None):
+                    log.topic(name).append(batch.values, unterminated=batch.unterminated)
+            log.topic(name).seal()
+            archive.offload(name, drop_hot=True)
+            archive.restore(name, to="seq:500", name="first")
+            archive.delete(name, before=1001)
+        counts = {name: log.topic(name).head_seq for name in NAMES}
+
+    for name in NAMES:
+        lines = text(name).removesuffix(b"\n").split(b"\n")
+        assert len(lines) == counts[name]
+        whole = spark.read.format("seglog").options(topic=name, versionAsOf=1).load(remote)
+        assert (whole.count(), _joined(whole)) == (len(lines), b"\n".join(lines))
+        assert _joined(_frame(spark, remote, name, "main")) == b"\n".join(lines[1000:])
+        assert _frame(spark, remote, name, "first").count() == 500
+        assert _joined(_frame(spark, remote, name, "first")) == b"\n".join(lines[:500])

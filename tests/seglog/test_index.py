@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seglog.errors import InvalidEntry
+from seglog.frame import DELETED, HAS_TAG
+from seglog.index import ENTRY, Entry, encode_entry, mark_deleted, read_entries
+from tests.seglog.tables import table_of
+
+GOLDEN = bytes.fromhex("e8030000 37000000 9532fd7790010000 01 cd7de5")
+
+entries = st.tuples(
+    st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.integers(0, 255)
+)
+
+
+def test_the_table_in_the_docstring_is_the_struct() -> None:
+    assert ENTRY.format == "<IIQB3s"
+    assert table_of("seglog.index") == [(0, 4), (4, 4), (8, 8), (16, 1), (17, 3)]
+    assert ENTRY.size == 20
+
+
+def test_the_bytes_are_pinned() -> None:
+    assert encode_entry(258, 1000, 55, 1720000000661, HAS_TAG).hex() == GOLDEN.hex()
+
+
+@given(st.integers(0, 2**63), st.lists(entries, max_size=10))
+def test_what_goes_in_comes_out(first_seq: int, values: list[tuple[int, int, int, int]]) -> None:
+    raw = b"".join(encode_entry(first_seq + index, *value) for index, value in enumerate(values))
+    assert read_entries(raw, first_seq) == [Entry(*value) for value in values]
+
+
+def test_no_flipped_bit_passes() -> None:
+    raw = encode_entry(258, 1000, 55, 1720000000661, HAS_TAG)
+    for position in range(len(raw)):
+        for bit in range(8):
+            damaged = bytearray(raw)
+            damaged[position] ^= 1 << bit
+            with pytest.raises(InvalidEntry):
+                read_entries(bytes(damaged), 258)
+
+
+def test_no_truncation_passes() -> None:
+    raw = encode_entry(1, 0, 55, 1, 0)
+    for length in range(1, len(raw)):
+        with pytest.raises(InvalidEntry):
+            read_entries(raw[:length], 1)
+
+
+def test_an_entry_in_the_place_of_another_is_found() -> None:
+    raw = encode_entry(1, 0, 55, 1, 0) + encode_entry(2, 55, 55, 1, 0)
+    with pytest.raises(InvalidEntry) as caught:
+        read_entries(raw[20:] + raw[:20], 1)
+    assert caught.value.position == 0
+    with pytest.raises(InvalidEntry):
+        read_entries(raw, 2)
+
+
+def test_marking_one_deleted_changes_its_last_word_only() -> None:
+    raw = bytearray(encode_entry(1, 0, 55, 1, HAS_TAG) + encode_entry(2, 55, 60, 2, 0))
+    before = bytes(raw)
+    mark_deleted(raw, 1, 2)
+    assert raw[:36] == before[:36]
+    assert read_entries(bytes(raw), 1) == [Entry(0, 55, 1, HAS_TAG), Entry(55, 60, 2, DELETED)]

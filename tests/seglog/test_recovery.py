@@ -1,0 +1,167 @@
+"""Torn or damaged: what recovery cuts, and what it reports and leaves alone."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog import FileCorrupt, LogSettings
+from seglog.files import OsFiles
+from seglog.frame import FrameType, encode, encode_appends
+from tests.faults.files import CrashingFiles, PowerCutFiles, SimulatedCrash, UnsyncedFiles
+
+SETTINGS = LogSettings(wal_file_bytes=4096)
+VALUES = [b"value-%d" % number for number in range(6)]
+NAME = "wal-0000000000000001.log"
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> Path:
+    """Six acked records, each in a group of its own, as a killed process leaves them."""
+    log = seglog.open(tmp_path / "live", settings=SETTINGS, files=UnsyncedFiles())
+    for value in VALUES:
+        log.topic("t").append([value])
+    shutil.copytree(tmp_path / "live", tmp_path / "crashed")
+    log.close()
+    return tmp_path / "crashed"
+
+
+def _values(directory: Path) -> list[bytes]:
+    with seglog.open(directory, settings=SETTINGS, files=UnsyncedFiles()) as log:
+        return [record.value for record in log.topic("t").read()] if log.has_topic("t") else []
+
+
+def _fresh(crashed: Path, tmp_path: Path, wal: bytes) -> Path:
+    directory = tmp_path / "fresh"
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree(crashed, directory)
+    (directory / "wal" / NAME).write_bytes(wal)
+    return directory
+
+
+def test_any_flipped_byte_of_the_wal_is_reported_or_harmless(crashed: Path, tmp_path: Path) -> None:
+    whole = (crashed / "wal" / NAME).read_bytes()
+    used = len(whole.rstrip(b"\0"))
+    last_mark = whole.rindex(b"\x2a\0\0\0\x0d")
+    for position in range(used + 100):
+        damaged = bytearray(whole)
+        damaged[position] ^= 0x55
+        directory = _fresh(crashed, tmp_path, damaged)
+        if position >= last_mark:  # the mark itself, or the space behind it: no record is there
+            assert _values(directory) == VALUES
+            continue
+        with pytest.raises(FileCorrupt) as caught:
+            _values(directory)
+        assert caught.value.path == directory / "wal" / NAME
+        assert caught.value.offset <= position < caught.value.offset + 150
+        assert (directory / "wal" / NAME).read_bytes() == damaged
+
+
+def test_a_wal_cut_anywhere_keeps_whole_records_only(crashed: Path, tmp_path: Path) -> None:
+    whole = (crashed / "wal" / NAME).read_bytes().rstrip(b"\0")
+    ends = [whole.index(value) + len(value) + 8 for value in VALUES]
+    for length in range(len(whole)):
+        for fill in (b"", bytes(200), b"\xa5" * 30):
+            expected = VALUES[: sum(end <= length for end in ends)]
+            assert _values(_fresh(crashed, tmp_path, whole[:length] + fill)) == expected
+
+
+def test_a_torn_tail_is_cut_and_logged(crashed: Path, caplog: pytest.LogCaptureFixture) -> None:
+    wal = crashed / "wal" / NAME
+    whole = wal.read_bytes()
+    offset = whole.index(VALUES[5]) - 38
+    wal.write_bytes(whole[: offset + 20])
+    with caplog.at_level(logging.WARNING, "seglog.recovery"):
+        assert _values(crashed) == VALUES[:5]
+    [message] = caplog.messages
+    assert str(wal) in message
+    assert f"offset {offset}" in message
+    caplog.clear()
+    assert _values(crashed) == VALUES[:5]
+    assert caplog.messages == []
+
+
+def test_an_unsynced_group_may_have_holes(crashed: Path, tmp_path: Path) -> None:
+    """Pages of one write reach the disk in any order: whole frames behind a hole were never acked."""
+    whole = (crashed / "wal" / NAME).read_bytes().rstrip(b"\0")
+    group = encode_appends(1, 7, 1, [b"new"] * 3, tag=None, node=None, unterminated=False, durable=True)
+    directory = _fresh(crashed, tmp_path, whole + bytes(len(group[0])) + group[1] + group[2])
+    assert _values(directory) == VALUES
+
+
+def test_a_torn_record_that_holds_a_copy_of_a_wal_is_torn_all_the_same(crashed: Path, tmp_path: Path) -> None:
+    whole = (crashed / "wal" / NAME).read_bytes().rstrip(b"\0")
+    [frame] = encode_appends(1, 7, 1, [whole * 2], tag=None, node=None, unterminated=False, durable=True)
+    assert _values(_fresh(crashed, tmp_path, whole + frame[:-10])) == VALUES
+
+
+def test_a_sound_frame_in_a_wrong_place_is_reported(crashed: Path, tmp_path: Path) -> None:
+    whole = (crashed / "wal" / NAME).read_bytes().rstrip(b"\0")
+    [skips] = encode_appends(1, 9, 1, [b"x"], tag=None, node=None, unterminated=False, durable=True)
+    [again] = encode_appends(1, 6, 1, [b"x"], tag=None, node=None, unterminated=False, durable=True)
+    [nobody] = encode_appends(5, 1, 1, [b"x"], tag=None, node=None, unterminated=False, durable=True)
+    lease = encode(FrameType.LEASE, topic_id=1, seq=1, ts_ms=1)
+    for frame in (skips, again, nobody):
+        with pytest.raises(FileCorrupt) as caught:
+            _values(_fresh(crashed, tmp_path, whole + frame))
+        assert caught.value.offset == len(whole)
+    with pytest.raises(seglog.FormatUnsupported, match="LEASE"):
+        _values(_fresh(crashed, tmp_path, whole + lease))
+
+
+def test_damage_in_a_wal_file_that_is_not_active_is_never_cut(tmp_path: Path) -> None:
+    files = CrashingFiles(UnsyncedFiles(), 0)
+    log = seglog.open(tmp_path / "data", settings=SETTINGS, files=files)
+    values = [b"%d" % number * 20 for number in range(70)]
+    log._engine.checkpoint_lock.acquire()  # as if one were at work all the time, so that WAL files stay
+    for value in values:
+        log.topic("t").append([value])
+    shutil.copytree(tmp_path / "data", tmp_path / "crashed")
+    log._engine.checkpoint_lock.release()
+    log.close()
+    first, *_, last = sorted((tmp_path / "crashed" / "wal").glob("*.log"))
+    assert first != last
+    for body in (first.read_bytes()[:-1], first.read_bytes()[:-46] + bytes(46), first.read_bytes() + b"\0"):
+        directory = tmp_path / "damaged"
+        shutil.rmtree(directory, ignore_errors=True)
+        shutil.copytree(tmp_path / "crashed", directory)
+        (directory / "wal" / first.name).write_bytes(body)
+        with pytest.raises(FileCorrupt) as caught:
+            _values(directory)
+        assert caught.value.path == directory / "wal" / first.name
+    shutil.rmtree(directory)
+    shutil.copytree(tmp_path / "crashed", directory)
+    (directory / "wal" / sorted((directory / "wal").glob("*.log"))[1].name).unlink()
+    with pytest.raises(FileCorrupt, match="missing|no WAL file"):
+        _values(directory)
+    assert _values(tmp_path / "crashed") == values
+
+
+def test_what_was_cut_does_not_come_back_when_the_power_fails_after_that(crashed: Path, tmp_path: Path) -> None:
+    whole = (crashed / "wal" / NAME).read_bytes().rstrip(b"\0")
+    torn = encode_appends(1, 7, 1, [b"torn"] * 2, tag=None, node=None, unterminated=False, durable=True)
+    for seed in range(20):
+        directory = _fresh(crashed, tmp_path, whole + bytes(len(torn[0])) + torn[1])
+        disk = PowerCutFiles(OsFiles(), tmp_path / "fresh")
+        files = CrashingFiles(disk, 0)
+        log = seglog.open(directory, settings=SETTINGS, files=files)
+        log.topic("t").append([b"kept"], durability="disk")
+        files.at = files.effects + 1
+        with pytest.raises(SimulatedCrash):
+            log.close()
+        shutil.rmtree(tmp_path / "cut", ignore_errors=True)
+        disk.after_power_cut(tmp_path / "cut", seed)
+        assert _values(tmp_path / "cut") in (VALUES, [*VALUES, b"kept"])
+
+
+def test_a_topic_directory_that_the_snapshot_forgot_is_no_orphan(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "data") as log:
+        log.topic("t").append([b"x"])
+    (tmp_path / "data" / "topics" / "00000001").rename(tmp_path / "data" / "topics" / "00000000")
+    with pytest.raises(FileCorrupt, match="knows no such topic"):
+        seglog.open(tmp_path / "data")
+    assert list((tmp_path / "data" / "topics").glob("*/*.data"))
