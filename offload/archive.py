@@ -34,19 +34,19 @@ from catalog import (
     keys,
     timeline,
 )
-from catalog.errors import Diverged, NoSuchBranch, NoSuchTopic
+from catalog.errors import Diverged, InvalidName, NoSuchBranch, NoSuchTopic, Unavailable
 from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState
 from offload.block import largest_entry
 from offload.cold import ColdReader
-from offload.deletes import count_hot, deletions_of, live_entries
+from offload.deletes import count_cold, count_hot, live_entries
 from offload.errors import NoRemote
 from offload.offloader import Offloader, Published
-from offload.settings import OffloadSettings
+from offload.settings import OffloadSettings, load_archive_settings
 from offload.wiring import open_store
 from seglog import DeleteOp, Log, Record, Topic, TopicConfig
 from seglog.clock import Clock, SystemClock
-from seglog.config import SETTINGS_FILE, read_sections
+from seglog.config import SETTINGS_FILE
 from seglog.errors import InvalidSetting, SeqOutOfRange
 from seglog.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES
 
@@ -67,11 +67,16 @@ class OffloadResult:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """`records` were taken; `lsn` is the commit that tells the remote, None while that waits for an offload."""
+    """`records` were taken, as far as that can be counted. `lsn` is the commit that tells the remote.
+
+    While the remote waits for it, `lsn` is None and `waits_for` says what for; `records` is None if the ones in the
+    cold tier could not be counted.
+    """
 
     op: DeleteOp
-    records: int
+    records: int | None
     lsn: int | None
+    waits_for: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +108,13 @@ class TopicStatus:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """`orders@fix` to ("orders", "fix"), `orders` to ("orders", "main"). Raises `InvalidName`."""
+    """`orders@fix` to ("orders", "fix"), `orders` to ("orders", "main").
+
+    Raises `InvalidName`, also for `orders@main`: the branch main has one name here, or there would be two logs for it.
+    """
     topic, at, branch = name.partition("@")
+    if at and branch == MAIN:
+        raise InvalidName("topic", name)
     return keys.check_name("topic", topic), keys.check_name("branch", branch) if at else MAIN
 
 
@@ -121,13 +131,13 @@ def attach(
     `url` is `s3://bucket/prefix` or `file:///path`; without it the `[remote]` section of seglog.toml decides. A `store`
     may be given instead. Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`.
     """
-    sections = read_sections(log.path / SETTINGS_FILE)
-    url = url or sections.get("remote", {}).get("url")
+    configured_url, configured = load_archive_settings(log.path / SETTINGS_FILE)
+    url = url or configured_url
     if store is None:
         if not url:
             raise NoRemote(log.path)
         store = open_store(url)
-    settings = settings or OffloadSettings.from_section(sections.get("offload", {}))
+    settings = settings or configured
     largest = min(largest_entry(settings.block_size, codec) for codec in Codec)
     if log.settings.max_record_bytes + _FRAME_OVERHEAD_BYTES > largest:
         raise InvalidSetting(
@@ -286,22 +296,19 @@ class Archive:
         """Delete records below seq `before` and/or with `tag` (a `*` at its end matches any rest). Invisible at once.
 
         The remote learns it as a commit of its own, once all that was appended before is offloaded; the state before
-        that commit can be restored. The delete holds from the moment it is in the log: if the remote cannot be asked
-        now, that is raised, and the next `offload` publishes it.
+        that commit can be restored. The delete holds from the moment it is in the log, so a remote that cannot be
+        reached now is no error here: the next `offload` publishes it.
         """
         topic = self._log.existing(self.writable(name).name)
         with self._turn:
             offloaded_seq = self._offloaded_seq(name)
             hot_count = count_hot(topic, before, tag, start=offloaded_seq + 1)
+            earlier = topic.delete_ops()
             op = topic.delete(before=before, tag=tag)
-            handle = self._local.handle(name)
-            if handle is None:
-                return Deleted(op, hot_count, None)
-            _, cold_count = deletions_of(op, self._volumes.snapshot(handle.vid, handle.lsn), self._reader)
-            if op.at_seq > offloaded_seq:
-                return Deleted(op, hot_count + cold_count, None)
-            published = self._offloader.run(name, up_to=offloaded_seq)
-            return Deleted(op, hot_count + cold_count, published[-1].lsn if published else None)
+            try:
+                return self._publish_delete(name, op, earlier, offloaded_seq, hot_count)
+            except (Unavailable, Diverged) as error:
+                return Deleted(op, None, None, waits_for=str(error))
 
     # ------------------------------------------------------------------ history, branches, restore
 
@@ -370,6 +377,20 @@ class Archive:
         handle = Handle(name, vid, snapshot.lsn)
         self._local.save(handle=handle)
         return handle
+
+    def _publish_delete(
+        self, name: str, op: DeleteOp, earlier: tuple[DeleteOp, ...], offloaded_seq: int, hot_count: int
+    ) -> Deleted:
+        """Tell the remote of `op` if its turn has come; `earlier` are the deletes that waited before it."""
+        handle = self._local.handle(name)
+        if handle is None:
+            return Deleted(op, hot_count, None, waits_for="the first offload")
+        snapshot = self._volumes.snapshot(handle.vid, handle.lsn)
+        records = hot_count + count_cold(op, earlier, snapshot, self._reader)
+        if op.at_seq > offloaded_seq:
+            return Deleted(op, records, None, waits_for="the offload of what was appended before it")
+        published = self._offloader.run(name, up_to=offloaded_seq)
+        return Deleted(op, records, published[-1].lsn if published else None)
 
     def _resolve(self, name: str) -> Vid:
         topic, branch = split_name(name)

@@ -6,14 +6,16 @@ commit that names records: seqs below a bound, or per segment a Roaring bitmap.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyroaring import BitMap
 
-from catalog import Deletions, SegmentView, Sid, Snapshot, keys
+from catalog import Deletions, SegmentView, Snapshot, keys
 from offload.cold import ColdReader
 from offload.metadata import decode_bitmap
 from seglog import DeleteOp, Topic
 
-__all__ = ["count_hot", "deletions_of", "live_entries"]
+__all__ = ["count_cold", "count_hot", "deletions_of", "live_entries"]
 
 
 def count_hot(topic: Topic, before: int | None, tag: str | None, *, start: int = 1) -> int:
@@ -22,24 +24,29 @@ def count_hot(topic: Topic, before: int | None, tag: str | None, *, start: int =
     return sum(map(op.matches, topic.read(max(start, topic.hot_floor))))
 
 
-def deletions_of(op: DeleteOp, snapshot: Snapshot, reader: ColdReader) -> tuple[Deletions | None, int]:
-    """The deletions that `op` means for the segments of `snapshot`, and how many live records they take.
-
-    None if it takes none. By tag this reads the segments' index objects, and scans a segment only if it has more tags
-    than its index lists.
-    """
-    bitmaps: dict[Sid, bytes] = {}
+def count_cold(op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, reader: ColdReader) -> int:
+    """How many live records of `snapshot` such a delete takes, that none of the `earlier` ones takes."""
     count = 0
     for view in snapshot.segments:
         taken = _taken(op, view, reader)
-        if taken:
-            bitmaps[view.ref.sid] = taken.serialize()
-            count += len(taken)
-    if not count:
-        return None, 0
+        for other in earlier if taken else ():
+            taken -= _taken(other, view, reader)
+        count += len(taken)
+    return count
+
+
+def deletions_of(op: DeleteOp, snapshot: Snapshot, reader: ColdReader) -> Deletions | None:
+    """The deletions that `op` means for the segments of `snapshot`; None if it takes no live record.
+
+    By tag this reads the segments' index objects, and scans a segment only if it has more tags than its index lists.
+    """
+    taken = {view.ref.sid: _taken(op, view, reader) for view in snapshot.segments}
+    bitmaps = {sid: bits.serialize() for sid, bits in taken.items() if bits}
+    if not bitmaps:
+        return None
     if op.tag is None and op.before is not None:
-        return Deletions(before_seq=min(op.before, op.at_seq + 1)), count
-    return Deletions(bitmaps=bitmaps), count
+        return Deletions(before_seq=min(op.before, op.at_seq + 1))
+    return Deletions(bitmaps=bitmaps)
 
 
 def live_entries(view: SegmentView, reader: ColdReader) -> BitMap:

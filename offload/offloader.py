@@ -105,7 +105,7 @@ class Offloader:
             tip = self.tip(handle)
             delete = next((op for op in topic.delete_ops() if op.at_seq <= tip.bounds.head_seq), None)
             if delete is not None:
-                deletions, _ = deletions_of(delete, self._volumes.snapshot(handle.vid, handle.lsn), self._reader)
+                deletions = deletions_of(delete, self._volumes.snapshot(handle.vid, handle.lsn), self._reader)
                 if deletions is None:
                     topic.settle_deletes(delete.op)
                     continue
@@ -231,20 +231,22 @@ class Offloader:
     def _discard(self, attempt: Attempt) -> None:
         """Remove what a dead attempt left. Nothing refers to it, so this may end anywhere and be repeated."""
         data = keys.data_key(attempt.vid, attempt.sid)
-        uploads = (
-            [attempt.upload_id]
-            if attempt.upload_id
-            else [upload_id for key, upload_id in self._store.list_uploads(data) if key == data]
-        )
-        for upload_id in uploads:
-            self._store.abort_upload(data, upload_id)
         try:
+            for upload_id in self._uploads_of(attempt):
+                self._store.abort_upload(data, upload_id)
             self._store.delete(data)
             self._store.delete(keys.index_key(attempt.vid, attempt.sid))
         except AccessDenied as error:
-            # A writer's policy may deny deletes; the maintainer's garbage collection will find the objects.
+            # A writer's policy may deny listing uploads and deleting: both are left to the bucket's maintainer.
             _log.warning("left unreferenced objects of attempt %s: %s", attempt.sid, error)
         self._local.delete_attempt(attempt.sid)
+
+    def _uploads_of(self, attempt: Attempt) -> list[str]:
+        """The upload on record; or, if the process died before it could record one, what the store knows of."""
+        if attempt.upload_id:
+            return [attempt.upload_id]
+        data = keys.data_key(attempt.vid, attempt.sid)
+        return [upload_id for key, upload_id in self._store.list_uploads(data) if key == data]
 
     # ------------------------------------------------------------------ commits
 

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from catalog.commit import Codec
+from seglog.config import read_sections
 from seglog.errors import InvalidSetting
 
-__all__ = ["CODEC_NAMES", "MIN_BLOCK_SIZE", "OffloadSettings", "default_section"]
+__all__ = ["CODEC_NAMES", "MIN_BLOCK_SIZE", "OffloadSettings", "default_section", "load_archive_settings"]
 
 MIN_BLOCK_SIZE = 5 * 1024 * 1024  # S3's least part size
 _MAX_BLOCK_SIZE = 2**31 - 1  # Pulsar's reader keeps it in a Java int
+
+_SECTIONS = ("log", "remote", "offload")
 
 CODEC_NAMES: Mapping[str, Codec] = {"none": Codec.NONE, "zstd": Codec.ZSTD}
 
@@ -57,6 +61,21 @@ class OffloadSettings:
             if type(value) is not known[key]:
                 raise InvalidSetting(f"offload.{key}", f"must be {known[key].__name__}, not {value!r}")
         return cls(**section)
+
+
+def load_archive_settings(path: Path) -> tuple[str | None, OffloadSettings]:
+    """The remote's URL, if there is one, and the rest, of the seglog.toml at `path`. Raises `InvalidSetting`."""
+    sections = read_sections(path)
+    for name, section in sections.items():
+        if name not in _SECTIONS:
+            raise InvalidSetting(name, f"is unknown; the sections are {', '.join(_SECTIONS)}")
+        if not isinstance(section, dict):
+            raise InvalidSetting(name, f"is a section: write [{name}] and the keys below it")
+    remote = sections.get("remote", {})
+    for key, value in remote.items():
+        if key != "url" or not isinstance(value, str):
+            raise InvalidSetting(f"remote.{key}", "the only key is url, a text")
+    return remote.get("url"), OffloadSettings.from_section(sections.get("offload", {}))
 
 
 def default_section() -> str:

@@ -103,7 +103,8 @@ class Committer:
         """Returns when the entry is published. Raises `DiskFull` or `WriterPoisoned` when it never will be."""
         if entry.turn is not None:
             self._wait(entry, entry.turn)
-        if entry.leads and not entry.is_done:
+        # More than once only if those before it, that nobody waits for, filled a group.
+        while not entry.is_done:
             self._lead()
         if entry.error is not None:
             raise entry.error
@@ -150,23 +151,28 @@ class Committer:
             raise
 
     def _lead(self) -> None:
-        with self.lock:
-            group = self._take_group()
-        error: BaseException | None = None
-        place = (0, 0)
+        """One group, and the next leader. Whatever happens in between, nobody is left waiting."""
+        group: list[Entry] = []
+        failure: BaseException | None = None
         try:
+            with self.lock:
+                group = self._take_group()
             place = self._write(group)
-        except BaseException as failure:
-            error = failure
-        with self.lock:
-            successor = self._settle(group, place, error)
+            with self.lock:
+                self._publish(group, place)
+                successor = self._name_leader()
+        except BaseException as error:
+            failure = error
+            with self.lock:
+                self._give_up(group, error)
+                successor = self._name_leader()
         for entry in group:
             if entry.turn is not None and not entry.leads:
                 entry.turn.release()
         if successor is not None and successor.turn is not None:
             successor.turn.release()
-        if error is not None and not isinstance(error, (SeglogError, OSError)):
-            raise error
+        if failure is not None and not isinstance(failure, (SeglogError, OSError)):
+            raise failure
 
     def _take_group(self) -> list[Entry]:
         size, count = 0, 0
@@ -186,28 +192,25 @@ class Committer:
             self._wal.sync()
         return place
 
-    def _settle(self, group: list[Entry], place: tuple[int, int], error: BaseException | None) -> Entry | None:
-        """Publish or give up, under the lock. Returns the next leader, to be woken."""
-        if error is None:
-            file, offset = place
-            for entry in group:
-                entry.publish(file, offset)
-                offset += sum(map(len, entry.pieces))
-                entry.is_done = True
-            self.published_end = self._wal.end
-        else:
-            self._give_up(group, error)
-        return self._name_leader()
+    def _publish(self, group: list[Entry], place: tuple[int, int]) -> None:
+        """C1. The lock is held."""
+        file, offset = place
+        for entry in group:
+            entry.publish(file, offset)
+            entry.is_done = True
+            offset += sum(map(len, entry.pieces))
+        self.published_end = self._wal.end
 
     def _give_up(self, group: list[Entry], error: BaseException) -> None:
-        """C2 and C3. The queue behind goes too: its seqs would leave a gap."""
+        """C2 and C3. The lock is held. The queue behind goes too: its seqs would leave a gap."""
         if not isinstance(error, DiskFull) and self._poison is None:
             self._poison = self._poisoned_by(error)
         group += self._queue
         self._queue.clear()
         for entry in group:
-            entry.error = self._refusal(error)
-            entry.is_done = True
+            if not entry.is_done:
+                entry.error = self._refusal(error)
+                entry.is_done = True
         self._take_back()
 
     def _refusal(self, error: BaseException) -> SeglogError:
@@ -217,6 +220,7 @@ class Committer:
         return DiskFull(error.path) if isinstance(error, DiskFull) else self._poisoned_by(error)
 
     def _name_leader(self) -> Entry | None:
+        """The lock is held. It is to be woken without."""
         successor = next((entry for entry in self._queue if not entry.left), None)
         self._has_leader = successor is not None
         if successor is not None:

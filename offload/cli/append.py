@@ -10,7 +10,7 @@ from typing import Annotated, BinaryIO
 import typer
 
 from offload.cli.progress import progress
-from offload.cli.session import Session, emit, say, session_of
+from offload.cli.session import Session, TopicName, emit, say, session_of
 
 __all__ = ["append"]
 
@@ -22,7 +22,7 @@ class Format(enum.StrEnum):
 
 def append(
     context: typer.Context,
-    topic: Annotated[str, typer.Argument(help="TOPIC or TOPIC@BRANCH; made if it is new.")],
+    topic: TopicName,
     file: Annotated[
         Path | None, typer.Argument(help="What to append; standard input without it.", show_default="-")
     ] = None,

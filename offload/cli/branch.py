@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from offload.cli.session import Session, emit, format_time, session_of
+from offload.cli.session import Session, TopicName, emit, format_time, session_of
 
 __all__ = ["app", "branch_of_target"]
 
@@ -16,7 +16,7 @@ app = typer.Typer(help="Branches of a topic.", no_args_is_help=True)
 @app.command("create")
 def create(
     context: typer.Context,
-    topic: Annotated[str, typer.Argument(help="TOPIC or TOPIC@BRANCH to start from.")],
+    topic: TopicName,
     name: Annotated[str, typer.Argument(help="The new branch.")],
     at: Annotated[str, typer.Option(help="Where to start: seq:N, lsn:N, head, head~N, or a time.")] = "head",
 ) -> None:

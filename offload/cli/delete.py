@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from offload.cli.session import emit, say, session_of
+from offload.cli.session import TopicName, emit, say, session_of
 
 __all__ = ["delete"]
 
 
 def delete(
     context: typer.Context,
-    topic: Annotated[str, typer.Argument(help="TOPIC or TOPIC@BRANCH.")],
+    topic: TopicName,
     before: Annotated[int | None, typer.Option(help="Delete the records below this seq.", show_default=False)] = None,
     tag: Annotated[
         str | None,
@@ -32,15 +32,17 @@ def delete(
     session = session_of(context)
     with session.log_and_maybe_archive() as (log, archive):
         if archive is None:
-            taken, lsn = count_hot(log.existing(topic), before, tag), None
+            taken: int | None = count_hot(log.existing(topic), before, tag)
+            lsn: int | None = None
             log.topic(topic).delete(before=before, tag=tag)
         else:
             deleted = archive.delete(topic, before=before, tag=tag)
             taken, lsn = deleted.records, deleted.lsn
-            if lsn is None and taken:
-                say("the remote learns of it when the records before it are offloaded")
+            if deleted.waits_for:
+                say(f"deleted here; the remote learns of it later, it waits for: {deleted.waits_for}")
+    count = "records" if taken is None else f"{taken:,} records"
     emit(
         session,
         {"topic": topic, "deleted": taken, "lsn": lsn},
-        f"deleted {taken:,} records of {topic}" + (f" (lsn {lsn})" if lsn else ""),
+        f"deleted {count} of {topic}" + (f" (lsn {lsn})" if lsn else ""),
     )

@@ -8,21 +8,21 @@ import typer
 from pyroaring import BitMap
 
 from catalog import CommitKind, PastCommit, SegmentRef
-from offload.cli.session import emit, format_bytes, format_time, session_of
+from offload.cli.session import TopicName, emit, format_bytes, format_time, session_of, with_branch
 
 __all__ = ["log"]
 
 
 def log(
     context: typer.Context,
-    topic: Annotated[str, typer.Argument(help="TOPIC or TOPIC@BRANCH.")],
+    topic: TopicName,
     branch: Annotated[
         str | None, typer.Option(help="The branch; the same as TOPIC@BRANCH.", show_default=False)
     ] = None,
 ) -> None:
     """Show the commits that made a topic what it is, newest first. Each LSN is a target for restore and read --at."""
     session = session_of(context)
-    name = f"{topic}@{branch}" if branch else topic
+    name = with_branch(topic, branch)
     with session.archive() as (_, archive):
         volume = None
         for stored in archive.history(name):

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from offload.cli.session import session_of
+from offload.cli.session import TopicName, session_of, with_branch
 from seglog.record import Record
 
 __all__ = ["read"]
@@ -32,7 +32,7 @@ def _time(text: str | None) -> int | None:
 
 def read(
     context: typer.Context,
-    topic: Annotated[str, typer.Argument(help="TOPIC or TOPIC@BRANCH.")],
+    topic: TopicName,
     start: Annotated[int | None, typer.Option("--from", help="The first seq.", show_default=False)] = None,
     end: Annotated[int | None, typer.Option("--to", help="The last seq.", show_default=False)] = None,
     since: Annotated[
@@ -58,7 +58,7 @@ def read(
     from offload.errors import NoRemote
 
     session = session_of(context)
-    name = f"{topic}@{branch}" if branch else topic
+    name = with_branch(topic, branch)
     since_ms, until_ms = _time(since), _time(until)
 
     def wanted(records: Iterator[Record]) -> Iterator[Record]:

@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from offload.cli.branch import branch_of_target
-from offload.cli.session import session_of
+from offload.cli.session import TopicName, session_of
 
 __all__ = ["restore"]
 
 
 def restore(
     context: typer.Context,
-    topic: Annotated[str, typer.Argument(help="TOPIC or TOPIC@BRANCH.")],
+    topic: TopicName,
     to: Annotated[
         str, typer.Option("--to", help="seq:N (right after record N), lsn:N, head, head~N, or a time with its zone.")
     ],

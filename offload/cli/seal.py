@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from offload.cli.session import emit, session_of
+from offload.cli.session import TopicName, emit, session_of
 
 __all__ = ["seal"]
 
 
-def seal(context: typer.Context, topic: Annotated[str, typer.Argument(help="TOPIC or TOPIC@BRANCH.")]) -> None:
+def seal(context: typer.Context, topic: TopicName) -> None:
     """Close the segment that is being written, so that everything appended so far can be offloaded."""
     session = session_of(context)
     with session.log() as log:

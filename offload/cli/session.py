@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +17,20 @@ if TYPE_CHECKING:
     from offload.archive import Archive
     from seglog import Log
 
-__all__ = ["Session", "emit", "format_bytes", "format_time", "say", "session_of"]
+__all__ = ["Session", "TopicName", "emit", "format_bytes", "format_time", "say", "session_of", "with_branch"]
+
+
+def _without_main(name: str | None) -> str | None:
+    """`orders@main` is `orders`."""
+    return name.removesuffix("@main") if name else name
+
+
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="TOPIC or TOPIC@BRANCH.", callback=_without_main)]
+
+
+def with_branch(topic: str, branch: str | None) -> str:
+    """The topic, or with --branch, the branch of it."""
+    return f"{topic}@{branch}" if branch and branch != "main" else topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,14 +97,19 @@ def test_a_bad_json_line_is_named(started: Run) -> None:
 
 def test_an_unknown_setting_is_named(started: Run, tmp_path: Path) -> None:
     settings = tmp_path / "data" / "seglog.toml"
-    for section, key in (("log", "segment_max_evnts"), ("offload", "blocksize")):
+    for section, key in (
+        ("log", "segment_max_evnts"),
+        ("offload", "blocksize"),
+        ("remote", "uri"),
+        ("ofload", "codec"),
+    ):
         original = settings.read_text()
         settings.write_text(
             f"{original}\n[{section}]\n{key} = 1\n"
             if f"[{section}]" not in original
             else original.replace(f"[{section}]", f"[{section}]\n{key} = 1")
         )
-        _refused(started("status"), 2, key)
+        _refused(started("status"), 2, "ofload" if section == "ofload" else key)
         settings.write_text(original)
 
 

@@ -113,3 +113,28 @@ def test_without_a_remote_everything_local_works(run: Run) -> None:
         refused = run(*command)
         assert (refused.code, refused.out) == (2, b"")
         assert "no remote" in refused.err
+
+
+def test_main_is_another_word_for_the_topic_itself(started: Run) -> None:
+    started("append", "t@main", stdin=b"a\n")
+    assert started("read", "t").out == started("read", "t", "--branch", "main").out == b"a\n"
+    assert [line.split()[0] for line in started("topic", "list").text.splitlines()] == ["t"]
+
+
+def test_a_delete_holds_while_the_remote_is_away_and_reaches_it_later(started: Run, tmp_path: Path) -> None:
+    started("append", "t", stdin=b"a\nb\nc\n")
+    started("seal", "t")
+    started("offload", "t", "--drop-hot")
+    started("append", "t", stdin=b"d\n")
+    waits = started("delete", "t", "--before", "3")
+    assert waits.text == "deleted 2 records of t\n"
+    assert "the remote learns of it later" in waits.err
+    assert started("delete", "t", "--before", "4").text == "deleted 1 records of t\n"
+    assert started("read", "t").out == b"d\n"
+    assert "2 deletes wait" in started("status", "t").text
+    started("seal", "t")
+    started("offload", "t")
+    assert [line.split()[4] for line in started("log", "t").text.splitlines()] == [
+        "delete", "delete", "offload", "offload",
+    ]  # fmt: skip
+    assert started("read", "t", "--at", "lsn:3").out == b"c\nd\n"

@@ -9,6 +9,7 @@ An effect is an operation that changes the disk; reads do not count. They can be
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections.abc import Sequence
@@ -190,7 +191,7 @@ class FailingFiles(Effects):
 
 @dataclass(eq=False)
 class _Inode:
-    """`durable` is what the last datasync saw; `changes` are what came after, each of which may reach the disk or not."""
+    """`durable` is what the last datasync saw; `changes` are what came after, each of which may be lost."""
 
     current: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
@@ -300,7 +301,7 @@ class PowerCutFiles(Effects):
                 self._durable_names[name] = inode
 
     def after_power_cut(self, target: Path, seed: int | None = None) -> None:
-        """Build under `target` what is left: nothing that was not synced; with a seed, some of it, of data and names."""
+        """Build under `target` what is left: nothing that was not synced; with a seed, some of it too."""
         chance = None if seed is None else random.Random(seed)
         names = dict(self._durable_names)
         for name in sorted({*names, *self._names}) if chance else ():
@@ -325,4 +326,4 @@ class PowerCutFiles(Effects):
 def _sectors(begin: int, end: int) -> list[tuple[int, int]]:
     """The bytes [begin, end), cut at sector boundaries."""
     cuts = [begin, *range((begin // SECTOR_BYTES + 1) * SECTOR_BYTES, end, SECTOR_BYTES), end]
-    return [(first, second) for first, second in zip(cuts, cuts[1:], strict=False) if first < second]
+    return [(first, second) for first, second in itertools.pairwise(cuts) if first < second]

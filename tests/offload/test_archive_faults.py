@@ -95,8 +95,8 @@ def test_a_writer_that_may_not_delete_leaves_objects_and_goes_on(template: Path,
 
     class NoDeletes(WrappedStore):
         def _call(self, method, key, act):  # type: ignore[no-untyped-def]
-            if method == "delete":
-                raise AccessDenied("memory://", "no deletes")
+            if method in {"delete", "list_uploads"}:
+                raise AccessDenied("memory://", f"no {method}")
             return act()
 
     inner = MemoryStore()

@@ -1,4 +1,4 @@
-"""A record acked at fsync survives kill -9, once and in order: a child appends and acks over a pipe until it is shot."""
+"""A record acked at fsync survives kill -9, once and in order: a child appends and acks until it is shot."""
 
 from __future__ import annotations
 
@@ -58,7 +58,6 @@ def count(log: seglog.Log, writer: int) -> int:
 def test_nothing_acked_is_missing_or_twice_or_out_of_order_after_kill_9(tmp_path: Path) -> None:
     chance = random.Random(1)
     acked = dict.fromkeys(range(WRITERS), 0)
-    total = 0
     for _ in range(KILLS):
         output = _shot(tmp_path / "data", after_s=chance.uniform(0.0, 0.12))
         for line in output.split(b"\n")[:-1]:

@@ -1,4 +1,4 @@
-"""A crash at every file operation of a small life, as the process dies and as the power is cut; and crashes in recovery."""
+"""A crash at every file operation of a small life: the process dies, the power is cut, recovery itself crashes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -158,7 +159,7 @@ def test_settings_come_from_the_file(tmp_path: Path) -> None:
     with seglog.open(tmp_path / "data") as log:
         assert log.settings.segment_max_events == 3
     (tmp_path / "data" / "seglog.toml").write_text("[log]\nsegment_max_event = 3\n")
-    with pytest.raises(InvalidSetting, match="log.segment_max_event"):
+    with pytest.raises(InvalidSetting, match=r"log\.segment_max_event"):
         seglog.open(tmp_path / "data")
 
 
@@ -196,10 +197,8 @@ def test_a_disk_that_fills_up_at_any_operation_loses_nothing(tmp_path: Path) -> 
             except (DiskFull, WriterPoisoned):
                 continue
             acked.append(b"%d" % number * 30)
-        try:
+        with contextlib.suppress(DiskFull):
             log.close()
-        except DiskFull:
-            pass
         with seglog.open(directory, settings=SMALL, files=UnsyncedFiles()) as log:
             found = [record.value for record in log.topic("a").read()] if acked else []
             assert found[: len(acked)] == acked

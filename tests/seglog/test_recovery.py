@@ -46,7 +46,10 @@ def _fresh(crashed: Path, tmp_path: Path, wal: bytes) -> Path:
 def test_any_flipped_byte_of_the_wal_is_reported_or_harmless(crashed: Path, tmp_path: Path) -> None:
     whole = (crashed / "wal" / NAME).read_bytes()
     used = len(whole.rstrip(b"\0"))
-    last_mark = whole.rindex(b"\x2a\0\0\0\x0d")
+    starts = [0]
+    while starts[-1] < used:
+        starts.append(starts[-1] + 4 + int.from_bytes(whole[starts[-1] : starts[-1] + 4], "little"))
+    last_mark = starts[-2]
     for position in range(used + 100):
         damaged = bytearray(whole)
         damaged[position] ^= 0x55
@@ -57,7 +60,7 @@ def test_any_flipped_byte_of_the_wal_is_reported_or_harmless(crashed: Path, tmp_
         with pytest.raises(FileCorrupt) as caught:
             _values(directory)
         assert caught.value.path == directory / "wal" / NAME
-        assert caught.value.offset <= position < caught.value.offset + 150
+        assert caught.value.offset == max(start for start in starts if start <= position)
         assert (directory / "wal" / NAME).read_bytes() == damaged
 
 
@@ -65,7 +68,7 @@ def test_a_wal_cut_anywhere_keeps_whole_records_only(crashed: Path, tmp_path: Pa
     whole = (crashed / "wal" / NAME).read_bytes().rstrip(b"\0")
     ends = [whole.index(value) + len(value) + 8 for value in VALUES]
     for length in range(len(whole)):
-        for fill in (b"", bytes(200), b"\xa5" * 30):
+        for fill in (b"", b"\xa5" * 30):
             expected = VALUES[: sum(end <= length for end in ends)]
             assert _values(_fresh(crashed, tmp_path, whole[:length] + fill)) == expected
 
@@ -136,7 +139,7 @@ def test_damage_in_a_wal_file_that_is_not_active_is_never_cut(tmp_path: Path) ->
     shutil.rmtree(directory)
     shutil.copytree(tmp_path / "crashed", directory)
     (directory / "wal" / sorted((directory / "wal").glob("*.log"))[1].name).unlink()
-    with pytest.raises(FileCorrupt, match="missing|no WAL file"):
+    with pytest.raises(FileCorrupt, match=r"missing|no WAL file"):
         _values(directory)
     assert _values(tmp_path / "crashed") == values
 

@@ -35,7 +35,7 @@ class Archive:
 
 @dataclass
 class Journal:
-    """`tried` is what was handed to append, in order; `acked` counts what came back at fsync; deletes are predicates."""
+    """`tried` is what was handed to append, in order; `acked` counts what came back at fsync."""
 
     tried: dict[str, list[tuple[bytes, str | None]]] = field(default_factory=dict)
     acked: dict[str, int] = field(default_factory=dict)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seglog.config import TopicConfig
+from seglog.deletes import DeleteOp
+from seglog.errors import FileCorrupt
+from seglog.meta import ActiveMeta, Snapshot, TopicMeta, WalPosition, decode_snapshot, encode_snapshot
+
+SNAPSHOT = Snapshot(
+    next_topic_id=3,
+    topics=(
+        TopicMeta(
+            topic_id=2,
+            name="orders@fix",
+            epoch=1,
+            config=TopicConfig("disk", True, {"codec": "zstd"}),
+            first_seq=101,
+            hot_floor=111,
+            sealed_seq=120,
+            active=ActiveMeta(121, 5, 500),
+            last_ts_ms=1720000000661,
+            next_op=2,
+            ops=(DeleteOp(1, 104, 1720000000000, None, "ü*"),),
+        ),
+    ),
+    wal=WalPosition(17, 4096, 99),
+)
+PLACE = Path("meta/snapshot.0000000000000001.json")
+GOLDEN = (
+    '{"format":1,"next_topic_id":3,"topics":[{"active":[121,5,500],'
+    '"config":{"attributes":{"codec":"zstd"},"durability":"disk","keep_history":true},"epoch":1,"first_seq":101,'
+    '"hot_floor":111,"id":2,"last_ts_ms":1720000000661,"name":"orders@fix","next_op":2,'
+    '"ops":[{"at_seq":104,"before":null,"op":1,"tag":"ü*","ts_ms":1720000000000}],"sealed_seq":120}],'
+    '"wal":{"file":17,"offset":4096,"ordinal":99}}\na613b531ff9e40d2\n'
+)
+
+
+def test_the_bytes_are_pinned() -> None:
+    assert encode_snapshot(SNAPSHOT).decode() == GOLDEN
+
+
+def test_what_goes_in_comes_out() -> None:
+    assert decode_snapshot(encode_snapshot(SNAPSHOT), PLACE) == SNAPSHOT
+
+
+def test_no_truncation_and_no_flipped_byte_passes() -> None:
+    raw = encode_snapshot(SNAPSHOT)
+    for position in range(len(raw)):
+        damaged = bytearray(raw)
+        damaged[position] ^= 0x20
+        for body in (raw[:position], bytes(damaged)):
+            with pytest.raises(FileCorrupt):
+                decode_snapshot(body, PLACE)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seglog.errors import FileCorrupt
+from seglog.files import OsFiles
+from seglog.frame import DELETED, encode_appends, read_header
+from seglog.layout import Layout
+from seglog.segment import SegmentCache, SegmentFiles, SegmentInfo, SegmentWriter
+
+
+class CountingFiles(OsFiles):
+    def __init__(self) -> None:
+        self.open_now: set[int] = set()
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        fd = super().open(path, flags, mode)
+        self.open_now.add(fd)
+        return fd
+
+    def close(self, fd: int) -> None:
+        self.open_now.remove(fd)
+        super().close(fd)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    layout = Layout(tmp_path)
+    layout.topic(1).mkdir(parents=True)
+    return layout
+
+
+def _write(
+    cache: SegmentCache, files: OsFiles, first: int, values: list[bytes], info: SegmentInfo | None = None
+) -> SegmentInfo:
+    segment = cache.create(1, first) if info is None else cache.get(1, first)
+    writer = SegmentWriter(files, segment, info)
+    start = first if info is None else info.last_seq + 1
+    for frame in encode_appends(1, start, 50 + start, values, tag=None, node=None, unterminated=False, durable=True):
+        writer.add(frame, read_header(frame))
+    writer.sync()
+    return writer.info(sealed=False)
+
+
+def _values(segment: SegmentFiles, first: int, last: int) -> list[bytes]:
+    values = []
+    while first <= last:
+        run = segment.run(first, last)
+        values += [run.record(index).value for index in range(len(run.entries))]
+        first = run.last_seq + 1
+    return values
+
+
+def test_what_is_written_is_read_in_runs_of_any_shape(layout: Layout) -> None:
+    files = OsFiles()
+    cache = SegmentCache(files, layout)
+    values = [b"%d" % number * (number % 7) for number in range(3000)] + [b"x" * 700_000] * 4
+    info = _write(cache, files, 11, values)
+    assert (info.first_seq, info.last_seq, info.records, info.min_ts_ms) == (11, 3014, 3004, 61)
+    segment = cache.get(1, 11)
+    assert _values(segment, 11, 3014) == values
+    assert _values(segment, 3000, 3012) == values[2989:3002]
+    assert segment.info(info.records, sealed=False) == info
+
+
+def test_a_writer_goes_on_where_the_segment_ends_and_cuts_what_is_beyond(layout: Layout) -> None:
+    files = OsFiles()
+    cache = SegmentCache(files, layout)
+    info = _write(cache, files, 1, [b"a", b"b"])
+    _write(cache, files, 1, [b"never published"] * 3, info)
+    more = _write(cache, files, 1, [b"c"], info)
+    assert more.last_seq == 3
+    assert layout.data(1, 1).stat().st_size == more.data_bytes
+    assert layout.idx(1, 1).stat().st_size == 60
+    assert _values(cache.get(1, 1), 1, 3) == [b"a", b"b", b"c"]
+
+
+def test_flags_are_set_in_place(layout: Layout) -> None:
+    files = OsFiles()
+    cache = SegmentCache(files, layout)
+    _write(cache, files, 1, [b"x"] * 10)
+    segment = cache.get(1, 1)
+    segment.set_deleted(3, 8, [3, 5, 8])
+    assert [bool(entry.flags & DELETED) for entry in segment.entries(1, 10)] == [n in (3, 5, 8) for n in range(1, 11)]
+
+
+def test_a_segment_that_is_shorter_than_it_was_is_reported(layout: Layout) -> None:
+    files = OsFiles()
+    cache = SegmentCache(files, layout)
+    info = _write(cache, files, 1, [b"x"] * 10)
+    layout.data(1, 1).write_bytes(layout.data(1, 1).read_bytes()[:-1])
+    with pytest.raises(FileCorrupt, match="before its time"):
+        cache.get(1, 1).run(1, 10)
+    with pytest.raises(FileCorrupt):
+        SegmentWriter(files, cache.get(1, 1), info)
+
+
+def test_few_files_are_open_at_a_time_and_none_is_taken_from_a_reader(layout: Layout) -> None:
+    files = CountingFiles()
+    cache = SegmentCache(files, layout)
+    for first in range(1, 101):
+        _write(cache, files, first, [b"%d" % first])
+    held = cache.get(1, 1)
+    for first in range(1, 101):
+        assert _values(cache.get(1, first), first, first) == [b"%d" % first]
+    assert len(files.open_now) == 2 * (64 + 1)
+    cache.remove(1, 1)
+    assert _values(held, 1, 1) == [b"1"]
+    del held
+    cache.clear()
+    assert files.open_now == set()

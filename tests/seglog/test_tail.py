@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seglog.index import Entry
+from seglog.tail import Tail
+
+groups = st.lists(st.tuples(st.integers(1, 3), st.lists(st.integers(46, 500), min_size=1, max_size=5)), max_size=8)
+
+
+@given(groups, st.integers(0, 40), st.integers(0, 200), st.integers(50, 2000))
+def test_it_knows_what_a_list_would_know(
+    parts: list[tuple[int, list[int]]], dropped: int, gap_max: int, bytes_max: int
+) -> None:
+    tail = Tail(5)
+    model: list[tuple[int, Entry]] = []
+    offset = 0
+    for number, (file, lengths) in enumerate(parts):
+        offset += 100
+        tail.extend(file, offset, lengths, number)
+        for length in lengths:
+            model.append((file, Entry(offset, length, number, 0)))
+            offset += length
+    dropped = min(dropped, len(model))
+    tail.drop(dropped)
+    del model[:dropped]
+    assert (tail.first_seq, len(tail)) == (5 + dropped, len(model))
+    assert tail.bytes == sum(entry.length for _, entry in model)
+    start = 0
+    while start < len(model):
+        file, entries = tail.near(start, len(model), gap_max, bytes_max)
+        assert [(file, entry) for entry in entries] == model[start : start + len(entries)]
+        assert entries
+        last = entries[-1]
+        assert len(entries) == 1 or last.offset + last.length - entries[0].offset <= bytes_max
+        start += len(entries)
+
+
+def test_a_record_costs_24_bytes() -> None:
+    tail = Tail(1)
+    columns = [getattr(tail, name) for name in ("_files", "_offsets", "_lengths", "_times")]
+    assert sum(column.itemsize for column in columns) == 24
