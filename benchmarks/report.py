@@ -61,7 +61,7 @@ def compare(rounds: Rounds, what: str, unit: str, figure: str, *yardsticks: str,
 
 def _cells(row: Row) -> tuple[str, str, str, str, str]:
     theirs = "" if row.theirs is None else f"{_number(row.theirs)} {row.unit}"
-    ratio = "" if row.ratio is None else f"{row.ratio:.2f}x"
+    ratio = "" if row.ratio is None else f"{row.ratio:.3g}x"
     return row.what, f"{_number(row.ours)} {row.unit}", row.yardstick or "", theirs, ratio
 
 
