@@ -10,7 +10,7 @@ A topic's own history is its branch `main`. A branch is made in an order that a 
 B1  Of any number of racing creators of a name one wins. Those who want an empty `main` adopt the winner's volume, as
     they want the same; all others get `BranchExists`, as what they forked from may differ.
 
-Source: DESIGN sections 4 and 5, Graft RFC 0001.
+Source: Graft RFC 0001.
 """
 
 from __future__ import annotations

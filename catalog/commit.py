@@ -5,7 +5,7 @@ C2  A commit's hash covers its parent's hash, so a history is tamper-evident to 
 C3  The remote history of a topic is the topic's own, in order: a delete is committed only after every record that was
     appended before it, so any prefix of the history is a state that the topic once had.
 
-Source: seeds/002 (Commit, Snapshot, SegmentRef), DESIGN section 4.
+Source: Graft RFC 0001 (Commit, Snapshot, SegmentRef); pages there are records here.
 """
 
 from __future__ import annotations

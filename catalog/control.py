@@ -5,7 +5,7 @@ N2  A Ref is the only place where a name becomes a vid.
 N3  A Fork lies in the parent volume and is written before the fork's Ref, so that whoever looks at a volume
     sees every fork that may still need its commits.
 
-Source: Graft RFC 0001 (Control, Fork), DESIGN section 4.
+Source: Graft RFC 0001 (Control, Fork); Ref is ours.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ H1  Every field of `Commit` is in it, at a fixed place or with its length before
 H2  checkpoint_ts is not: becoming a checkpoint changes no hash.
 H3  A decoder trusts in this order: envelope, protobuf, sizes and enums, commit hash, identity with the key.
 
-Source: Graft RFC 0001 (Commit hash), DESIGN section 4. No I/O: bytes in, bytes out.
+Source: Graft RFC 0001 (Commit hash); the parent and all but the first fields are ours. No I/O: bytes in, bytes out.
 """
 
 from __future__ import annotations

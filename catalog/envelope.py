@@ -13,7 +13,7 @@ E2  Another digit in place of the version is another format version, and nothing
 E3  Any other difference from what was written is `InvalidObject`: no byte reaches a caller unverified.
 
 XXH3 is not a MAC: it finds damage, not malice. The commit hash (`catalog.encoding`) is what ties a history together.
-Source: Graft RFC 0001 (ProtobufEnvelope), DESIGN section 4. No I/O: bytes in, bytes out.
+Source: Graft RFC 0001 (ProtobufEnvelope); version and checksum are ours. No I/O: bytes in, bytes out.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 Text: base58 of the first 7 bytes (always 10 characters), `-`, base58 of the last 9 (always 13 characters).
 Volumes start with `5`, segments with `8`, and text sorts by time.
 
-Source: seeds/002 (GID), DESIGN section 3. The only input besides arguments is `os.urandom`.
+Source: Graft (GID). The only input besides arguments is `os.urandom`.
 """
 
 from __future__ import annotations

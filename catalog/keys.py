@@ -8,7 +8,7 @@
     {vid}/segments/{sid}.index          index object
 
 Keys are relative: a store adds the prefix it was opened with, and knows no way out of it.
-Source: DESIGN section 4. This module does no I/O.
+Source: Graft RFC 0001 (Object storage keyspace); refs are ours. This module does no I/O.
 """
 
 from __future__ import annotations

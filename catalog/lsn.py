@@ -4,7 +4,7 @@ An LSN counts the commits of one volume: u64, from 1, dense. Zero means "none ye
 CBE64(lsn) is the one's complement of the LSN as 16 upper-case hex digits, so that a plain ascending LIST
 gives the newest commit first.
 
-Source: seeds/002, "Log Sequence Numbers" and "CBE64 Encoding". This module does no I/O.
+Source: Graft RFC 0001, "Log Sequence Numbers" and "CBE64 Encoding". This module does no I/O.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ S2  A fork begins with its parent's snapshot, cut at the fork's seq; deletions u
 S3  A delete never reaches records that were appended after it: `before_seq` counts up to the `at_seq` of its commit,
     and falls with a truncation or a cut, whose seqs are used again.
 
-Source: DESIGN sections 4 and 5, Graft RFC 0001 (Volume Reader). This module does no I/O.
+Source: Graft RFC 0001 (Volume Reader). This module does no I/O.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ T2  One that happened before the point takes part even if it was committed after
 T3  The point's lsn is that of the last commit that takes part. Its seq is the cut, None if the commit is whole.
 T4  A target outside the history is `OutOfWindow`, with the window. Nothing nearest is guessed.
 
-Source: DESIGN section 5 (Point in time). The time of a record inside a segment is asked from the caller.
+The time of a record inside a segment is asked from the caller.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ V1  Nothing is returned unverified: envelope, commit hash, identity with the key
 V2  Commits and controls are immutable, so the local copy is used first; one that is damaged is fetched again.
 V3  A commit that is missing below one that is there is `InvalidObject`, for history is dense (C1).
 
-Source: Graft RFC 0001 (visibility_path, remote_commit), DESIGN section 5.
+Source: Graft RFC 0001 (visibility_path, remote_commit).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ G2  Index entries follow from the chunk table: codec none has one for each chunk
 G3  A raw length is at least that of the entries' heads, and at most what a block takes; so counts are bounded by
     lengths, and lengths by the block size.
 
-Bitmaps are decoded when somebody asks: a point read needs none. Source: DESIGN section 4. This module does no I/O.
+Bitmaps are decoded when somebody asks: a point read needs none. This module does no I/O.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     O3  Nothing that is not ours is changed: a foreign commit at our LSN stops the topic (`Diverged`) for good.
     O4  `run` may be repeated after any crash or error; it goes on from the last state on record.
 
-The states of an attempt are in `offload.attempt`. Source: PIP-17, Graft RFC 0001 (push), DESIGN section 5.
+The states of an attempt are in `offload.attempt`. Source: PIP-17, Graft RFC 0001 (push).
 """
 
 from __future__ import annotations
@@ -230,23 +230,25 @@ class Offloader:
 
     def _discard(self, attempt: Attempt) -> None:
         """Remove what a dead attempt left. Nothing refers to it, so this may end anywhere and be repeated."""
-        data = keys.data_key(attempt.vid, attempt.sid)
-        try:
-            for upload_id in self._uploads_of(attempt):
-                self._store.abort_upload(data, upload_id)
-            self._store.delete(data)
-            self._store.delete(keys.index_key(attempt.vid, attempt.sid))
-        except AccessDenied as error:
-            # A writer's policy may deny listing uploads and deleting: both are left to the bucket's maintainer.
-            _log.warning("left unreferenced objects of attempt %s: %s", attempt.sid, error)
+        data, index = keys.data_key(attempt.vid, attempt.sid), keys.index_key(attempt.vid, attempt.sid)
+        for step in (
+            lambda: self._abort_uploads(attempt),
+            lambda: self._store.delete(data),
+            lambda: self._store.delete(index),
+        ):
+            try:
+                step()
+            except AccessDenied as error:
+                # A writer's policy may deny listing uploads and deleting: these are left to the bucket's maintainer.
+                _log.warning("left something of attempt %s behind: %s", attempt.sid, error)
         self._local.delete_attempt(attempt.sid)
 
-    def _uploads_of(self, attempt: Attempt) -> list[str]:
+    def _abort_uploads(self, attempt: Attempt) -> None:
         """The upload on record; or, if the process died before it could record one, what the store knows of."""
-        if attempt.upload_id:
-            return [attempt.upload_id]
         data = keys.data_key(attempt.vid, attempt.sid)
-        return [upload_id for key, upload_id in self._store.list_uploads(data) if key == data]
+        known = [attempt.upload_id] if attempt.upload_id else None
+        for upload_id in known or [upload_id for key, upload_id in self._store.list_uploads(data) if key == data]:
+            self._store.abort_upload(data, upload_id)
 
     # ------------------------------------------------------------------ commits
 

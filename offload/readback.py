@@ -1,6 +1,6 @@
 """The proof that a hot copy may go: what replaces it is read back from the store, every byte.
 
-Source: DESIGN section 6, invariant 2; LESSONS: an upload that was acknowledged is not yet one that can be read.
+An upload that was acknowledged is not yet one that can be read.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ T2  The directory comes first and each chunk's lengths stand alone, so a task th
 T3  Equal lengths cost next to nothing: they compress to some 20 bytes a chunk.
 T4  How many lengths a chunk has is in the index object's head; they add up to the chunk's raw length.
 
-Source: DESIGN section 4 ("Index object"). This module does no I/O.
+This module does no I/O.
 """
 
 from __future__ import annotations

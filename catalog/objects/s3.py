@@ -9,7 +9,7 @@ R2  An answer that leaves open whether a write happened is `OutcomeUnknown`: 409
 R3  `list` always sends a prefix: policies allow nothing else.
 R4  Every part carries a CRC32, which completing gives back, so the store refuses a badly joined object.
 
-Source: DESIGN section 4, the S3 API reference.
+Source: the S3 API reference.
 """
 
 from __future__ import annotations
