@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -38,10 +39,14 @@ def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool) -> Non
 @pytest.mark.parametrize("seed", [None, 1], ids=["nothing unsynced", "some of it"])
 def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None) -> None:
     for at in range(1, _effects(tmp_path) + 1):
-        disk = PowerCutFiles(UnsyncedFiles(), tmp_path)
-        journal = _crashed(tmp_path / str(at), disk, at)
-        disk.after_power_cut(tmp_path / f"{at}-cut", None if seed is None else seed * 1_000_003 + at)
-        check(tmp_path / f"{at}-cut" / str(at), UnsyncedFiles(), journal)
+        base, left = tmp_path / str(at), tmp_path / f"{at}-left"
+        base.mkdir()
+        disk = PowerCutFiles(UnsyncedFiles(), base)
+        journal = _crashed(base / "log", disk, at)
+        disk.after_power_cut(left, None if seed is None else seed * 1_000_003 + at)
+        check(left / "log", UnsyncedFiles(), journal)
+        shutil.rmtree(base)
+        shutil.rmtree(left)
 
 
 def test_recovery_may_crash_at_any_operation_and_begin_again(tmp_path: Path) -> None:
