@@ -231,11 +231,12 @@ class Offloader:
     def _discard(self, attempt: Attempt) -> None:
         """Remove what a dead attempt left. Nothing refers to it, so this may end anywhere and be repeated."""
         data, index = keys.data_key(attempt.vid, attempt.sid), keys.index_key(attempt.vid, attempt.sid)
-        for step in (
+        steps: tuple[Callable[[], None], ...] = (
             lambda: self._abort_uploads(attempt),
             lambda: self._store.delete(data),
             lambda: self._store.delete(index),
-        ):
+        )
+        for step in steps:
             try:
                 step()
             except AccessDenied as error:
