@@ -84,7 +84,7 @@ def default_section() -> str:
     return f"""\
 [offload]
 # block_size = {default.block_size}          # of the data objects' blocks; one part of a multipart upload each
-# codec = "{default.codec}"                 # zstd, or none for objects that Apache Pulsar's own reader can read
+# codec = "{default.codec}"                 # zstd, or none for Apache Pulsar's own format
 # zstd_level = {default.zstd_level}
 # concurrency = {default.concurrency}                # parts in flight
 # max_object_bytes = {default.max_object_bytes}  # adjacent segments are merged up to this

@@ -20,7 +20,7 @@ def create(
     codec: Annotated[
         str | None,
         typer.Option(
-            help="How it is offloaded: zstd (small) or none (Pulsar's own reader can read it).", show_default=False
+            help="How it is offloaded: zstd (small) or none (Apache Pulsar's format).", show_default=False
         ),
     ] = None,
     durability: Annotated[str, typer.Option(help="When an append is acked: fsync, disk or memory.")] = "fsync",
