@@ -19,9 +19,7 @@ def create(
     topic: Annotated[str, typer.Argument(help="The topic.")],
     codec: Annotated[
         str | None,
-        typer.Option(
-            help="How it is offloaded: zstd (small) or none (Apache Pulsar's format).", show_default=False
-        ),
+        typer.Option(help="How it is offloaded: zstd (small) or none (Apache Pulsar's format).", show_default=False),
     ] = None,
     durability: Annotated[str, typer.Option(help="When an append is acked: fsync, disk or memory.")] = "fsync",
 ) -> None:
