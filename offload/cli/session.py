@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from offload.archive import Archive
     from seglog import Log
 
-__all__ = ["Session", "TopicName", "emit", "format_bytes", "format_time", "say", "session_of", "with_branch"]
+__all__ = ["Session", "TopicName", "counted", "emit", "format_bytes", "format_time", "say", "session_of", "with_branch"]
 
 
 def _without_main(name: str | None) -> str | None:
@@ -94,6 +94,10 @@ def format_time(ts_ms: int) -> str:
     """UTC, with milliseconds: what a restore target takes back unchanged."""
     moment = datetime.fromtimestamp(ts_ms / 1000, UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ts_ms % 1000:03d}Z"
+
+
+def counted(count: int, noun: str = "record") -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def format_bytes(count: int) -> str:
