@@ -25,6 +25,7 @@ from seglog.config import (
 )
 from seglog.deletes import DeleteOp
 from seglog.errors import (
+    ColdTierAttached,
     ColdTierRequired,
     Conflict,
     Corrupt,
@@ -63,6 +64,7 @@ __all__ = [
     "SETTINGS_FILE",
     "Clock",
     "ColdTier",
+    "ColdTierAttached",
     "ColdTierRequired",
     "Conflict",
     "Corrupt",
