@@ -115,7 +115,7 @@ class Diverged(Conflict):
     def __init__(self, topic: str, vid: str, lsn: int) -> None:
         super().__init__(
             f"{topic} has diverged: lsn {lsn} of volume {vid} was committed by another writer; nothing was changed",
-            hint=f"`seglog log {topic}` shows the other commits; this directory keeps all its records",
+            hint="two writers have one topic: stop one of them. This directory keeps all its records",
         )
         self.topic = topic
         self.vid = vid

@@ -25,7 +25,6 @@ from catalog import (
     Branches,
     Codec,
     ForkPoint,
-    Handle,
     LocalCatalog,
     PastCommit,
     Snapshot,
@@ -34,23 +33,24 @@ from catalog import (
     keys,
     timeline,
 )
-from catalog.errors import Diverged, InvalidName, NoSuchBranch, NoSuchTopic, Unavailable
+from catalog.errors import CatalogError
 from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState
 from offload.block import largest_entry
 from offload.cold import ColdReader
 from offload.deletes import count_cold, count_hot, live_entries
-from offload.errors import NoRemote
+from offload.errors import HistoryBehind, NoRemote, OffloadError
+from offload.handles import Handles, split_name
 from offload.offloader import Offloader, Published
 from offload.settings import OffloadSettings, load_archive_settings
 from offload.wiring import open_store
-from seglog import DeleteOp, Log, Record, Topic, TopicConfig
+from seglog import DeleteOp, Log, Record, Topic
 from seglog.clock import Clock, SystemClock
 from seglog.config import SETTINGS_FILE
 from seglog.errors import InvalidSetting, SeqOutOfRange
-from seglog.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES
+from seglog.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES, read_header
 
-__all__ = ["Archive", "Deleted", "OffloadResult", "Restored", "TopicStatus", "attach", "split_name"]
+__all__ = ["Archive", "Deleted", "OffloadResult", "Restored", "TopicStatus", "attach"]
 
 _FRAME_OVERHEAD_BYTES = MIN_FRAME_BYTES + 2 * LABEL_MAX_BYTES
 
@@ -107,17 +107,6 @@ class TopicStatus:
     waiting_deletes: int
 
 
-def split_name(name: str) -> tuple[str, str]:
-    """`orders@fix` to ("orders", "fix"), `orders` to ("orders", "main").
-
-    Raises `InvalidName`, also for `orders@main`: the branch main has one name here, or there would be two logs for it.
-    """
-    topic, at, branch = name.partition("@")
-    if at and branch == MAIN:
-        raise InvalidName("topic", name)
-    return keys.check_name("topic", topic), keys.check_name("branch", branch) if at else MAIN
-
-
 def attach(
     log: Log,
     url: str | None = None,
@@ -158,15 +147,17 @@ class Archive:
         log.attach_cold(_ColdTier(self._reader, self.snapshot))
         try:
             self._local = LocalCatalog(log.path / "catalog.db")
-            self._keep_history()
         except BaseException:
             log.detach_cold()
             raise
+        log.topic_defaults = replace(log.topic_defaults, keep_history=True)
         self._volumes = Volumes(store, self._local)
         self._branches = Branches(self._volumes)
+        self._handles = Handles(log, self._volumes, self._branches, self._local, clock)
         self._offloader = Offloader(
-            log, store, self._volumes, self._local, self._reader, settings, clock, socket.gethostname()
+            log, store, self._volumes, self._handles, self._local, self._reader, settings, clock, socket.gethostname()
         )
+        self._is_closed = False
         self._turn = threading.RLock()  # offloads and deletes of one process take turns; reads do not
 
     def __enter__(self) -> Archive:
@@ -178,7 +169,10 @@ class Archive:
         self.close()
 
     def close(self) -> None:
-        """Reads of the log end at its hot floor from now on."""
+        """Reads of the log end at its hot floor from now on. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._log.detach_cold()
         self._local.close()
         self._store.close()
@@ -205,19 +199,19 @@ class Archive:
         """
         topic = self._log.existing(name)
         with self._turn:
-            self._open(name)
+            self._handles.open(name)
             published = self._offloader.run(name, up_to=up_to, on_bytes=on_bytes)
             released = self._offloader.release(name, at_once=drop_hot)
         return OffloadResult(
             published=tuple(published),
             released_seq=released,
-            offloaded_seq=self._offloaded_seq(name),
+            offloaded_seq=self._handles.offloaded_seq(name),
             unsealed_records=topic.head_seq - topic.sealed_seq,
         )
 
     def waiting_bytes(self, name: str, up_to: int | None = None) -> int:
         """Frame bytes of the sealed segments that `offload` would send."""
-        offloaded = self._offloaded_seq(name)
+        offloaded = self._handles.offloaded_seq(name)
         return sum(
             segment.data_bytes
             for segment in self._log.existing(name).segments()
@@ -227,7 +221,7 @@ class Archive:
     def status(self, name: str) -> TopicStatus:
         """Where the topic's records are. Asks the local disk only. Raises `NoSuchTopic`."""
         topic = self._log.existing(name)
-        handle = self._local.handle(name)
+        handle = self._handles.find(name)
         attempts = self._local.attempts(name)
         return TopicStatus(
             name=name,
@@ -235,7 +229,7 @@ class Archive:
             hot_first_seq=topic.hot_floor,
             hot_bytes=topic.bytes_hot,
             sealed_seq=topic.sealed_seq,
-            offloaded_seq=self._offloaded_seq(name),
+            offloaded_seq=self._handles.offloaded_seq(name),
             volume=str(handle.vid) if handle else None,
             lsn=handle.lsn if handle else 0,
             pending_lsn=handle.pending_lsn if handle else None,
@@ -267,14 +261,10 @@ class Archive:
         if at is not None:
             point = self.point(name, at)
             return self._volumes.snapshot(point.vid, point.lsn, point.seq)
-        handle = self._local.handle(name)
+        handle = self._handles.find(name)
         if handle is not None:
             return self._volumes.snapshot(handle.vid, handle.lsn)
-        return self._volumes.snapshot(self._resolve(name))
-
-    def record_count(self, snapshot: Snapshot) -> int:
-        """Live records of a snapshot. Reads the head of each segment's index object."""
-        return sum(len(live_entries(view, self._reader)) for view in snapshot.segments)
+        return self._volumes.snapshot(self._handles.resolve(name))
 
     # ------------------------------------------------------------------ writes
 
@@ -285,14 +275,15 @@ class Archive:
         """
         if self._log.has_topic(name) or split_name(name)[1] == MAIN:
             return self._log.topic(name)
-        vid = self._resolve(name)
-        snapshot = self._volumes.snapshot(vid)
-        last_ts_ms = max((view.ref.max_ts_ms for view in snapshot.segments), default=0)
-        topic = self._log.create_topic(
-            name, TopicConfig(keep_history=True), first_seq=snapshot.bounds.head_seq + 1, ts_floor_ms=last_ts_ms
-        )
-        self._open(name)
-        return topic
+        with self._turn:
+            vid = self._handles.resolve(name)
+            if not self._log.has_topic(name):
+                # Later than anything that happened on the path to here, or a restore by time would not be exact.
+                ts_floor_ms = max((past.commit.at_ts_ms for past in self._volumes.history(vid)), default=0)
+                first_seq = self._volumes.snapshot(vid).bounds.head_seq + 1
+                self._log.create_topic(name, first_seq=first_seq, ts_floor_ms=ts_floor_ms)
+            self._handles.open(name)
+        return self._log.topic(name)
 
     def delete(self, name: str, *, before: int | None = None, tag: str | None = None) -> Deleted:
         """Delete records below seq `before` and/or with `tag` (a `*` at its end matches any rest). Invisible at once.
@@ -302,24 +293,28 @@ class Archive:
         reached now is no error here: the next `offload` publishes it.
         """
         topic = self._log.existing(self.writable(name).name)
-        with self._turn:
-            offloaded_seq = self._offloaded_seq(name)
-            hot_count = count_hot(topic, before, tag, start=offloaded_seq + 1)
-            earlier = topic.delete_ops()
-            op = topic.delete(before=before, tag=tag)
-            try:
-                return self._publish_delete(name, op, earlier, offloaded_seq, hot_count)
-            except (Unavailable, Diverged) as error:
-                return Deleted(op, None, None, waits_for=str(error))
+        self._handles.keep_deletes(name)
+        offloaded_seq = self._handles.offloaded_seq(name)
+        hot_count = count_hot(topic, before, tag, start=offloaded_seq + 1)
+        earlier = topic.delete_ops()
+        op = topic.delete(before=before, tag=tag)
+        if not self._turn.acquire(blocking=False):
+            return Deleted(op, None, None, waits_for="the offload that is running")
+        try:
+            return self._publish_delete(name, op, earlier, offloaded_seq, hot_count)
+        except (CatalogError, OffloadError) as error:
+            return Deleted(op, None, None, waits_for=str(error))
+        finally:
+            self._turn.release()
 
     # ------------------------------------------------------------------ history, branches, restore
 
     def history(self, name: str) -> tuple[PastCommit, ...]:
         """The commits that made the topic or branch what it is, newest first, through its fork points."""
-        handle = self._local.handle(name)
+        handle = self._handles.find(name)
         if handle is not None:
             return self._volumes.history(handle.vid, handle.lsn)
-        return self._volumes.history(self._resolve(name))
+        return self._volumes.history(self._handles.resolve(name))
 
     def point(self, name: str, target: str) -> ForkPoint:
         """The exact point that `target` names: `seq:N`, `lsn:N`, `head`, `head~N` or a time.
@@ -328,15 +323,13 @@ class Archive:
         """
         wanted = timeline.parse_target(target)
         if self._log.has_topic(name):
-            if self._needs_offload(name, wanted):
+            while self._needs_offload(name, wanted):
                 self._log.topic(name).seal()
                 self.offload(name)
-            if (
-                isinstance(wanted, timeline.Time)
-                and self._log.topic(name).last_ts_ms <= wanted.ms <= self._clock.now_ms()
-            ):
-                wanted = timeline.Head()  # nothing happened since: this log would know
-        return timeline.resolve(wanted, self.history(name), self._reader.last_seq_at)
+            if isinstance(wanted, timeline.Time) and self._is_quiet_since(name, wanted.ms):
+                wanted = timeline.Head()
+        is_only_here = self._log.has_topic(name) and self._handles.find(name) is None
+        return timeline.resolve(wanted, () if is_only_here else self.history(name), self._reader.last_seq_at)
 
     def restore(self, topic: str, *, to: str, name: str) -> Restored:
         """Make the branch `name` of the topic (or of its branch, as TOPIC@BRANCH) as it was at `to`.
@@ -346,11 +339,12 @@ class Archive:
         """
         keys.check_name("branch", name)
         base, _ = split_name(topic)
-        vid = self._branches.create(base, name, self.point(topic, to), now_ms=self._clock.now_ms())
-        snapshot = self._volumes.snapshot(vid)
-        last = snapshot.bounds.head_seq
-        newest = next(self._reader.records(snapshot, last, last), None) if last else None
-        return Restored(vid, self.record_count(snapshot), last, newest.ts_ms if newest else 0)
+        point = self.point(topic, to)
+        snapshot = self._volumes.snapshot(point.vid, point.lsn, point.seq)
+        # Counted before the branch is made: damage is found while there is nothing to undo.
+        count, last = self._count(snapshot)
+        vid = self._branches.create(base, name, point, now_ms=self._clock.now_ms())
+        return Restored(vid, count, last.seq if last else 0, last.ts_ms if last else 0)
 
     def branches(self, topic: str) -> list[Branch]:
         """Every branch of a topic that is in the remote, by name. Raises `NoSuchTopic`."""
@@ -358,77 +352,60 @@ class Archive:
 
     # ------------------------------------------------------------------ inside
 
-    def _keep_history(self) -> None:
-        """From now on every delete stays listed until the remote knows of it."""
-        self._log.topic_defaults = replace(self._log.topic_defaults, keep_history=True)
-        for name in self._log.topics():
-            config = self._log.topic(name).config
-            if not config.keep_history:
-                self._log.configure(name, replace(config, keep_history=True))
-
-    def _open(self, name: str) -> Handle:
-        """The handle of a topic of the log. The first time, its volume is made, or joined if it fits.
-
-        A volume fits when the log's topic starts right after it: then nothing here is older than what is there.
-        """
-        handle = self._local.handle(name)
-        if handle is not None:
-            return handle
-        topic, branch = split_name(name)
-        try:
-            vid = self._branches.resolve(topic, branch)
-        except (NoSuchTopic, NoSuchBranch):
-            if branch != MAIN:
-                raise
-            vid = self._branches.create(topic, now_ms=self._clock.now_ms())
-        snapshot = self._volumes.snapshot(vid)
-        if snapshot.bounds.head_seq + 1 != self._log.topic(name).first_seq:
-            raise Diverged(name, str(vid), snapshot.lsn)
-        handle = Handle(name, vid, snapshot.lsn)
-        self._local.save(handle=handle)
-        return handle
-
     def _publish_delete(
         self, name: str, op: DeleteOp, earlier: tuple[DeleteOp, ...], offloaded_seq: int, hot_count: int
     ) -> Deleted:
         """Tell the remote of `op` if its turn has come; `earlier` are the deletes that waited before it."""
-        handle = self._local.handle(name)
+        handle = self._handles.find(name)
         if handle is None:
             return Deleted(op, hot_count, None, waits_for="the first offload")
         snapshot = self._volumes.snapshot(handle.vid, handle.lsn)
         records = hot_count + count_cold(op, earlier, snapshot, self._reader)
         if op.at_seq > offloaded_seq:
             return Deleted(op, records, None, waits_for="the offload of what was appended before it")
+        self._handles.open(name)
         published = self._offloader.run(name, up_to=offloaded_seq)
         return Deleted(op, records, published[-1].lsn if published else None)
 
-    def _resolve(self, name: str) -> Vid:
-        topic, branch = split_name(name)
-        try:
-            return self._branches.resolve(topic, branch)
-        except NoSuchTopic:
-            if branch == MAIN:
-                raise
-            raise NoSuchBranch(topic, branch) from None
-
-    def _offloaded_seq(self, name: str) -> int:
-        """The last seq that a commit of ours has, or that the branch started from; 0 if none."""
-        handle = self._local.handle(name)
-        if handle is None:
-            return self._log.topic(name).first_seq - 1 if self._log.has_topic(name) else 0
-        return self._offloader.tip(handle).bounds.head_seq
+    def _count(self, snapshot: Snapshot) -> tuple[int, Record | None]:
+        """How many live records there are, and the last one. Reads the head of each segment's index object."""
+        count, last_seq = 0, 0
+        for view in snapshot.segments:
+            live = live_entries(view, self._reader)
+            if live:
+                count += len(live)
+                last_seq = view.ref.first_seq + live.max()
+        return count, next(self._reader.records(snapshot, last_seq, last_seq)) if last_seq else None
 
     def _needs_offload(self, name: str, wanted: timeline.Target) -> bool:
         """Whether the target may lie above what is in the remote. An LSN and `head~N` count what is there already."""
         topic = self._log.topic(name)
-        behind = topic.head_seq > self._offloaded_seq(name) or bool(topic.delete_ops())
+        offloaded_seq, waiting = self._handles.offloaded_seq(name), topic.delete_ops()
+        behind = topic.head_seq > offloaded_seq or bool(waiting)
         match wanted:
             case timeline.Seq(seq):
-                return seq > self._offloaded_seq(name)
-            case timeline.Head(0) | timeline.Time():
+                return offloaded_seq < seq <= topic.head_seq or any(op.at_seq < seq for op in waiting)
+            case timeline.Time(ms):
+                return behind and ms >= self._first_unknown_ms(topic, offloaded_seq, waiting)
+            case timeline.Head(0):
                 return behind
             case _:
-                return self._local.handle(name) is None and behind
+                return self._handles.find(name) is None and behind
+
+    def _first_unknown_ms(self, topic: Topic, offloaded_seq: int, waiting: tuple[DeleteOp, ...]) -> int:
+        """The time of the first record or delete that the remote does not know."""
+        times = [op.ts_ms for op in waiting]
+        if topic.head_seq > offloaded_seq:
+            [frame] = topic.frames(offloaded_seq + 1, offloaded_seq + 1)
+            times.append(read_header(frame).ts_ms)
+        return min(times)
+
+    def _is_quiet_since(self, name: str, ms: int) -> bool:
+        """Whether the remote knows all that happened up to `ms`, which is not in the future: this log would know."""
+        topic = self._log.topic(name)
+        last_ms = topic.last_ts_ms  # before the look at what is missing: what comes after it makes that look fail
+        is_complete = topic.head_seq == self._handles.offloaded_seq(name) and not topic.delete_ops()
+        return is_complete and last_ms <= ms <= self._clock.now_ms()
 
 
 class _ColdTier:
@@ -439,4 +416,7 @@ class _ColdTier:
         self._snapshot = snapshot
 
     def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
-        return self._reader.records(self._snapshot(topic), first, last)
+        snapshot = self._snapshot(topic)
+        if last > snapshot.bounds.head_seq:
+            raise HistoryBehind(topic, last, snapshot.bounds.head_seq)
+        return self._reader.records(snapshot, first, last)

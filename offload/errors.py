@@ -7,9 +7,11 @@
     │   │   ├── InvalidChunk         a chunk of a data object, or a record in it
     │   │   └── InvalidIndex         an index object
     │   ├── FrameMismatch        a frame handed over for offload is not the one that must follow
+    │   ├── HistoryBehind        records left this disk, and the catalog here does not know where they are
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             somebody was there before                     exit 4
-    │   └── AlreadyInitialised
+    │   ├── AlreadyInitialised
+    │   └── OtherRemote          the remote is not the one that has the history
     └── Misuse               fix the call                                  exit 2
         ├── EntryTooLarge
         ├── InvalidInput         a line of an input file
@@ -35,6 +37,7 @@ __all__ = [
     "EntryTooLarge",
     "FormatUnsupported",
     "FrameMismatch",
+    "HistoryBehind",
     "InvalidBlock",
     "InvalidChunk",
     "InvalidIndex",
@@ -45,6 +48,7 @@ __all__ = [
     "NoRemote",
     "ObjectDamaged",
     "OffloadError",
+    "OtherRemote",
     "UnknownObject",
     "UnsupportedOption",
 ]
@@ -98,6 +102,17 @@ class FrameMismatch(Corrupt):
         self.reason = reason
 
 
+class HistoryBehind(Corrupt):
+    """The log released records that the local catalog knows no commit for: catalog.db is older than the log."""
+
+    def __init__(self, name: str, last_seq: int, known_seq: int) -> None:
+        super().__init__(
+            f"records of {name} up to {last_seq} left this disk, but catalog.db knows of {known_seq} only",
+            hint="put back the catalog.db that belongs to this directory; the remote has the records",
+        )
+        self.name = name
+
+
 class FormatUnsupported(Corrupt):
     """Whole, but of a format or version that this software does not read."""
 
@@ -123,6 +138,19 @@ class AlreadyInitialised(Conflict):
             hint="edit its seglog.toml to change settings",
         )
         self.path = path
+
+
+class OtherRemote(Conflict):
+    """This remote has nothing, or another volume, under a name whose history is elsewhere."""
+
+    def __init__(self, name: str, url: str, vid: str) -> None:
+        super().__init__(
+            f"{url} is not where the history of {name} is (volume {vid}); nothing was sent",
+            hint="correct the remote URL or the endpoint, or copy the whole prefix there first",
+        )
+        self.name = name
+        self.url = url
+        self.vid = vid
 
 
 class Misuse(OffloadError):

@@ -15,6 +15,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from catalog import (
     Attempt,
@@ -37,15 +38,16 @@ from offload.attempt import AttemptState, Run, is_due, plan_run
 from offload.cold import ColdReader
 from offload.deletes import deletions_of
 from offload.encoder import SegmentEncoder
+from offload.handles import Handles, Tip
 from offload.index import encode_index
 from offload.labels import object_metadata
 from offload.readback import check_published
-from offload.settings import CODEC_NAMES, OffloadSettings
+from offload.settings import OffloadSettings, codec_named
 from offload.upload import BlockUpload
 from seglog import Log, Topic
 from seglog.clock import Clock
 
-__all__ = ["Offloader", "Published", "Tip"]
+__all__ = ["Offloader", "Published"]
 
 _log = logging.getLogger("offload.offloader")
 
@@ -59,14 +61,6 @@ class Published:
     segment: SegmentRef | None
 
 
-@dataclass(frozen=True, slots=True)
-class Tip:
-    """Where the volume stands: what the next commit builds on."""
-
-    bounds: Bounds
-    hash: bytes
-
-
 class Offloader:
     """Offloads topics of one log to one remote. One at a time per topic: the caller holds the log."""
 
@@ -75,6 +69,7 @@ class Offloader:
         log: Log,
         store: ObjectStore,
         volumes: Volumes,
+        handles: Handles,
         local: LocalCatalog,
         reader: ColdReader,
         settings: OffloadSettings,
@@ -84,6 +79,7 @@ class Offloader:
         self._log = log
         self._store = store
         self._volumes = volumes
+        self._handles = handles
         self._local = local
         self._reader = reader
         self._settings = settings
@@ -102,7 +98,7 @@ class Offloader:
         topic = self._log.topic(name)
         while True:
             handle = self._handle(name)
-            tip = self.tip(handle)
+            tip = self._handles.tip(handle)
             delete = next((op for op in topic.delete_ops() if op.at_seq <= tip.bounds.head_seq), None)
             if delete is not None:
                 deletions = deletions_of(delete, self._volumes.snapshot(handle.vid, handle.lsn), self._reader)
@@ -140,12 +136,14 @@ class Offloader:
         """
         released = 0
         topic = self._log.topic(name)
-        for attempt in self._local.attempts(name):
+        for attempt in sorted(self._local.attempts(name), key=attrgetter("first_seq")):
             if attempt.state != AttemptState.PUBLISHED:
                 continue
             assert attempt.published_at_ms is not None  # noqa: S101 - set with the state
             if not at_once and not is_due(attempt.published_at_ms, self._settings.deletion_lag_s, self._clock.now_ms()):
                 break
+            if attempt.first_seq > topic.hot_floor:
+                break  # what lies before it was not checked yet, and would go with it
             check_published(self._store, attempt)
             topic.release(attempt.last_seq)
             self._local.delete_attempt(attempt.sid)
@@ -181,7 +179,7 @@ class Offloader:
         return self._publish(self._prepare(handle, commit, attempt))
 
     def _upload(self, attempt: Attempt, topic: Topic, on_bytes: Callable[[int], None]) -> SegmentRef:
-        codec = CODEC_NAMES[topic.config.attributes.get("codec", self._settings.codec)]
+        codec = codec_named(topic.config.attributes.get("codec", self._settings.codec))
         encoder = SegmentEncoder(
             block_size=self._settings.block_size, codec=codec, zstd_level=self._settings.zstd_level
         )
@@ -326,15 +324,7 @@ class Offloader:
         commit = decode_commit_at(body, handle.vid, lsn).commit
         return Published(lsn, commit.kind, commit.segments[0] if commit.segments else None)
 
-    def tip(self, handle: Handle) -> Tip:
-        """Where the volume stands, as far as this directory knows. After the first time without a request."""
-        if handle.lsn > 0:
-            [last] = self._volumes.commits(handle.vid, handle.lsn, handle.lsn)
-            return Tip(last.commit.bounds, last.hash)
-        start = self._volumes.snapshot(handle.vid, 0)
-        return Tip(start.bounds, start.head_hash)
-
     def _handle(self, name: str) -> Handle:
-        handle = self._local.handle(name)
+        handle = self._handles.find(name)
         assert handle is not None, f"{name} has no handle"  # noqa: S101 - the archive opens it first
         return handle

@@ -14,7 +14,14 @@ from catalog.commit import Codec
 from seglog.config import read_sections
 from seglog.errors import InvalidSetting
 
-__all__ = ["CODEC_NAMES", "MIN_BLOCK_SIZE", "OffloadSettings", "default_section", "load_archive_settings"]
+__all__ = [
+    "CODEC_NAMES",
+    "MIN_BLOCK_SIZE",
+    "OffloadSettings",
+    "codec_named",
+    "default_section",
+    "load_archive_settings",
+]
 
 MIN_BLOCK_SIZE = 5 * 1024 * 1024  # S3's least part size
 _MAX_BLOCK_SIZE = 2**31 - 1  # Pulsar's reader keeps it in a Java int
@@ -22,6 +29,13 @@ _MAX_BLOCK_SIZE = 2**31 - 1  # Pulsar's reader keeps it in a Java int
 _SECTIONS = ("log", "remote", "offload")
 
 CODEC_NAMES: Mapping[str, Codec] = {"none": Codec.NONE, "zstd": Codec.ZSTD}
+
+
+def codec_named(name: str) -> Codec:
+    """Raises `InvalidSetting`."""
+    if name not in CODEC_NAMES:
+        raise InvalidSetting("codec", f"{name!r} is none of {', '.join(CODEC_NAMES)}")
+    return CODEC_NAMES[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +54,7 @@ class OffloadSettings:
             raise InvalidSetting(
                 "offload.block_size", f"{self.block_size} is outside {MIN_BLOCK_SIZE} to {_MAX_BLOCK_SIZE}"
             )
-        if self.codec not in CODEC_NAMES:
-            raise InvalidSetting("offload.codec", f"{self.codec!r} is not one of {', '.join(CODEC_NAMES)}")
+        codec_named(self.codec)
         if not 1 <= self.zstd_level <= 19:
             raise InvalidSetting("offload.zstd_level", f"{self.zstd_level} is outside 1 to 19")
         if not 1 <= self.concurrency <= 64:

@@ -21,8 +21,11 @@ def open_store(url: str) -> ObjectStore:
     Raises `InvalidRemote`.
     """
     parts = urlsplit(url)
-    if parts.query or parts.fragment or parts.username:
-        raise InvalidRemote(url, "nothing may follow the path, and credentials do not belong in it")
+    if "@" in parts.netloc:
+        # The URL is in logs and errors: what stands before the @ may be a secret.
+        raise InvalidRemote(f"{parts.scheme}://…@{parts.netloc.rpartition('@')[2]}", "credentials do not belong in it")
+    if parts.query or parts.fragment:
+        raise InvalidRemote(url, "nothing may follow the path")
     if parts.scheme == "file":
         return _local(url, parts.netloc, unquote(parts.path))
     if parts.scheme == "s3":

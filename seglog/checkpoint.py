@@ -112,7 +112,10 @@ def _run(engine: Engine, wish: Wish | None) -> None:
 
 def _plan(engine: Engine, wish: Wish | None) -> _Plan:
     with engine.committer.lock:
-        plan = _Plan(engine.committer.published_end, engine.next_topic_id, [], [])
+        # A topic that is on its way is not in this snapshot: its id must look unused there, for recovery makes it anew.
+        unpublished = (state.topic_id for state in engine.topics.values() if not state.is_published)
+        next_topic_id = min(unpublished, default=engine.next_topic_id)
+        plan = _Plan(engine.committer.published_end, next_topic_id, [], [])
         for state in engine.topics.values():
             if not state.is_published:
                 continue
@@ -157,7 +160,9 @@ def _write_segments(engine: Engine, plan: _Plan) -> None:
         for draft in plan.drafts:
             _absorb(engine, draft)
             for info in draft.segments:
-                _flag(engine.segments.get(draft.state.topic_id, info.first_seq), info, draft.pending)
+                ops = [op for op in draft.pending if op.may_reach(info.first_seq)]
+                if ops:
+                    _flag(engine.segments.get(draft.state.topic_id, info.first_seq), info, ops)
     except OSError as error:
         raise _failure(engine, error) from error
 
@@ -216,10 +221,7 @@ def _is_full(info: SegmentInfo, frame_bytes: int, settings: LogSettings) -> bool
     return info.records >= settings.segment_max_events or (info.records > 0 and is_over)
 
 
-def _flag(segment: SegmentFiles, info: SegmentInfo, pending: tuple[DeleteOp, ...]) -> None:
-    ops = [op for op in pending if op.may_reach(info.first_seq)]
-    if not ops:
-        return
+def _flag(segment: SegmentFiles, info: SegmentInfo, ops: list[DeleteOp]) -> None:
     needs_tags = any(op.tag is not None for op in ops)
     first = info.first_seq
     changed = False

@@ -120,7 +120,7 @@ class Log:
         Durable on return. Raises `InvalidTopicName`, `TopicExists`, `InvalidSetting`.
         """
         topic = self.topic(name)
-        config = TopicConfig() if config is None else config
+        config = self.topic_defaults if config is None else config
         write.create_topic(self._engine, name, config, first_seq=first_seq, ts_floor_ms=ts_floor_ms)
         return topic
 

@@ -6,7 +6,9 @@ import re
 
 from seglog.errors import InvalidTopicName
 
-__all__ = ["check_topic_name"]
+__all__ = ["BRANCH_MARK", "check_topic_name"]
+
+BRANCH_MARK = "@"
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 _TOPIC = re.compile(f"{_NAME}(?:@{_NAME})?", re.ASCII)

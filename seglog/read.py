@@ -34,8 +34,15 @@ def read_records(engine: Engine, state: TopicState, first: int, last: int) -> It
         generation = state.generation
         if seq < state.hot_floor:
             upto = min(last, state.hot_floor - 1)
-            yield from _cold_records(engine, state, seq, upto)
-            seq = upto + 1
+            deletes = state.next_op
+            for record in _cold_records(engine, state, seq, upto):
+                # Looked at after the deletes that are listed: one that came meanwhile may be listed no more.
+                if state.next_op != deletes:
+                    break
+                seq = record.seq + 1
+                yield record
+            else:
+                seq = upto + 1
             continue
         run = _load_run(engine, state, seq, last)
         if run is None:

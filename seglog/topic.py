@@ -103,7 +103,8 @@ class Topic:
         """Append records, all or none, and return their seqs when they are as safe as `durability` says.
 
         `durability` is "fsync", "disk" or "memory"; None: as the topic is configured. `unterminated` says that these
-        are lines without a line end. The topic is made if it is not there, with the log's `topic_defaults`.
+        are lines without a line end. The topic is made if it is not there, with the log's `topic_defaults`; a branch is
+        not, for only its maker knows where it starts: `NoSuchTopic`.
         Raises `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`, `DiskFull`, `WriterPoisoned`, `LogClosed`: nothing
         was appended, but after `WriterPoisoned` only recovery knows.
         """

@@ -14,8 +14,9 @@ from seglog.control import TopicCreated
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.entries import AppendEntry, ConfigEntry, CreateEntry, DeleteEntry
-from seglog.errors import InvalidLabel, InvalidSetting, RecordTooLarge, TopicExists
+from seglog.errors import InvalidLabel, InvalidSetting, NoSuchTopic, RecordTooLarge, TopicExists
 from seglog.frame import LABEL_MAX_BYTES, encode_appends
+from seglog.names import BRANCH_MARK
 
 __all__ = ["append", "configure", "create_topic", "delete"]
 
@@ -49,6 +50,8 @@ def append(
         committer.check_open()
         state = engine.topics.get(name)
         if state is None:
+            if BRANCH_MARK in name:
+                raise NoSuchTopic(name)  # where a branch starts, only its maker knows
             create = _new_topic(engine, name, engine.topic_defaults, first_seq=1, ts_floor_ms=0)
             state = create.state
         durable = (durability or state.config.durability) == "fsync"

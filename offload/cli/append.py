@@ -73,7 +73,10 @@ def _append(
             if longest > log.settings.max_record_bytes:
                 raise RecordTooLarge(longest, log.settings.max_record_bytes)
             stream.seek(0)
-        batches = (line_batches if input_format is Format.LINES else json_batches)(stream, tag, node)
+        if input_format is Format.LINES:
+            batches = line_batches(stream, tag, node, log.settings.max_record_bytes)
+        else:
+            batches = json_batches(stream, tag, node)
         total = file.stat().st_size if file is not None and file.is_file() else None
         try:
             with progress(f"append {topic}", total) as advance:

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from offload.errors import InvalidInput
-from seglog import Record
+from seglog import Record, RecordTooLarge
 
 __all__ = ["Batch", "json_batches", "line_batches", "longest_line", "to_json", "to_line"]
 
 _READ_BYTES = 4 * 1024 * 1024
 _BATCH_RECORDS = 8192
+_BATCH_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,17 @@ class Batch:
     unterminated: bool = False
 
 
-def line_batches(stream: BinaryIO, tag: str | None, node: str | None) -> Iterator[Batch]:
-    """Batches of whole lines, in order. Memory is bounded by one read and the longest line."""
+def line_batches(stream: BinaryIO, tag: str | None, node: str | None, longest: int) -> Iterator[Batch]:
+    """Batches of whole lines, in order. Memory is bounded by one read and `longest`, the longest line that is taken.
+
+    Raises `RecordTooLarge`.
+    """
     rest = b""
     while block := stream.read(_READ_BYTES):
         lines = (rest + block).split(b"\n")
         rest = lines.pop()
+        if len(rest) > longest:
+            raise RecordTooLarge(len(rest), longest)
         for start in range(0, len(lines), _BATCH_RECORDS):
             values = lines[start : start + _BATCH_RECORDS]
             yield Batch(values, sum(map(len, values)) + len(values), tag, node)
@@ -64,19 +70,22 @@ def longest_line(stream: BinaryIO) -> int:
 
 def json_batches(stream: BinaryIO, tag: str | None, node: str | None) -> Iterator[Batch]:
     """Batches of adjacent records with the same tag and node. Raises `InvalidInput` with the line's number."""
-    batch: Batch | None = None
+    values: list[bytes] = []
+    size_bytes = 0
+    labels = (tag, node)
     for number, line in enumerate(stream, 1):
         if not line.strip():
             continue
         value, own_tag, own_node = _parse(line, number)
-        key = (tag if own_tag is None else own_tag, node if own_node is None else own_node)
-        if batch and ((batch.tag, batch.node) != key or len(batch.values) == _BATCH_RECORDS):
-            yield batch
-            batch = None
-        values = [*batch.values, value] if batch else [value]
-        batch = Batch(values, (batch.size_bytes if batch else 0) + len(line), *key)
-    if batch:
-        yield batch
+        own = (tag if own_tag is None else own_tag, node if own_node is None else own_node)
+        if values and (own != labels or len(values) == _BATCH_RECORDS or size_bytes > _BATCH_BYTES):
+            yield Batch(values, size_bytes, *labels)
+            values, size_bytes = [], 0
+        labels = own
+        values.append(value)
+        size_bytes += len(line)
+    if values:
+        yield Batch(values, size_bytes, *labels)
 
 
 def to_line(record: Record) -> bytes:

@@ -24,13 +24,14 @@ def create(
     durability: Annotated[str, typer.Option(help="When an append is acked: fsync, disk or memory.")] = "fsync",
 ) -> None:
     """Make a topic with a configuration of its own. Without this the first append makes it, with the defaults."""
-    from offload.errors import InvalidOption
-    from offload.settings import CODEC_NAMES
+    from catalog import keys
+    from offload.settings import codec_named
     from seglog import TopicConfig
 
     session = session_of(context)
-    if codec is not None and codec not in CODEC_NAMES:
-        raise InvalidOption("codec", f"{codec!r} is none of {', '.join(CODEC_NAMES)}")
+    keys.check_name("topic", topic)  # a branch is made by `seglog branch create`
+    if codec is not None:
+        codec_named(codec)
     with session.log_and_maybe_archive() as (log, archive):
         attributes = {"codec": codec} if codec else {}
         log.create_topic(

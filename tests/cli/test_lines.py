@@ -15,7 +15,7 @@ TEXTS = st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"\xff\x00", b"lo
 
 
 def _records(text: bytes) -> list[Record]:
-    batches = line_batches(io.BytesIO(text), None, None)
+    batches = line_batches(io.BytesIO(text), None, None, 1 << 24)
     values = [(value, batch.unterminated) for batch in batches for value in batch.values]
     return [Record(seq, 0, value, unterminated=flag) for seq, (value, flag) in enumerate(values, 1)]
 

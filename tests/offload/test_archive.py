@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 
@@ -9,11 +10,16 @@ import pytest
 
 import offload
 import seglog
-from catalog.errors import InvalidName
+from catalog import keys
+from catalog.errors import InvalidName, NoSuchObject, StoreUnreachable
 from catalog.objects.memory import MemoryStore
 from offload import OffloadSettings
-from offload.errors import NoRemote
-from seglog import ColdTierAttached, ColdTierRequired, InvalidSetting, LogSettings
+from offload.cli.session import format_time
+from offload.errors import HistoryBehind, NoRemote, OtherRemote
+from seglog import ColdTierAttached, ColdTierRequired, InvalidSetting, LogSettings, NoSuchTopic
+from tests.faults.store import EFFECTS, CountingStore, Fault, FaultyStore, unreachable
+from tests.promises.test_cold_trouble_stays_cold import StuckStore
+from tests.promises.test_hot_copy_goes_last import HandClock
 
 
 def test_a_log_has_one_archive_at_a_time(tmp_path: Path) -> None:
@@ -106,3 +112,154 @@ def test_appends_reads_offloads_and_deletes_go_on_together(tmp_path: Path) -> No
         archive.delete("t", before=1000)
         assert [record.seq for record in topic.read()] == list(range(1000, 1202))
         assert [record.seq for record in archive.read("t", at="head~1")] == list(range(1, 1202))
+
+
+def test_another_remote_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    one, other = MemoryStore(), CountingStore(MemoryStore())
+    with seglog.open(tmp_path) as log:
+        with offload.attach(log, store=one) as archive:
+            log.topic("t").append([b"a"])
+            log.topic("t").seal()
+            archive.offload("t")
+        log.topic("t").append([b"b"])
+        log.topic("t").seal()
+        with offload.attach(log, store=other) as archive:
+            with pytest.raises(OtherRemote):
+                archive.offload("t", drop_hot=True)
+            assert archive.delete("t", before=2).waits_for is not None
+            assert not EFFECTS & set(other.counts)
+        with offload.attach(log, store=one) as archive:
+            assert archive.offload("t", drop_hot=True).offloaded_seq == 2
+            assert [record.value for record in log.topic("t").read()] == [b"b"]
+
+
+def test_a_catalog_older_than_the_log_is_told_and_no_record_skipped(tmp_path: Path) -> None:
+    store = MemoryStore()
+    with seglog.open(tmp_path) as log:
+        for number, value in enumerate([b"a", b"b"]):
+            with offload.attach(log, store=store) as archive:
+                log.topic("t").append([value])
+                log.topic("t").seal()
+                archive.offload("t", drop_hot=True)
+            if number == 0:
+                shutil.copy(tmp_path / "catalog.db", tmp_path / "old.db")
+        shutil.copy(tmp_path / "old.db", tmp_path / "catalog.db")
+        with offload.attach(log, store=store), pytest.raises(HistoryBehind):
+            list(log.topic("t").read())
+
+
+def test_a_hot_copy_is_checked_in_its_own_order_whatever_the_clock_said(tmp_path: Path) -> None:
+    clock, store = HandClock(), MemoryStore()
+    with seglog.open(tmp_path) as log, offload.attach(log, store=store, clock=clock) as archive:
+        for value in (b"a", b"b"):
+            log.topic("t").append([value])
+            log.topic("t").seal()
+            archive.offload("t")
+            clock.ms -= 1000
+        first = archive.history("t")[1].commit
+        store.delete(keys.data_key(first.vid, first.segments[0].sid))
+        with pytest.raises(NoSuchObject):
+            archive.offload("t", drop_hot=True)
+        assert log.topic("t").hot_floor == 1
+
+
+def test_a_target_below_what_is_offloaded_waits_for_the_delete_before_it(tmp_path: Path) -> None:
+    store = FaultyStore(MemoryStore(), [Fault(nth=4, method="put_new", error=unreachable)])
+    with seglog.open(tmp_path) as log, offload.attach(log, store=store) as archive:
+        topic = log.topic("t")
+        topic.append([b"1", b"2", b"3"])
+        archive.delete("t", before=3)
+        topic.append([b"4", b"5"])
+        topic.seal()
+        with pytest.raises(StoreUnreachable):
+            archive.offload("t")  # the records are there, the delete is not
+        assert [record.seq for record in archive.read("t", at="seq:5")] == [3, 4, 5]
+        assert [record.seq for record in archive.read("t", at="seq:3")] == [1, 2, 3]
+
+
+def test_a_branch_opened_for_writing_keeps_the_times_of_what_it_came_from(tmp_path: Path) -> None:
+    clock = HandClock()
+    start_ms = clock.ms
+    with (
+        seglog.open(tmp_path, clock=clock) as log,
+        offload.attach(log, store=MemoryStore(), clock=clock) as archive,
+    ):
+        log.topic("t").append([b"%d" % number for number in range(1, 6)])
+        clock.ms += 10_000
+        archive.delete("t", before=4)
+        archive.restore("t", to="head", name="b")
+        between = format_time(start_ms + 5_000)
+        assert [record.seq for record in archive.read("t@b", at=between)] == [1, 2, 3, 4, 5]
+        clock.ms -= 60_000
+        archive.writable("t@b").append([b"6"])
+        assert [record.seq for record in archive.read("t@b", at=between)] == [1, 2, 3, 4, 5]
+        assert [record.seq for record in archive.read("t@b")] == [4, 5, 6]
+        assert archive.restore("t@b", to=between, name="c").records == 5
+
+
+def test_a_delete_does_not_wait_for_an_offload_that_runs(tmp_path: Path) -> None:
+    store = StuckStore()
+    with seglog.open(tmp_path) as log, offload.attach(log, store=store) as archive:  # type: ignore[arg-type]
+        log.topic("t").append([b"a", b"b"])
+        log.topic("t").seal()
+        store.stuck.set()
+        failed: list[StoreUnreachable] = []
+
+        def run() -> None:
+            try:
+                archive.offload("t")
+            except StoreUnreachable as error:
+                failed.append(error)
+
+        offloading = threading.Thread(target=run)
+        offloading.start()
+        assert store.waiting.wait(30)
+        assert archive.delete("t", before=2).waits_for == "the offload that is running"
+        assert [record.value for record in log.topic("t").read()] == [b"b"]
+        store.release.set()
+        offloading.join(30)
+        assert len(failed) == 1
+
+
+def test_a_restore_names_the_last_record_that_lives(tmp_path: Path) -> None:
+    with seglog.open(tmp_path) as log, offload.attach(log, store=MemoryStore()) as archive:
+        log.topic("t").append([b"a", b"b"])
+        log.topic("t").append([b"c"], tag="x")
+        archive.delete("t", tag="x")
+        restored = archive.restore("t", to="head", name="b")
+        assert (restored.records, restored.last_seq) == (2, 2)
+        [last] = archive.read("t", 2, 2)
+        assert restored.last_ts_ms == last.ts_ms
+
+
+def test_a_reader_on_its_way_in_the_cold_tier_sees_no_record_deleted_before_it_got_there(tmp_path: Path) -> None:
+    with seglog.open(tmp_path) as log, offload.attach(log, store=MemoryStore()) as archive:
+        topic = log.topic("t")
+        topic.append([b"%d" % number for number in range(1, 11)])
+        topic.seal()
+        archive.offload("t", drop_hot=True)
+        records = topic.read()
+        assert next(records).seq == 1
+        assert archive.delete("t", before=6).lsn == 2
+        assert [record.seq for record in records] == [6, 7, 8, 9, 10]
+
+
+def test_a_branch_is_never_made_by_an_append(tmp_path: Path) -> None:
+    with seglog.open(tmp_path) as log, offload.attach(log, store=MemoryStore()) as archive:
+        log.topic("t").append([b"a", b"b"])
+        archive.restore("t", to="seq:1", name="half")
+        with pytest.raises(NoSuchTopic):
+            log.topic("t@half").append([b"x"])
+        assert [record.value for record in archive.read("t@half")] == [b"a"]
+        assert archive.writable("t@half").append([b"x"]) == range(2, 3)
+
+
+def test_topics_made_while_an_archive_is_attached_keep_their_deletes(tmp_path: Path) -> None:
+    with seglog.open(tmp_path) as log, offload.attach(log, store=MemoryStore()) as archive:
+        log.create_topic("t")
+        log.topic("t").append([b"a", b"b"])
+        archive.delete("t", before=2)
+        log.checkpoint()
+        log.topic("t").seal()
+        archive.offload("t")
+        assert [record.value for record in archive.read("t", at="seq:2")] == [b"a", b"b"]

@@ -25,7 +25,7 @@ def _append(log: Log, name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(text(name))
     with path.open("rb") as stream:
-        for batch in line_batches(stream, None, None):
+        for batch in line_batches(stream, None, None, 1 << 24):
             log.topic(name).append(batch.values, unterminated=batch.unterminated)
 
 

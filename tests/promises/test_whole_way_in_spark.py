@@ -32,7 +32,7 @@ def test_eleven_logs_come_back_whole(spark: SparkSession, remote: str, tmp_path:
         for name in NAMES:
             (tmp_path / name).write_bytes(text(name))
             with (tmp_path / name).open("rb") as stream:
-                for batch in line_batches(stream, None, None):
+                for batch in line_batches(stream, None, None, 1 << 24):
                     log.topic(name).append(batch.values, unterminated=batch.unterminated)
             log.topic(name).seal()
             archive.offload(name, drop_hot=True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import shutil
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import seglog
-from seglog import FileCorrupt, LogSettings
+from seglog import FileCorrupt, LogSettings, WriterPoisoned
 from seglog.files import OsFiles
 from seglog.frame import FrameType, encode, encode_appends
 from tests.faults.files import CrashingFiles, PowerCutFiles, SimulatedCrash, UnsyncedFiles
@@ -168,3 +171,40 @@ def test_a_topic_directory_that_the_snapshot_forgot_is_no_orphan(tmp_path: Path)
     with pytest.raises(FileCorrupt, match="knows no such topic"):
         seglog.open(tmp_path / "data")
     assert list((tmp_path / "data" / "topics").glob("*/*.data"))
+
+
+class _Meddling(OsFiles):
+    """Calls `meanwhile` after the next datasync, once; refuses snapshots once it is `dying`."""
+
+    meanwhile: Callable[[], None] | None = None
+    dying = False
+
+    def datasync(self, fd: int) -> None:
+        super().datasync(fd)
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+
+    def rename(self, source: Path, target: Path) -> None:
+        if self.dying and "snapshot" in target.name:
+            raise OSError(errno.EIO, "the machine is dying")
+        super().rename(source, target)
+
+
+def test_a_topic_on_its_way_while_another_is_sealed_is_found_after_a_crash(tmp_path: Path) -> None:
+    files = _Meddling()
+    with seglog.open(tmp_path, files=files) as log:
+        log.topic("old").append([b"1"])
+
+        def seal_the_other() -> None:
+            thread = threading.Thread(target=log.topic("old").seal)
+            thread.start()
+            thread.join()
+
+        files.meanwhile = seal_the_other
+        log.topic("new").append([b"precious"])
+        files.dying = True
+        with pytest.raises(WriterPoisoned):
+            log.checkpoint()
+    with seglog.open(tmp_path) as log:
+        assert [record.value for record in log.topic("new").read()] == [b"precious"]

@@ -1,0 +1,121 @@
+"""Handles: which volume in the remote carries the history of a topic of the log, and how far that is known here.
+
+N1  A plain name is the branch main of its topic, and has no other name.
+N2  A topic joins a volume that is there already only if it starts right after it: nothing here is older than there.
+N3  Before the first commit of a process, the remote's own ref must name the handle's volume. Another remote, or one
+    that was restored from elsewhere, is refused: a commit there would tear the history in two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from catalog import MAIN, Bounds, Branches, Handle, LocalCatalog, Vid, Volumes, keys
+from catalog.errors import Diverged, InvalidName, NoSuchBranch, NoSuchTopic
+from offload.errors import OtherRemote
+from seglog import Log
+from seglog.clock import Clock
+
+__all__ = ["Handles", "Tip", "split_name"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tip:
+    """Where a volume stands: what the next commit builds on."""
+
+    bounds: Bounds
+    hash: bytes
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """`orders@fix` to ("orders", "fix"), `orders` to ("orders", "main").
+
+    Raises `InvalidName`, also for `orders@main` (N1).
+    """
+    topic, at, branch = name.partition("@")
+    if at and branch == MAIN:
+        raise InvalidName("topic", name)
+    return keys.check_name("topic", topic), keys.check_name("branch", branch) if at else MAIN
+
+
+class Handles:
+    """Of one log and one remote. The caller sees to it that one thread at a time opens."""
+
+    def __init__(self, log: Log, volumes: Volumes, branches: Branches, local: LocalCatalog, clock: Clock) -> None:
+        self._log = log
+        self._volumes = volumes
+        self._branches = branches
+        self._local = local
+        self._clock = clock
+        self._checked: set[str] = set()
+
+    def find(self, name: str) -> Handle | None:
+        """The handle that is on record. No request."""
+        return self._local.handle(name)
+
+    def open(self, name: str) -> Handle:
+        """The handle of a topic of the log; the first time its volume is made, or joined if it fits (N2).
+
+        Raises `Diverged`, `OtherRemote`, and what the store raises.
+        """
+        self.keep_deletes(name)
+        handle = self.find(name)
+        if handle is None:
+            handle = self._join(name)
+            self._local.save(handle=handle)
+        elif name not in self._checked:
+            self._check_remote(handle)
+        self._checked.add(name)
+        return handle
+
+    def resolve(self, name: str) -> Vid:
+        """The volume of a name, as the remote has it. Raises `NoSuchTopic`, `NoSuchBranch`."""
+        topic, branch = split_name(name)
+        try:
+            return self._branches.resolve(topic, branch)
+        except NoSuchTopic:
+            if branch == MAIN:
+                raise
+            raise NoSuchBranch(topic, branch) from None
+
+    def tip(self, handle: Handle) -> Tip:
+        """Where the volume stands, as far as this directory knows. After the first time without a request."""
+        if handle.lsn > 0:
+            [last] = self._volumes.commits(handle.vid, handle.lsn, handle.lsn)
+            return Tip(last.commit.bounds, last.hash)
+        start = self._volumes.snapshot(handle.vid, 0)
+        return Tip(start.bounds, start.head_hash)
+
+    def offloaded_seq(self, name: str) -> int:
+        """The last seq that a commit of ours has, or that the branch started from; 0 if none."""
+        handle = self.find(name)
+        if handle is None:
+            return self._log.topic(name).first_seq - 1 if self._log.has_topic(name) else 0
+        return self.tip(handle).bounds.head_seq
+
+    def _join(self, name: str) -> Handle:
+        topic, branch = split_name(name)
+        try:
+            vid = self.resolve(name)
+        except (NoSuchTopic, NoSuchBranch):
+            if branch != MAIN:
+                raise
+            vid = self._branches.create(topic, now_ms=self._clock.now_ms())
+        snapshot = self._volumes.snapshot(vid)
+        if snapshot.bounds.head_seq + 1 != self._log.topic(name).first_seq:
+            raise Diverged(name, str(vid), snapshot.lsn)
+        return Handle(name, vid, snapshot.lsn)
+
+    def _check_remote(self, handle: Handle) -> None:
+        try:
+            found: Vid | None = self.resolve(handle.name)
+        except (NoSuchTopic, NoSuchBranch):
+            found = None
+        if found != handle.vid:
+            raise OtherRemote(handle.name, self._volumes.store.url, str(handle.vid))
+
+    def keep_deletes(self, name: str) -> None:
+        """From now on every delete stays listed until the remote knows of it."""
+        config = self._log.topic(name).config
+        if not config.keep_history:
+            self._log.configure(name, replace(config, keep_history=True))
