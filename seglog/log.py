@@ -180,12 +180,13 @@ def _is_data_directory(files: Files, layout: Layout) -> bool:
 
 
 def _make_root(files: Files, root: Path) -> None:
-    missing = [path for path in (root, *root.parents) if not path.exists()]
+    missing = [path for path in (root, *root.parents) if not files.is_dir(path)]
     for path in reversed(missing):
-        files.make_dir(path)
+        try:
+            files.make_dir(path)
+        except FileExistsError as error:
+            raise NotADataDirectory(root) from error
         files.sync_dir(path.parent)
-    if not root.is_dir():
-        raise NotADataDirectory(root)
 
 
 def _make_new(files: Files, layout: Layout) -> None:

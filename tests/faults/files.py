@@ -110,6 +110,14 @@ class Effects(Files):
         self._check()
         return self.inner.list_dir(path)
 
+    def is_dir(self, path: Path) -> bool:
+        self._check()
+        return self.inner.is_dir(path)
+
+    def lock(self, fd: int) -> None:
+        self._check()
+        self.inner.lock(fd)
+
     def check(self) -> None:
         """Override: called before whatever is no effect."""
 
