@@ -208,11 +208,13 @@ class SimulatedDisk(Files):
             files = {node: bytes(body) for node, body in self._files.items()}
             return Moment(files, self._folders, ()).image(())
 
-    def lose(self, fd: int) -> None:
-        """P5: what a failing datasync of `fd` leaves behind."""
+    def lose(self, fd: int) -> bool:
+        """P5: what a failing datasync of `fd` leaves behind. Whether it lost any data."""
         with self._mutex:
             node = self._node(fd)
+            lost = any(isinstance(change, Write) and change.node == node for change in self.pending)
             self.pending = [change for change in self.pending if _file_of(change) != node]
+            return lost
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         with self._mutex:
