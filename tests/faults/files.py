@@ -202,8 +202,8 @@ class FailingFiles(Effects):
 class FailingCalls(Effects):
     """Call `at` (from 1) raises what `make` gives, and every one after it with `for_good`; only closing never fails.
 
-    A write that fails has written its first half; a datasync that fails has lost what it was to write, if the disk below
-    is a simulated one: `lost` are the files. `failed` names the call that was hit first.
+    A write that fails has written its first half; a datasync that fails has lost what it was to write, if the disk
+    below is a simulated one: `lost` are the files. `failed` names the call that was hit first.
     """
 
     def __init__(self, inner: Files, at: int, make: Callable[[], BaseException], *, for_good: bool = False) -> None:

@@ -1,7 +1,7 @@
-"""Any one call of the file system may fail, once or for good: nothing is acked that is not durable, nothing acked is lost.
+"""Any call of the file system may fail, once or for good: no ack that is not durable, and nothing acked is lost.
 
-A life of a log runs on a simulated disk of which call N fails, for N from 1 until the life ends without a failure. What the
-caller is told is compared with what a good disk shows afterwards, as the system has it and after a power cut:
+A life of a log runs on a simulated disk of which call N fails, for N from 1 until the life ends without a failure. What
+the caller is told is compared with what a good disk shows afterwards, as the system has it and after a power cut:
 
     no ack that is not durable      the same bounds as after a crash (tests/seglog/workload.py)
     no exception that hides         the caller gets an error of ours, the system's own, or MemoryError; nothing else
