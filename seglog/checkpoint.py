@@ -10,6 +10,8 @@
 K1  Nothing is unlinked before the snapshot that makes it unnecessary is durable.
 K2  Up to 4 nothing of before has changed but flags that a pending delete sets anyway, so a crash, or a full disk,
     leaves the last checkpoint whole; what lies beyond its lengths is cut by the next try.
+K5  Flags are written, and a segment that is sealed is synced, even where the files look as they should: who made them
+    look so may have been killed, or refused, before it was durable.
 K3  What is copied is verified, so damage in the WAL is found while the WAL is still there.
 K4  Any failure but a full disk poisons the writer: what the files hold is unknown.
 
@@ -25,7 +27,7 @@ from seglog.config import LogSettings
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.errors import DiskFull, SeglogError, WriterPoisoned
-from seglog.frame import DELETED, HAS_TAG
+from seglog.frame import HAS_TAG
 from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store
 from seglog.read import tail_run
 from seglog.run import RUN_MAX_RECORDS
@@ -186,8 +188,7 @@ def _absorb(engine: Engine, draft: _Draft) -> None:
     if writer is not None:
         _finish(draft, writer, seal=_is_full(writer.info(sealed=False), 1, engine.settings))
     if draft.seal and draft.active is not None:
-        draft.sealed.append(replace(draft.active, sealed=True))
-        draft.active = None
+        _seal(engine, draft, draft.active)
     if created:
         engine.files.sync_dir(engine.layout.topic(draft.state.topic_id))
         if not had_segments:
@@ -198,13 +199,21 @@ def _writer(engine: Engine, draft: _Draft, seq: int, frame_bytes: int) -> Segmen
     """Of the active segment, or of a new one that begins with `seq`."""
     topic_id = draft.state.topic_id
     if draft.active is not None and _is_full(draft.active, frame_bytes, engine.settings):
-        cut(engine.segments.get(topic_id, draft.active.first_seq), draft.active.records, draft.active.data_bytes)
-        draft.sealed.append(replace(draft.active, sealed=True))
-        draft.active = None
+        _seal(engine, draft, draft.active)
     if draft.active is not None:
         return SegmentWriter(engine.files, engine.segments.get(topic_id, draft.active.first_seq), draft.active)
     engine.files.make_dir(engine.layout.topic(topic_id))
     return SegmentWriter(engine.files, engine.segments.create(topic_id, seq), None)
+
+
+def _seal(engine: Engine, draft: _Draft, active: SegmentInfo) -> None:
+    """Its size says how far it goes from now on: the snapshot does no longer (K5)."""
+    segment = engine.segments.get(draft.state.topic_id, active.first_seq)
+    cut(segment, active.records, active.data_bytes)
+    segment.data.datasync()
+    segment.idx.datasync()
+    draft.sealed.append(replace(active, sealed=True))
+    draft.active = None
 
 
 def _finish(draft: _Draft, writer: SegmentWriter, *, seal: bool) -> None:
@@ -238,16 +247,16 @@ def _flag(segment: SegmentFiles, info: SegmentInfo, ops: list[DeleteOp]) -> None
 def _reached(
     segment: SegmentFiles, first: int, last: int, ops: list[DeleteOp], *, needs_tags: bool
 ) -> tuple[int, list[int]]:
-    """Of the records from `first` on: up to where it looked, and the seqs that are to be flagged."""
+    """Of the records from `first` on: up to where it looked, and the seqs to flag, flagged or not (K5)."""
     if not needs_tags:
         last = min(last, first + RUN_MAX_RECORDS - 1)
-        live = [seq for seq, entry in enumerate(segment.entries(first, last), first) if not entry.flags & DELETED]
-        return last, [seq for seq in live if any(op.reaches(seq, None) for op in ops)]
+        segment.entries(first, last)
+        return last, [seq for seq in range(first, last + 1) if any(op.reaches(seq, None) for op in ops)]
     run = segment.run(first, last)
     seqs = []
     for index, entry in enumerate(run.entries):
         tag = run.record(index).tag if entry.flags & HAS_TAG else None
-        if not entry.flags & DELETED and any(op.reaches(first + index, tag) for op in ops):
+        if any(op.reaches(first + index, tag) for op in ops):
             seqs.append(first + index)
     return run.last_seq, seqs
 

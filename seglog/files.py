@@ -9,6 +9,7 @@ D2  `replace_atomically` is the one way to write a small file: write, datasync, 
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,6 +51,11 @@ class Files(Protocol):
     def sync_dir(self, path: Path) -> None: ...
     def list_dir(self, path: Path) -> list[str]:
         """Names, ascending."""
+        ...
+
+    def is_dir(self, path: Path) -> bool: ...
+    def lock(self, fd: int) -> None:
+        """Nobody else locks that file until `fd` is closed, or its process ends. `BlockingIOError`: somebody has it."""
         ...
 
 
@@ -124,6 +130,12 @@ class OsFiles:
 
     def list_dir(self, path: Path) -> list[str]:
         return sorted(os.listdir(path))
+
+    def is_dir(self, path: Path) -> bool:
+        return path.is_dir()
+
+    def lock(self, fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def replace_atomically(files: Files, path: Path, body: bytes) -> None:

@@ -6,7 +6,6 @@ The kernel drops the lock with its holder, so what is left of a killed process i
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import sys
 from pathlib import Path
@@ -42,7 +41,7 @@ class DirectoryLock:
 
     def _take(self, path: Path) -> None:
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._files.lock(self._fd)
         except BlockingIOError as error:
             holder = self._files.pread(self._fd, _TEXT_MAX_BYTES, 0).decode(errors="replace").strip()
             raise DirectoryInUse(path.parent, holder or "another process") from error

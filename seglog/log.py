@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -186,16 +186,21 @@ def _is_data_directory(files: Files, layout: Layout) -> bool:
 
 
 def _make_root(files: Files, root: Path) -> None:
-    missing = [path for path in (root, *root.parents) if not path.exists()]
+    missing = [path for path in (root, *root.parents) if not files.is_dir(path)]
     for path in reversed(missing):
-        files.make_dir(path)
+        try:
+            files.make_dir(path)
+        except FileExistsError as error:
+            raise NotADataDirectory(root) from error
         files.sync_dir(path.parent)
-    if not root.is_dir():
-        raise NotADataDirectory(root)
 
 
 def _make_new(files: Files, layout: Layout) -> None:
     """Safe to begin again after a crash: nothing was ever appended before CURRENT is there."""
+    # Whoever made them may have been killed before it synced them.
+    for path in layout.root.parents:
+        with suppress(PermissionError):
+            files.sync_dir(path)
     for path in (layout.meta, layout.wal, layout.topics):
         files.make_dir(path)
     files.sync_dir(layout.root)

@@ -1,12 +1,15 @@
 """From what is on the disk to the state of the log: what was acked, and nothing that was not written.
 
+    0 names      the directories are synced: a process that was killed may have left a snapshot or a CURRENT that is
+                 seen, and not durable yet, and nothing may be built on it before it is
     1 snapshot   the newest; damage there is reported
     2 WAL files  those before the snapshot's are unlinked; a blank one above CURRENT is too (W2 of seglog.wal)
     3 segments   what is released, or goes beyond the snapshot, is unlinked or cut: it is derivable from the WAL (S3 of
                  seglog.meta); what is missing is reported
     4 replay     all frames from the snapshot's position on, in order
     5 tail       in the active WAL file, what follows the last whole frame: zeros are reserved space; a torn write is
-                 cut and logged; anything that was durable once is reported
+                 cut and logged; anything that was durable once is reported. The file is synced, so that a cut, this
+                 one or that of a recovery that was killed, is durable before its place is used again
 
     invalid frame                                      verdict
     in a WAL file that is not active                   damage: it was whole and durable (W1)
@@ -59,6 +62,8 @@ class Recovered:
 
 def recover(files: Files, layout: Layout) -> Recovered:
     """The directory is locked. Raises `FileCorrupt`, `FormatUnsupported`."""
+    for directory in (layout.meta, layout.wal):
+        files.sync_dir(directory)
     number, snapshot = load(files, layout)
     wal_files = _wal_files(files, layout, snapshot.wal.file)
     replay = _Replay(layout, snapshot, _load_topics(files, layout, snapshot))
@@ -195,6 +200,8 @@ def _replay_file(files: Files, replay: _Replay, number: int, *, is_active: bool)
         if not is_active:
             raise FileCorrupt(file.path, error.offset, error.reason) from error
         _end_active(file, number, error, size)
+    if is_active:
+        file.datasync()
 
 
 def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int) -> None:
@@ -206,7 +213,6 @@ def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int) -> 
         raise FileCorrupt(file.path, error.offset, f"{error.reason}; the bytes up to {mark} were durable") from error
     _logger.warning("%s: cut at offset %d, where a torn write begins: %s", file.path, error.offset, error.reason)
     file.truncate(error.offset)
-    file.datasync()
 
 
 class _Replay:

@@ -21,6 +21,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from seglog.errors import DiskFull, FileCorrupt, InvalidFrame
 from seglog.files import Files, replace_atomically
@@ -143,19 +144,30 @@ class Wal:
             self._files.allocate(fresh.fd, self._file_bytes)
             fresh.datasync()
             self._files.sync_dir(self._layout.wal)
-            active.truncate(self._offset)
-            self._reserved = self._offset
-            active.datasync()
+        except OSError as error:
+            self._drop_if_full(path, error)
+            raise
+        # Without space or not: a file whose sync failed has lost what it was to hold, so that is final.
+        active.truncate(self._offset)
+        self._reserved = self._offset
+        active.datasync()
+        try:
             _point_to(self._files, self._layout, number)
         except OSError as error:
-            if error.errno in NO_SPACE:
-                with contextlib.suppress(FileNotFoundError):
-                    self._files.unlink(path)
-                raise DiskFull(path) from error
+            if read_current(self._files, self._layout) == active.path.name:
+                self._drop_if_full(path, error)
             raise
         self._open[number] = fresh
         self._sizes[self._number] = self._offset
         self._number, self._offset, self._synced, self._reserved = number, 0, 0, self._file_bytes
+
+    def _drop_if_full(self, path: Path, error: OSError) -> None:
+        """There is no room for a new file, and nothing says that there is one."""
+        if error.errno not in NO_SPACE:
+            return
+        with contextlib.suppress(FileNotFoundError):
+            self._files.unlink(path)
+        raise DiskFull(path) from error
 
     def _give_up_if_full(self, error: OSError) -> None:
         """W4."""

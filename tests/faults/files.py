@@ -2,6 +2,7 @@
 
     CrashingFiles   the process dies before its kth effect, or in the middle of it; what was written before is all there
     FailingFiles    the kth effect raises an OSError, once or from then on
+    FailingCalls    the kth call of the port, reads too, raises whatever error; once or from then on
     PowerCutFiles   knows what is durable, and builds the directory as a power cut could leave it
 
 An effect is an operation that changes the disk; reads do not count. They can be stacked: a crash over a power cut.
@@ -12,13 +13,14 @@ from __future__ import annotations
 import itertools
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from seglog.files import Files, OsFiles
+from tests.faults.disk import SimulatedDisk
 
-__all__ = ["CrashingFiles", "FailingFiles", "PowerCutFiles", "SimulatedCrash", "UnsyncedFiles"]
+__all__ = ["CrashingFiles", "FailingCalls", "FailingFiles", "PowerCutFiles", "SimulatedCrash", "UnsyncedFiles"]
 
 SECTOR_BYTES = 512
 
@@ -110,6 +112,14 @@ class Effects(Files):
         self._check()
         return self.inner.list_dir(path)
 
+    def is_dir(self, path: Path) -> bool:
+        self._check()
+        return self.inner.is_dir(path)
+
+    def lock(self, fd: int) -> None:
+        self._check()
+        self.inner.lock(fd)
+
     def check(self) -> None:
         """Override: called before whatever is no effect."""
 
@@ -187,6 +197,63 @@ class FailingFiles(Effects):
             self._fails_write = False
             self.inner.pwrite(fd, data[: len(data) // 2], offset)
             raise OSError(self.error_number, os.strerror(self.error_number))
+
+
+class FailingCalls(Effects):
+    """Call `at` (from 1) raises what `make` gives, and every one after it with `for_good`; only closing never fails.
+
+    A write that fails has written its first half; a datasync that fails has lost what it was to write, if the disk
+    below is a simulated one: `lost` are the files. `failed` names the call that was hit first.
+    """
+
+    def __init__(self, inner: Files, at: int, make: Callable[[], BaseException], *, for_good: bool = False) -> None:
+        super().__init__(inner)
+        self.at = at
+        self.make = make
+        self.for_good = for_good
+        self.calls = 0
+        self.failed: str | None = None
+        self.lost: list[Path] = []
+        self._call = ""
+        self._paths: dict[int, Path] = {}
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        fd = super().open(path, flags, mode)
+        self._paths[fd] = path
+        return fd
+
+    def datasync(self, fd: int) -> None:
+        try:
+            super().datasync(fd)
+        except BaseException:
+            if isinstance(self.inner, SimulatedDisk) and self.inner.lose(fd):
+                self.lost.append(self._paths[fd])
+            raise
+
+    def effect(self, name: str) -> None:
+        self._call = name
+        if name not in ("pwrite", "pwritev"):
+            self._fail_if_hit()
+
+    def torn(self, fd: int, data: bytes, offset: int) -> None:
+        try:
+            self._fail_if_hit()
+        except BaseException:
+            self.inner.pwrite(fd, data[: len(data) // 2], offset)
+            raise
+
+    def check(self) -> None:
+        self._call = "read"
+        self.calls += 1
+
+    def _check(self) -> None:
+        super()._check()
+        self._fail_if_hit()
+
+    def _fail_if_hit(self) -> None:
+        if self.at and (self.calls == self.at or (self.for_good and self.calls > self.at)):
+            self.failed = self.failed or self._call
+            raise self.make()
 
 
 @dataclass(eq=False)

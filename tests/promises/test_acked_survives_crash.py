@@ -1,37 +1,49 @@
-"""A record acked at fsync survives kill -9, once and in order: a child appends and acks until it is shot."""
+"""A record acked at fsync survives kill -9, once and in order: a child appends and acks until it is shot.
+
+Several threads write to several topics; each record holds the hash of the writer's record before it, so one that is
+lost, doubled or out of order breaks the chain. The acks go over a pipe to the parent, which remembers them.
+"""
 
 from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pytest
+from xxhash import xxh3_64_hexdigest
+
 import seglog
 from seglog import LogSettings
 from seglog.files import OsFiles
 
 KILLS = 25
+SOAK_S = 240
 WRITERS = 3
 SETTINGS = LogSettings(segment_max_events=100, wal_file_bytes=64 * 1024)
 
 CHILD = """
 import os, sys, threading
 import seglog
-from tests.promises.test_acked_survives_crash import SETTINGS, WRITERS, count
+from tests.promises.test_acked_survives_crash import SETTINGS, WRITERS, chain_of, link
 
 log = seglog.open(sys.argv[1], settings=SETTINGS)
 log.create_topic("shots") if not log.has_topic("shots") else None
 
 def write(writer):
-    number = count(log, writer)
+    number, last = chain_of(log, writer)
     os.write(1, b"begins %d %d\\n" % (writer, number))
     while True:
         size = number % 5 + 1
-        values = [b"%d %d %s" % (writer, number + i, b"." * (number % 300)) for i in range(size)]
+        values = []
+        for i in range(size):
+            last = link(writer, number + i, last)
+            values.append(last)
         log.topic("t%d" % (writer % 2)).append(values)
         number += size
         os.write(1, b"acked %d %d\\n" % (writer, number))
@@ -43,22 +55,44 @@ for writer in range(WRITERS):
 """
 
 
-def numbers(log: seglog.Log, writer: int) -> list[int]:
-    """Of the records of that writer, in the order they are in."""
+def link(writer: int, number: int, last: bytes) -> bytes:
+    """Record `number` of that writer, from 0, whose record before is `last`."""
+    return b"%d %d %s %s" % (writer, number, xxh3_64_hexdigest(last).encode(), b"." * (number % 300))
+
+
+def chain_of(log: seglog.Log, writer: int) -> tuple[int, bytes]:
+    """How many records that writer has, and the last one. Each has to be the one that follows the one before."""
     topic = log.topic(f"t{writer % 2}")
-    if not topic.exists:
-        return []
-    return [int(record.value.split()[1]) for record in topic.read() if record.value.startswith(b"%d " % writer)]
-
-
-def count(log: seglog.Log, writer: int) -> int:
-    return len(numbers(log, writer))
+    number, last = 0, b""
+    for record in topic.read() if topic.exists else ():
+        if record.value.startswith(b"%d " % writer):
+            assert record.value == link(writer, number, last)
+            number, last = number + 1, record.value
+    return number, last
 
 
 def test_nothing_acked_is_missing_or_twice_or_out_of_order_after_kill_9(tmp_path: Path) -> None:
-    chance = random.Random(1)
+    assert _shoot(tmp_path, kills=KILLS, most_s=60, seed=1) > 0
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(2 * SOAK_S)
+def test_hundreds_of_kills(tmp_path: Path) -> None:
+    assert _shoot(tmp_path, kills=1000, most_s=SOAK_S, seed=2) > 0
+
+
+def _shoot(tmp_path: Path, *, kills: int, most_s: float, seed: int) -> int:
+    """Kill so many children, or as many as there is time for. Every fifty begin anew."""
+    chance = random.Random(seed)
+    until = time.monotonic() + most_s
     acked = dict.fromkeys(range(WRITERS), 0)
-    for _ in range(KILLS):
+    total = shots = 0
+    while shots < kills and time.monotonic() < until:
+        if shots % 50 == 0:
+            shutil.rmtree(tmp_path / "data", ignore_errors=True)
+            total += sum(acked.values())
+            acked = dict.fromkeys(range(WRITERS), 0)
+        shots += 1
         output = _shot(tmp_path / "data", after_s=chance.uniform(0.0, 0.12))
         for line in output.split(b"\n")[:-1]:
             word, writer, number = line.split()
@@ -66,13 +100,12 @@ def test_nothing_acked_is_missing_or_twice_or_out_of_order_after_kill_9(tmp_path
                 acked[int(writer)] = int(number)
         with seglog.open(tmp_path / "data", settings=SETTINGS) as log:
             for writer, least in acked.items():
-                found = numbers(log, writer)
-                assert found == list(range(len(found)))
-                assert len(found) >= least
-                acked[writer] = len(found)
-    total = sum(acked.values())
-    print(f"{KILLS} kills, {total} records; lost, doubled, reordered: 0")
-    assert total > 0
+                found, _ = chain_of(log, writer)
+                assert found >= least
+                acked[writer] = found
+    total += sum(acked.values())
+    print(f"{shots} kills, {total} records; lost, doubled, reordered: 0")
+    return total
 
 
 def _shot(directory: Path, after_s: float) -> bytes:

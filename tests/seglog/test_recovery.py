@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
+import random
 import shutil
 import threading
 from collections.abc import Callable
@@ -15,6 +17,7 @@ import seglog
 from seglog import FileCorrupt, LogSettings, WriterPoisoned
 from seglog.files import OsFiles
 from seglog.frame import FrameType, encode, encode_appends
+from tests.faults.disk import Moment, SimulatedDisk
 from tests.faults.files import CrashingFiles, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 
 SETTINGS = LogSettings(wal_file_bytes=4096)
@@ -208,3 +211,90 @@ def test_a_topic_on_its_way_while_another_is_sealed_is_found_after_a_crash(tmp_p
             log.checkpoint()
     with seglog.open(tmp_path) as log:
         assert [record.value for record in log.topic("new").read()] == [b"precious"]
+
+
+def _moments() -> tuple[list[Moment], SimulatedDisk]:
+    moments: list[Moment] = []
+    return moments, SimulatedDisk(note=lambda disk: moments.append(disk.moment()))
+
+
+def _values_on(disk: SimulatedDisk) -> list[bytes]:
+    with seglog.open("/log", settings=SETTINGS, files=disk) as log:
+        return [record.value for record in log.topic("t").read()] if log.has_topic("t") else []
+
+
+def test_nothing_is_built_on_names_that_a_killed_process_left_unsynced() -> None:
+    """CURRENT, a snapshot, the directory itself: they are seen before they are durable."""
+    moments, disk = _moments()
+    with seglog.open("/log", settings=SETTINGS, files=disk) as log:
+        for number in range(20):
+            log.topic("t").append([b"%d" % number * 100])
+        log.topic("t").seal()
+        log.topic("t").delete(before=5)
+    for moment in moments:
+        disk = SimulatedDisk.resume(moment)
+        log = seglog.open("/log", settings=SETTINGS, files=disk)
+        seqs = log.topic("t").append([b"acked"])
+        cut = SimulatedDisk(disk.after_power_cut())
+        log.close()
+        with seglog.open("/log", settings=SETTINGS, files=cut) as log:
+            assert log.topic("t").head_seq == seqs[0]
+
+
+def test_a_delete_is_durable_whoever_wrote_its_flags() -> None:
+    moments, disk = _moments()
+    with seglog.open("/log", settings=SETTINGS, files=disk) as log:
+        log.topic("t").append(VALUES)
+        log.topic("t").seal()
+        log.topic("t").delete(before=4)
+        begin = len(moments)
+    for moment in moments[begin:]:
+        disk = SimulatedDisk.resume(moment)
+        log = seglog.open("/log", settings=SETTINGS, files=disk)
+        cut = SimulatedDisk(disk.after_power_cut())
+        log.close()
+        assert _values_on(cut) == VALUES[3:]
+
+
+def test_what_a_sealed_segment_lost_in_a_power_cut_does_not_come_back() -> None:
+    moments, disk = _moments()
+    log = seglog.open("/log", settings=SETTINGS, files=disk)
+    log.topic("t").append(VALUES)
+    log.checkpoint()
+    log.topic("t").append([b"lost"], durability="disk")
+    log.checkpoint()
+    for moment in moments:
+        disk = SimulatedDisk(moment.image(()))
+        log = seglog.open("/log", settings=SETTINGS, files=disk)
+        if log.has_topic("t"):
+            found = [record.value for record in log.topic("t").read()]
+            log.topic("t").seal()
+            assert _values_on(SimulatedDisk(disk.after_power_cut())) == found
+
+
+def test_a_place_in_the_wal_is_used_again_only_when_what_was_there_is_gone() -> None:
+    """A hole in an unsynced group and a frame behind it: the frame is cut, whatever fills the hole later."""
+    disk = SimulatedDisk()
+    log = seglog.open("/log", settings=SETTINGS, files=disk)
+    log.topic("t").append([b"1"])
+    end = log.wal_bytes
+    log.topic("t").append([b"2", b"3"], durability="disk")
+    moment = disk.moment()
+    frame_bytes = (log.wal_bytes - end) // 2
+    group = next(change for change in moment.pending if getattr(change, "offset", 0) == end)
+    moments: list[Moment] = []
+    torn = SimulatedDisk(
+        moment.image(moment.pending[: moment.pending.index(group)]), lambda disk: moments.append(disk.moment())
+    )
+    fd = torn.open(Path("/log/wal") / NAME, os.O_RDWR)
+    torn.pwrite(fd, group.data[frame_bytes:], end + frame_bytes)
+    torn.datasync(fd)
+    torn.close(fd)
+    begin = len(moments)
+    seglog.open("/log", settings=SETTINGS, files=torn)
+    for moment in moments[begin:]:
+        second = SimulatedDisk.resume(moment)
+        log = seglog.open("/log", settings=SETTINGS, files=second)
+        assert log.topic("t").append([b"x"], durability="disk") == range(2, 3)
+        for image in second.moment().images(random.Random(1), 8):
+            assert _values_on(SimulatedDisk(image)) in ([b"1"], [b"1", b"x"])

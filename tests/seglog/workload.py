@@ -1,17 +1,22 @@
-"""A small life of a log, told to a journal, and what has to be true of it after any crash."""
+"""A small life of a log, told to a journal, and what has to be true of it after any crash.
+
+The oracle is bounds: durable <= recovered <= appended, values exact and in order, deletes likewise. What the journal
+says at a moment (`Bounds`) is compared with what a recovery finds (`Found`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 import seglog
-from seglog import Log, LogSettings, Record, Topic, TopicConfig
+from seglog import DeleteOp, Log, LogSettings, Record, Topic, TopicConfig
 from seglog.files import Files
 from seglog.frame import DELETED, read_header, record_of
 
-__all__ = ["SETTINGS", "Archive", "Journal", "check", "live"]
+__all__ = ["SETTINGS", "Archive", "Bounds", "Found", "FoundTopic", "Journal", "check", "live", "live_on", "look"]
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096)
 
@@ -31,6 +36,37 @@ class Archive:
 
     def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
         return (record for seq, record in self.records[topic].items() if first <= seq <= last)
+
+    def below(self, floors: Mapping[str, int]) -> Archive:
+        """A copy, as it was when the floors were those."""
+        return Archive(
+            {
+                name: {seq: record for seq, record in records.items() if seq < floors.get(name, 1)}
+                for name, records in self.records.items()
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """At one moment: for each topic what is durable at least, and what is there at most."""
+
+    heads: Mapping[str, tuple[int, int]]
+    floors: Mapping[str, tuple[int, int]]
+    deletes: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class FoundTopic:
+    """`live` are seq, value and tag of the live records from the hot floor on."""
+
+    head: int
+    hot_floor: int
+    live: tuple[tuple[int, bytes, str | None], ...]
+    ops: tuple[DeleteOp, ...]
+
+
+Found: TypeAlias = Mapping[str, FoundTopic]
 
 
 @dataclass
@@ -67,10 +103,96 @@ class Journal:
     def live_seqs(self, name: str, head: int, deletes: int) -> list[int]:
         """After that many of the deletes that were tried."""
         seqs = []
-        for seq, (_, tag) in enumerate(self.tried[name][:head], 1):
+        for seq, (_, tag) in enumerate(self.tried.get(name, [])[:head], 1):
             if not any(_reaches(delete, name, seq, tag) for delete in self.deletes_tried[:deletes]):
                 seqs.append(seq)
         return seqs
+
+    def bounds(self) -> Bounds:
+        names = self.tried
+        return Bounds(
+            {name: (self.acked.get(name, 0), len(names[name])) for name in names},
+            {name: (self.floors_acked.get(name, 1), self.floors_tried.get(name, 1)) for name in names},
+            (self.deletes_acked, len(self.deletes_tried)),
+        )
+
+    def lost(self, found: Found, bounds: Bounds) -> str | None:
+        """What was durable and is not there."""
+        for name, (least, _) in bounds.heads.items():
+            topic = found.get(name, _NOTHING)
+            if topic.head < least:
+                return f"{name} ends at {topic.head}, and {least} was acked"
+            if topic.hot_floor < bounds.floors[name][0]:
+                return f"{name} begins at {topic.hot_floor}, and {bounds.floors[name][0]} was acked"
+            missing = {*self.live_seqs(name, topic.head, bounds.deletes[1])} - {
+                seq for seq, *_ in self._all(name, topic)
+            }
+            if missing:
+                return f"{name} has no {sorted(missing)}"
+        return None
+
+    def phantom(self, found: Found, bounds: Bounds) -> str | None:
+        """What is there and never was, or was deleted, or is in a wrong place."""
+        for name, topic in found.items():
+            most = bounds.heads.get(name, (0, 0))[1]
+            if topic.head > most:
+                return f"{name} ends at {topic.head}, and {most} were appended"
+            if topic.hot_floor > bounds.floors.get(name, (1, 1))[1]:
+                return f"{name} begins at {topic.hot_floor}"
+            records = self._all(name, topic)
+            for seq, value, tag in records:
+                if (value, tag) != self.tried[name][seq - 1]:
+                    return f"{name} has {value!r} at {seq}"
+            seqs = [seq for seq, *_ in records]
+            counts = range(bounds.deletes[0], bounds.deletes[1] + 1)
+            if seqs not in [self.live_seqs(name, topic.head, count) for count in counts]:
+                return f"{name} has {seqs}, which no number of deletes in {counts} leaves"
+        return None
+
+    def resumed(self, found: Found, bounds: Bounds) -> Journal:
+        """What was found is durable from now on, and nothing else was ever tried."""
+        deletes = next(
+            count
+            for count in range(bounds.deletes[0], bounds.deletes[1] + 1)
+            if all(
+                [seq for seq, *_ in self._all(name, topic)] == self.live_seqs(name, topic.head, count)
+                for name, topic in found.items()
+            )
+        )
+        return Journal(
+            tried={name: self.tried.get(name, [])[: topic.head] for name, topic in found.items()},
+            acked={name: topic.head for name, topic in found.items()},
+            deletes_tried=self.deletes_tried[:deletes],
+            deletes_acked=deletes,
+            floors_tried={name: topic.hot_floor for name, topic in found.items()},
+            floors_acked={name: topic.hot_floor for name, topic in found.items()},
+            archive=self.archive.below({name: topic.hot_floor for name, topic in found.items()}),
+        )
+
+    def _all(self, name: str, topic: FoundTopic) -> list[tuple[int, bytes, str | None]]:
+        """With what a read below the hot floor gives."""
+        archived = self.archive.records.get(name, {}).items()
+        cold = [
+            (seq, record.value, record.tag)
+            for seq, record in archived
+            if seq < topic.hot_floor and not any(op.matches(record) for op in topic.ops)
+        ]
+        return [*cold, *topic.live]
+
+
+_NOTHING = FoundTopic(0, 1, (), ())
+
+
+def look(log: Log) -> dict[str, FoundTopic]:
+    """All that is there. Verifies every hot frame."""
+    found = {}
+    for name in log.topics():
+        topic = log.topic(name)
+        live = tuple((record.seq, record.value, record.tag) for record in topic.read(topic.hot_floor))
+        if topic.record_count_hot:
+            assert len(list(topic.frames(topic.hot_floor, topic.head_seq))) == topic.record_count_hot
+        found[name] = FoundTopic(topic.head_seq, topic.hot_floor, live, topic.delete_ops())
+    return found
 
 
 def live(directory: Path, files: Files, journal: Journal) -> None:
@@ -95,15 +217,37 @@ def live(directory: Path, files: Files, journal: Journal) -> None:
         for _ in range(4):
             journal.append(log, "a", 4)
             journal.append(log, "kept", 4, durability="disk")
+            journal.append(log, "a", 1, durability="memory")
         log.topic("kept").settle_deletes(1)
         journal.append(log, "kept", 1)
+
+
+def live_on(log: Log, journal: Journal) -> None:
+    """A short life after a crash, whatever was found: all that changes something once more."""
+    for name in log.topics():
+        log.topic(name).seal()
+    journal.append(log, "a", 1, durability="disk")
+    journal.append(log, "kept", 2, tag="eu-2", durability="disk")
+    journal.append(log, "a", 2)
+    journal.delete(log, "kept", tag="eu-2")
+    log.checkpoint()
+    if log.topic("a").sealed_seq >= log.topic("a").hot_floor:
+        journal.release(log, "a", log.topic("a").sealed_seq)
+    journal.append(log, "kept", 40, durability="memory")
 
 
 def check(directory: Path, files: Files, journal: Journal) -> dict[str, int]:
     """Recover, compare with the journal, go on, recover again. Returns the heads that were found."""
     with seglog.open(directory, files=files, settings=SETTINGS) as log:
         log.attach_cold(journal.archive)
-        heads = {name: _check_topic(log, journal, name) for name in journal.tried}
+        found = look(log)
+        bounds = journal.bounds()
+        assert (journal.lost(found, bounds), journal.phantom(found, bounds)) == (None, None)
+        heads = {name: found.get(name, _NOTHING).head for name in journal.tried}
+        for name in found:
+            assert [record.value for record in log.topic(name).read()] == [
+                value for _, value, _ in journal._all(name, found[name])
+            ]
         for name, head in heads.items():
             assert log.topic(name).append([b"next"]) == range(head + 1, head + 2)
     with seglog.open(directory, files=files, settings=SETTINGS) as log:
@@ -111,22 +255,6 @@ def check(directory: Path, files: Files, journal: Journal) -> dict[str, int]:
             assert log.topic(name).head_seq == head + 1
             assert [record.value for record in log.topic(name).read(head + 1)] == [b"next"]
     return heads
-
-
-def _check_topic(log: Log, journal: Journal, name: str) -> int:
-    topic = log.topic(name)
-    assert journal.acked.get(name, 0) <= topic.head_seq <= len(journal.tried[name])
-    assert journal.floors_acked.get(name, 1) <= topic.hot_floor <= journal.floors_tried.get(name, 1)
-    if not topic.exists:
-        return 0
-    found = [(record.seq, record.value, record.tag) for record in topic.read()]
-    counts = range(journal.deletes_acked, len(journal.deletes_tried) + 1)
-    lives = [journal.live_seqs(name, topic.head_seq, count) for count in counts]
-    assert [seq for seq, _, _ in found] in lives
-    assert all((value, tag) == journal.tried[name][seq - 1] for seq, value, tag in found)
-    frames = list(topic.frames(topic.hot_floor, topic.head_seq)) if topic.hot_floor <= topic.head_seq else []
-    assert len(frames) == topic.record_count_hot
-    return topic.head_seq
 
 
 def _reaches(delete: tuple[str, int, int | None, str | None], name: str, seq: int, tag: str | None) -> bool:

@@ -1,0 +1,53 @@
+"""Writes the golden data directory of the log: `python -m tests.golden.make_seglog`.
+
+It is what a killed process left: every kind of frame that is written, several WAL files, sealed and active segments
+with deleted records, two snapshots. A change here that alters its bytes is a change of format: it needs a new version
+number in the format, and the old files stay, with their test.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import seglog
+from seglog import LogSettings, TopicConfig
+from tests.faults.disk import Image, SimulatedDisk
+from tests.seglog.clocks import SetClock
+
+DIRECTORY = Path(__file__).parent / "seglog"
+SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096)
+_ROOT = Path("/log")
+
+
+def make() -> dict[str, bytes]:
+    """Relative paths and bodies, without LOCK."""
+    disk, clock = SimulatedDisk(), SetClock(1_720_000_000_000)
+    log = seglog.open(_ROOT, files=disk, settings=SETTINGS, clock=clock)
+    orders = log.create_topic("orders@fix", TopicConfig("disk", True, {"codec": "zstd"}), first_seq=101)
+    log.topic("plain").append([b"one", b"", b"\x00\xff\r\n"])
+    orders.append([b"tagged"], tag="grüß", node="node-1", unterminated=True)
+    clock.ms += 61
+    orders.append([b"%d" % number for number in range(5)], durability="fsync")
+    log.topic("plain").delete(before=2)
+    log.checkpoint()
+    log.configure("plain", TopicConfig("memory"))
+    orders.delete(tag="gr*")
+    with log._engine.checkpoint_lock:  # or the rotation would make a checkpoint, and the first WAL file would go
+        log.topic("plain").append([b"x" * 3000])
+        log.topic("plain").append([b"y" * 500] * 2, tag="", durability="fsync")
+    return relative(disk.after_kill())
+
+
+def relative(image: Image) -> dict[str, bytes]:
+    root = f"{_ROOT}/"
+    return {
+        path.removeprefix(root): body
+        for path, body in sorted(image.tree.items())
+        if body is not None and path != f"{root}LOCK"
+    }
+
+
+if __name__ == "__main__":
+    for name, body in make().items():
+        (DIRECTORY / name).parent.mkdir(parents=True, exist_ok=True)
+        (DIRECTORY / name).write_bytes(body)

@@ -1,0 +1,262 @@
+"""Whatever happens to a file of a data directory is reported with its place, or changes nothing that a reader sees.
+
+    directory   what a kill leaves after a life with two WAL files, sealed and active segments, deletes and a snapshot
+    damage      each bit flipped, cut at each byte, a page zeroed, two frames or entries swapped, one doubled, a piece
+                of another file put in, the file of another topic or of an older epoch in its place, the file gone
+    detected    `FileCorrupt` or `FormatUnsupported` names the file, or the one beside it that has to fit
+    harmless    every record is exact, none is missing, none is back
+    as torn     the active WAL file, and no sync mark is left behind the damage: nobody can tell it from a torn write,
+                so it is cut, and every record before it is exact (decision 0008)
+    silent      anything else: there is none
+
+Damage that only a reader meets costs no record outside that segment. One thing is known not to be found and is left
+out: an .idx of an older epoch with the same length, whose entries are sound and have fewer deleted flags.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog import FileCorrupt, FormatUnsupported, InvalidSetting, Log, LogSettings, TopicConfig
+from seglog.config import default_toml, load_settings
+from seglog.frame import FrameType, read_header
+from seglog.index import ENTRY
+from tests.faults.disk import Image, SimulatedDisk
+from tests.seglog.clocks import SetClock
+
+DIRECTORY = Path("/log")
+SETTINGS = LogSettings(segment_max_events=6, wal_file_bytes=4096)
+PAGE_BYTES = 512
+Record = tuple[int, bytes, str | None]
+
+
+@dataclass
+class Matrix:
+    """`image` as it should be, `older` as it was before, `records` of each topic."""
+
+    image: Image
+    older: Image
+    records: dict[str, list[Record]]
+    verdicts: Counter[str] = field(default_factory=Counter)
+    silent: list[str] = field(default_factory=list)
+
+    @property
+    def paths(self) -> list[str]:
+        return [path for path, body in self.image.tree.items() if body is not None]
+
+    @property
+    def active_wal(self) -> str:
+        return max(path for path in self.paths if path.endswith(".log"))
+
+    def judge(self, path: str, body: bytes | None, what: str) -> None:
+        whole = self.image.tree[path]
+        assert whole is not None
+        if body == whole:
+            return
+        others = {name: old for name, old in self.image.tree.items() if name != path}
+        image = Image(others if body is None else others | {path: body})
+        try:
+            with seglog.open(DIRECTORY, files=SimulatedDisk(image), settings=SETTINGS, clock=SetClock()) as log:
+                may_be_torn = path == self.active_wal and not _has_mark_behind_damage(whole, body or b"")
+                verdict = self._compare(log, path, may_be_torn=may_be_torn)
+        except (FileCorrupt, FormatUnsupported) as error:
+            verdict = "detected" if _is_about(error, path) else f"it says {error}"
+        if verdict not in ("detected", "harmless", "as torn"):
+            self.silent.append(f"{path}, {what}: {verdict}")
+            verdict = "silent"
+        self.verdicts[verdict] += 1
+
+    def _compare(self, log: Log, path: str, *, may_be_torn: bool) -> str:
+        verdict = "harmless"
+        for name, records in self.records.items():
+            found, errors = _read_all(log, name)
+            for error in errors:
+                if not _is_about(error, path):
+                    return f"a reader is told {error}"
+            if found == records:
+                continue
+            if errors and not [record for record in found if record not in records]:
+                missing = [seq for seq, *_ in records if seq not in {seq for seq, *_ in found}]
+                if any(
+                    log.topic(name).segments()[_segment(log, name, seq)].first_seq != _number(path) for seq in missing
+                ):
+                    return f"{missing} of {name} are lost with it"
+                verdict = "detected"
+            elif may_be_torn and found == records[: len(found)]:
+                verdict = "as torn"
+            else:
+                return f"{name} has {[seq for seq, *_ in found]}"
+        return verdict
+
+    def figures(self) -> str:
+        counts = ", ".join(f"{self.verdicts[kind]} {kind}" for kind in ("detected", "harmless", "as torn", "silent"))
+        return f"{self.verdicts.total()} kinds of damage: {counts}"
+
+
+def _segment(log: Log, name: str, seq: int) -> int:
+    return [segment.last_seq >= seq for segment in log.topic(name).segments()].index(True)
+
+
+def _number(path: str) -> int:
+    return int(Path(path).stem.split("-")[1]) if "seg-" in path else -1
+
+
+def _read_all(log: Log, name: str) -> tuple[list[Record], list[FileCorrupt]]:
+    """What can be read, going on behind what cannot."""
+    found: list[Record] = []
+    errors: list[FileCorrupt] = []
+    seq = 1
+    while log.has_topic(name) and seq <= log.topic(name).head_seq:
+        try:
+            for record in log.topic(name).read(seq):
+                found.append((record.seq, record.value, record.tag))
+                seq = record.seq + 1
+            break
+        except FileCorrupt as error:
+            errors.append(error)
+            seq += 1
+    return found, errors
+
+
+def _is_about(error: FileCorrupt | FormatUnsupported, path: str) -> bool:
+    """WAL files and CURRENT have to fit each other, .data and .idx too, and everything has to fit the snapshot."""
+    named = str(error.path)
+    return Path(named).parent == Path(path).parent or named.startswith(path) or "/meta" in path
+
+
+def _has_mark_behind_damage(whole: bytes, body: bytes) -> bool:
+    first = next((at for at, (old, new) in enumerate(zip(whole, body, strict=False)) if old != new), len(body))
+    return any(
+        offset > first and body[offset : offset + size] == whole[offset : offset + size]
+        for offset, size, kind in _frames(whole)
+        if kind == FrameType.SYNC_MARK
+    )
+
+
+def _frames(body: bytes) -> list[tuple[int, int, int]]:
+    """Offset, size and type of each."""
+    frames, offset = [], 0
+    while offset < len(body) and any(body[offset : offset + 4]):
+        header = read_header(body, offset)
+        frames.append((offset, header.frame_bytes, header.type))
+        offset += header.frame_bytes
+    return frames
+
+
+def _make() -> Matrix:
+    disk = SimulatedDisk()
+    log = seglog.open(DIRECTORY, files=disk, settings=SETTINGS, clock=SetClock())
+    log.create_topic("b", TopicConfig(keep_history=True))
+
+    def append(rounds: range) -> None:
+        for number in rounds:
+            log.topic("a").append([b"a %d %d" % (number, i) for i in range(2)], tag="x" if number % 2 else None)
+            log.topic("b").append([b"b %d" % number], tag="t")
+
+    append(range(5))
+    log.topic("a").delete(before=2)
+    log.checkpoint()
+    older = disk.after_kill()
+    append(range(5, 9))
+    log.checkpoint()
+    # Whoever has the lock keeps others from a checkpoint: so the rotation leaves two WAL files.
+    with log._engine.checkpoint_lock:
+        log.topic("b").delete(before=3)
+        append(range(9, 24))
+    topics = {name: _read_all(log, name)[0] for name in log.topics()}
+    image = disk.after_kill()
+    assert len([path for path in image.tree if path.endswith(".log")]) == 2
+    return Matrix(image, older, topics)
+
+
+def _damage(matrix: Matrix, path: str, chance: random.Random, most: int) -> Iterator[tuple[bytes | None, str]]:
+    body = matrix.image.tree[path]
+    assert body is not None
+    used = len(body.rstrip(b"\0")) + 16 if path.endswith(".log") else len(body)
+    for bit in _some(range(min(used, len(body)) * 8), chance, most):
+        yield body[: bit // 8] + bytes([body[bit // 8] ^ 1 << bit % 8]) + body[bit // 8 + 1 :], f"bit {bit}"
+    for length in _some(range(min(used, len(body))), chance, most):
+        yield body[:length], f"cut at {length}"
+    for start in range(0, len(body), PAGE_BYTES):
+        size = min(PAGE_BYTES, len(body) - start)
+        yield body[:start] + bytes(size) + body[start + size :], f"zeros from {start}"
+    yield from _moved(body, _parts(path, body), chance, most)
+    for other in matrix.paths:
+        piece = matrix.image.tree[other] or b""
+        start = chance.randrange(0, max(1, len(body)))
+        yield body[:start] + piece[start : start + 64] + body[start + 64 :], f"a piece of {other} at {start}"
+        if Path(other).suffix == Path(path).suffix:
+            yield piece, f"{other} in its place"
+    stale = matrix.older.tree.get(path)
+    if stale is not None and not (path.endswith(".idx") and len(stale) == len(body)):
+        yield stale, "as it was before"
+    yield None, "gone"
+
+
+def _moved(body: bytes, parts: list[tuple[int, int]], chance: random.Random, most: int) -> Iterator[tuple[bytes, str]]:
+    pairs = [(one, two) for one in parts for two in parts if one < two]
+    for (at, size), (other_at, other_size) in _some(pairs, chance, most):
+        one, two = body[at : at + size], body[other_at : other_at + other_size]
+        yield (
+            body[:at] + two + body[at + size : other_at] + one + body[other_at + other_size :],
+            f"{at} and {other_at} swapped",
+        )
+    for at, size in _some(parts, chance, most):
+        yield body[: at + size] + body[at:], f"{at} doubled"
+
+
+def _parts(path: str, body: bytes) -> list[tuple[int, int]]:
+    if path.endswith((".log", ".data")):
+        return [(offset, size) for offset, size, _ in _frames(body)]
+    return [(at, ENTRY.size) for at in range(0, len(body), ENTRY.size)] if path.endswith(".idx") else []
+
+
+def _some(what: range | list, chance: random.Random, most: int) -> list:  # type: ignore[type-arg]
+    return list(what) if len(what) <= most else chance.sample(what, most)
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "seglog")
+
+
+def _prove(most: int, seed: int) -> None:
+    matrix = _make()
+    chance = random.Random(seed)
+    for path in matrix.paths:
+        for body, what in _damage(matrix, path, chance, most):
+            matrix.judge(path, body, what)
+    print(f"{len(matrix.paths)} files, {matrix.figures()}")
+    assert not matrix.silent, "\n".join(matrix.silent[:20])
+
+
+def test_damage_is_found_or_harmless() -> None:
+    _prove(most=120, seed=1)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_every_bit_and_every_length() -> None:
+    _prove(most=8000, seed=2)
+
+
+def test_damaged_settings_are_refused_or_are_settings(tmp_path: Path) -> None:
+    body = default_toml().encode()
+    path = tmp_path / "seglog.toml"
+    outcomes: Counter[str] = Counter()
+    for bit in random.Random(3).sample(range(len(body) * 8), 800):
+        path.write_bytes(body[: bit // 8] + bytes([body[bit // 8] ^ 1 << bit % 8]) + body[bit // 8 + 1 :])
+        try:
+            outcomes["read" if isinstance(load_settings(path), LogSettings) else "silent"] += 1
+        except InvalidSetting:
+            outcomes["refused"] += 1
+    print(f"{outcomes.total()} bits of seglog.toml: {dict(outcomes)}")
+    assert set(outcomes) <= {"read", "refused"}

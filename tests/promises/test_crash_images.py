@@ -1,0 +1,217 @@
+"""A log recovers from every disk that a crash may leave: what was durable is there, and nothing that never was.
+
+A life of a log runs on a simulated disk. At each of its effects, every legal image of that disk is recovered:
+
+    first life     the whole workload; power cut at each effect
+    after a kill   the process dies at each effect, and the disk does not: the next one sees what is not durable yet;
+                   power cut in its recovery, and at each effect after it
+    after a cut    some of the images are opened and lived on with: power cut in recovery, and at each effect after it
+
+What is durable after a recovery, and after closing, has to recover to the same state; and a recovery of what a recovery
+left has to find nothing to do.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import seglog
+from tests.faults.disk import Image, Moment, SimulatedDisk
+from tests.seglog.clocks import SetClock
+from tests.seglog.workload import SETTINGS, Bounds, Found, Journal, live, live_on, look
+
+DIRECTORY = Path("/parent/log")
+
+
+@dataclass(frozen=True)
+class Note:
+    """A moment in a life, and what the journal promised then."""
+
+    moment: Moment
+    bounds: Bounds
+    journal: Journal
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What one recovery of an image found; what it left, as the system shows it, and after power cuts."""
+
+    found: Found
+    is_settled: bool
+    kept: Image
+    cut: tuple[Image, ...]
+
+
+@dataclass
+class Explorer:
+    until: float
+    chance: random.Random
+    recoveries: dict[bytes, Recovery | str] = field(default_factory=dict)
+    founds: dict[str, Found] = field(default_factory=dict)
+    judged: dict[tuple[int, int], tuple[Found, Note]] = field(default_factory=dict)
+    opens: int = 0
+    faults: dict[str, list[str]] = field(
+        default_factory=lambda: {"lost": [], "phantom": [], "failed opens": [], "not idempotent": []}
+    )
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self.until
+
+    def explore(self, notes: list[Note], subsets: int) -> None:
+        for note in self.chance.sample(notes, len(notes)):
+            for image in note.moment.images(self.chance, subsets):
+                if self.is_over:
+                    return
+                self.judge(_without_lock(image), note)
+
+    def explore_cuts(self, notes: list[Note], subsets: int) -> None:
+        """What is durable at each moment, and one other image of some."""
+        for note in notes:
+            if self.is_over:
+                return
+            self.judge(_without_lock(note.moment.image(())), note)
+            if self.chance.random() < 0.1:
+                self.judge(_without_lock(self.chance.choice(list(note.moment.images(self.chance, subsets)))), note)
+
+    def judge(self, image: Image, note: Note) -> None:
+        recovery = self.recover(image)
+        if isinstance(recovery, str):
+            self.faults["failed opens"].append(recovery)
+            return
+        # Both are shared and kept, so their ids are theirs.
+        key = (id(recovery.found), id(note.bounds))
+        if key in self.judged:
+            return
+        self.judged[key] = recovery.found, note
+        for kind, verdict in (
+            ("lost", note.journal.lost(recovery.found, note.bounds)),
+            ("phantom", note.journal.phantom(recovery.found, note.bounds)),
+        ):
+            if verdict is not None:
+                self.faults[kind].append(verdict)
+
+    def recover(self, image: Image) -> Recovery | str:
+        known = self.recoveries.get(image.digest)
+        if known is None:
+            known = self.recoveries[image.digest] = self._recover(image)
+            if isinstance(known, Recovery) and not known.is_settled:
+                self._recover_again(known, known.kept, must_be_settled=True)
+                for image in known.cut:
+                    self._recover_again(known, image)
+        return known
+
+    def _recover(self, image: Image) -> Recovery | str:
+        self.opens += 1
+        disk = SimulatedDisk(image)
+        try:
+            with seglog.open(DIRECTORY, files=disk, settings=SETTINGS, clock=SetClock()) as log:
+                found = self._shared(look(log))
+                kept, cut = _without_lock(disk.after_kill()), _without_lock(disk.after_power_cut())
+            closed = _without_lock(disk.after_power_cut())
+        except (seglog.SeglogError, OSError) as error:
+            return f"{type(error).__name__}: {error}"
+        return Recovery(found, kept.digest == image.digest, kept, (cut, closed))
+
+    def _recover_again(self, first: Recovery, image: Image, *, must_be_settled: bool = False) -> None:
+        again = self.recover(image)
+        if isinstance(again, str):
+            self.faults["failed opens"].append(f"after a recovery: {again}")
+        elif again.found != first.found:
+            self.faults["not idempotent"].append(f"{first.found} and then {again.found}")
+        elif must_be_settled and not again.is_settled:
+            self.faults["not idempotent"].append(f"the second recovery changed something: {sorted(image.tree)}")
+
+    def _shared(self, found: Found) -> Found:
+        return self.founds.setdefault(repr(found), found)
+
+    def figures(self) -> str:
+        counts = ", ".join(f"{kind}: {len(what)}" for kind, what in self.faults.items())
+        return f"{len(self.recoveries)} distinct images, {self.opens} recoveries; {counts}"
+
+
+def first_life() -> list[Note]:
+    journal = Journal()
+    notes: list[Note] = []
+    disk = SimulatedDisk(Image({str(DIRECTORY.parent): None}), _noting(notes, lambda: (journal.bounds(), journal)))
+    live(DIRECTORY, disk, journal)
+    return notes
+
+
+def next_life(make: Callable[[Callable[[SimulatedDisk], None]], SimulatedDisk], before: Note) -> list[Note]:
+    """From the opening on, on the disk that `make` gives; until it is open, what `before` promised holds."""
+    bounds, journal, is_open = before.bounds, before.journal, False
+    notes: list[Note] = []
+    disk = make(_noting(notes, lambda: (journal.bounds() if is_open else bounds, journal)))
+    with seglog.open(DIRECTORY, files=disk, settings=SETTINGS, clock=SetClock()) as log:
+        journal = journal.resumed(look(log), bounds)
+        is_open = True
+        log.attach_cold(journal.archive)
+        live_on(log, journal)
+    return notes
+
+
+def _noting(notes: list[Note], promised: Callable[[], tuple[Bounds, Journal]]) -> Callable[[SimulatedDisk], None]:
+    def note(disk: SimulatedDisk) -> None:
+        bounds, journal = promised()
+        if notes and notes[-1].bounds == bounds:
+            bounds = notes[-1].bounds
+        notes.append(Note(disk.moment(), bounds, journal))
+
+    return note
+
+
+def next_lives(notes: list[Note], chance: random.Random) -> Iterator[list[Note]]:
+    """After a kill at each moment; then, without end, after a power cut at some moment, with any image of it."""
+    for note in notes:
+        yield next_life(functools.partial(SimulatedDisk.resume, note.moment), note)
+    while True:
+        note = chance.choice(notes)
+        image = chance.choice(list(note.moment.images(chance, 8)))
+        yield next_life(functools.partial(SimulatedDisk, image), note)
+
+
+def _without_lock(image: Image) -> Image:
+    """Its text says who had it: no state of the log."""
+    lock = str(DIRECTORY / "LOCK")
+    return Image({path: body for path, body in image.tree.items() if path != lock}) if lock in image.tree else image
+
+
+def _prove(seconds: float, most: int, *, subsets: int, seed: int) -> Explorer:
+    explorer = Explorer(time.monotonic() + seconds, random.Random(seed))
+    notes = first_life()
+    explorer.explore(notes, subsets)
+    lives = 1
+    for more in next_lives(notes, explorer.chance):
+        if explorer.is_over or len(explorer.recoveries) >= most:
+            break
+        lives += 1
+        explorer.explore_cuts(more, subsets)
+    print(f"{lives} lives, {explorer.figures()}")
+    for kind, what in explorer.faults.items():
+        assert not what, f"{kind}: {what[:3]}"
+    return explorer
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """Thousands of torn tails are cut here, each with a warning."""
+    caplog.set_level(logging.ERROR, "seglog")
+
+
+def test_every_crash_leaves_a_disk_that_recovers() -> None:
+    assert len(_prove(seconds=40, most=12_000, subsets=8, seed=1).recoveries) > 1_000
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1500)
+def test_crash_images_by_the_hundred_thousand() -> None:
+    assert len(_prove(seconds=1140, most=150_000, subsets=32, seed=2).recoveries) > 10_000

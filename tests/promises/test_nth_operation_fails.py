@@ -1,0 +1,150 @@
+"""Any call of the file system may fail, once or for good: no ack that is not durable, and nothing acked is lost.
+
+A life of a log runs on a simulated disk of which call N fails, for N from 1 until the life ends without a failure. What
+the caller is told is compared with what a good disk shows afterwards, as the system has it and after a power cut:
+
+    no ack that is not durable      the same bounds as after a crash (tests/seglog/workload.py)
+    no exception that hides         the caller gets an error of ours, the system's own, or MemoryError; nothing else
+    the first failed sync is final  after one of the WAL that lost data no append at fsync is acked until the log is
+                                    opened again
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog import Log, SeglogError, TopicConfig
+from tests.faults.disk import Image, SimulatedDisk
+from tests.faults.files import FailingCalls
+from tests.seglog.clocks import SetClock
+from tests.seglog.workload import SETTINGS, Journal, look
+
+DIRECTORY = Path("/parent/log")
+
+
+def _system(number: int) -> Callable[[], BaseException]:
+    return lambda: OSError(number, os.strerror(number))
+
+
+ERRORS = {
+    "EIO": _system(errno.EIO),
+    "ENOSPC": _system(errno.ENOSPC),
+    "EINTR": _system(errno.EINTR),
+    "MemoryError": MemoryError,
+}
+
+
+@dataclass
+class Caller:
+    """Goes on whatever is refused, as an application may. `journal` knows what it was told."""
+
+    files: FailingCalls
+    journal: Journal = field(default_factory=Journal)
+    acks_after_failed_sync: int = 0
+
+    def live(self) -> None:
+        for _ in range(2):
+            with contextlib.suppress(SeglogError, OSError, MemoryError), self._open() as log:
+                self._use(log)
+
+    def _open(self) -> Log:
+        log = seglog.open(DIRECTORY, files=self.files, settings=SETTINGS, clock=SetClock())
+        log.attach_cold(self.journal.archive)
+        self._lost_before = self._lost_wal_files()
+        return log
+
+    def _use(self, log: Log) -> None:
+        journal = self.journal
+        steps: list[Callable[[], object]] = [
+            lambda: log.create_topic("kept", TopicConfig(keep_history=True)),
+            *[lambda: self._append(log, "a", 3, "fsync")] * 2,
+            lambda: self._append(log, "kept", 2, "disk"),
+            lambda: journal.delete(log, "a", before=2),
+            lambda: self._append(log, "a", 2, "memory"),
+            lambda: log.topic("a").seal(),
+            lambda: self._append(log, "kept", 3, "fsync"),
+            lambda: journal.release(log, "a", log.topic("a").sealed_seq),
+            lambda: journal.delete(log, "kept", tag="t"),
+            lambda: log.checkpoint(),
+            *[lambda: self._append(log, "a", 20, "fsync")] * 4,
+        ]
+        for step in steps:
+            with contextlib.suppress(SeglogError, OSError, MemoryError):
+                step()
+
+    def _append(self, log: Log, name: str, count: int, durability: str) -> None:
+        """What is refused may be there after `WriterPoisoned` and never is after `DiskFull`."""
+        known = self.journal.tried.setdefault(name, [])
+        head = log.topic(name).head_seq
+        values = [b"%s %d" % (name.encode(), head + 1 + index) * 3 for index in range(count)]
+        del known[head:]
+        known.extend((value, "t" if name == "kept" else None) for value in values)
+        is_after_failed_sync = self._lost_wal_files() > self._lost_before
+        log.topic(name).append(values, tag=known[-1][1], durability=durability)
+        if durability == "fsync":
+            self.journal.acked[name] = len(known)
+            self.acks_after_failed_sync += is_after_failed_sync
+
+    def _lost_wal_files(self) -> int:
+        return sum(path.suffix == ".log" for path in self.files.lost)
+
+
+def _opens_on_a_good_disk(image: Image, caller: Caller) -> None:
+    with seglog.open(DIRECTORY, files=SimulatedDisk(image), settings=SETTINGS, clock=SetClock()) as log:
+        found, bounds = look(log), caller.journal.bounds()
+        assert caller.journal.lost(found, bounds) is None
+        assert caller.journal.phantom(found, bounds) is None
+        assert log.topic("a").append([b"next"])[0] == log.topic("a").head_seq
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "seglog")
+
+
+@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+def test_each_call_fails_once(error: str) -> None:
+    _prove(error, for_good=False, step=1)
+
+
+@pytest.mark.parametrize(("error", "for_good"), [("EINTR", False), ("MemoryError", False), ("EIO", True)])
+def test_every_fifth_call_fails(error: str, for_good: bool) -> None:
+    _prove(error, for_good=for_good, step=5)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
+@pytest.mark.parametrize("error", ERRORS)
+def test_each_call_fails_with_each_error(error: str, for_good: bool) -> None:
+    _prove(error, for_good=for_good, step=1)
+
+
+def _prove(error: str, *, for_good: bool, step: int) -> None:
+    hit: dict[str, int] = {}
+    for at in range(1, 10_000, step):
+        disk = SimulatedDisk(Image({"/parent": None}))
+        files = FailingCalls(disk, at, ERRORS[error], for_good=for_good)
+        caller = Caller(files)
+        caller.live()
+        if files.failed is None:
+            break
+        hit[files.failed] = hit.get(files.failed, 0) + 1
+        try:
+            assert caller.acks_after_failed_sync == 0
+            for image in (disk.after_kill(), disk.after_power_cut()):
+                _opens_on_a_good_disk(image, caller)
+        except BaseException as problem:
+            problem.add_note(f"call {at}, {files.failed}, {error}")
+            raise
+    calls = ", ".join(f"{count} {name}" for name, count in sorted(hit.items()))
+    print(f"{error}: {sum(hit.values())} calls failed in turn ({calls}); acks after a failed sync: 0")
+    assert hit

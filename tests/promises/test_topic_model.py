@@ -1,0 +1,167 @@
+"""A topic does what a plain list would, whatever is done to it, over crashes, reopens and jumps of the clock.
+
+The log runs on a simulated disk. The model is a list of what was appended and a list of deletes; what a crash may take
+of it is told by the same bounds as in tests/seglog/workload.py: durable <= recovered <= appended, values exact.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+import seglog
+from seglog import LogSettings, TopicConfig
+from tests.faults.disk import SimulatedDisk
+from tests.seglog.clocks import SetClock
+from tests.seglog.workload import Journal, look
+
+DIRECTORY = Path("/log")
+SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
+TAGS = st.sampled_from([None, "eu-1", "eu-2", "us", "ü"])
+
+
+class TopicModel(RuleBasedStateMachine):
+    """`journal` is the model."""
+
+    @initialize(keep_history=st.booleans())
+    def begin(self, keep_history: bool) -> None:
+        self.disk = SimulatedDisk()
+        self.clock = SetClock()
+        self.journal = Journal()
+        self._open()
+        self.log.create_topic("t", TopicConfig(keep_history=keep_history))
+        self.journal.tried["t"] = []
+
+    @rule(
+        count=st.integers(1, 7),
+        size=st.integers(0, 400),
+        tag=TAGS,
+        durability=st.sampled_from(["fsync", "disk", "memory"]),
+    )
+    def append(self, count: int, size: int, tag: str | None, durability: str) -> None:
+        known = self.journal.tried["t"]
+        head = len(known)
+        values = [b"%d %s" % (head + 1 + index, b"." * size) for index in range(count)]
+        known.extend((value, tag) for value in values)
+        assert self.topic.append(values, tag=tag, durability=durability) == range(head + 1, head + count + 1)
+        if durability == "fsync":
+            self.journal.acked["t"] = len(known)
+
+    @rule(before=st.none() | st.integers(1, 60), tag=st.none() | st.sampled_from(["eu-1", "eu*", "us", "*"]))
+    def delete(self, before: int | None, tag: str | None) -> None:
+        if before is not None or tag is not None:
+            self.journal.delete(self.log, "t", before=before, tag=tag)
+            # It is at fsync, so whatever was appended before is durable with it.
+            self.journal.acked["t"] = len(self.journal.tried["t"])
+
+    @rule()
+    def seal(self) -> None:
+        self.topic.seal()
+        assert self.topic.sealed_seq == self.topic.head_seq
+
+    @rule()
+    def checkpoint(self) -> None:
+        self.log.checkpoint()
+
+    @precondition(lambda self: self.topic.sealed_seq >= self.topic.hot_floor)
+    @rule(part=st.floats(0, 1))
+    def release(self, part: float) -> None:
+        floor, sealed = self.topic.hot_floor, self.topic.sealed_seq
+        self.journal.release(self.log, "t", floor + int(part * (sealed - floor)))
+
+    @rule(ms=st.integers(0, 10_000))
+    def jump(self, ms: int) -> None:
+        """Forward or back, as clocks do."""
+        self.clock.ms = ms
+
+    @rule()
+    def reopen(self) -> None:
+        self.log.close()
+        self.journal.acked["t"] = len(self.journal.tried["t"])
+        self._open()
+
+    @rule(data=st.data())
+    def cut_the_power(self, data: st.DataObject) -> None:
+        moment = self.disk.moment()
+        kept = [change for change in moment.pending if data.draw(st.booleans())]
+        self._crash(SimulatedDisk(moment.image(kept)))
+
+    @rule()
+    def kill(self) -> None:
+        self._crash(SimulatedDisk.resume(self.disk.moment()))
+
+    @invariant()
+    def reads_are_exact(self) -> None:
+        journal = self.journal
+        topic = look(self.log)["t"]
+        assert topic.head == len(journal.tried["t"])
+        expected = journal.live_seqs("t", topic.head, len(journal.deletes_tried))
+        records = list(self.topic.read())
+        assert [record.seq for record in records] == expected
+        assert [(record.value, record.tag) for record in records] == [journal.tried["t"][seq - 1] for seq in expected]
+        times = [record.ts_ms for record in records]
+        assert times == sorted(times)
+
+    def teardown(self) -> None:
+        with contextlib.suppress(AttributeError):
+            self.log.close()
+
+    @property
+    def topic(self) -> seglog.Topic:
+        return self.log.topic("t")
+
+    def _open(self) -> None:
+        self.log = seglog.open(DIRECTORY, files=self.disk, settings=SETTINGS, clock=self.clock)
+        self.log.attach_cold(self.journal.archive)
+
+    def _crash(self, disk: SimulatedDisk) -> None:
+        old, bounds = self.log, self.journal.bounds()
+        self.disk = disk
+        self._open()
+        old.close()
+        found = look(self.log)
+        assert (self.journal.lost(found, bounds), self.journal.phantom(found, bounds)) == (None, None)
+        self.journal = self.journal.resumed(found, bounds)
+        self.log.attach_cold(self.journal.archive)
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "seglog")
+
+
+def _run(examples: int, steps: int) -> None:
+    run_state_machine_as_test(
+        TopicModel,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    print(f"{examples} histories of up to {steps} steps")
+
+
+def test_a_topic_is_a_list() -> None:
+    _run(examples=120, steps=50)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_a_topic_is_a_list_for_long() -> None:
+    _run(examples=1500, steps=80)

@@ -1,0 +1,66 @@
+"""Files that an older release wrote are read, and the same calls still write the same bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from xxhash import xxh3_64_hexdigest
+
+import seglog
+from seglog import DeleteOp, Record, TopicConfig
+from seglog.control import TopicCreated, encode_config, encode_create, encode_delete
+from seglog.frame import FrameType, encode, encode_appends, read_header, tombstone
+from seglog.index import encode_entry
+from tests.faults.disk import Image, SimulatedDisk
+from tests.golden.make_seglog import DIRECTORY, SETTINGS, make
+
+T0 = 1_720_000_000_000
+CONFIG = TopicConfig("disk", True, {"codec": "zstd"})
+[APPEND] = encode_appends(7, 258, T0, [b"hello"], tag="eu", node="n1", unterminated=True, durable=True)
+PINNED = {
+    "APPEND": (APPEND, "4420e827266cf1d6"),
+    "APPEND, deleted": (tombstone(read_header(APPEND)), "637f5ca9523e0b1c"),
+    "TOPIC_CREATE": (encode_create(TopicCreated(7, "orders@fix", 1, 101, CONFIG, T0)), "f3c46394ea073ecd"),
+    "CONFIG_UPDATE": (encode_config(7, T0, CONFIG), "549d6ae8e8f732e6"),
+    "DELETE": (encode_delete(7, DeleteOp(3, 258, T0, before=200, tag="gr\u00fc\u00df*")), "ff31068e8c4870ff"),
+    "SYNC_MARK": (encode(FrameType.SYNC_MARK, topic_id=17, seq=4096, ts_ms=0), "90ec5d6ef10ca418"),
+    "index entry": (encode_entry(258, 1000, 55, T0, 9), "0df36a021a36aa41"),
+}
+
+
+def golden() -> dict[str, bytes]:
+    return {str(path.relative_to(DIRECTORY)): path.read_bytes() for path in DIRECTORY.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", PINNED)
+def test_each_encoded_type_is_pinned(kind: str) -> None:
+    body, pin = PINNED[kind]
+    assert xxh3_64_hexdigest(body) == pin
+
+
+def test_the_same_calls_write_the_same_bytes() -> None:
+    made, kept = make(), golden()
+    assert sorted(made) == sorted(kept)
+    assert [name for name in made if made[name] != kept[name]] == []
+
+
+def test_the_old_directory_is_read() -> None:
+    tree: dict[str, bytes | None] = {"/log": None}
+    for name, body in golden().items():
+        tree[f"/log/{name}"] = body
+        tree |= {str(folder): None for folder in list(Path("/log", name).parents)[:-1]}
+    with seglog.open("/log", files=SimulatedDisk(Image(tree)), settings=SETTINGS) as log:
+        assert log.topics() == ["orders@fix", "plain"]
+        plain, orders = log.topic("plain"), log.topic("orders@fix")
+        assert plain.config == TopicConfig("memory")
+        assert list(plain.read()) == [
+            Record(2, T0, b""),
+            Record(3, T0, b"\x00\xff\r\n"),
+            Record(4, T0 + 61, b"x" * 3000),
+            Record(5, T0 + 61, b"y" * 500, ""),
+            Record(6, T0 + 61, b"y" * 500, ""),
+        ]
+        assert (orders.config, orders.first_seq, orders.head_seq) == (CONFIG, 101, 106)
+        assert list(orders.read(101)) == [Record(102 + number, T0 + 61, b"%d" % number) for number in range(5)]
+        assert orders.delete_ops() == (DeleteOp(1, 106, T0 + 61, None, "gr*"),)
