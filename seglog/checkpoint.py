@@ -21,11 +21,13 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from seglog.config import LogSettings
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.errors import DiskFull, SeglogError, WriterPoisoned
-from seglog.frame import DELETED, HAS_TAG
+from seglog.frame import DELETED
 from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store
 from seglog.read import tail_run
 from seglog.run import RUN_MAX_RECORDS
@@ -169,14 +171,20 @@ def _absorb(engine: Engine, draft: _Draft) -> None:
     seq = draft.first_seq
     while seq <= draft.last_seq:
         run = tail_run(engine, draft.state, seq, draft.last_seq)
-        for entry, position, header in run.frames():
-            if writer is not None and _is_full(writer.info(sealed=False), entry.length, engine.settings):
+        headers = run.verified()
+        start = 0
+        while start < len(run):
+            if writer is None:
+                writer = _writer(engine, draft, run.first_seq + start, int(run.entries["length"][start]))
+                created |= writer.records == 0
+            stop = start + writer.room(run.entries["length"][start:], engine.settings)
+            if start < stop:
+                part = run.entries[start:stop]
+                writer.add(run.piece(start, stop), part["length"], part["ts_ms"], headers["flags"][start:stop])
+            if stop < len(run):
                 _finish(draft, writer, seal=True)
                 writer = None
-            if writer is None:
-                writer = _writer(engine, draft, header.seq, entry.length)
-                created |= writer.records == 0
-            writer.add(run.buffer[position : position + entry.length], header)
+            start = stop
         seq = run.last_seq + 1
     if writer is not None:
         _finish(draft, writer, seal=_is_full(writer.info(sealed=False), 1, engine.settings))
@@ -239,15 +247,12 @@ def _reached(
     """Of the records from `first` on: up to where it looked, and the seqs that are to be flagged."""
     if not needs_tags:
         last = min(last, first + RUN_MAX_RECORDS - 1)
-        live = [seq for seq, entry in enumerate(segment.entries(first, last), first) if not entry.flags & DELETED]
-        return last, [seq for seq in live if any(op.reaches(seq, None) for op in ops)]
+        live = np.flatnonzero(segment.entries(first, last)["flags"] & DELETED == 0) + first
+        return last, [seq for seq in live.tolist() if any(op.reaches(seq, None) for op in ops)]
     run = segment.run(first, last)
-    seqs = []
-    for index, entry in enumerate(run.entries):
-        tag = run.record(index).tag if entry.flags & HAS_TAG else None
-        if not entry.flags & DELETED and any(op.reaches(first + index, tag) for op in ops):
-            seqs.append(first + index)
-    return run.last_seq, seqs
+    live = np.flatnonzero(run.entries["flags"] & DELETED == 0)
+    records = run.records(live)
+    return run.last_seq, [record.seq for record in records if any(op.reaches(record.seq, record.tag) for op in ops)]
 
 
 def _store_and_publish(engine: Engine, plan: _Plan) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from seglog.errors import FileCorrupt
@@ -38,8 +39,14 @@ def _write(
     segment = cache.create(1, first) if info is None else cache.get(1, first)
     writer = SegmentWriter(files, segment, info)
     start = first if info is None else info.last_seq + 1
-    for frame in encode_appends(1, start, 50 + start, values, tag=None, node=None, unterminated=False, durable=True):
-        writer.add(frame, read_header(frame))
+    frames = encode_appends(1, start, 50 + start, values, tag=None, node=None, unterminated=False, durable=True)
+    headers = [read_header(frame) for frame in frames]
+    writer.add(
+        b"".join(frames),
+        np.array([header.frame_bytes for header in headers]),
+        np.array([header.ts_ms for header in headers]),
+        np.array([header.flags for header in headers]),
+    )
     writer.sync()
     return writer.info(sealed=False)
 
@@ -83,7 +90,8 @@ def test_flags_are_set_in_place(layout: Layout) -> None:
     _write(cache, files, 1, [b"x"] * 10)
     segment = cache.get(1, 1)
     segment.set_deleted(3, 8, [3, 5, 8])
-    assert [bool(entry.flags & DELETED) for entry in segment.entries(1, 10)] == [n in (3, 5, 8) for n in range(1, 11)]
+    flags = segment.entries(1, 10)["flags"].tolist()
+    assert [bool(flag & DELETED) for flag in flags] == [n in (3, 5, 8) for n in range(1, 11)]
 
 
 def test_a_segment_that_is_shorter_than_it_was_is_reported(layout: Layout) -> None:
