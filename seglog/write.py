@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seglog.checkpoint import relieve
+from seglog.checkpoint import wait_for_room
 from seglog.config import TopicConfig, check_durability
 from seglog.control import TopicCreated
 from seglog.deletes import DeleteOp
@@ -43,6 +43,7 @@ def append(
         known = engine.find(name)
         head = 0 if known is None else known.head_seq
         return range(head + 1, head + 1)
+    wait_for_room(engine)
     committer = engine.committer
     create: CreateEntry | None = None
     with committer.lock:
@@ -67,7 +68,7 @@ def append(
     if create is not None:
         committer.finish(create)
     committer.finish(entry)
-    relieve(engine)
+    _wake_upkeep(engine)
     return range(first, first + len(frames))
 
 
@@ -112,7 +113,7 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None) ->
         state.assigned_op = op.op
         state.assigned_ts_ms = ts_ms
     committer.finish(entry)
-    relieve(engine)
+    _wake_upkeep(engine)
     return op
 
 
@@ -121,6 +122,11 @@ def _new_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int
     created = TopicCreated(engine.next_topic_id, name, 1, first_seq, config, ts_floor_ms)
     engine.next_topic_id += 1
     return CreateEntry(created)
+
+
+def _wake_upkeep(engine: Engine) -> None:
+    if engine.wal.needs_upkeep:
+        engine.upkeep.wake()
 
 
 def _check_values(values: Sequence[bytes], limit: int) -> None:
