@@ -98,10 +98,11 @@ def relieve(engine: Engine) -> None:
     If that fails, the WAL keeps what it has, and the next one tries again; appends go on until they have to wait for
     one. What no code of ours has foreseen poisons the writer.
     """
-    if not engine.wal.needs_upkeep or not engine.checkpoint_lock.acquire(blocking=False):
+    if engine.committer.is_poisoned or not engine.wal.needs_upkeep:
+        return
+    if not engine.checkpoint_lock.acquire(blocking=False):
         return
     try:
-        engine.committer.check_sound()
         engine.wal.prepare_next()
         if engine.wal.older_files:
             _run(engine, None, pause_s=_PAUSE_S)
