@@ -168,13 +168,10 @@ class _Queue:
             return write.append(
                 engine, topic, values, tag=tag, node=node, unterminated=unterminated, durability=durability
             )
-        if self._is_closed:
-            raise LogClosed
+        self._check_open()
         if self._for_room or not self._has_room(size_bytes):
             await self._wait_for_room(size_bytes)
-            if self._is_closed:
-                self._wake_next()
-                raise LogClosed
+            self._check_open()
         request = _Request(values, kind, size_bytes, self._loop.create_future())
         self._waiting.append(request)
         self._waiting_bytes += size_bytes
@@ -189,6 +186,11 @@ class _Queue:
         while self._sender is not None:
             await asyncio.wait([self._sender])
         self._thread.shutdown(wait=False)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            self._wake_next()
+            raise LogClosed
 
     def _has_room(self, size_bytes: int) -> bool:
         return not self._waiting_bytes or self._waiting_bytes + size_bytes <= self._engine.settings.queue_max_bytes

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,27 @@ from seglog.errors import FileCorrupt
 from seglog.files import OsFiles
 from seglog.frame import DELETED, encode_appends, read_header
 from seglog.layout import Layout
+from seglog.run import RUN_MAX_RECORDS
 from seglog.segment import SegmentCache, SegmentFiles, SegmentInfo, SegmentWriter
 
 
 class CountingFiles(OsFiles):
     def __init__(self) -> None:
         self.open_now: set[int] = set()
+        self.reads = 0
+        self.writes = 0
+
+    def pread(self, fd: int, length: int, offset: int) -> bytes:
+        self.reads += 1
+        return super().pread(fd, length, offset)
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
+        self.writes += 1
+        super().pwrite(fd, data, offset)
+
+    def pwritev(self, fd: int, pieces: Sequence[bytes], offset: int) -> None:
+        self.writes += 1
+        super().pwritev(fd, pieces, offset)
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         fd = super().open(path, flags, mode)
@@ -70,6 +86,15 @@ def test_what_is_written_is_read_in_runs_of_any_shape(layout: Layout) -> None:
     assert _values(segment, 11, 3014) == values
     assert _values(segment, 3000, 3012) == values[2989:3002]
     assert segment.info(info.records, sealed=False) == info
+
+
+def test_a_run_costs_two_reads_and_a_mebibyte_two_writes(layout: Layout) -> None:
+    files = CountingFiles()
+    cache = SegmentCache(files, layout)
+    _write(cache, files, 1, [b"x" * 200] * 5 * RUN_MAX_RECORDS)
+    assert files.writes == 2
+    assert len(_values(cache.get(1, 1), 1, 5 * RUN_MAX_RECORDS)) == 5 * RUN_MAX_RECORDS
+    assert files.reads == 2 * 5
 
 
 def test_a_writer_goes_on_where_the_segment_ends_and_cuts_what_is_beyond(layout: Layout) -> None:
