@@ -11,7 +11,7 @@ from typing import Protocol, cast
 from benchmarks.options import Options
 from benchmarks.report import Report
 
-NAMES = ("append", "offload", "spark-scan")
+NAMES = ("append", "read", "offload", "spark-scan")
 
 
 class _Benchmark(Protocol):

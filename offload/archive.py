@@ -194,8 +194,9 @@ class Archive:
         """Ship the sealed segments of a topic, publish the deletes that follow them, release hot copies that are due.
 
         `up_to` stops at the last segment that ends there or before. `drop_hot` waives the deletion lag for what is
-        published, never the read-back. The unsealed tail stays: `Topic.seal` makes it ready. `on_bytes` hears the size
-        of each frame as it is taken. Raises `NoSuchTopic`, `Diverged`, and what the store raises; repeat it to resume.
+        published, never the read-back. The unsealed tail stays: `Topic.seal` makes it ready. `on_bytes` hears how
+        many bytes of frames were taken, every now and then. Raises `NoSuchTopic`, `Diverged`, and what the store
+        raises; repeat it to resume.
         """
         topic = self._log.existing(name)
         with self._turn:

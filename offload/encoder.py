@@ -1,7 +1,7 @@
-"""Frames to a data object: takes one frame at a time, gives a block whenever one is full.
+"""Frames to a data object: takes frames as they come, gives a block whenever one is full.
 
     N1  Memory: the chunks of one block and the frames of one chunk, and what the index will say of them.
-    N2  Work per frame is a list append; everything else is done by the chunk, on arrays.
+    N2  Work per frame is to take its length; everything else is done by the chunk, on arrays.
     N3  A chunk ends before the entry that would take it over `chunk_bytes`; one entry makes a chunk, however large.
     N4  The same frames with the same settings and the same zstd give the same bytes.
 
@@ -10,7 +10,7 @@ The layout is that of offload.block and offload.entry. This module does no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +71,9 @@ class SegmentSummary:
 
 
 class SegmentEncoder:
-    """Makes one data object. `add` the frames in seq order, then `finish`; after an error it is of no more use."""
+    """Makes one data object. `add` or `add_many` the frames in seq order, then `finish`; after an error it is of no
+    more use.
+    """
 
     def __init__(self, *, block_size: int, codec: Codec, chunk_bytes: int = CHUNK_BYTES, zstd_level: int = 3) -> None:
         """Any `block_size` that takes an entry will do here; what a store demands is checked where one is known."""
@@ -102,13 +104,23 @@ class SegmentEncoder:
         Raises `EntryTooLarge`, and `FrameMismatch` (at the latest in `finish`) for a frame that is not the next one
         of the same topic.
         """
-        size = len(frame) + _GROWTH
-        block = None
-        if size > self._room:
-            block = self._begin_chunk(size)
-        self._room -= size
-        self._frames.append(frame)
-        return block
+        return next(iter(list(self.add_many((frame,)))), None)
+
+    def add_many(self, frames: Sequence[bytes]) -> Iterator[bytes]:
+        """`add` for each: they are taken as the blocks that they fill are."""
+        sizes = np.fromiter(map(len, frames), np.int64, len(frames)) + _GROWTH
+        ends = np.cumsum(sizes)
+        start = taken = 0
+        while start < len(frames):
+            stop = int(ends.searchsorted(taken + self._room, "right"))
+            if stop > start:
+                self._frames += frames[start:stop]
+                self._room -= int(ends[stop - 1]) - taken
+                start, taken = stop, int(ends[stop - 1])
+                continue
+            block = self._begin_chunk(int(sizes[start]))
+            if block is not None:
+                yield block
 
     def finish(self) -> tuple[tuple[bytes, ...], SegmentSummary]:
         """The blocks that are left, one or two, and the summary. At least one frame must have been added."""

@@ -91,8 +91,8 @@ class Offloader:
     ) -> list[Published]:
         """Offload every sealed segment (that ends at or below `up_to`), and publish the deletes that follow them.
 
-        `on_bytes` hears the size of each frame as it is taken. Raises `Diverged`, `OutcomeUnknown`, and what the log
-        and the store raise; whatever it raises, what was acked is safe and the next run goes on.
+        `on_bytes` hears how many bytes of frames were taken, every now and then. Raises `Diverged`, `OutcomeUnknown`,
+        and what the log and the store raise; whatever it raises, what was acked is safe and the next run goes on.
         """
         done = self.settle(name)
         topic = self._log.topic(name)
@@ -196,10 +196,9 @@ class Offloader:
             concurrency=self._settings.concurrency,
             on_upload_id=record_upload,
         ) as upload:
-            for frame in topic.frames(attempt.first_seq, attempt.last_seq):
-                on_bytes(len(frame))
-                block = encoder.add(frame)
-                if block is not None:
+            for frames in topic.frame_batches(attempt.first_seq, attempt.last_seq):
+                on_bytes(sum(map(len, frames)))
+                for block in encoder.add_many(frames):
                     upload.add(block)
             blocks, summary = encoder.finish()
             for block in blocks:

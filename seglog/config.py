@@ -4,7 +4,9 @@
     segment_max_events   10000      records  1 to 10000000
     segment_max_bytes    67108864   bytes    1 to 1073741824
     wal_file_bytes       67108864   bytes    4096 to 1073741824
+    wal_max_files        4          files    1 to 1024
     max_record_bytes     16777216   bytes    1 to 536870912
+    queue_max_bytes      67108864   bytes    1 to 1073741824
 
 The other sections belong to whoever reads them: `read_sections` hands all of them out, and checks none.
 """
@@ -47,18 +49,26 @@ _RANGES: Final = {
     "segment_max_events": (1, 10_000_000),
     "segment_max_bytes": (1, 1024 * MIB),
     "wal_file_bytes": (4096, 1024 * MIB),
+    "wal_max_files": (1, 1024),
     "max_record_bytes": (1, 512 * MIB),
+    "queue_max_bytes": (1, 1024 * MIB),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """`InvalidSetting` for a value out of its range (see the table above)."""
+    """`InvalidSetting` for a value out of its range (see the table above).
+
+    While `wal_max_files` full files of the write-ahead log wait for a checkpoint, appends wait too. `queue_max_bytes`
+    is how much may wait in seglog.aio before its appends wait for room.
+    """
 
     segment_max_events: int = 10_000
     segment_max_bytes: int = 64 * MIB
     wal_file_bytes: int = 64 * MIB
+    wal_max_files: int = 4
     max_record_bytes: int = 16 * MIB
+    queue_max_bytes: int = 64 * MIB
 
     def __post_init__(self) -> None:
         for key, (low, high) in _RANGES.items():
@@ -137,7 +147,9 @@ def default_toml(remote: str | None = None) -> str:
 # segment_max_events = {log.segment_max_events}      # a segment is sealed after this many records
 # segment_max_bytes = {log.segment_max_bytes}    # or after this many bytes
 # wal_file_bytes = {log.wal_file_bytes}       # of one file of the write-ahead log; reserved in advance
+# wal_max_files = {log.wal_max_files}               # full ones that may wait for a checkpoint; then appends wait
 # max_record_bytes = {log.max_record_bytes}     # a larger record is refused
+# queue_max_bytes = {log.queue_max_bytes}      # of appends that wait in an asyncio program; then appends wait for room
 
 [remote]
 # Where the history goes: s3://bucket/prefix or file:///path.

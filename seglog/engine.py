@@ -15,6 +15,7 @@ from seglog.meta import WalPosition
 from seglog.segment import SegmentCache
 from seglog.state import TopicState
 from seglog.tier import ColdTier
+from seglog.upkeep import Upkeep
 from seglog.wal import Wal
 
 __all__ = ["Engine"]
@@ -24,7 +25,7 @@ __all__ = ["Engine"]
 class Engine:
     """`topics` also has those whose creation is on its way; `state` and `find` show published ones only.
 
-    `checkpointed` is the end of what the newest snapshot covers.
+    `checkpointed` is the end of what the newest snapshot covers. `upkeep` is set by whoever opens.
     """
 
     layout: Layout
@@ -38,6 +39,7 @@ class Engine:
     wal: Wal
     segments: SegmentCache
     committer: Committer = field(init=False)
+    upkeep: Upkeep = field(init=False)
     checkpoint_lock: threading.Lock = field(default_factory=threading.Lock)
     cold: ColdTier | None = None
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)

@@ -5,6 +5,7 @@
     meta/snapshot.<16 digits>.json          the newest two
     wal/CURRENT                             name of the active WAL file; there once the directory is whole
     wal/wal-<16 digits>.log                 number = ordinal, from 1, of its first frame among all frames ever written
+    wal/next.log                            zeros: space for the next one
     topics/<8 hex>/seg-<16 digits>.data     directory = topic id; number = seq of the first record
     topics/<8 hex>/seg-<16 digits>.idx
 
@@ -65,6 +66,10 @@ class Layout:
     @property
     def current(self) -> Path:
         return self.wal / "CURRENT"
+
+    @property
+    def wal_next(self) -> Path:
+        return self.wal / "next.log"
 
     def snapshot(self, number: int) -> Path:
         return self.meta / f"snapshot.{number:016d}.json"

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from seglog import write
-from seglog.checkpoint import checkpoint
+from seglog.checkpoint import checkpoint, relieve
 from seglog.clock import Clock, SystemClock
 from seglog.config import LogSettings, TopicConfig, load_settings
 from seglog.engine import Engine
@@ -25,6 +25,7 @@ from seglog.recovery import recover
 from seglog.segment import SegmentCache
 from seglog.tier import ColdTier
 from seglog.topic import Topic
+from seglog.upkeep import Background, UpkeepFactory
 from seglog.wal import NO_SPACE, Wal, create_first
 
 __all__ = ["Log", "open"]
@@ -37,10 +38,12 @@ def open(
     clock: Clock | None = None,
     files: Files | None = None,
     settings: LogSettings | None = None,
+    upkeep: UpkeepFactory = Background,
 ) -> Log:
     """Lock and recover the data directory at `path`; make it if it is not there and `create` says so.
 
-    `settings` None: those of its seglog.toml. Raises `NotADataDirectory`, `DirectoryInUse`, `DirectoryNotWritable`,
+    `settings` None: those of its seglog.toml. `upkeep` makes checkpoints when the write-ahead log has grown: `InCaller`
+    is for those who want no second thread. Raises `NotADataDirectory`, `DirectoryInUse`, `DirectoryNotWritable`,
     `InvalidSetting`, `DiskFull`, and `FileCorrupt` or `FormatUnsupported` with nothing changed.
     """
     port = OsFiles() if files is None else files
@@ -52,7 +55,7 @@ def open(
             raise NotADataDirectory(layout.root)
         lock = DirectoryLock(port, layout.lock)
         try:
-            return Log(_start(port, layout, SystemClock() if clock is None else clock, settings), lock)
+            return Log(_start(port, layout, SystemClock() if clock is None else clock, settings, upkeep), lock)
         except BaseException:
             lock.release()
             raise
@@ -147,6 +150,7 @@ class Log:
         if self._engine.is_closed:
             return
         try:
+            self._engine.upkeep.close()
             self._engine.committer.close()
             if not self._engine.committer.is_poisoned:
                 checkpoint(self._engine)
@@ -156,7 +160,7 @@ class Log:
             self._lock.release()
 
 
-def _start(files: Files, layout: Layout, clock: Clock, settings: LogSettings | None) -> Engine:
+def _start(files: Files, layout: Layout, clock: Clock, settings: LogSettings | None, upkeep: UpkeepFactory) -> Engine:
     settings = load_settings(layout.settings) if settings is None else settings
     if not _is_data_directory(files, layout):
         _make_new(files, layout)
@@ -173,6 +177,7 @@ def _start(files: Files, layout: Layout, clock: Clock, settings: LogSettings | N
         wal=Wal(files, layout, settings.wal_file_bytes, found.wal_end, found.older_files),
         segments=SegmentCache(files, layout),
     )
+    engine.upkeep = upkeep(lambda: relieve(engine))
     checkpoint(engine)
     return engine
 

@@ -1,7 +1,8 @@
 """Reading a topic: the cold tier below the hot floor, then sealed segments, the active one, and the newest in the WAL.
 
 R1  No lock is held between records, and none while a file is read: it is held to find the place, then let go.
-R2  Each record is verified when it is taken: checksum, and seq, time, length and topic against the index.
+R2  Each record is verified before it is shown: checksum, and seq, time, length and topic against the index. That is
+    done for a run of up to a MiB at once; where something is wrong, what is sound before it is shown first.
 R3  When records change place or a delete reaches them, readers on their way look again from where they are: they never
     show a record deleted before they got to it, and go on in the cold tier when the hot copy goes.
 """
@@ -9,18 +10,21 @@ R3  When records change place or a delete reaches them, readers on their way loo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.errors import ColdTierRequired, FileCorrupt, SeqOutOfRange
 from seglog.frame import DELETED, tombstone
-from seglog.index import Entry
 from seglog.open_file import OpenFile
 from seglog.record import Record
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 from seglog.state import TopicState
 
-__all__ = ["read_frames", "read_records", "tail_run"]
+__all__ = ["read_frame_batches", "read_records", "tail_run"]
 
 # Frames of other topics may lie between: up to a page of them is read along rather than asked for apart.
 _GAP_MAX_BYTES = 4096
@@ -57,8 +61,11 @@ def read_records(engine: Engine, state: TopicState, first: int, last: int) -> It
             seq = run.last_seq + 1
 
 
-def read_frames(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[bytes]:
-    """Whole frames of the hot records from `first` to `last`. Deleted and the delete not listed: a tombstone."""
+def read_frame_batches(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[list[bytes]]:
+    """Whole frames of the hot records from `first` to `last`, in lists. Deleted and the delete not listed: a tombstone.
+
+    A list has the frames of a run; where something is wrong in one, there is a list for each frame before.
+    """
     seq = first
     while seq <= last:
         engine.check_open()
@@ -67,11 +74,14 @@ def read_frames(engine: Engine, state: TopicState, first: int, last: int) -> Ite
         run = _load_run(engine, state, seq, last)
         if run is None:
             continue
-        for index, (entry, position, header) in enumerate(run.frames()):
-            if entry.flags & DELETED and not _is_reached(state.ops, run.record(index)):
-                yield tombstone(header)
-            else:
-                yield run.buffer[position : position + entry.length]
+        headers = run.headers()
+        if headers is None:
+            yield from ([_frame(state, run, index)] for index in range(len(run)))
+        else:
+            frames = run.frames()
+            for index in np.flatnonzero(run.entries["flags"] & DELETED).tolist():
+                frames[index] = _frame(state, run, index)
+            yield frames
         seq = run.last_seq + 1
 
 
@@ -102,7 +112,7 @@ def _load_run(engine: Engine, state: TopicState, first: int, last: int) -> Run |
         raise FileCorrupt(engine.layout.data(state.topic_id, segment.first_seq), 0, "the segment is missing") from error
 
 
-def _find_in_tail(engine: Engine, state: TopicState, first: int, last: int) -> tuple[OpenFile, list[Entry]]:
+def _find_in_tail(engine: Engine, state: TopicState, first: int, last: int) -> tuple[OpenFile, NDArray[Any]]:
     """The lock is held."""
     start = first - state.tail.first_seq
     stop = min(last - state.tail.first_seq + 1, start + RUN_MAX_RECORDS)
@@ -110,19 +120,22 @@ def _find_in_tail(engine: Engine, state: TopicState, first: int, last: int) -> t
     return engine.wal.file(number), entries
 
 
-def _read_run(state: TopicState, first: int, file: OpenFile, entries: list[Entry]) -> Run:
-    begin = entries[0].offset
-    end = entries[-1].offset + entries[-1].length
+def _read_run(state: TopicState, first: int, file: OpenFile, entries: NDArray[Any]) -> Run:
+    begin, end = int(entries[0]["offset"]), int(entries[-1]["offset"]) + int(entries[-1]["length"])
     return Run(file.path, state.topic_id, first, entries, file.read_exactly(end - begin, begin))
 
 
 def _live_records(state: TopicState, run: Run) -> Iterator[Record]:
-    for index, entry in enumerate(run.entries):
-        if entry.flags & DELETED:
-            continue
-        record = run.record(index)
+    for record in run.records(np.flatnonzero(run.entries["flags"] & DELETED == 0)):
         if not (state.pending and _is_reached(state.pending, record)):
             yield record
+
+
+def _frame(state: TopicState, run: Run, index: int) -> bytes:
+    entry, position, header = run.frame(index)
+    if entry.flags & DELETED and not _is_reached(state.ops, run.record(index)):
+        return tombstone(header)
+    return run.buffer[position : position + entry.length]
 
 
 def _cold_records(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[Record]:

@@ -16,11 +16,15 @@ import os
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from seglog.config import LogSettings
 from seglog.errors import FileCorrupt, InvalidEntry
 from seglog.files import Files
-from seglog.frame import Header
-from seglog.index import ENTRY, Entry, encode_entry, mark_deleted, read_entries
+from seglog.index import ENTRY, encode_entries, load_entries, mark_deleted
 from seglog.layout import Layout
 from seglog.open_file import OpenFile
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
@@ -59,31 +63,29 @@ class SegmentFiles:
         self.idx = OpenFile(files, layout.idx(topic_id, first_seq), flags)
         self._flags_lock = threading.Lock()
 
-    def entries(self, first: int, last: int) -> list[Entry]:
-        """Of the records `first` to `last` (seqs). Raises `FileCorrupt`."""
+    def entries(self, first: int, last: int) -> NDArray[Any]:
+        """Of the records `first` to `last` (seqs), as ENTRIES. Raises `FileCorrupt`."""
         position = first - self.first_seq
         raw = self._read_raw(position, last - first + 1)
         try:
-            entries = read_entries(raw, first)
+            entries = load_entries(raw, first)
         except InvalidEntry as error:
             raise FileCorrupt(self.idx.path, (position + error.position) * ENTRY.size, error.reason) from error
-        end = entries[0].offset
-        for index, entry in enumerate(entries):
-            if entry.offset != end:
-                raise FileCorrupt(self.idx.path, (position + index) * ENTRY.size, "it does not follow the entry before")
-            end += entry.length
+        offsets = entries["offset"].astype(np.int64)
+        is_astray = offsets[1:] != offsets[:-1] + entries["length"][:-1]
+        if is_astray.any():
+            index = int(is_astray.argmax()) + 1
+            raise FileCorrupt(self.idx.path, (position + index) * ENTRY.size, "it does not follow the entry before")
         return entries
 
     def run(self, first: int, last: int) -> Run:
         """The records from `first` on, to `last` or as many as a run takes."""
         entries = self.entries(first, min(last, first + RUN_MAX_RECORDS - 1))
-        begin = entries[0].offset
-        count = next(
-            (i for i, e in enumerate(entries) if i and e.offset + e.length - begin > RUN_MAX_BYTES), len(entries)
-        )
-        del entries[count:]
-        end = entries[-1].offset + entries[-1].length
-        return Run(self.data.path, self.topic_id, first, entries, self.data.read_exactly(end - begin, begin))
+        begin = int(entries[0]["offset"])
+        ends = np.cumsum(entries["length"], dtype=np.int64)
+        count = max(1, int(ends.searchsorted(RUN_MAX_BYTES, "right")))
+        buffer = self.data.read_exactly(int(ends[count - 1]), begin)
+        return Run(self.data.path, self.topic_id, first, entries[:count], buffer)
 
     def set_deleted(self, first: int, last: int, seqs: list[int]) -> None:
         """Set the flag in the entries of `seqs`, all from `first` to `last`. Durable after a datasync of `idx`."""
@@ -97,10 +99,10 @@ class SegmentFiles:
     def info(self, records: int, *, sealed: bool) -> SegmentInfo:
         """Of the first `records` records, of which there is one at least. Raises `FileCorrupt`."""
         last_seq = self.first_seq + records - 1
-        head, tail = self.entries(self.first_seq, self.first_seq)[0], self.entries(last_seq, last_seq)[0]
-        if head.offset:
+        first, last = (self.entries(seq, seq)[0].item() for seq in (self.first_seq, last_seq))
+        if first[0]:
             raise FileCorrupt(self.idx.path, 0, "the first entry is not at offset 0")
-        return SegmentInfo(self.first_seq, last_seq, tail.offset + tail.length, head.ts_ms, tail.ts_ms, sealed)
+        return SegmentInfo(self.first_seq, last_seq, last[0] + last[1], first[2], last[2], sealed)
 
     def _read_raw(self, position: int, count: int) -> bytes:
         with self._flags_lock:
@@ -153,7 +155,10 @@ class SegmentCache:
 
 
 class SegmentWriter:
-    """Adds frames to a segment. What it wrote is durable after `sync`; the caller syncs the directory of a new one."""
+    """Adds verified frames to a segment, as they are.
+
+    What it wrote is durable after `sync`; the caller syncs the directory of a new one.
+    """
 
     __slots__ = (
         "_files",
@@ -180,15 +185,22 @@ class SegmentWriter:
         self._pending_bytes = 0
         cut(segment, self.records, self.data_bytes)
 
-    def add(self, frame: bytes, header: Header) -> None:
+    def room(self, lengths: NDArray[Any], settings: LogSettings) -> int:
+        """How many frames of those lengths it takes before it is full; one it takes whatever its size."""
+        ends = self.data_bytes + self._pending_bytes + np.cumsum(lengths, dtype=np.int64)
+        fitting = max(int(ends.searchsorted(settings.segment_max_bytes, "right")), not self.records)
+        return min(fitting, settings.segment_max_events - self.records)
+
+    def add(self, frames: bytes, lengths: NDArray[Any], times: NDArray[Any], flags: NDArray[Any]) -> None:
+        """The next ones: `frames` holds them one after the other."""
         if not self.records:
-            self.min_ts_ms = header.ts_ms
+            self.min_ts_ms = int(times[0])
         offset = self.data_bytes + self._pending_bytes
-        self._index.append(encode_entry(header.seq, offset, len(frame), header.ts_ms, header.flags))
-        self._frames.append(frame)
-        self._pending_bytes += len(frame)
-        self.max_ts_ms = header.ts_ms
-        self.records += 1
+        self._index.append(encode_entries(self.segment.first_seq + self.records, offset, lengths, times, flags))
+        self._frames.append(frames)
+        self._pending_bytes += len(frames)
+        self.max_ts_ms = int(times[-1])
+        self.records += len(lengths)
         if self._pending_bytes >= _FLUSH_BYTES:
             self._flush()
 
@@ -206,7 +218,8 @@ class SegmentWriter:
         if not self._frames:
             return
         self._files.pwritev(self.segment.data.fd, self._frames, self.data_bytes)
-        self.segment.idx.write(b"".join(self._index), (self.records - len(self._index)) * ENTRY.size)
+        entries = b"".join(self._index)
+        self.segment.idx.write(entries, self.records * ENTRY.size - len(entries))
         self.data_bytes += self._pending_bytes
         self._frames, self._index, self._pending_bytes = [], [], 0
 

@@ -9,8 +9,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate, repeat
+from typing import Any
 
-from seglog.index import Entry
+import numpy as np
+from numpy.typing import NDArray
+
+from seglog.index import ENTRIES
 
 __all__ = ["Tail"]
 
@@ -44,23 +48,24 @@ class Tail:
     def drop(self, count: int) -> None:
         """The first `count` are elsewhere now."""
         self.first_seq += count
-        self.bytes -= sum(self._lengths[:count])
+        self.bytes -= int(np.array(self._lengths[:count]).sum(dtype=np.int64))
         for column in (self._files, self._offsets, self._lengths, self._times):
             del column[:count]
 
-    def near(self, start: int, stop: int, gap_max: int, bytes_max: int) -> tuple[int, list[Entry]]:
-        """WAL file and entries of the records `start` to `stop` (exclusive), as far as they lie near each other.
+    def near(self, start: int, stop: int, gap_max: int, bytes_max: int) -> tuple[int, NDArray[Any]]:
+        """WAL file and entries (as ENTRIES) of the records `start` to `stop` (exclusive), as far as they lie near each
+        other.
 
         Near is: in one file, gaps of at most `gap_max` bytes, `bytes_max` in all; the first comes whatever its size.
         """
-        file, begin = self._files[start], self._offsets[start]
-        entries: list[Entry] = []
-        end = begin
-        for position in range(start, stop):
-            offset, length = self._offsets[position], self._lengths[position]
-            is_near = self._files[position] == file and offset - end <= gap_max and offset + length - begin <= bytes_max
-            if entries and not is_near:
-                break
-            entries.append(Entry(offset, length, self._times[position], 0))
-            end = offset + length
-        return file, entries
+        entries = np.zeros(stop - start, ENTRIES)
+        entries["offset"], entries["length"] = self._offsets[start:stop], self._lengths[start:stop]
+        entries["ts_ms"] = self._times[start:stop]
+        offsets = entries["offset"].astype(np.int64)
+        ends = offsets + entries["length"]
+        is_far = np.array(self._files[start:stop]) != self._files[start]
+        is_far |= ends - offsets[0] > bytes_max
+        is_far[1:] |= offsets[1:] - ends[:-1] > gap_max
+        is_far[0] = False
+        count = int(is_far.argmax()) if is_far.any() else len(entries)
+        return self._files[start], entries[:count]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from seglog import write
 from seglog.checkpoint import Wish, checkpoint
@@ -10,7 +11,7 @@ from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.errors import SeqOutOfRange
-from seglog.read import read_frames, read_records
+from seglog.read import read_frame_batches, read_records
 from seglog.record import Record
 from seglog.segment import SegmentInfo
 
@@ -132,11 +133,15 @@ class Topic:
         frame with the deleted flag, its seq and its time. Raises `NoSuchTopic` and `SeqOutOfRange` at once;
         `FileCorrupt` when the reader gets there, and `SeqOutOfRange` when what it reads is released meanwhile.
         """
+        return chain.from_iterable(self.frame_batches(first, last))
+
+    def frame_batches(self, first: int, last: int) -> Iterator[list[bytes]]:
+        """The same as `frames`, in lists of up to a MiB: for whoever takes thousands at once."""
         state = self._engine.state(self.name)
         for seq in (first, last):
             if not state.hot_floor <= seq <= state.head_seq:
                 raise SeqOutOfRange(self.name, seq, state.hot_floor, state.head_seq)
-        return read_frames(self._engine, state, first, last)
+        return read_frame_batches(self._engine, state, first, last)
 
     def delete(self, *, before: int | None = None, tag: str | None = None) -> DeleteOp:
         """Delete the records that are there now and are below `before`, have the tag, or both. Durable on return.

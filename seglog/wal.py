@@ -2,16 +2,18 @@
 
     wal-<number>.log   frames from offset 0 on; after the last one zeros (reserved space), or the end of the file
     CURRENT            name of the active file and a newline
+    next.log           at times: zeros, reserved for the file after the active one, whose number is not known yet
 
 W1  Only the file that CURRENT names is written. Every other one is whole, durable, and cut to its last frame.
 W2  A new file is durable before CURRENT names it, and CURRENT is durable before it is written. So a file above CURRENT
-    holds nothing.
+    holds nothing, and `next.log` never does: it is one of them once it has been renamed.
 W3  After every datasync a SYNC_MARK frame says that what lies before it is durable. So what is invalid and has such a
     mark after it is damage, and what is invalid and has none is a torn write, that nobody was told of.
 W4  After a failed write for lack of space the file is cut back to its last good frame, durably, before the space is
     used again.
 
-A writer is not thread-safe: seglog.commit sees to it that one thread at a time leads.
+A writer is not thread-safe: seglog.commit sees to it that one thread at a time leads. What another thread may call at
+the same time, one at a time, says so.
 Source: topics engine architecture, sections 2.1 to 2.4; W3 is ours.
 """
 
@@ -51,6 +53,8 @@ class Wal:
         self._sizes = {number: self._open[number].size() for number in older}
         self._reserved = self._open[end.file].size()
         self._synced = end.offset
+        self._next: OpenFile | None = None
+        self._was_prepared_in = 0
 
     @property
     def end(self) -> WalPosition:
@@ -64,6 +68,23 @@ class Wal:
     def older_files(self) -> int:
         """Files beside the active one, that a checkpoint would free."""
         return len(self._sizes)
+
+    @property
+    def needs_upkeep(self) -> bool:
+        """Whether files wait for a checkpoint, or the next one for `prepare_next`."""
+        return bool(self._sizes) or (self._offset > self._file_bytes // 2 and self._was_prepared_in != self._number)
+
+    def prepare_next(self) -> None:
+        """Reserve space for the next file, so that the append that begins it need not. For another thread."""
+        if self._was_prepared_in == self._number or self._next is not None:
+            return
+        self._was_prepared_in = self._number
+        try:
+            self._next = self._reserve(self._layout.wal_next)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            self._unlink_if_there(self._layout.wal_next)
 
     def file(self, number: int) -> OpenFile:
         return self._open[number]
@@ -99,7 +120,7 @@ class Wal:
         self._synced = self._offset
 
     def remove_below(self, number: int) -> None:
-        """Unlink the files before `number`: a durable snapshot holds all that is in them."""
+        """Unlink the files before `number`: a durable snapshot holds all that is in them. For another thread."""
         for old in sorted(self._sizes):
             if old < number:
                 self._files.unlink(self._layout.wal_file(old))
@@ -109,6 +130,8 @@ class Wal:
         """Space that was reserved and not used. The caller has synced, and writes no more."""
         if self._reserved > self._offset:
             self._open[self._number].truncate(self._offset)
+        self._next = None
+        self._unlink_if_there(self._layout.wal_next)
 
     def forget(self) -> None:
         """Let the files be closed as soon as nobody reads them."""
@@ -140,9 +163,7 @@ class Wal:
         path = self._layout.wal_file(number)
         active = self._open[self._number]
         try:
-            fresh = OpenFile(self._files, path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-            self._files.allocate(fresh.fd, self._file_bytes)
-            fresh.datasync()
+            fresh = self._take_next(path) or self._reserve(path)
             self._files.sync_dir(self._layout.wal)
         except OSError as error:
             self._drop_if_full(path, error)
@@ -163,11 +184,28 @@ class Wal:
 
     def _drop_if_full(self, path: Path, error: OSError) -> None:
         """There is no room for a new file, and nothing says that there is one."""
-        if error.errno not in NO_SPACE:
-            return
+        if error.errno in NO_SPACE:
+            self._unlink_if_there(path)
+            raise DiskFull(path) from error
+
+    def _reserve(self, path: Path) -> OpenFile:
+        fresh = OpenFile(self._files, path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        self._files.allocate(fresh.fd, self._file_bytes)
+        fresh.datasync()
+        return fresh
+
+    def _take_next(self, path: Path) -> OpenFile | None:
+        """The file that was prepared, if any, under its name. Until it has that, `prepare_next` makes no other."""
+        fresh = self._next
+        if fresh is not None:
+            self._files.rename(fresh.path, path)
+            fresh.path = path
+            self._next = None
+        return fresh
+
+    def _unlink_if_there(self, path: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._files.unlink(path)
-        raise DiskFull(path) from error
 
     def _give_up_if_full(self, error: OSError) -> None:
         """W4."""

@@ -7,8 +7,10 @@ is handed out. All raise `LogClosed`, `WriterPoisoned` and `DiskFull`; after the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from seglog.checkpoint import relieve
+from seglog.checkpoint import wait_for_room
+from seglog.commit import Entry
 from seglog.config import TopicConfig, check_durability
 from seglog.control import TopicCreated
 from seglog.deletes import DeleteOp
@@ -18,7 +20,16 @@ from seglog.errors import InvalidLabel, InvalidSetting, NoSuchTopic, RecordTooLa
 from seglog.frame import LABEL_MAX_BYTES, encode_appends
 from seglog.names import BRANCH_MARK
 
-__all__ = ["append", "configure", "create_topic", "delete"]
+__all__ = [
+    "Begun",
+    "append",
+    "begin_append",
+    "check_append",
+    "configure",
+    "create_topic",
+    "delete",
+    "finish_append",
+]
 
 # Of one append: it is written at once, into one WAL file, where offsets have 32 bits.
 _APPEND_MAX_BYTES = 1024 * 1024 * 1024
@@ -35,15 +46,49 @@ def append(
     durability: str | None,
 ) -> range:
     """The seqs. A topic that is not there is made, in the same group; for no values nothing is."""
-    _check_values(values, engine.settings.max_record_bytes)
-    _check_label("tag", tag)
-    _check_label("node", node)
-    if durability is not None:
-        check_durability(durability)
+    check_append(engine, values, tag=tag, node=node, durability=durability)
     if not values:
         known = engine.find(name)
         head = 0 if known is None else known.head_seq
         return range(head + 1, head + 1)
+    wait_for_room(engine)
+    begun = begin_append(engine, name, values, tag=tag, node=node, unterminated=unterminated, durability=durability)
+    return finish_append(engine, begun)
+
+
+def check_append(
+    engine: Engine, values: Sequence[bytes], *, tag: str | None, node: str | None, durability: str | None
+) -> int:
+    """How many bytes the values are. Raises for what no log takes: `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`,
+    `TypeError`.
+    """
+    size_bytes = _check_values(values, engine.settings.max_record_bytes)
+    _check_label("tag", tag)
+    _check_label("node", node)
+    if durability is not None:
+        check_durability(durability)
+    return size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """An append that has its seqs and is in the queue. `finish_append` has to follow: the queue may wait for it."""
+
+    entries: tuple[Entry, ...]
+    seqs: range
+
+
+def begin_append(
+    engine: Engine,
+    name: str,
+    values: Sequence[bytes],
+    *,
+    tag: str | None,
+    node: str | None,
+    unterminated: bool,
+    durability: str | None,
+) -> Begun:
+    """Of one value at least; `check_append` has passed. Nothing is written before `finish_append`."""
     committer = engine.committer
     create: CreateEntry | None = None
     with committer.lock:
@@ -67,11 +112,15 @@ def append(
         committer.enqueue(entry)
         state.assigned_seq += len(frames)
         state.assigned_ts_ms = ts_ms
-    if create is not None:
-        committer.finish(create)
-    committer.finish(entry)
-    relieve(engine)
-    return range(first, first + len(frames))
+    return Begun((entry,) if create is None else (create, entry), range(first, first + len(frames)))
+
+
+def finish_append(engine: Engine, begun: Begun) -> range:
+    """The seqs, when the records are as safe as they have to be."""
+    for entry in begun.entries:
+        engine.committer.finish(entry)
+    _wake_upkeep(engine)
+    return begun.seqs
 
 
 def create_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int, ts_floor_ms: int) -> None:
@@ -115,7 +164,7 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None) ->
         state.assigned_op = op.op
         state.assigned_ts_ms = ts_ms
     committer.finish(entry)
-    relieve(engine)
+    _wake_upkeep(engine)
     return op
 
 
@@ -126,15 +175,21 @@ def _new_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int
     return CreateEntry(created)
 
 
-def _check_values(values: Sequence[bytes], limit: int) -> None:
+def _wake_upkeep(engine: Engine) -> None:
+    if engine.wal.needs_upkeep:
+        engine.upkeep.wake()
+
+
+def _check_values(values: Sequence[bytes], limit: int) -> int:
     if isinstance(values, (bytes, bytearray, memoryview, str)):
         raise TypeError("append takes a sequence of byte strings, not one")
-    largest = max(map(len, values), default=0)
-    if largest > limit:
-        raise RecordTooLarge(largest, limit)
-    total = sum(map(len, values))
+    sizes = [*map(len, values)]
+    total = sum(sizes)
+    if total > limit and max(sizes) > limit:
+        raise RecordTooLarge(max(sizes), limit)
     if total > _APPEND_MAX_BYTES:
         raise RecordTooLarge(total, _APPEND_MAX_BYTES)
+    return total
 
 
 def _check_label(label: str, text: str | None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import append, offload, spark_scan
+from benchmarks import append, offload, read, spark_scan
 from benchmarks.options import Options
 from benchmarks.report import Report
 
@@ -27,7 +27,13 @@ def check(report: Report, directory: Path) -> None:
 def test_append_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SINGLE_APPENDS", "BATCH_BYTES", "THREAD_APPENDS"):
         monkeypatch.setattr(append, name, 3)
+    monkeypatch.setattr(append, "TASKS", {1: 3, 3: 9})
+    monkeypatch.setattr(append, "STALL_BYTES", 4 * append.STALL_RECORD_BYTES)
     check(append.run(Options(directory=tmp_path, rounds=1)), tmp_path)
+
+
+def test_read_runs(tmp_path: Path) -> None:
+    check(read.run(Options(directory=tmp_path, rounds=1, size_mib=1)), tmp_path)
 
 
 def test_offload_runs(tmp_path: Path) -> None:

@@ -90,6 +90,17 @@ def test_with_codec_none_the_last_block_has_the_size_that_pip_17_computes(sample
     assert len(made.blocks[-1]) == BLOCK_HEADER_LENGTH + 12 * entries + data_bytes
 
 
+@given(sample_lists, block_sizes, codecs, st.integers(1, 20))
+def test_frames_taken_many_at_a_time_make_the_same_bytes(samples, block_size, codec, step):
+    frames = frames_of_samples(samples)
+    one_by_one = encode_object(frames, codec, block_size=block_size, chunk_bytes=400)
+    encoder = SegmentEncoder(block_size=block_size, codec=codec, chunk_bytes=400)
+    blocks = [block for at in range(0, len(frames), step) for block in encoder.add_many(frames[at : at + step])]
+    last, summary = encoder.finish()
+    assert (*blocks, *last) == one_by_one.blocks
+    assert summary.chunks == one_by_one.summary.chunks
+
+
 @given(sample_lists, block_sizes)
 def test_with_codec_none_a_block_is_padded_only_when_the_next_entry_does_not_fit(samples, block_size):
     frames = frames_of_samples(samples)

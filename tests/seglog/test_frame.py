@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,9 +12,11 @@ from seglog.frame import (
     HAS_NODE,
     HAS_TAG,
     HEADER,
+    HEADERS,
     MIN_FRAME_BYTES,
     UNTERMINATED,
     FrameType,
+    Header,
     encode,
     encode_appends,
     read_header,
@@ -35,6 +38,13 @@ u64 = st.integers(0, 2**64 - 1)
 def _append(value: bytes = b"hello", *, tag: str | None = "eu", node: str | None = "n1") -> bytes:
     [frame] = encode_appends(7, 258, 1720000000661, [value], tag=tag, node=node, unterminated=False, durable=True)
     return frame
+
+
+def test_headers_at_once_have_the_fields_of_one() -> None:
+    frame = _append()
+    assert HEADERS.itemsize == HEADER.size
+    assert np.frombuffer(frame, HEADERS, 1)[0].item() == HEADER.unpack_from(frame)
+    assert HEADERS.names == Header._fields
 
 
 def test_the_table_in_the_docstring_is_the_struct() -> None:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.errors import InvalidEntry
 from seglog.frame import DELETED, HAS_TAG
-from seglog.index import ENTRY, Entry, encode_entry, mark_deleted, read_entries
+from seglog.index import ENTRIES, ENTRY, Entry, encode_entries, encode_entry, load_entries, mark_deleted, read_entries
 from tests.seglog.tables import table_of
 
 GOLDEN = bytes.fromhex("e8030000 37000000 9532fd7790010000 01 cd7de5")
@@ -19,7 +20,8 @@ entries = st.tuples(
 def test_the_table_in_the_docstring_is_the_struct() -> None:
     assert ENTRY.format == "<IIQB3s"
     assert table_of("seglog.index") == [(0, 4), (4, 4), (8, 8), (16, 1), (17, 3)]
-    assert ENTRY.size == 20
+    assert ENTRY.size == ENTRIES.itemsize == 20
+    assert [ENTRIES.fields[name][1] for name in ENTRIES.names or ()] == [0, 4, 8, 16, 17]
 
 
 def test_the_bytes_are_pinned() -> None:
@@ -40,6 +42,33 @@ def test_no_flipped_bit_passes() -> None:
             damaged[position] ^= 1 << bit
             with pytest.raises(InvalidEntry):
                 read_entries(bytes(damaged), 258)
+
+
+@given(st.integers(0, 2**62), st.integers(0, 2**31), st.lists(st.tuples(*[st.integers(0, 255)] * 3), max_size=30))
+def test_many_at_once_are_what_they_are_one_by_one(
+    first_seq: int, offset: int, rows: list[tuple[int, int, int]]
+) -> None:
+    raw, end = b"", offset
+    for position, (length, ts_ms, flags) in enumerate(rows):
+        raw += encode_entry(first_seq + position, end, length, ts_ms, flags)
+        end += length
+    lengths, times, flags_of = np.array(rows, np.int64).reshape(-1, 3).T
+    assert encode_entries(first_seq, offset, lengths, times, flags_of) == raw
+    loaded = load_entries(raw, first_seq)
+    assert [Entry(*one[:4]) for one in loaded.tolist()] == read_entries(raw, first_seq)
+
+
+def test_no_flipped_bit_passes_among_many() -> None:
+    raw = b"".join(encode_entry(5 + number, number * 55, 55, 1, 0) for number in range(20))
+    for position in range(len(raw)):
+        damaged = bytearray(raw)
+        damaged[position] ^= 1 << position % 8
+        with pytest.raises(InvalidEntry) as caught:
+            load_entries(bytes(damaged), 5)
+        assert caught.value.position == position // 20
+    for wrong in (raw[:-1], raw[20:]):
+        with pytest.raises(InvalidEntry):
+            load_entries(wrong, 5)
 
 
 def test_no_truncation_passes() -> None:

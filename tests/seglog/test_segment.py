@@ -1,19 +1,36 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from seglog.errors import FileCorrupt
 from seglog.files import OsFiles
 from seglog.frame import DELETED, encode_appends, read_header
 from seglog.layout import Layout
+from seglog.run import RUN_MAX_RECORDS
 from seglog.segment import SegmentCache, SegmentFiles, SegmentInfo, SegmentWriter
 
 
 class CountingFiles(OsFiles):
     def __init__(self) -> None:
         self.open_now: set[int] = set()
+        self.reads = 0
+        self.writes = 0
+
+    def pread(self, fd: int, length: int, offset: int) -> bytes:
+        self.reads += 1
+        return super().pread(fd, length, offset)
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
+        self.writes += 1
+        super().pwrite(fd, data, offset)
+
+    def pwritev(self, fd: int, pieces: Sequence[bytes], offset: int) -> None:
+        self.writes += 1
+        super().pwritev(fd, pieces, offset)
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         fd = super().open(path, flags, mode)
@@ -38,8 +55,14 @@ def _write(
     segment = cache.create(1, first) if info is None else cache.get(1, first)
     writer = SegmentWriter(files, segment, info)
     start = first if info is None else info.last_seq + 1
-    for frame in encode_appends(1, start, 50 + start, values, tag=None, node=None, unterminated=False, durable=True):
-        writer.add(frame, read_header(frame))
+    frames = encode_appends(1, start, 50 + start, values, tag=None, node=None, unterminated=False, durable=True)
+    headers = [read_header(frame) for frame in frames]
+    writer.add(
+        b"".join(frames),
+        np.array([header.frame_bytes for header in headers]),
+        np.array([header.ts_ms for header in headers]),
+        np.array([header.flags for header in headers]),
+    )
     writer.sync()
     return writer.info(sealed=False)
 
@@ -65,6 +88,15 @@ def test_what_is_written_is_read_in_runs_of_any_shape(layout: Layout) -> None:
     assert segment.info(info.records, sealed=False) == info
 
 
+def test_a_run_costs_two_reads_and_a_mebibyte_two_writes(layout: Layout) -> None:
+    files = CountingFiles()
+    cache = SegmentCache(files, layout)
+    _write(cache, files, 1, [b"x" * 200] * 5 * RUN_MAX_RECORDS)
+    assert files.writes == 2
+    assert len(_values(cache.get(1, 1), 1, 5 * RUN_MAX_RECORDS)) == 5 * RUN_MAX_RECORDS
+    assert files.reads == 2 * 5
+
+
 def test_a_writer_goes_on_where_the_segment_ends_and_cuts_what_is_beyond(layout: Layout) -> None:
     files = OsFiles()
     cache = SegmentCache(files, layout)
@@ -83,7 +115,8 @@ def test_flags_are_set_in_place(layout: Layout) -> None:
     _write(cache, files, 1, [b"x"] * 10)
     segment = cache.get(1, 1)
     segment.set_deleted(3, 8, [3, 5, 8])
-    assert [bool(entry.flags & DELETED) for entry in segment.entries(1, 10)] == [n in (3, 5, 8) for n in range(1, 11)]
+    flags = segment.entries(1, 10)["flags"].tolist()
+    assert [bool(flag & DELETED) for flag in flags] == [n in (3, 5, 8) for n in range(1, 11)]
 
 
 def test_a_segment_that_is_shorter_than_it_was_is_reported(layout: Layout) -> None:

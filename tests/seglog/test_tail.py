@@ -29,7 +29,8 @@ def test_it_knows_what_a_list_would_know(
     assert tail.bytes == sum(entry.length for _, entry in model)
     start = 0
     while start < len(model):
-        file, entries = tail.near(start, len(model), gap_max, bytes_max)
+        file, found = tail.near(start, len(model), gap_max, bytes_max)
+        entries = [Entry(*one[:4]) for one in found.tolist()]
         assert [(file, entry) for entry in entries] == model[start : start + len(entries)]
         assert entries
         last = entries[-1]

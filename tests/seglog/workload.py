@@ -15,6 +15,7 @@ import seglog
 from seglog import DeleteOp, Log, LogSettings, Record, Topic, TopicConfig
 from seglog.files import Files
 from seglog.frame import DELETED, read_header, record_of
+from seglog.upkeep import InCaller
 
 __all__ = ["SETTINGS", "Archive", "Bounds", "Found", "FoundTopic", "Journal", "check", "live", "live_on", "look"]
 
@@ -196,8 +197,11 @@ def look(log: Log) -> dict[str, FoundTopic]:
 
 
 def live(directory: Path, files: Files, journal: Journal) -> None:
-    """Every kind of operation, over two lives of the process, with rotations, rolls and interleaved topics."""
-    with seglog.open(directory, files=files, settings=SETTINGS) as log:
+    """Every kind of operation, over two lives of the process, with rotations, rolls and interleaved topics.
+
+    Without a second thread, so that the operations are the same ones every time.
+    """
+    with seglog.open(directory, files=files, settings=SETTINGS, upkeep=InCaller) as log:
         log.attach_cold(journal.archive)
         log.create_topic("kept", TopicConfig(keep_history=True))
         for _ in range(3):
@@ -213,7 +217,7 @@ def live(directory: Path, files: Files, journal: Journal) -> None:
         journal.release(log, "a", 8)
         journal.append(log, "a", 12, tag="x")
         journal.delete(log, "a", tag="x")
-    with seglog.open(directory, files=files, settings=SETTINGS) as log:
+    with seglog.open(directory, files=files, settings=SETTINGS, upkeep=InCaller) as log:
         for _ in range(4):
             journal.append(log, "a", 4)
             journal.append(log, "kept", 4, durability="disk")

@@ -1,0 +1,84 @@
+"""Who does the work that appends leave behind: a thread of the log's own, or the appender itself.
+
+    Background   one thread, from the first `wake` to `close`; an append does not wait for it
+    InCaller     at once, in the thread that wakes: the same order of file operations every time
+
+Wakes that come while the work is done are one more turn, together. What the work raises is its own business: it has to
+end in a state of the log that appends see.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+__all__ = ["Background", "InCaller", "Upkeep", "UpkeepFactory"]
+
+
+class Upkeep(Protocol):
+    def wake(self) -> None:
+        """There is work."""
+        ...
+
+    def close(self) -> None:
+        """Returns when nothing is done any more; a later `wake` does nothing. Idempotent."""
+        ...
+
+
+UpkeepFactory: TypeAlias = Callable[[Callable[[], None]], Upkeep]
+
+
+class Background:
+    """A daemon thread: a process that ends without `close` does not wait for it, and recovery makes up for it."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._changed = threading.Condition()
+        self._has_work = False
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        with self._changed:
+            if self._has_work or self._is_closed:
+                return
+            self._has_work = True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="seglog-upkeep", daemon=True)
+                self._thread.start()
+            else:
+                self._changed.notify()
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._has_work and not self._is_closed:
+                    self._changed.wait()
+                if self._is_closed:
+                    return
+                self._has_work = False
+            self._work()
+
+
+class InCaller:
+    """For tests that count file operations, and for processes that must not have a second thread."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._is_closed = False
+
+    def wake(self) -> None:
+        if not self._is_closed:
+            self._work()
+
+    def close(self) -> None:
+        self._is_closed = True

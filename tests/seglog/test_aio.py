@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog import DiskFull, FileCorrupt, LogClosed, LogSettings, NoSuchTopic, RecordTooLarge, WriterPoisoned, aio
+from seglog.aio import AsyncLog
+from tests.faults.files import FailingFiles, UnsyncedFiles
+
+
+class GatedFiles(UnsyncedFiles):
+    """A write-ahead log whose syncs are counted and wait for the gate."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.is_waiting = threading.Event()
+        self.syncs = 0
+
+    def datasync(self, fd: int) -> None:
+        self.is_waiting.set()
+        assert self.gate.wait(60)
+        self.syncs += 1
+
+
+def run(test: Callable[[AsyncLog], Awaitable[None]], directory: Path, **options: object) -> None:
+    async def whole() -> None:
+        async with aio.open(directory, **options) as log:
+            await asyncio.wait_for(test(log), 60)
+
+    asyncio.run(whole())
+
+
+def _values(log: seglog.Log, name: str = "t") -> list[bytes]:
+    return [record.value for record in log.topic(name).read()]
+
+
+async def _begin_one_that_waits_in_its_sync(log: AsyncLog, files: GatedFiles) -> asyncio.Task[range]:
+    files.gate.clear()
+    files.is_waiting.clear()
+    first = asyncio.create_task(log.topic("t").append([b"first"]))
+    await asyncio.to_thread(files.is_waiting.wait, 60)
+    return first
+
+
+def test_what_is_appended_is_read(tmp_path: Path) -> None:
+    async def test(log: AsyncLog) -> None:
+        topic = log.topic("t")
+        assert await topic.append([b"one", b"two"], tag="eu", node="n") == range(1, 3)
+        assert await topic.append([]) == range(3, 3)
+        assert await topic.append([b"three"], durability="memory") == range(3, 4)
+        found = [record async for record in topic.read()]
+        assert found == list(log.sync.topic("t").read())
+        assert [record.seq async for record in topic.read(2, 2)] == [2]
+        assert (topic.name, topic.sync.head_seq, found[0].tag) == ("t", 3, "eu")
+
+    run(test, tmp_path / "data")
+    with seglog.open(tmp_path / "data") as log:
+        assert _values(log) == [b"one", b"two", b"three"]
+
+
+def test_appends_of_a_tick_share_a_sync_and_keep_their_order(tmp_path: Path) -> None:
+    files = GatedFiles()
+
+    async def test(log: AsyncLog) -> None:
+        await log.topic("t").append([b"makes the topic"])
+        files.syncs = 0
+        calls = [log.topic("t").append([b"%d" % n] * (n % 3 + 1), tag="ab"[n // 7 % 2]) for n in range(100)]
+        ranges = await asyncio.gather(*calls)
+        assert files.syncs == 1
+        assert [seq for seqs in ranges for seq in seqs] == list(range(2, ranges[-1].stop))
+        records = list(log.sync.topic("t").read())
+        for number, seqs in enumerate(ranges):
+            assert {records[seq - 1].value for seq in seqs} == {b"%d" % number}
+            assert {records[seq - 1].tag for seq in seqs} == {"ab"[number // 7 % 2]}
+
+    run(test, tmp_path / "data", files=files)
+
+
+def test_what_is_called_while_a_group_is_written_is_the_next_group(tmp_path: Path) -> None:
+    files = GatedFiles()
+
+    async def test(log: AsyncLog) -> None:
+        await log.topic("t").append([b"makes the topic"])
+        first = await _begin_one_that_waits_in_its_sync(log, files)
+        others = [asyncio.create_task(log.topic(f"t{n % 3}").append([b"x"])) for n in range(30)]
+        await asyncio.sleep(0)
+        files.syncs = 0
+        files.gate.set()
+        await asyncio.gather(first, *others)
+        assert files.syncs == 2
+        assert log.sync.topics() == ["t", "t0", "t1", "t2"]
+        assert [log.sync.topic(f"t{n}").head_seq for n in range(3)] == [10] * 3
+
+    run(test, tmp_path / "data", files=files)
+
+
+def test_one_that_is_refused_fails_alone(tmp_path: Path) -> None:
+    async def test(log: AsyncLog) -> None:
+        topic = log.topic("t")
+        outcomes = await asyncio.gather(
+            topic.append([b"a"]), topic.append([b"x" * 1001]), topic.append([b"b"]), return_exceptions=True
+        )
+        assert outcomes[0] == range(1, 2)
+        assert isinstance(outcomes[1], RecordTooLarge)
+        assert outcomes[2] == range(2, 3)
+
+    run(test, tmp_path / "data", settings=LogSettings(max_record_bytes=1000))
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_all_of_a_group_hear_of_its_failure_each_with_an_error_of_its_own(tmp_path: Path, number: int) -> None:
+    files = FailingFiles(UnsyncedFiles(), 0, number, for_good=True, only=("pwritev",))
+
+    async def test(log: AsyncLog) -> None:
+        topic = log.topic("t")
+        await topic.append([b"a"])
+        files.at = 1
+        outcomes = await asyncio.gather(*[topic.append([b"b"]) for _ in range(5)], return_exceptions=True)
+        assert {type(one) for one in outcomes} == {DiskFull if number == errno.ENOSPC else WriterPoisoned}
+        assert len({id(one) for one in outcomes}) == 5
+        assert "b" not in str(_values(log.sync)[1:])
+        files.at = 0
+        if number == errno.ENOSPC:
+            assert await topic.append([b"c"]) == range(2, 3)
+
+    run(test, tmp_path / "data", files=files)
+
+
+def test_one_that_is_cancelled_before_its_group_begins_appends_nothing(tmp_path: Path) -> None:
+    files = GatedFiles()
+
+    async def test(log: AsyncLog) -> None:
+        first = await _begin_one_that_waits_in_its_sync(log, files)
+        tasks = [asyncio.create_task(log.topic("t").append([b"%d" % n])) for n in range(4)]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        files.gate.set()
+        outcomes = await asyncio.gather(first, *tasks, return_exceptions=True)
+        assert isinstance(outcomes.pop(2), asyncio.CancelledError)
+        assert outcomes == [range(1, 2), range(2, 3), range(3, 4), range(4, 5)]
+        assert _values(log.sync) == [b"first", b"0", b"2", b"3"]
+
+    run(test, tmp_path / "data", files=files)
+
+
+def test_one_that_is_cancelled_later_is_appended_once(tmp_path: Path) -> None:
+    files = GatedFiles()
+
+    async def test(log: AsyncLog) -> None:
+        first = await _begin_one_that_waits_in_its_sync(log, files)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        files.gate.set()
+        assert await log.topic("t").append([b"second"]) == range(2, 3)
+        assert _values(log.sync) == [b"first", b"second"]
+
+    run(test, tmp_path / "data", files=files)
+
+
+def test_appends_wait_for_room_in_order(tmp_path: Path) -> None:
+    files = GatedFiles()
+
+    async def test(log: AsyncLog) -> None:
+        first = await _begin_one_that_waits_in_its_sync(log, files)
+        topic = log.topic("t")
+        tasks = [asyncio.create_task(topic.append([b"%d" % n * 60])) for n in range(5)]
+        tasks.append(asyncio.create_task(topic.append([b"large" * 60])))
+        tasks.append(asyncio.create_task(topic.append([b"small"])))
+        await asyncio.sleep(0.01)
+        queue = log._queue
+        assert queue is not None
+        assert (queue._waiting_bytes, len(queue._waiting), len(queue._for_room)) == (65, 1, 6)
+        tasks[3].cancel()
+        files.gate.set()
+        outcomes = await asyncio.gather(first, *tasks, return_exceptions=True)
+        assert isinstance(outcomes.pop(4), asyncio.CancelledError)
+        assert outcomes == [range(seq, seq + 1) for seq in range(1, 8)]
+        assert (queue._waiting_bytes, len(queue._waiting), len(queue._for_room)) == (0, 0, 0)
+
+    run(test, tmp_path / "data", files=files, settings=LogSettings(queue_max_bytes=100))
+
+
+def test_close_waits_for_appends_on_their_way_and_takes_no_more(tmp_path: Path) -> None:
+    files = GatedFiles()
+
+    async def test(log: AsyncLog) -> None:
+        topic = log.topic("t")
+        first = await _begin_one_that_waits_in_its_sync(log, files)
+        second = asyncio.create_task(topic.append([b"x" * 80]))
+        third = asyncio.create_task(topic.append([b"x" * 80]))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(log.close())
+        await asyncio.sleep(0)
+        with pytest.raises(LogClosed):
+            await topic.append([b"late"])
+        files.gate.set()
+        await closing
+        assert [await first, await second] == [range(1, 2), range(2, 3)]
+        with pytest.raises(LogClosed):
+            await third
+        await log.close()
+
+    run(test, tmp_path / "data", files=files, settings=LogSettings(queue_max_bytes=100))
+
+
+def test_threads_and_tasks_append_to_one_log(tmp_path: Path) -> None:
+    async def test(log: AsyncLog) -> None:
+        def work() -> None:
+            for number in range(200):
+                log.sync.topic("t").append([b"thread %d" % number])
+
+        async def tasks(who: int) -> None:
+            for number in range(50):
+                await log.topic("t").append([b"task%d %d" % (who, number)])
+
+        await asyncio.gather(asyncio.to_thread(work), *[tasks(who) for who in range(8)])
+        found = _values(log.sync)
+        assert len(found) == 600
+        for who in (b"thread", *[b"task%d" % n for n in range(8)]):
+            numbers = [int(value.split()[1]) for value in found if value.startswith(who + b" ")]
+            assert numbers == list(range(len(numbers)))
+
+    run(test, tmp_path / "data", settings=LogSettings(wal_file_bytes=8192, segment_max_events=50))
+
+
+def test_a_reader_shows_what_comes_before_an_error(tmp_path: Path) -> None:
+    async def test(log: AsyncLog) -> None:
+        with pytest.raises(NoSuchTopic):
+            await anext(log.topic("t").read())
+        await log.topic("t").append([b"value-%04d" % n for n in range(3000)])
+        await asyncio.to_thread(log.sync.topic("t").seal)
+        [data] = log.sync.path.glob("topics/*/*.data")
+        body = bytearray(data.read_bytes())
+        body[body.index(b"value-2500")] ^= 1
+        data.write_bytes(body)
+        records = log.topic("t").read()
+        assert [(await anext(records)).seq for _ in range(2500)] == list(range(1, 2501))
+        with pytest.raises(FileCorrupt):
+            await anext(records)
+
+    run(test, tmp_path / "data")
+
+
+def test_a_log_that_is_not_open_says_so(tmp_path: Path) -> None:
+    log = aio.open(tmp_path / "data")
+    with pytest.raises(LogClosed):
+        log.topic("t")
+    asyncio.run(log.close())
+    assert not (tmp_path / "data").exists()

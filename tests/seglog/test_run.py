@@ -1,0 +1,113 @@
+"""What is verified at once is what would be verified one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seglog.errors import FileCorrupt
+from seglog.frame import CHECKSUM, encode_appends
+from seglog.index import ENTRIES
+from seglog.record import Record
+from seglog.run import Run
+
+PATH = Path("file")
+TS_MS = 1720000000661
+
+
+def _run(values: list[bytes], *, tag: str | None = None, gap: int = 0, topic_id: int = 7, first_seq: int = 100) -> Run:
+    """As read from offset 1000 of a file, with `gap` bytes of something else between frames."""
+    frames = encode_appends(7, 100, TS_MS, values, tag=tag, node=None, unterminated=False, durable=True)
+    lengths = np.array([len(frame) for frame in frames])
+    entries = np.zeros(len(frames), ENTRIES)
+    entries["offset"] = 1000 + np.cumsum(lengths + gap) - lengths - gap
+    entries["length"], entries["ts_ms"] = lengths, TS_MS
+    return Run(PATH, topic_id, first_seq, entries, (b"\xaa" * gap).join(frames))
+
+
+def _damaged(run: Run, position: int, bit: int = 0) -> Run:
+    body = bytearray(run.buffer)
+    body[position] ^= 1 << bit
+    return Run(run.path, run.topic_id, run.first_seq, run.entries, bytes(body))
+
+
+def _first_bad(run: Run) -> int | None:
+    for index in range(len(run)):
+        try:
+            run.frame(index)
+        except FileCorrupt:
+            return index
+    return None
+
+
+@given(st.lists(st.binary(max_size=50), min_size=1, max_size=30), st.sampled_from([None, "", "eu"]), st.integers(0, 9))
+def test_frames_and_records_come_back_from_any_run(values: list[bytes], tag: str | None, gap: int) -> None:
+    run = _run(values, tag=tag, gap=gap)
+    headers = run.verified()
+    assert headers["seq"].tolist() == list(range(100, 100 + len(values)))
+    frames = encode_appends(7, 100, TS_MS, values, tag=tag, node=None, unterminated=False, durable=True)
+    assert run.frames() == frames
+    assert run.piece(0, len(run)) == b"".join(frames)
+    assert run.piece(len(run) // 2, len(run)) == b"".join(frames[len(run) // 2 :])
+    expected = [Record(seq, TS_MS, value, tag) for seq, value in enumerate(values, 100)]
+    assert list(run.records(np.arange(len(run)))) == expected
+    assert list(run.records(np.arange(len(run))[::3])) == expected[::3]
+    assert [run.record(index) for index in range(len(run))] == expected
+
+
+def test_no_flipped_bit_passes_and_the_place_is_that_of_the_first_bad_frame() -> None:
+    run = _run([b"value-%02d" % number for number in range(12)], tag="eu")
+    size = len(run.buffer) // 12
+    for position in range(len(run.buffer)):
+        damaged = _damaged(run, position, position % 8)
+        assert damaged.headers() is None
+        with pytest.raises(FileCorrupt) as caught:
+            damaged.verified()
+        assert (caught.value.path, caught.value.offset) == (PATH, 1000 + position // size * size)
+        assert _first_bad(damaged) == position // size
+
+
+def test_what_is_sound_before_the_damage_can_be_read() -> None:
+    run = _damaged(_run([b"value-%d" % number for number in range(30)]), -1)
+    records = run.records(np.arange(len(run)))
+    assert [next(records).seq for _ in range(29)] == list(range(100, 129))
+    with pytest.raises(FileCorrupt):
+        next(records)
+
+
+@pytest.mark.parametrize("wrong", [{"topic_id": 8}, {"first_seq": 99}])
+def test_frames_of_another_place_are_found(wrong: dict[str, int]) -> None:
+    run = _run([b"x"] * 20, **wrong)  # type: ignore[arg-type]
+    assert run.headers() is None
+    with pytest.raises(FileCorrupt, match="not that of seq"):
+        run.verified()
+
+
+@pytest.mark.parametrize(("field", "change"), [("ts_ms", 1), ("length", 1), ("length", -1), ("length", -60)])
+def test_entries_that_say_something_else_are_found(field: str, change: int) -> None:
+    run = _run([b"x" * 30] * 20)
+    entries = run.entries.copy()
+    entries[field][7] = int(entries[field][7]) + change
+    damaged = Run(PATH, 7, 100, entries, run.buffer)
+    assert damaged.headers() is None
+    assert _first_bad(damaged) == 7
+
+
+def test_a_label_that_is_not_text_is_reported_with_its_place() -> None:
+    from xxhash import xxh3_64_intdigest
+
+    run = _run([b"x"] * 20, tag="eu")
+    body = bytearray(run.buffer)
+    size = len(body) // 20
+    start = 5 * size
+    body[start + 38] = 0xFF
+    body[start + size - 8 : start + size] = CHECKSUM.pack(xxh3_64_intdigest(bytes(body[start + 4 : start + size - 8])))
+    damaged = Run(PATH, 7, 100, run.entries, bytes(body))
+    assert damaged.headers() is not None
+    with pytest.raises(FileCorrupt, match="not UTF-8") as caught:
+        list(damaged.records(np.arange(20)))
+    assert caught.value.offset == 1000 + start

@@ -1,0 +1,236 @@
+"""Checkpoints are made in the background, and an append waits for one only when too many WAL files do."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog import DiskFull, Log, LogSettings, WriterPoisoned
+from seglog.files import OsFiles
+from seglog.upkeep import Background, InCaller
+from tests.faults.files import FailingFiles, UnsyncedFiles
+
+SMALL = LogSettings(segment_max_events=10, wal_file_bytes=4096)
+
+
+class GatedFiles(UnsyncedFiles):
+    """The first write of a segment waits for the gate. `is_waiting` says that one does."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.is_waiting = threading.Event()
+        self._segments: set[int] = set()
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        fd = super().open(path, flags, mode)
+        if path.suffix == ".data":
+            self._segments.add(fd)
+        return fd
+
+    def close(self, fd: int) -> None:
+        self._segments.discard(fd)
+        super().close(fd)
+
+    def pwritev(self, fd: int, pieces: object, offset: int) -> None:
+        if fd in self._segments:
+            self.is_waiting.set()
+            assert self.gate.wait(60)
+        super().pwritev(fd, pieces, offset)  # type: ignore[arg-type]
+
+
+def _fill_a_file(log: Log) -> None:
+    number = log._engine.wal.end.file
+    while log._engine.wal.end.file == number:
+        log.topic("a").append([b"x" * 500])
+
+
+def _in_thread(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_wakes_while_the_work_is_done_are_one_more_turn() -> None:
+    turns: list[str] = []
+    begun, gate = threading.Event(), threading.Event()
+
+    def work() -> None:
+        turns.append(threading.current_thread().name)
+        begun.set()
+        assert gate.wait(60)
+
+    upkeep = Background(work)
+    upkeep.wake()
+    assert begun.wait(60)
+    for _ in range(5):
+        upkeep.wake()
+    gate.set()
+    while len(turns) < 2:
+        threading.Event().wait(0.001)
+    upkeep.close()
+    upkeep.close()
+    upkeep.wake()
+    assert turns == ["seglog-upkeep"] * 2
+
+
+def test_there_is_no_thread_before_there_is_work(tmp_path: Path) -> None:
+    before = threading.active_count()
+    with seglog.open(tmp_path / "data", settings=SMALL) as log:
+        log.topic("a").append([b"x"])
+        assert threading.active_count() == before
+        _fill_a_file(log)
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
+
+
+def test_in_the_caller_the_work_is_done_at_once() -> None:
+    turns: list[int] = []
+    upkeep = InCaller(lambda: turns.append(1))
+    upkeep.wake()
+    upkeep.wake()
+    upkeep.close()
+    upkeep.wake()
+    assert turns == [1, 1]
+
+
+def test_appends_and_reads_go_on_while_a_checkpoint_is_made(tmp_path: Path) -> None:
+    files = GatedFiles()
+    with seglog.open(tmp_path / "data", settings=SMALL, files=files) as log:
+        _fill_a_file(log)
+        assert files.is_waiting.wait(60)
+        before = log.topic("a").head_seq
+        log.topic("a").append([b"y"] * 3)
+        assert len(list(log.topic("a").read())) == before + 3
+        files.gate.set()
+    with seglog.open(tmp_path / "data", settings=SMALL) as log:
+        assert log.topic("a").head_seq == before + 3
+
+
+def test_appends_wait_when_too_many_files_do(tmp_path: Path) -> None:
+    files = GatedFiles()
+    settings = LogSettings(segment_max_events=10, wal_file_bytes=4096, wal_max_files=2)
+    with seglog.open(tmp_path / "data", settings=settings, files=files) as log:
+        _fill_a_file(log)
+        _fill_a_file(log)
+        assert files.is_waiting.wait(60)
+        head = log.topic("a").head_seq
+        waiting = _in_thread(lambda: log.topic("a").append([b"late"]))
+        waiting.join(0.1)
+        assert waiting.is_alive()
+        assert log.topic("a").head_seq == head
+        files.gate.set()
+        waiting.join()
+        assert log._engine.wal.older_files < 2
+        assert [record.value for record in log.topic("a").read(head + 1)] == [b"late"]
+
+
+def test_with_a_full_disk_appends_go_on_until_they_have_to_wait_and_then_say_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "seglog.checkpoint")
+    files = FailingFiles(UnsyncedFiles(), 0, errno.ENOSPC, for_good=True, only=("make_dir",))
+    settings = LogSettings(segment_max_events=10, wal_file_bytes=4096, wal_max_files=3)
+    with seglog.open(tmp_path / "data", settings=settings, files=files) as log:
+        files.at = 1
+        for _ in range(3):
+            _fill_a_file(log)
+        head = log.topic("a").head_seq
+        for _ in range(2):
+            with pytest.raises(DiskFull):
+                log.topic("a").append([b"refused"])
+        assert len(list(log.topic("a").read())) == head
+        files.at = 0
+        assert log.topic("a").append([b"z"]) == range(head + 1, head + 2)
+    with seglog.open(tmp_path / "data", settings=settings) as log:
+        assert len(list(log.topic("a").read())) == head + 1
+
+
+def test_a_failure_in_the_background_stops_the_writer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "seglog.checkpoint")
+    files = FailingFiles(UnsyncedFiles(), 0, errno.EIO, for_good=True, only=("make_dir",))
+    with seglog.open(tmp_path / "data", settings=SMALL, files=files) as log:
+        files.at = 1
+        _fill_a_file(log)
+        while not log._engine.committer.is_poisoned:
+            threading.Event().wait(0.001)
+        with pytest.raises(WriterPoisoned):
+            log.topic("a").append([b"refused"])
+        assert len(list(log.topic("a").read())) == log.topic("a").head_seq
+    [message] = caplog.messages
+    assert "a checkpoint failed" in message
+
+
+def test_what_nobody_foresaw_in_the_background_stops_the_writer_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(UnsyncedFiles):
+        def make_dir(self, path: Path) -> None:
+            if path.parent.name == "topics":
+                raise MemoryError
+            super().make_dir(path)
+
+    with seglog.open(tmp_path / "data", settings=SMALL, files=Broken()) as log:
+        _fill_a_file(log)
+        while not log._engine.committer.is_poisoned:
+            threading.Event().wait(0.001)
+        with pytest.raises(WriterPoisoned, match="MemoryError"):
+            log.topic("a").append([b"refused"])
+    assert caplog.messages == ["a checkpoint failed"]
+
+
+def test_close_waits_for_the_checkpoint_on_its_way(tmp_path: Path) -> None:
+    files = GatedFiles()
+    log = seglog.open(tmp_path / "data", settings=SMALL, files=files)
+    _fill_a_file(log)
+    assert files.is_waiting.wait(60)
+    closing = _in_thread(log.close)
+    closing.join(0.1)
+    assert closing.is_alive()
+    files.gate.set()
+    closing.join()
+    assert len(list((tmp_path / "data" / "wal").iterdir())) == 2
+
+
+def test_the_next_file_is_there_before_it_is_needed_and_gone_after_close(tmp_path: Path) -> None:
+    class Counting(OsFiles):
+        def __init__(self) -> None:
+            self.allocated_in: list[str] = []
+
+        def allocate(self, fd: int, length: int) -> None:
+            self.allocated_in.append(threading.current_thread().name)
+            super().allocate(fd, length)
+
+    files = Counting()
+    spare = tmp_path / "data" / "wal" / "next.log"
+    with seglog.open(tmp_path / "data", settings=SMALL, files=files) as log:
+        for _ in range(4):
+            log.topic("a").append([b"x" * 600])
+        for _ in range(3):
+            while log._engine.wal._next is None:
+                threading.Event().wait(0.001)
+            assert spare.read_bytes() == bytes(4096)
+            _fill_a_file(log)
+        while log._engine.wal.needs_upkeep:
+            threading.Event().wait(0.001)
+        assert files.allocated_in[0] == "MainThread"
+        assert set(files.allocated_in[1:]) == {"seglog-upkeep"}
+    assert not spare.exists()
+
+
+def test_a_next_file_that_a_crash_left_is_in_nobodys_way(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "data", settings=SMALL) as log:
+        log.topic("a").append([b"x"])
+    (tmp_path / "data" / "wal" / "next.log").write_bytes(b"left")
+    with seglog.open(tmp_path / "data", settings=SMALL, upkeep=InCaller) as log:
+        for _ in range(3):
+            _fill_a_file(log)
+        count = log.topic("a").head_seq
+    assert not (tmp_path / "data" / "wal" / "next.log").exists()
+    with seglog.open(tmp_path / "data", settings=SMALL) as log:
+        assert len(list(log.topic("a").read())) == count
