@@ -4,6 +4,7 @@
     ├── Corrupt              stop, and verify                              exit 5
     │   ├── InvalidFrame         bytes that are not a whole, sound frame (codecs only; callers add the place)
     │   ├── InvalidEntry         the same of an index entry
+    │   ├── InvalidItem          the same of a journal's item
     │   ├── FileCorrupt          a file is damaged below what was durable: path, offset, reason
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             somebody else is there                        exit 4
@@ -12,6 +13,7 @@
     │   └── TopicExists
     ├── Missing              the caller asked for what is not there        exit 3
     │   ├── NotADataDirectory
+    │   ├── NoSuchItem           in a journal: no such section, or nothing at that offset
     │   ├── NoSuchTopic
     │   └── SeqOutOfRange
     ├── Unavailable          nothing was changed; mend the machine         exit 1
@@ -19,11 +21,16 @@
     │   ├── DiskFull
     │   ├── WriterPoisoned       an fsync or write failed: reopen the log
     │   ├── ColdTierRequired     the records are only in the cold tier, and none is attached
+    │   ├── JournalClosed
     │   └── LogClosed
     └── Misuse               fix the call                                  exit 2
         ├── InvalidTopicName
         ├── InvalidSetting
         ├── InvalidLabel         a tag or node that does not fit a frame
+        ├── ItemTooLarge         for one item of a journal
+        ├── OffsetOverflow       a section of a journal takes no more
+        ├── SectionPruned        an append below what was pruned
+        ├── WrongSize            the size of an item that the caller gave is not the one it has
         └── RecordTooLarge       a record, or the whole of one append
 
 Each class says what happened; `hint`, where there is one, says what to do next.
@@ -46,20 +53,27 @@ __all__ = [
     "FormatUnsupported",
     "InvalidEntry",
     "InvalidFrame",
+    "InvalidItem",
     "InvalidLabel",
     "InvalidSetting",
     "InvalidTopicName",
+    "ItemTooLarge",
+    "JournalClosed",
     "LogClosed",
     "Missing",
     "Misuse",
+    "NoSuchItem",
     "NoSuchTopic",
     "NotADataDirectory",
+    "OffsetOverflow",
     "RecordTooLarge",
+    "SectionPruned",
     "SeglogError",
     "SeqOutOfRange",
     "TopicExists",
     "Unavailable",
     "WriterPoisoned",
+    "WrongSize",
 ]
 
 
@@ -91,6 +105,15 @@ class InvalidEntry(Corrupt):
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"no valid index entry at position {position}: {reason}")
+        self.position = position
+        self.reason = reason
+
+
+class InvalidItem(Corrupt):
+    """These bytes are not an item of a journal. `position` is in what was given to the codec."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"no valid item at position {position}: {reason}")
         self.position = position
         self.reason = reason
 
@@ -152,6 +175,13 @@ class NotADataDirectory(Missing):
         self.path = path
 
 
+class NoSuchItem(Missing):
+    def __init__(self, section: int, offset: int) -> None:
+        super().__init__(f"the journal has no item at offset {offset} of section {section}")
+        self.section = section
+        self.offset = offset
+
+
 class NoSuchTopic(Missing):
     def __init__(self, topic: str) -> None:
         super().__init__(f"no topic {topic}", hint="`seglog topic list` shows the topics there are")
@@ -211,6 +241,11 @@ class ColdTierRequired(Unavailable):
         self.topic = topic
 
 
+class JournalClosed(Unavailable):
+    def __init__(self) -> None:
+        super().__init__("the journal is closed")
+
+
 class LogClosed(Unavailable):
     def __init__(self) -> None:
         super().__init__("the log is closed")
@@ -251,3 +286,39 @@ class RecordTooLarge(Misuse):
         )
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
+
+
+class ItemTooLarge(Misuse):
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"an item of {size_bytes} bytes is over the limit of {limit_bytes}; nothing was appended")
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+class OffsetOverflow(Misuse):
+    """The next byte of `path` has no offset any more: `limit_bytes` is the highest one."""
+
+    def __init__(self, path: Path, limit_bytes: int) -> None:
+        super().__init__(
+            f"{path} takes no more: offsets end at {limit_bytes}; nothing was appended", hint="begin another section"
+        )
+        self.path = path
+        self.limit_bytes = limit_bytes
+
+
+class SectionPruned(Misuse):
+    def __init__(self, section: int, min_section: int) -> None:
+        super().__init__(f"section {section} is below {min_section}, and all there is pruned; nothing was appended")
+        self.section = section
+        self.min_section = min_section
+
+
+class WrongSize(Misuse):
+    """`exact` is what the caller said, `size` what the item says, whose checksum is right."""
+
+    def __init__(self, section: int, offset: int, exact: int, size: int) -> None:
+        super().__init__(f"the item at offset {offset} of section {section} has {size} bytes, not {exact}")
+        self.section = section
+        self.offset = offset
+        self.exact = exact
+        self.size = size
