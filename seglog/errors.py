@@ -5,6 +5,7 @@
     │   ├── InvalidFrame         bytes that are not a whole, sound frame (codecs only; callers add the place)
     │   ├── InvalidEntry         the same of an index entry
     │   ├── InvalidItem          the same of a journal's item
+    │   ├── SegmentCut           a segment store gives back less than, or not, what was put there
     │   ├── FileCorrupt          a file is damaged below what was durable: path, offset, reason
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             somebody else is there                        exit 4
@@ -14,6 +15,7 @@
     ├── Missing              the caller asked for what is not there        exit 3
     │   ├── NotADataDirectory
     │   ├── NoSuchItem           in a journal: no such section, or nothing at that offset
+    │   ├── NoSuchSegment        in a segment store
     │   ├── NoSuchTopic
     │   └── SeqOutOfRange
     ├── Unavailable          nothing was changed; mend the machine         exit 1
@@ -63,12 +65,14 @@ __all__ = [
     "Missing",
     "Misuse",
     "NoSuchItem",
+    "NoSuchSegment",
     "NoSuchTopic",
     "NotADataDirectory",
     "OffsetOverflow",
     "RecordTooLarge",
     "SectionPruned",
     "SeglogError",
+    "SegmentCut",
     "SeqOutOfRange",
     "TopicExists",
     "Unavailable",
@@ -116,6 +120,20 @@ class InvalidItem(Corrupt):
         super().__init__(f"no valid item at position {position}: {reason}")
         self.position = position
         self.reason = reason
+
+
+class SegmentCut(Corrupt):
+    """What a segment store has is not what was put there: from `offset` of the part on, of `wanted` bytes."""
+
+    def __init__(self, segment: int, part: str, offset: int, wanted: int) -> None:
+        super().__init__(
+            f"the {part} of segment {segment} is not whole: of {wanted} bytes, they end or differ at {offset}",
+            hint="nothing was changed: see what the store behind it says",
+        )
+        self.segment = segment
+        self.part = part
+        self.offset = offset
+        self.wanted = wanted
 
 
 class FileCorrupt(Corrupt):
@@ -180,6 +198,12 @@ class NoSuchItem(Missing):
         super().__init__(f"the journal has no item at offset {offset} of section {section}")
         self.section = section
         self.offset = offset
+
+
+class NoSuchSegment(Missing):
+    def __init__(self, segment: int) -> None:
+        super().__init__(f"no segment that begins with seq {segment}")
+        self.segment = segment
 
 
 class NoSuchTopic(Missing):
