@@ -23,6 +23,7 @@ from seglog.config import (
     read_sections,
     write_default,
 )
+from seglog.damage import Checked, Damage, Report
 from seglog.deletes import DeleteOp
 from seglog.errors import (
     ColdTierRequired,
@@ -66,15 +67,18 @@ from seglog.record import Record
 from seglog.segment import SegmentInfo
 from seglog.tier import ColdTier
 from seglog.topic import Topic
+from seglog.verification import verify
 
 __all__ = [
     "DURABILITIES",
     "SETTINGS_FILE",
+    "Checked",
     "Clock",
     "ColdTier",
     "ColdTierRequired",
     "Conflict",
     "Corrupt",
+    "Damage",
     "DeleteOp",
     "DirectoryExists",
     "DirectoryInUse",
@@ -104,6 +108,7 @@ __all__ = [
     "OsFiles",
     "Record",
     "RecordTooLarge",
+    "Report",
     "SectionPruned",
     "SeglogError",
     "SegmentCut",
@@ -121,5 +126,6 @@ __all__ = [
     "open",
     "read_sections",
     "replace_atomically",
+    "verify",
     "write_default",
 ]

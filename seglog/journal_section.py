@@ -48,12 +48,12 @@ from seglog.journal_item import (
 )
 from seglog.open_file import OpenFile
 from seglog.wal import NO_SPACE
+from seglog.window import WINDOW_BYTES, Window
 
 __all__ = ["Item", "Section"]
 
 _logger = logging.getLogger("seglog.journal")
 
-_WINDOW_BYTES = 1024 * 1024
 _BATCH_ITEMS = 1024
 # One read for an item whose size is not known, and for prefixes: small items come along, large ones are skipped.
 _FIRST_READ_BYTES = 4096
@@ -164,7 +164,7 @@ class Section:
             for _, item in self._walk(0, end, prefix):
                 batch.append(item)
                 taken += len(item.data)
-                if len(batch) == _BATCH_ITEMS or taken >= _WINDOW_BYTES:
+                if len(batch) == _BATCH_ITEMS or taken >= WINDOW_BYTES:
                     yield batch
                     batch, taken = [], 0
         except InvalidItem as error:
@@ -176,7 +176,7 @@ class Section:
 
     def _walk(self, start: int, end: int, prefix: int | None) -> Iterator[tuple[int, Item]]:
         """Where each item ends, and the item. Raises `InvalidItem` with its position in the file."""
-        window = _Window(self._file, end, _WINDOW_BYTES if prefix is None else _FIRST_READ_BYTES)
+        window = Window(self._file, end, WINDOW_BYTES if prefix is None else _FIRST_READ_BYTES)
         position = start
         while position < end:
             index = window.index(position, UNIT_BYTES)
@@ -188,7 +188,11 @@ class Section:
             if position + slot > end:
                 raise InvalidItem(position, f"an item of {size} bytes goes past the end")
             if prefix is None or not size:
-                data = window.item(position, slot)
+                index = window.index(position, slot)
+                try:
+                    data = read_item(window.buffer, index)
+                except InvalidItem as error:
+                    raise InvalidItem(position, error.reason) from error
             else:
                 kept = SIZE.size + min(prefix, size)
                 index = window.index(position, kept)
@@ -206,7 +210,7 @@ class Section:
             for position in range(high - MARK_BYTES, low - 1, -UNIT_BYTES):
                 if is_mark(buffer, position - low, self.number, position):
                     return position + MARK_BYTES
-            high, look_bytes = low, _WINDOW_BYTES
+            high, look_bytes = low, WINDOW_BYTES
         return 0
 
     def _settle(self, size: int) -> None:
@@ -222,8 +226,8 @@ class Section:
         try:
             if self.end < size:
                 self._file.truncate(self.end)
-            for position in range(start, self.end, _WINDOW_BYTES):
-                piece = self._file.read_exactly(min(_WINDOW_BYTES, self.end - position), position)
+            for position in range(start, self.end, WINDOW_BYTES):
+                piece = self._file.read_exactly(min(WINDOW_BYTES, self.end - position), position)
                 self._file.write(piece, position)
         except OSError as error:
             self._give_up(error)
@@ -288,34 +292,6 @@ class Section:
     def _check_sound(self) -> None:
         if self._poison is not None:
             raise WriterPoisoned(self.path, self._poison)
-
-
-class _Window:
-    """A piece of the file that moves forward. No more than `end` allows is read, whatever a size field says."""
-
-    __slots__ = ("_base", "_end", "_file", "_read_bytes", "buffer")
-
-    def __init__(self, file: OpenFile, end: int, read_bytes: int) -> None:
-        self._file = file
-        self._end = end
-        self._read_bytes = read_bytes
-        self._base = 0
-        self.buffer = b""
-
-    def index(self, position: int, length: int) -> int:
-        """Where `position` is in the buffer, which has `length` bytes from there on, as far as the file has."""
-        if position < self._base or position + length > self._base + len(self.buffer):
-            wanted = min(max(length, self._read_bytes), self._end - position)
-            self.buffer = self._file.read(wanted, position)
-            self._base = position
-        return position - self._base
-
-    def item(self, position: int, slot: int) -> bytes:
-        index = self.index(position, slot)
-        try:
-            return read_item(self.buffer, index)
-        except InvalidItem as error:
-            raise InvalidItem(position, error.reason) from error
 
 
 def _size_at(buffer: bytes, index: int) -> int:
