@@ -292,6 +292,7 @@ class InvalidSetting(Misuse):
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(f"setting {key}: {reason}")
         self.key = key
+        self.reason = reason
 
 
 class InvalidLabel(Misuse):
