@@ -3,7 +3,8 @@
 V1  Nothing is returned unverified: envelope, commit hash, identity with the key, and the parent's hash, which for the
     first commit of a fork is the hash of the commit at its fork point.
 V2  Commits and controls are immutable, so the local copy is used first; one that is damaged is fetched again.
-V3  A commit that is missing below one that is there is `InvalidObject`, for history is dense (C1).
+V3  The newest snapshot of each volume is kept in memory, so the next one costs the commits since, not the history.
+V4  A commit that is missing below one that is there is `InvalidObject`, for history is dense (C1).
 
 Source: Graft RFC 0001 (visibility_path, remote_commit).
 """
@@ -58,6 +59,7 @@ class Volumes:
     def __init__(self, store: ObjectStore, cache: LocalCatalog | None = None) -> None:
         self.store = store
         self._cache = cache
+        self._known: dict[Vid, Snapshot] = {}
 
     # ------------------------------------------------------------ reading
 
@@ -100,15 +102,22 @@ class Volumes:
 
     def snapshot(self, vid: Vid, lsn: int | None = None, seq: int | None = None) -> Snapshot:
         """What `vid` shows at `lsn` (None: the newest), cut at `seq`; parents included."""
-        legs = self._path(vid, self.newest_lsn(vid) if lsn is None else lsn, seq)
-        snapshot: Snapshot | None = None
-        for leg in reversed(legs):
-            base = empty(leg.vid) if snapshot is None else fork(snapshot, leg.vid)
-            snapshot = fold(base, self.commits(leg.vid, 1, leg.lsn))
-            if leg.seq is not None:
-                snapshot = cut(snapshot, leg.seq)
-        assert snapshot is not None  # noqa: S101 - a path has one leg at least
-        return snapshot
+        shown: Snapshot | None = None
+        for leg in reversed(self._path(vid, self.newest_lsn(vid) if lsn is None else lsn, seq)):
+            shown = self._shown_by(leg, shown)
+        assert shown is not None  # noqa: S101 - a path has one leg at least
+        return shown
+
+    def _shown_by(self, leg: _Leg, parent: Snapshot | None) -> Snapshot:
+        known = self._known.get(leg.vid)
+        if known is not None and known.lsn <= leg.lsn:
+            base = known
+        else:
+            base = empty(leg.vid) if parent is None else fork(parent, leg.vid)
+        whole = fold(base, self.commits(leg.vid, base.lsn + 1, leg.lsn))
+        if known is None or known.lsn < whole.lsn:
+            self._known[leg.vid] = whole
+        return whole if leg.seq is None else cut(whole, leg.seq)
 
     def history(self, vid: Vid, lsn: int | None = None) -> tuple[PastCommit, ...]:
         """The commits that `vid` stands on at `lsn` (None: the newest), newest first, parents' up to the forks."""

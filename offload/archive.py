@@ -129,7 +129,7 @@ def attach(
     """Give `log` its cold tier: from now on its reads go on below the hot floor. Makes no request yet.
 
     `url` is `s3://bucket/prefix` or `file:///path`; without it the `[remote]` section of seglog.toml decides. A `store`
-    may be given instead. Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`.
+    may be given instead. Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`, `ColdTierAttached`.
     """
     configured_url, configured = load_archive_settings(log.path / SETTINGS_FILE)
     url = url or configured_url
@@ -154,20 +154,20 @@ class Archive:
         self._log = log
         self._store = store
         self._clock = clock
-        self._local = LocalCatalog(log.path / "catalog.db")
+        self._reader = ColdReader(store)
+        log.attach_cold(_ColdTier(self._reader, self.snapshot))
+        try:
+            self._local = LocalCatalog(log.path / "catalog.db")
+            self._keep_history()
+        except BaseException:
+            log.detach_cold()
+            raise
         self._volumes = Volumes(store, self._local)
         self._branches = Branches(self._volumes)
-        self._reader = ColdReader(store)
         self._offloader = Offloader(
             log, store, self._volumes, self._local, self._reader, settings, clock, socket.gethostname()
         )
         self._turn = threading.RLock()  # offloads and deletes of one process take turns; reads do not
-        log.topic_defaults = TopicConfig(keep_history=True)
-        for name in log.topics():
-            config = log.topic(name).config
-            if not config.keep_history:
-                log.configure(name, replace(config, keep_history=True))
-        log.attach_cold(_ColdTier(self._reader, self.snapshot))
 
     def __enter__(self) -> Archive:
         return self
@@ -178,6 +178,8 @@ class Archive:
         self.close()
 
     def close(self) -> None:
+        """Reads of the log end at its hot floor from now on."""
+        self._log.detach_cold()
         self._local.close()
         self._store.close()
 
@@ -355,6 +357,14 @@ class Archive:
         return self._branches.branches(topic)
 
     # ------------------------------------------------------------------ inside
+
+    def _keep_history(self) -> None:
+        """From now on every delete stays listed until the remote knows of it."""
+        self._log.topic_defaults = replace(self._log.topic_defaults, keep_history=True)
+        for name in self._log.topics():
+            config = self._log.topic(name).config
+            if not config.keep_history:
+                self._log.configure(name, replace(config, keep_history=True))
 
     def _open(self, name: str) -> Handle:
         """The handle of a topic of the log. The first time, its volume is made, or joined if it fits.

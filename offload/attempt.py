@@ -5,7 +5,7 @@
     PREPARED   data and index objects are whole; the commit that names them    publish
                is on record as the handle's pending commit
     PUBLISHED  the commit under its key is ours                                release, when the lag is over
-    RELEASED   the hot copy is gone                                            -
+    (gone)     the hot copy is gone, and so is the attempt's record            -
 
 Every state is durable in the local catalog before the step that follows it begins, so a crash between two rows resumes
 at the last row that is true. A PLANNED attempt found at start belongs to a process that is gone: it is discarded
@@ -33,7 +33,6 @@ class AttemptState(enum.StrEnum):
     PLANNED = "planned"
     PREPARED = "prepared"
     PUBLISHED = "published"
-    RELEASED = "released"
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ __all__ = [
     "entries",
     "entry_heads",
     "entry_starts",
+    "frame_of",
     "frames_of",
 ]
 
@@ -91,7 +92,12 @@ def entries(raw: bytes, key: str, offset: int) -> Iterator[tuple[int, memoryview
 def frames_of(raw: bytes, key: str, offset: int) -> Iterator[bytes]:
     """The entries of a decoded chunk as whole frames, as `Topic.frames` gave them. Raises `InvalidChunk`."""
     for _, data in entries(raw, key, offset):
-        yield _FRAME_LEN.pack(len(data)) + data
+        yield frame_of(data)
+
+
+def frame_of(data: memoryview) -> bytes:
+    """The whole frame that is in an entry's data."""
+    return _FRAME_LEN.pack(len(data)) + data
 
 
 def entry_starts(lengths: NDArray[Any]) -> NDArray[np.int64]:

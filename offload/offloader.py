@@ -148,7 +148,7 @@ class Offloader:
                 break
             check_published(self._store, attempt)
             topic.release(attempt.last_seq)
-            self._local.save(attempt=replace(attempt, state=AttemptState.RELEASED))
+            self._local.delete_attempt(attempt.sid)
             released = attempt.last_seq
         return released
 

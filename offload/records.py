@@ -5,8 +5,7 @@ This module does no I/O.
 
 from __future__ import annotations
 
-import struct
-
+from offload.entry import frame_of
 from offload.errors import InvalidChunk
 from seglog.errors import InvalidFrame
 from seglog.frame import DELETED, FrameType, read_header, record_of
@@ -14,15 +13,13 @@ from seglog.record import Record
 
 __all__ = ["record_of_entry"]
 
-_FRAME_LEN = struct.Struct("<I")
-
 
 def record_of_entry(entry: memoryview, seq: int, topic_id: int, key: str, offset: int) -> Record | None:
     """The record in an entry's data, or None for one that was erased. `key` and `offset` are its chunk's place.
 
     Raises `InvalidChunk` if the frame's checksum does not match, or it is not the record that the index promises.
     """
-    frame = _FRAME_LEN.pack(len(entry)) + entry
+    frame = frame_of(entry)
     try:
         header = read_header(frame)
         if (header.type, header.seq, header.topic_id) != (FrameType.APPEND, seq, topic_id):

@@ -26,6 +26,7 @@ from seglog.config import (
 from seglog.damage import Checked, Damage, Report
 from seglog.deletes import DeleteOp
 from seglog.errors import (
+    ColdTierAttached,
     ColdTierRequired,
     Conflict,
     Corrupt,
@@ -75,6 +76,7 @@ __all__ = [
     "Checked",
     "Clock",
     "ColdTier",
+    "ColdTierAttached",
     "ColdTierRequired",
     "Conflict",
     "Corrupt",

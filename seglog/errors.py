@@ -10,6 +10,7 @@
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             somebody else is there                        exit 4
     │   ├── DirectoryExists      where a new one was to be made
+    │   ├── ColdTierAttached
     │   ├── DirectoryInUse
     │   └── TopicExists
     ├── Missing              the caller asked for what is not there        exit 3
@@ -44,6 +45,7 @@ from pathlib import Path
 from typing import ClassVar
 
 __all__ = [
+    "ColdTierAttached",
     "ColdTierRequired",
     "Conflict",
     "Corrupt",
@@ -169,6 +171,13 @@ class DirectoryExists(Conflict):
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} is a seglog data directory already", hint="use it as it is, or choose another one")
         self.path = path
+
+
+class ColdTierAttached(Conflict):
+    def __init__(self) -> None:
+        super().__init__(
+            "the log has a cold tier already", hint="close the archive that is attached, then attach another"
+        )
 
 
 class DirectoryInUse(Conflict):

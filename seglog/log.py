@@ -14,7 +14,7 @@ from seglog.checkpoint import checkpoint
 from seglog.clock import Clock, SystemClock
 from seglog.config import LogSettings, TopicConfig, load_settings
 from seglog.engine import Engine
-from seglog.errors import DirectoryNotWritable, DiskFull, FileCorrupt, NotADataDirectory
+from seglog.errors import ColdTierAttached, DirectoryNotWritable, DiskFull, FileCorrupt, NotADataDirectory
 from seglog.files import Files, OsFiles
 from seglog.layout import Layout, number_in
 from seglog.lock import DirectoryLock
@@ -129,8 +129,14 @@ class Log:
         write.configure(self._engine, name, config)
 
     def attach_cold(self, tier: ColdTier) -> None:
-        """Reads below a topic's hot floor go there from now on."""
+        """Reads below a topic's hot floor go there from now on. Raises `ColdTierAttached` if there is one already."""
+        if self._engine.cold is not None:
+            raise ColdTierAttached
         self._engine.cold = tier
+
+    def detach_cold(self) -> None:
+        """Reads below a topic's hot floor are `ColdTierRequired` from now on."""
+        self._engine.cold = None
 
     def checkpoint(self) -> None:
         """What is in the WAL goes to segments, and WAL files that are not needed any more go."""

@@ -10,7 +10,7 @@ from typing import Annotated, BinaryIO
 import typer
 
 from offload.cli.progress import progress
-from offload.cli.session import Session, TopicName, emit, say, session_of
+from offload.cli.session import Session, TopicName, counted, emit, say, session_of
 
 __all__ = ["append"]
 
@@ -95,5 +95,5 @@ def _append(
     emit(
         session,
         {"topic": topic, "appended": count, "first_seq": first or None, "last_seq": last or None},
-        f"appended {count:,} records to {topic}" + (f", seq {first} to {last}" if count else ""),
+        f"appended {counted(count)} to {topic}" + (f", seq {first} to {last}" if count else ""),
     )

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from offload.cli.session import Session, TopicName, emit, format_time, session_of
+from offload.cli.session import Session, TopicName, counted, emit, format_time, session_of
 
 __all__ = ["app", "branch_of_target"]
 
@@ -67,5 +67,5 @@ def branch_of_target(session: Session, topic: str, target: str, name: str) -> No
                 "last_seq": restored.last_seq,
                 "last_time": format_time(restored.last_ts_ms) if restored.last_seq else None,
             },
-            f"{base}@{name} holds {restored.records:,} records{last}",
+            f"{base}@{name} holds {counted(restored.records)}{last}",
         )

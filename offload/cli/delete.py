@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from offload.cli.session import TopicName, emit, say, session_of
+from offload.cli.session import TopicName, counted, emit, say, session_of
 
 __all__ = ["delete"]
 
@@ -40,7 +40,7 @@ def delete(
             taken, lsn = deleted.records, deleted.lsn
             if deleted.waits_for:
                 say(f"deleted here; the remote learns of it later, it waits for: {deleted.waits_for}")
-    count = "records" if taken is None else f"{taken:,} records"
+    count = "records" if taken is None else counted(taken)
     emit(
         session,
         {"topic": topic, "deleted": taken, "lsn": lsn},

@@ -8,7 +8,7 @@ import typer
 from pyroaring import BitMap
 
 from catalog import CommitKind, PastCommit, SegmentRef
-from offload.cli.session import TopicName, emit, format_bytes, format_time, session_of, with_branch
+from offload.cli.session import TopicName, counted, emit, format_bytes, format_time, session_of, with_branch
 
 __all__ = ["log"]
 
@@ -48,7 +48,7 @@ def _what(stored: PastCommit) -> str:
         if commit.deletions.before_seq:
             return f"records below seq {commit.deletions.before_seq}, of {format_time(commit.at_ts_ms)}"
         count = sum(len(BitMap.deserialize(bitmap)) for bitmap in commit.deletions.bitmaps.values())
-        return f"{count:,} records, of {format_time(commit.at_ts_ms)}"
+        return f"{counted(count)}, of {format_time(commit.at_ts_ms)}"
     return commit.message
 
 

@@ -8,7 +8,7 @@ import typer
 
 from offload.archive import Archive
 from offload.cli.progress import progress
-from offload.cli.session import Session, emit, format_bytes, say, session_of
+from offload.cli.session import Session, counted, emit, format_bytes, say, session_of
 
 __all__ = ["offload"]
 
@@ -71,7 +71,7 @@ def _offload(
     if result.released_seq:
         lines.append(f"  read back, then deleted the hot copy up to seq {result.released_seq}")
     if result.unsealed_records:
-        lines.append(f"  {result.unsealed_records:,} records are in the unsealed tail: `seglog seal {name}`")
+        lines.append(f"  {counted(result.unsealed_records)} in the unsealed tail: `seglog seal {name}`")
     emit(
         session,
         {

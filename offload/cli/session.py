@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from offload.settings import OffloadSettings
     from seglog import Log, LogSettings
 
-__all__ = ["Session", "TopicName", "emit", "format_bytes", "format_time", "say", "session_of", "with_branch"]
+__all__ = ["Session", "TopicName", "counted", "emit", "format_bytes", "format_time", "say", "session_of", "with_branch"]
 
 
 def _without_main(name: str | None) -> str | None:
@@ -109,6 +109,10 @@ def format_time(ts_ms: int) -> str:
     """UTC, with milliseconds: what a restore target takes back unchanged."""
     moment = datetime.fromtimestamp(ts_ms / 1000, UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ts_ms % 1000:03d}Z"
+
+
+def counted(count: int, noun: str = "record") -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def format_bytes(count: int) -> str:

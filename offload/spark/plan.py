@@ -19,12 +19,11 @@ from catalog import keys
 from catalog.branch import Branches
 from catalog.commit import Codec, ForkPoint, SegmentRef
 from catalog.gid import Vid
-from catalog.objects.base import ObjectStore
 from catalog.snapshot import SegmentView
 from catalog.timeline import Lsn, resolve
 from catalog.volume import Volumes
 from offload.block import ChunkRef
-from offload.index import decode_head
+from offload.cold import ColdReader
 from offload.metadata import SegmentIndex
 from offload.spark.options import ReadOptions
 from offload.wiring import open_store
@@ -75,7 +74,7 @@ def plan(options: ReadOptions, point: ForkPoint) -> list[ChunkRun]:
     """The runs of the topic at `point`, ascending by seq. Reads the commits and the head of each index object."""
     with closing(open_store(options.url)) as store, ThreadPoolExecutor(_CONCURRENT_GETS) as pool:
         views = Volumes(store).snapshot(point.vid, point.lsn, point.seq).segments
-        indexes = pool.map(lambda view: _index_of(store, view), views)
+        indexes = pool.map(ColdReader(store).index, views)
         return [
             run
             for view, index in zip(views, indexes, strict=True)
@@ -124,11 +123,6 @@ def _grouped(chunks: Sequence[ChunkRef]) -> Iterator[tuple[ChunkRef, ...]]:
         size_bytes += chunk.raw_length
     if group:
         yield tuple(group)
-
-
-def _index_of(store: ObjectStore, view: SegmentView) -> SegmentIndex:
-    key = keys.index_key(view.vid, view.ref.sid)
-    return decode_head(store.get_range(key, 0, view.ref.index_head_length), key, view.ref.index_head_hash)
 
 
 def _no_time_is_asked(vid: Vid, segment: SegmentRef, ts_ms: int) -> int:

@@ -275,6 +275,22 @@ def test_a_snapshot_of_the_past_is_the_past(store: MemoryStore) -> None:
     assert volumes.snapshot(MAIN, 0).segments == ()
 
 
+def test_a_snapshot_after_another_costs_the_commits_between_them(store: MemoryStore) -> None:
+    history = HistoryMaker(MAIN)
+    for number in range(20):
+        history.offload((number * 10 + 1, number * 10 + 10))
+    push(store, history)
+    counting = CountingStore(store)
+    volumes = Volumes(counting)
+    volumes.snapshot(MAIN, 18)
+    counting.counts.clear()
+    later = volumes.snapshot(MAIN, 20)
+    assert counting.counts["get"] == 4  # two commits, the one before them, the control
+    assert later == Volumes(store).snapshot(MAIN, 20)
+    assert volumes.snapshot(MAIN, 5) == Volumes(store).snapshot(MAIN, 5)
+    assert volumes.snapshot(MAIN, 20, 55) == Volumes(store).snapshot(MAIN, 20, 55)
+
+
 def test_history_is_newest_first_with_parents_up_to_the_cuts(store: MemoryStore) -> None:
     main = main_history()
     push(store, main)

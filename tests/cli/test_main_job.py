@@ -46,7 +46,7 @@ def test_json_lines_out_are_json_lines_in(started: Run) -> None:
 def test_offload_drop_read_delete_restore(started: Run) -> None:
     body = b"".join(b"record %d\n" % number for number in range(100))
     started("append", "t", stdin=body)
-    assert "100 records are in the unsealed tail" in started("offload", "t").text
+    assert "100 records in the unsealed tail" in started("offload", "t").text
     started("seal", "t")
     sent = started("--json", "offload", "t", "--drop-hot")
     assert json.loads(sent.out)["lsns"] == [1]
@@ -106,7 +106,7 @@ def test_dry_run_sends_nothing(started: Run) -> None:
 def test_without_a_remote_everything_local_works(run: Run) -> None:
     run("init")
     run("append", "t", stdin=b"a\nb\nc\n")
-    assert run("delete", "t", "--before", "2").text == "deleted 1 records of t\n"
+    assert run("delete", "t", "--before", "2").text == "deleted 1 record of t\n"
     assert run("read", "t").out == b"b\nc\n"
     assert "all hot" in run("status").text
     for command in (("offload", "t"), ("read", "t", "--at", "head"), ("log", "t"), ("branch", "list", "t")):
@@ -129,7 +129,7 @@ def test_a_delete_holds_while_the_remote_is_away_and_reaches_it_later(started: R
     waits = started("delete", "t", "--before", "3")
     assert waits.text == "deleted 2 records of t\n"
     assert "the remote learns of it later" in waits.err
-    assert started("delete", "t", "--before", "4").text == "deleted 1 records of t\n"
+    assert started("delete", "t", "--before", "4").text == "deleted 1 record of t\n"
     assert started("read", "t").out == b"d\n"
     assert "2 deletes wait" in started("status", "t").text
     started("seal", "t")
