@@ -59,9 +59,9 @@ class Journal:
         self._is_closed = False
         self._min_section = 0
         self._sections: dict[int, Section] = {}
-        if not self.path.exists():
-            self._files.make_dir(self.path)
-            self._files.sync_dir(self.path.parent)
+        # Each time, whoever made it: a process may have died between the two.
+        self._files.make_dir(self.path)
+        self._files.sync_dir(self.path.parent)
         self._directory_lock = DirectoryLock(self._files, self.path / "LOCK")
         try:
             for name in self._files.list_dir(self.path):
