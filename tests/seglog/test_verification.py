@@ -215,6 +215,32 @@ def test_a_whole_segment_that_is_missing_is_named(copied: Path) -> None:
     assert damages(copied) == {(data.name, 0)}
 
 
+def test_segments_that_are_missing_cut_or_too_long_are_named_beside_other_damage(copied: Path) -> None:
+    first, second, third = sorted(copied.glob("topics/*/seg-*.data"))
+    wal = only(copied, "wal/wal-*.log")
+    body = bytearray(wal.read_bytes())
+    place = body.index(b"in the WAL 1")
+    body[place] ^= 1
+    wal.write_bytes(body)
+    size = first.stat().st_size
+    first.write_bytes(first.read_bytes() + b"more")
+    assert (first.name, size) in damages(copied)
+    first.write_bytes(first.read_bytes()[:-4])
+    idx = first.with_suffix(".idx").read_bytes()
+    first.with_suffix(".idx").write_bytes(idx[: -ENTRY.size])
+    assert (first.name, ENTRY.unpack(idx[-ENTRY.size :])[0]) in damages(copied)
+    first.with_suffix(".idx").write_bytes(idx)
+    for gone, rest in ((second, (first, third)), (third, (first, second))):
+        kept = {path: path.read_bytes() for path in (gone, gone.with_suffix(".idx"))}
+        for path in kept:
+            path.unlink()
+        found = damages(copied)
+        assert (gone.name, 0) in found
+        assert not {path.name for path in rest} & {name for name, _ in found}
+        for path, content in kept.items():
+            path.write_bytes(content)
+
+
 def test_two_files_that_changed_places_are_found(copied: Path) -> None:
     first, second = sorted(copied.glob("topics/*/seg-*.data"))[:2]
     a, b = first.read_bytes(), second.read_bytes()
@@ -274,6 +300,17 @@ def test_what_cannot_be_read_is_a_damage(copied: Path) -> None:
 
 
 # ---------------------------------------------------------------- after a crash
+
+
+def test_a_torn_tail_is_a_note_and_nothing_says_that_it_was_cut(copied: Path, caplog: pytest.LogCaptureFixture) -> None:
+    wal = only(copied, "wal/wal-*.log")
+    body = wal.read_bytes()
+    end = len(body.rstrip(b"\0"))
+    wal.write_bytes(body[:end] + b"torn" + body[end + 4 :])
+    report = verified(copied)
+    assert report.is_sound
+    assert report.notes == (f"{wal}: a torn write begins at offset {end}; recovery cuts it: type 0 is unknown",)
+    assert caplog.text == ""
 
 
 def test_what_recovery_puts_in_order_is_no_damage(tmp_path: Path) -> None:
