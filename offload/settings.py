@@ -1,32 +1,33 @@
-"""Settings of the archive: the `[remote]` and `[offload]` sections of seglog.toml, with their defaults.
+"""Settings of the archive: the `[remote]` and `[offload]` sections of seglog.toml, and the table of all settings.
 
-Sizes in bytes, times in seconds. A key that is not listed here is refused by name.
+What keys there are, with their defaults, units and ranges, the fields of `OffloadSettings` say, and
+docs/configuration.md. A key that is not listed is refused by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from catalog.commit import Codec
-from seglog.config import read_sections
+from seglog.config import NO_VARIABLES, LogSettings, default_toml, read_sections
 from seglog.errors import InvalidSetting
+from seglog.setting import Setting, check_settings, choice, from_section, number, settings_of, toml_lines
 
 __all__ = [
     "CODEC_NAMES",
     "MIN_BLOCK_SIZE",
+    "SETTINGS",
     "OffloadSettings",
     "codec_named",
-    "default_section",
+    "default_file",
     "load_archive_settings",
 ]
 
 MIN_BLOCK_SIZE = 5 * 1024 * 1024  # S3's least part size
 _MAX_BLOCK_SIZE = 2**31 - 1  # Pulsar's reader keeps it in a Java int
-
-_SECTIONS = ("log", "remote", "offload")
 
 CODEC_NAMES: Mapping[str, Codec] = {"none": Codec.NONE, "zstd": Codec.ZSTD}
 
@@ -42,42 +43,38 @@ def codec_named(name: str) -> Codec:
 class OffloadSettings:
     """`concurrency` parts are in flight at a time, so an upload holds about `block_size * concurrency` bytes."""
 
-    block_size: int = 64 * 1024 * 1024
-    codec: str = "zstd"
-    zstd_level: int = 3
-    concurrency: int = 4
-    max_object_bytes: int = 1024 * 1024 * 1024
-    deletion_lag_s: int = 4 * 3600
+    SECTION: ClassVar = "offload"
+
+    block_size: int = number(
+        64 * 1024 * 1024,
+        "bytes",
+        MIN_BLOCK_SIZE,
+        _MAX_BLOCK_SIZE,
+        "of a block of a data object, which is one part of its multipart upload",
+    )
+    codec: str = choice("zstd", CODEC_NAMES, "zstd is small, none is Apache Pulsar's own format")
+    zstd_level: int = number(3, "", 1, 19, "a higher one is smaller and slower")
+    concurrency: int = number(4, "parts", 1, 64, "in flight at a time; an upload holds so many blocks in memory")
+    max_object_bytes: int = number(1024 * 1024 * 1024, "bytes", 1, None, "adjacent segments are merged up to this")
+    deletion_lag_s: int = number(4 * 3600, "seconds", 0, None, "how long a hot copy stays after its offload")
 
     def __post_init__(self) -> None:
-        if not MIN_BLOCK_SIZE <= self.block_size <= _MAX_BLOCK_SIZE:
-            raise InvalidSetting(
-                "offload.block_size", f"{self.block_size} is outside {MIN_BLOCK_SIZE} to {_MAX_BLOCK_SIZE}"
-            )
-        codec_named(self.codec)
-        if not 1 <= self.zstd_level <= 19:
-            raise InvalidSetting("offload.zstd_level", f"{self.zstd_level} is outside 1 to 19")
-        if not 1 <= self.concurrency <= 64:
-            raise InvalidSetting("offload.concurrency", f"{self.concurrency} is outside 1 to 64")
-        if self.max_object_bytes < 1:
-            raise InvalidSetting("offload.max_object_bytes", "must be positive")
-        if self.deletion_lag_s < 0:
-            raise InvalidSetting("offload.deletion_lag_s", "must not be negative")
-
-    @classmethod
-    def from_section(cls, section: Mapping[str, Any]) -> OffloadSettings:
-        """Of the `[offload]` table of seglog.toml. Raises `InvalidSetting` for an unknown key or a wrong type."""
-        known = {field.name: type(field.default) for field in fields(cls)}
-        for key, value in section.items():
-            if key not in known:
-                raise InvalidSetting(f"offload.{key}", f"unknown; the keys are {', '.join(sorted(known))}")
-            if type(value) is not known[key]:
-                raise InvalidSetting(f"offload.{key}", f"must be {known[key].__name__}, not {value!r}")
-        return cls(**section)
+        check_settings(self)
 
 
-def load_archive_settings(path: Path) -> tuple[str | None, OffloadSettings]:
-    """The remote's URL, if there is one, and the rest, of the seglog.toml at `path`. Raises `InvalidSetting`."""
+SETTINGS: tuple[Setting, ...] = (*settings_of(LogSettings).values(), *settings_of(OffloadSettings).values())
+"""Those of all sections but [remote], whose only key is the URL."""
+
+_SECTIONS = (LogSettings.SECTION, "remote", OffloadSettings.SECTION)
+
+
+def load_archive_settings(
+    path: Path, variables: Mapping[str, str] = NO_VARIABLES
+) -> tuple[str | None, OffloadSettings]:
+    """The remote's URL, if there is one, and the rest, of the seglog.toml at `path`. `variables` is the environment.
+
+    Raises `InvalidSetting`.
+    """
     sections = read_sections(path)
     for name, section in sections.items():
         if name not in _SECTIONS:
@@ -88,18 +85,9 @@ def load_archive_settings(path: Path) -> tuple[str | None, OffloadSettings]:
     for key, value in remote.items():
         if key != "url" or not isinstance(value, str):
             raise InvalidSetting(f"remote.{key}", "the only key is url, a text")
-    return remote.get("url"), OffloadSettings.from_section(sections.get("offload", {}))
+    return remote.get("url"), from_section(OffloadSettings, sections.get(OffloadSettings.SECTION, {}), variables)
 
 
-def default_section() -> str:
-    """The `[offload]` section of a new seglog.toml: every key with its default, commented out."""
-    default = OffloadSettings()
-    return f"""\
-[offload]
-# block_size = {default.block_size}          # of the data objects' blocks; one part of a multipart upload each
-# codec = "{default.codec}"                 # zstd, or none for Apache Pulsar's own format
-# zstd_level = {default.zstd_level}
-# concurrency = {default.concurrency}                # parts in flight
-# max_object_bytes = {default.max_object_bytes}  # adjacent segments are merged up to this
-# deletion_lag_s = {default.deletion_lag_s}         # how long a hot copy stays after its offload
-"""
+def default_file(remote: str | None = None) -> str:
+    """The seglog.toml that `seglog init` writes: every key with its default, commented out."""
+    return f"{default_toml(remote)}\n{toml_lines(OffloadSettings)}"

@@ -4,9 +4,11 @@ A part stands between `<!-- include: NAME -->` and `<!-- end -->`, and everythin
 
     seglog.frame           a module: its docstring, read without importing it
     catalog/schema.proto   a path: the file as it is
+    settings:log           the settings of a section, as a table; `settings:file` is the file that `seglog init` writes,
+                           `settings:durability` the classes of durability
 
-So a format is written down once, at the top of the code that reads and writes it. `--check` changes nothing and fails
-when a part is not current.
+So a format is written down once, at the top of the code that reads and writes it, and a setting where its field is.
+`--check` changes nothing and fails when a part is not current.
 """
 
 from __future__ import annotations
@@ -17,14 +19,17 @@ import re
 import sys
 from pathlib import Path
 
-__all__ = ["filled", "included"]
+__all__ = ["filled", "included", "settings", "table"]
 
 ROOT = Path(__file__).resolve().parent.parent
-PART = re.compile(r"(<!-- include: (?P<name>[\w./]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+PART = re.compile(r"(<!-- include: (?P<name>[\w./:]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def included(name: str) -> str:
     """The Markdown for one NAME. Raises `OSError` for a missing file, `ValueError` for a missing docstring."""
+    kind, _, section = name.rpartition(":")
+    if kind:
+        return settings(section)
     if "/" in name:
         path = ROOT / name
         return f"```{path.suffix.lstrip('.')}\n{path.read_text().rstrip()}\n```\n"
@@ -33,6 +38,31 @@ def included(name: str) -> str:
     if docstring is None:
         raise ValueError(f"{module} has no docstring")
     return f"```text\n{docstring}\n```\n"
+
+
+def settings(section: str) -> str:
+    """The Markdown for `settings:NAME`, of the code of this checkout and no other that is installed."""
+    sys.path.insert(0, str(ROOT))
+    from offload.settings import SETTINGS, default_file
+    from seglog import DURABILITIES
+
+    if section == "file":
+        return f"```toml\n{default_file()}```\n"
+    if section == "durability":
+        return table(["durability", "meaning"], [[f"`{name}`", meaning] for name, meaning in DURABILITIES.items()])
+    rows = [
+        [f"`{one.key}`", f"`{one.default}`", one.unit, one.allowed, one.meaning, f"`{one.variable}`"]
+        for one in SETTINGS
+        if one.section == section
+    ]
+    if not rows:
+        raise ValueError(f"there are no settings of a section {section}")
+    return table(["key", "default", "unit", "range", "meaning", "environment"], rows)
+
+
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n" + "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |") for line in lines) + "\n"
 
 
 def filled(text: str) -> str:

@@ -1,13 +1,6 @@
 """Settings of a data directory (the section [log] of seglog.toml) and of a topic.
 
-    key                  default    unit     range
-    segment_max_events   10000      records  1 to 10000000
-    segment_max_bytes    67108864   bytes    1 to 1073741824
-    wal_file_bytes       67108864   bytes    4096 to 1073741824
-    wal_max_files        4          files    1 to 1024
-    max_record_bytes     16777216   bytes    1 to 536870912
-    queue_max_bytes      67108864   bytes    1 to 1073741824
-
+What keys there are, with their defaults, units and ranges, the fields of `LogSettings` say, and docs/configuration.md.
 The other sections belong to whoever reads them: `read_sections` hands all of them out, and checks none.
 """
 
@@ -16,15 +9,18 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
 
 from seglog.errors import InvalidSetting
 from seglog.files import OsFiles, replace_atomically
+from seglog.setting import check_settings, from_section, number, toml_lines
 
 __all__ = [
     "DURABILITIES",
+    "NO_VARIABLES",
     "SETTINGS_FILE",
     "LogSettings",
     "TopicConfig",
@@ -32,11 +28,11 @@ __all__ = [
     "default_toml",
     "load_settings",
     "read_sections",
-    "settings_from",
     "write_default",
 ]
 
 SETTINGS_FILE: Final = "seglog.toml"
+NO_VARIABLES: Final[Mapping[str, str]] = MappingProxyType({})
 MIB: Final = 1024 * 1024
 
 DURABILITIES: Final = {
@@ -45,36 +41,30 @@ DURABILITIES: Final = {
     "memory": "as disk, with no promise at all",
 }
 
-_RANGES: Final = {
-    "segment_max_events": (1, 10_000_000),
-    "segment_max_bytes": (1, 1024 * MIB),
-    "wal_file_bytes": (4096, 1024 * MIB),
-    "wal_max_files": (1, 1024),
-    "max_record_bytes": (1, 512 * MIB),
-    "queue_max_bytes": (1, 1024 * MIB),
-}
-
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """`InvalidSetting` for a value out of its range (see the table above).
+    """`InvalidSetting` for a value out of its range."""
 
-    While `wal_max_files` full files of the write-ahead log wait for a checkpoint, appends wait too. `queue_max_bytes`
-    is how much may wait in seglog.aio before its appends wait for room.
-    """
+    SECTION: ClassVar = "log"
 
-    segment_max_events: int = 10_000
-    segment_max_bytes: int = 64 * MIB
-    wal_file_bytes: int = 64 * MIB
-    wal_max_files: int = 4
-    max_record_bytes: int = 16 * MIB
-    queue_max_bytes: int = 64 * MIB
+    segment_max_events: int = number(10_000, "records", 1, 10_000_000, "a segment is sealed after so many")
+    segment_max_bytes: int = number(
+        64 * MIB, "bytes", 1, 1024 * MIB, "or when the next record would not fit in so many"
+    )
+    wal_file_bytes: int = number(
+        64 * MIB, "bytes", 4096, 1024 * MIB, "of one file of the write-ahead log; reserved in advance"
+    )
+    wal_max_files: int = number(
+        4, "files", 1, 1024, "full ones of the write-ahead log that may wait for a checkpoint; then appends wait"
+    )
+    max_record_bytes: int = number(16 * MIB, "bytes", 1, 512 * MIB, "a larger record is refused")
+    queue_max_bytes: int = number(
+        64 * MIB, "bytes", 1, 1024 * MIB, "of appends that wait in an asyncio program; then more of them wait for room"
+    )
 
     def __post_init__(self) -> None:
-        for key, (low, high) in _RANGES.items():
-            value = getattr(self, key)
-            if type(value) is not int or not low <= value <= high:
-                raise InvalidSetting(f"log.{key}", f"{value!r} is not a whole number from {low} to {high}")
+        check_settings(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,37 +110,21 @@ def read_sections(path: Path) -> dict[str, Any]:
         raise InvalidSetting(path.name, f"the file is not TOML: {error}") from error
 
 
-def settings_from(section: object) -> LogSettings:
-    """Of the section [log]. Raises `InvalidSetting` that names the key."""
-    if not isinstance(section, dict):
-        raise InvalidSetting("log", "is a section: write [log] and the keys below it")
-    known = {item.name for item in fields(LogSettings)}
-    for key in section:
-        if key not in known:
-            raise InvalidSetting(f"log.{key}", f"is unknown; there are {', '.join(sorted(known))}")
-    return LogSettings(**section)
+def load_settings(path: Path, variables: Mapping[str, str] = NO_VARIABLES) -> LogSettings:
+    """Of the seglog.toml at `path`; the defaults if there is none. `variables` is the environment, which wins.
 
-
-def load_settings(path: Path) -> LogSettings:
-    """Of the seglog.toml at `path`; the defaults if there is none."""
-    return settings_from(read_sections(path).get("log", {}))
+    Raises `InvalidSetting` that names the key.
+    """
+    return from_section(LogSettings, read_sections(path).get(LogSettings.SECTION, {}), variables)
 
 
 def default_toml(remote: str | None = None) -> str:
     """The body of a new seglog.toml. `remote` is the URL of the archive, if it is known already."""
-    log = LogSettings()
     url = '# url = "s3://bucket/prefix"' if remote is None else f"url = {json.dumps(remote, ensure_ascii=False)}"
     return f"""\
 # Settings of this seglog data directory. What is commented out shows the default.
 
-[log]
-# segment_max_events = {log.segment_max_events}      # a segment is sealed after this many records
-# segment_max_bytes = {log.segment_max_bytes}    # or after this many bytes
-# wal_file_bytes = {log.wal_file_bytes}       # of one file of the write-ahead log; reserved in advance
-# wal_max_files = {log.wal_max_files}               # full ones that may wait for a checkpoint; then appends wait
-# max_record_bytes = {log.max_record_bytes}     # a larger record is refused
-# queue_max_bytes = {log.queue_max_bytes}      # of appends that wait in an asyncio program; then appends wait for room
-
+{toml_lines(LogSettings)}
 [remote]
 # Where the history goes: s3://bucket/prefix or file:///path.
 {url}

@@ -4,6 +4,8 @@
     ├── Corrupt              stop, and verify                              exit 5
     │   ├── InvalidFrame         bytes that are not a whole, sound frame (codecs only; callers add the place)
     │   ├── InvalidEntry         the same of an index entry
+    │   ├── InvalidItem          the same of a journal's item
+    │   ├── SegmentCut           a segment store gives back less than, or not, what was put there
     │   ├── FileCorrupt          a file is damaged below what was durable: path, offset, reason
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             somebody else is there                        exit 4
@@ -13,6 +15,8 @@
     │   └── TopicExists
     ├── Missing              the caller asked for what is not there        exit 3
     │   ├── NotADataDirectory
+    │   ├── NoSuchItem           in a journal: no such section, or nothing at that offset
+    │   ├── NoSuchSegment        in a segment store
     │   ├── NoSuchTopic
     │   └── SeqOutOfRange
     ├── Unavailable          nothing was changed; mend the machine         exit 1
@@ -20,11 +24,16 @@
     │   ├── DiskFull
     │   ├── WriterPoisoned       an fsync or write failed: reopen the log
     │   ├── ColdTierRequired     the records are only in the cold tier, and none is attached
+    │   ├── JournalClosed
     │   └── LogClosed
     └── Misuse               fix the call                                  exit 2
         ├── InvalidTopicName
         ├── InvalidSetting
         ├── InvalidLabel         a tag or node that does not fit a frame
+        ├── ItemTooLarge         for one item of a journal
+        ├── OffsetOverflow       a section of a journal takes no more
+        ├── SectionPruned        an append below what was pruned
+        ├── WrongSize            the size of an item that the caller gave is not the one it has
         └── RecordTooLarge       a record, or the whole of one append
 
 Each class says what happened; `hint`, where there is one, says what to do next.
@@ -48,20 +57,29 @@ __all__ = [
     "FormatUnsupported",
     "InvalidEntry",
     "InvalidFrame",
+    "InvalidItem",
     "InvalidLabel",
     "InvalidSetting",
     "InvalidTopicName",
+    "ItemTooLarge",
+    "JournalClosed",
     "LogClosed",
     "Missing",
     "Misuse",
+    "NoSuchItem",
+    "NoSuchSegment",
     "NoSuchTopic",
     "NotADataDirectory",
+    "OffsetOverflow",
     "RecordTooLarge",
+    "SectionPruned",
     "SeglogError",
+    "SegmentCut",
     "SeqOutOfRange",
     "TopicExists",
     "Unavailable",
     "WriterPoisoned",
+    "WrongSize",
 ]
 
 
@@ -95,6 +113,29 @@ class InvalidEntry(Corrupt):
         super().__init__(f"no valid index entry at position {position}: {reason}")
         self.position = position
         self.reason = reason
+
+
+class InvalidItem(Corrupt):
+    """These bytes are not an item of a journal. `position` is in what was given to the codec."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"no valid item at position {position}: {reason}")
+        self.position = position
+        self.reason = reason
+
+
+class SegmentCut(Corrupt):
+    """What a segment store has is not what was put there: from `offset` of the part on, of `wanted` bytes."""
+
+    def __init__(self, segment: int, part: str, offset: int, wanted: int) -> None:
+        super().__init__(
+            f"the {part} of segment {segment} is not whole: of {wanted} bytes, they end or differ at {offset}",
+            hint="nothing was changed: see what the store behind it says",
+        )
+        self.segment = segment
+        self.part = part
+        self.offset = offset
+        self.wanted = wanted
 
 
 class FileCorrupt(Corrupt):
@@ -161,6 +202,19 @@ class NotADataDirectory(Missing):
         self.path = path
 
 
+class NoSuchItem(Missing):
+    def __init__(self, section: int, offset: int) -> None:
+        super().__init__(f"the journal has no item at offset {offset} of section {section}")
+        self.section = section
+        self.offset = offset
+
+
+class NoSuchSegment(Missing):
+    def __init__(self, segment: int) -> None:
+        super().__init__(f"no segment that begins with seq {segment}")
+        self.segment = segment
+
+
 class NoSuchTopic(Missing):
     def __init__(self, topic: str) -> None:
         super().__init__(f"no topic {topic}", hint="`seglog topic list` shows the topics there are")
@@ -220,6 +274,11 @@ class ColdTierRequired(Unavailable):
         self.topic = topic
 
 
+class JournalClosed(Unavailable):
+    def __init__(self) -> None:
+        super().__init__("the journal is closed")
+
+
 class LogClosed(Unavailable):
     def __init__(self) -> None:
         super().__init__("the log is closed")
@@ -242,6 +301,7 @@ class InvalidSetting(Misuse):
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(f"setting {key}: {reason}")
         self.key = key
+        self.reason = reason
 
 
 class InvalidLabel(Misuse):
@@ -260,3 +320,39 @@ class RecordTooLarge(Misuse):
         )
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
+
+
+class ItemTooLarge(Misuse):
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"an item of {size_bytes} bytes is over the limit of {limit_bytes}; nothing was appended")
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+class OffsetOverflow(Misuse):
+    """The next byte of `path` has no offset any more: `limit_bytes` is the highest one."""
+
+    def __init__(self, path: Path, limit_bytes: int) -> None:
+        super().__init__(
+            f"{path} takes no more: offsets end at {limit_bytes}; nothing was appended", hint="begin another section"
+        )
+        self.path = path
+        self.limit_bytes = limit_bytes
+
+
+class SectionPruned(Misuse):
+    def __init__(self, section: int, min_section: int) -> None:
+        super().__init__(f"section {section} is below {min_section}, and all there is pruned; nothing was appended")
+        self.section = section
+        self.min_section = min_section
+
+
+class WrongSize(Misuse):
+    """`exact` is what the caller said, `size` what the item says, whose checksum is right."""
+
+    def __init__(self, section: int, offset: int, exact: int, size: int) -> None:
+        super().__init__(f"the item at offset {offset} of section {section} has {size} bytes, not {exact}")
+        self.section = section
+        self.offset = offset
+        self.exact = exact
+        self.size = size

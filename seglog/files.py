@@ -58,6 +58,10 @@ class Files(Protocol):
         """Nobody else locks that file until `fd` is closed, or its process ends. `BlockingIOError`: somebody has it."""
         ...
 
+    def lock_shared(self, fd: int) -> None:
+        """As `lock`, but others may have a shared lock at the same time."""
+        ...
+
 
 _IOV_MAX = 1024
 
@@ -136,6 +140,9 @@ class OsFiles:
 
     def lock(self, fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def lock_shared(self, fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 def replace_atomically(files: Files, path: Path, body: bytes) -> None:

@@ -9,11 +9,12 @@ import errno
 import os
 import sys
 from pathlib import Path
+from types import TracebackType
 
 from seglog.errors import DirectoryInUse, DirectoryNotWritable
 from seglog.files import Files
 
-__all__ = ["DirectoryLock"]
+__all__ = ["DirectoryLock", "SharedLock"]
 
 _TEXT_MAX_BYTES = 512
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -43,8 +44,7 @@ class DirectoryLock:
         try:
             self._files.lock(self._fd)
         except BlockingIOError as error:
-            holder = self._files.pread(self._fd, _TEXT_MAX_BYTES, 0).decode(errors="replace").strip()
-            raise DirectoryInUse(path.parent, holder or "another process") from error
+            raise DirectoryInUse(path.parent, _holder(self._files, self._fd)) from error
         # The text is a courtesy to whoever is turned away: a full disk is no reason to stay out.
         try:
             self._files.truncate(self._fd, 0)
@@ -52,6 +52,40 @@ class DirectoryLock:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
+
+
+class SharedLock:
+    """For those who only read, any number of them, and no `DirectoryLock` meanwhile. A context manager.
+
+    Nothing is written. Where there is no LOCK there is nobody to keep out. Raises `DirectoryInUse`.
+    """
+
+    def __init__(self, files: Files, path: Path) -> None:
+        self._files = files
+        self._fd = -1
+        try:
+            self._fd = files.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        try:
+            files.lock_shared(self._fd)
+        except BlockingIOError as error:
+            holder = _holder(files, self._fd)
+            files.close(self._fd)
+            raise DirectoryInUse(path.parent, holder) from error
+
+    def __enter__(self) -> SharedLock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._fd >= 0:
+            self._files.close(self._fd)
+
+
+def _holder(files: Files, fd: int) -> str:
+    return files.pread(fd, _TEXT_MAX_BYTES, 0).decode(errors="replace").strip() or "another process"
 
 
 def _who() -> str:

@@ -132,12 +132,27 @@ def test_every_command_is_documented_in_the_readme() -> None:
     assert [name for name in names if not re.search(rf"`{name}[ `]", readme)] == []
 
 
-def test_the_index_of_decisions_lists_all_of_them_and_numbers_are_dense() -> None:
+def test_every_setting_is_documented_with_its_default_range_and_variable() -> None:
+    from offload.settings import SETTINGS, default_file
+
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    assert {setting.section for setting in SETTINGS} == {"log", "offload"}
+    for setting in SETTINGS:
+        assert setting.meaning, setting.name
+        row = f"| `{setting.key}` | `{setting.default}` |"
+        assert row in page, f"{setting.name} is not documented: run `make docs`"
+        assert f"| {setting.allowed} | {setting.meaning} | `{setting.variable}` |" in page
+        assert f"# {setting.key} = " in default_file()
+    names = {setting.key for setting in SETTINGS} | {"url"}
+    assert set(re.findall(r"^\| `(\w+)` \| `", page, re.MULTILINE)) <= names
+
+
+def test_the_index_of_decisions_lists_all_of_them_and_no_number_twice() -> None:
     folder = ROOT / "docs" / "decisions"
     files = sorted(path.name for path in folder.glob("[0-9]*.md"))
     listed = re.findall(r"^\| \[\d{4}\]\(([^)]+)\)", (folder / "README.md").read_text(), re.MULTILINE)
     assert listed == files
-    assert [file[:4] for file in files] == [f"{number:04}" for number in range(1, len(files) + 1)]
+    assert len({file[:4] for file in files}) == len(files)
     for file in files:
         text = (folder / file).read_text()
         assert text.startswith(f"# {file[:4]}. ")

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from offload.cli import append, branch, delete, init, inspect, log, offload, read, restore, seal, status, topic
+from offload.cli import append, branch, delete, init, inspect, log, offload, read, restore, seal, status, topic, verify
 from offload.cli.session import Session
 
 __all__ = ["app", "main"]
@@ -65,6 +65,7 @@ app.command()(status.status)
 app.command()(log.log)
 app.command()(restore.restore)
 app.command()(inspect.inspect)
+app.command()(verify.verify)
 app.add_typer(branch.app, name="branch")
 app.add_typer(topic.app, name="topic")
 

@@ -25,7 +25,7 @@ def init(
     """
     import seglog
     from offload.errors import AlreadyInitialised
-    from offload.settings import default_section
+    from offload.settings import default_file
     from offload.wiring import open_store
 
     session = session_of(context)
@@ -35,9 +35,8 @@ def init(
     settings = session.directory / seglog.SETTINGS_FILE
     if settings.exists():
         raise AlreadyInitialised(session.directory)
-    with seglog.open(session.directory):
-        body = f"{seglog.default_toml(url)}\n{default_section()}"
-        seglog.replace_atomically(seglog.OsFiles(), settings, body.encode())
+    with seglog.open(session.directory, settings=session.log_settings()):
+        seglog.replace_atomically(seglog.OsFiles(), settings, default_file(url).encode())
     where = session.directory.resolve()
     emit(
         session,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ import typer
 
 if TYPE_CHECKING:
     from offload.archive import Archive
-    from seglog import Log
+    from offload.settings import OffloadSettings
+    from seglog import Log, LogSettings
 
 __all__ = ["Session", "TopicName", "counted", "emit", "format_bytes", "format_time", "say", "session_of", "with_branch"]
 
@@ -42,12 +44,25 @@ class Session:
     as_json: bool
     debug: bool
 
+    def log_settings(self) -> LogSettings:
+        """Of seglog.toml and the environment."""
+        import seglog
+
+        return seglog.load_settings(self.directory / seglog.SETTINGS_FILE, os.environ)
+
+    def offload_settings(self) -> OffloadSettings:
+        """Of seglog.toml and the environment."""
+        from offload.settings import load_archive_settings
+        from seglog import SETTINGS_FILE
+
+        return load_archive_settings(self.directory / SETTINGS_FILE, os.environ)[1]
+
     @contextmanager
     def log(self) -> Iterator[Log]:
         """The log alone, without its remote."""
         import seglog
 
-        with seglog.open(self.directory, create=False) as log:
+        with seglog.open(self.directory, create=False, settings=self.log_settings()) as log:
             yield log
 
     @contextmanager
@@ -55,7 +70,7 @@ class Session:
         """The log with its remote. Raises `NoRemote` if none is configured."""
         import offload
 
-        with self.log() as log, offload.attach(log, self.remote) as archive:
+        with self.log() as log, offload.attach(log, self.remote, settings=self.offload_settings()) as archive:
             yield log, archive
 
     @contextmanager
@@ -66,7 +81,7 @@ class Session:
 
         with self.log() as log:
             try:
-                archive = offload.attach(log, self.remote)
+                archive = offload.attach(log, self.remote, settings=self.offload_settings())
             except NoRemote:
                 yield log, None
                 return

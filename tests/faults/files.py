@@ -120,6 +120,10 @@ class Effects(Files):
         self._check()
         self.inner.lock(fd)
 
+    def lock_shared(self, fd: int) -> None:
+        self._check()
+        self.inner.lock_shared(fd)
+
     def check(self) -> None:
         """Override: called before whatever is no effect."""
 

@@ -1,0 +1,222 @@
+"""An append-only journal of items of any size, in sections that go as a whole: beside the log, for state of one's own.
+
+    from seglog.journal import Journal
+
+    with Journal("state") as journal:
+        offset = journal.append(1, b"data")
+        journal.sync(1)
+        assert journal.get(1, offset) == b"data"
+        for item in journal.replay():
+            print(item.section, item.offset, item.data)
+        journal.prune(2)
+
+J1  What `sync` or `close` returned from survives a power cut; what was appended after that may be lost from its end on.
+J2  A torn tail is cut when the journal is opened, and nothing else ever is: see seglog.journal_section.
+J3  Checksums are verified when an item is read, and not when the journal is opened, which would mean to read all of it.
+    Damage is `FileCorrupt` with file and position; other items stay readable.
+J4  Every section has one file, which stays open: whoever minds uses fewer sections, or prunes.
+
+The bytes are in seglog.journal_item. Source: journal of variable-size items.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from types import TracebackType
+
+from seglog.errors import DiskFull, InvalidSetting, JournalClosed, NoSuchItem, SectionPruned
+from seglog.files import Files, OsFiles
+from seglog.journal_section import Item, Section
+from seglog.lock import DirectoryLock
+from seglog.wal import NO_SPACE
+
+__all__ = ["SECTION_MAX", "Item", "Journal"]
+
+SECTION_MAX = 2**64 - 1
+_FILE = re.compile(r"section-([0-9]{20})\.log")
+_CONCURRENCY = 4
+
+
+class Journal:
+    """A context manager; safe for many threads, for one process at a time."""
+
+    def __init__(self, path: str | os.PathLike[str], *, files: Files | None = None) -> None:
+        """Opens the journal at `path`; makes it in a directory that is there.
+
+        Reads what was not synced when it was last used, and cuts what of that is torn.
+        Raises `DirectoryInUse`, `DirectoryNotWritable`, `DiskFull`, `WriterPoisoned`.
+        """
+        self.path = Path(path).absolute()
+        self._files = OsFiles() if files is None else files
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._min_section = 0
+        self._sections: dict[int, Section] = {}
+        # Each time, whoever made it: a process may have died between the two.
+        self._files.make_dir(self.path)
+        self._files.sync_dir(self.path.parent)
+        self._directory_lock = DirectoryLock(self._files, self.path / "LOCK")
+        try:
+            for name in self._files.list_dir(self.path):
+                match = _FILE.fullmatch(name)
+                if match and (number := int(match[1])) <= SECTION_MAX:
+                    self._sections[number] = Section(self._files, self.path / name, number)
+        except BaseException:
+            self._directory_lock.release()
+            raise
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def sections(self) -> list[int]:
+        """Ascending."""
+        with self._lock:
+            return sorted(self._sections)
+
+    def append(self, section: int, data: bytes) -> int:
+        """Append an item, and return its offset in the section. Not durable before `sync`.
+
+        Raises `OffsetOverflow`, `ItemTooLarge`, `SectionPruned`, `InvalidSetting` for what is no section's number, and
+        `DiskFull`: nothing was appended. After `WriterPoisoned` the section takes no more until the journal is opened
+        again.
+        """
+        return self._section_for(section).append(data)
+
+    def get(self, section: int, offset: int, exact: int | None = None) -> bytes:
+        """The data of the item at `offset`, verified.
+
+        With `exact`, the size that the item is known to have, it takes one read; a wrong one is `WrongSize`.
+        Raises `NoSuchItem`, and `FileCorrupt`, also for an offset at which no item begins.
+        """
+        found = self._find(section)
+        if found is None:
+            raise NoSuchItem(section, offset)
+        return found.get(offset, exact)
+
+    def sync(self, section: int) -> None:
+        """Everything appended to the section is durable on return; for none there is nothing to do.
+
+        Raises `WriterPoisoned`: what of it is durable, only the next opening knows.
+        """
+        found = self._find(section)
+        if found is not None:
+            found.sync()
+
+    def prune(self, min_section: int) -> None:
+        """Remove the sections below `min_section`, durably. Appends to them are refused while this journal is open."""
+        with self._lock:
+            self._check_open()
+            self._min_section = max(self._min_section, min_section)
+            pruned = [number for number in sorted(self._sections) if number < min_section]
+            # Oldest first: what a crash leaves is without holes.
+            for number in pruned:
+                self._files.unlink(self._sections[number].path)
+                del self._sections[number]
+            if pruned:
+                self._files.sync_dir(self.path)
+
+    def replay(
+        self, sections: Iterable[int] | None = None, *, prefix: int | None = None, concurrency: int = _CONCURRENCY
+    ) -> Iterator[Item]:
+        """The items of these sections, or of all, as they are now, in one stream.
+
+        Those of one section come in order. `concurrency` sections are read at a time, by a thread each, and their items
+        come as they are there; with 1, section follows section.
+
+        With `prefix` only so many bytes of each item are read, and large ones are skipped over. Their checksums cannot
+        be verified then: bytes, and even sizes and so the places of all items behind, are what the disk says they are.
+        To be sure of an item, `get` it.
+
+        Raises `NoSuchItem` and `InvalidSetting` at once, and `FileCorrupt` where the damage is: the section's items
+        before it have come, and other sections can be replayed without it.
+        """
+        for name, value, low in (("prefix", prefix, 0), ("concurrency", concurrency, 1)):
+            if value is not None and value < low:
+                raise InvalidSetting(name, f"{value} is below {low}")
+        with self._lock:
+            self._check_open()
+            wanted = sorted(self._sections) if sections is None else list(sections)
+            for number in wanted:
+                if number not in self._sections:
+                    raise NoSuchItem(number, 0)
+            found = [self._sections[number] for number in wanted]
+        return _merged([section.batches(section.end, prefix) for section in found], concurrency)
+
+    def close(self) -> None:
+        """Sync every section, and let go of the journal, whatever is raised. Idempotent."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            sections = list(self._sections.values())
+            self._sections.clear()
+        try:
+            with contextlib.ExitStack() as stack:
+                for section in sections:
+                    stack.callback(section.close)
+        finally:
+            self._directory_lock.release()
+
+    def _find(self, number: int) -> Section | None:
+        with self._lock:
+            self._check_open()
+            return self._sections.get(number)
+
+    def _section_for(self, number: int) -> Section:
+        """To append to: made if it is not there."""
+        with self._lock:
+            self._check_open()
+            if not 0 <= number <= SECTION_MAX:
+                raise InvalidSetting("section", f"{number} is outside 0 to {SECTION_MAX}")
+            if number < self._min_section:
+                raise SectionPruned(number, self._min_section)
+            section = self._sections.get(number)
+            if section is None:
+                path = self.path / f"section-{number:020d}.log"
+                try:
+                    section = Section(self._files, path, number, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+                except OSError as error:
+                    if error.errno in NO_SPACE:
+                        raise DiskFull(path) from error
+                    raise
+                self._sections[number] = section
+            return section
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise JournalClosed
+
+
+def _merged(readers: list[Iterator[list[Item]]], concurrency: int) -> Iterator[Item]:
+    """Up to `concurrency` readers are one batch ahead of the caller, each in one thread at a time."""
+    if concurrency == 1 or len(readers) < 2:
+        for reader in readers:
+            for batch in reader:
+                yield from batch
+        return
+    waiting = deque(readers)
+    running: dict[Future[list[Item] | None], Iterator[list[Item]]] = {}
+    with ThreadPoolExecutor(min(concurrency, len(readers)), "journal-replay") as pool:
+        while waiting or running:
+            while waiting and len(running) < concurrency:
+                reader = waiting.popleft()
+                running[pool.submit(next, reader, None)] = reader
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                reader = running.pop(future)
+                items = future.result()
+                if items is not None:
+                    running[pool.submit(next, reader, None)] = reader
+                    yield from items

@@ -1,0 +1,98 @@
+"""One item of a journal's section: bytes of any length, with a checksum. Little-endian.
+
+    offset  size  field    meaning
+    0       4     size     bytes of data
+    4       ...   data     as they were given
+    ...     4     crc32    CRC-32 of data, as zlib has it
+    ...     ...   padding  0 to 15 bytes, up to the next multiple of 16; each of them is their number
+
+A sync mark says that all bytes of the section before it are durable:
+
+    0       8     zeros    as in an item without data
+    8       8     check    XXH3-64 of: section as u64, position of the mark as u64
+
+    <journal>/LOCK                     held while a process uses the journal
+    <journal>/section-<20 digits>.log  items and marks from position 0 on, nothing between them, nothing behind
+
+T1  An offset counts units of 16 bytes, as u32: what would begin past 16 * (2^32 - 1) is `OffsetOverflow`.
+T2  A change of any one byte of an item is found, and so is one of padding: an item without data would be all zeros
+    otherwise, which is what a power cut leaves where a file had grown.
+T3  A mark in another's place, or of another section, does not fit. Data begin 4 bytes into a unit, so a section that is
+    stored as an item of another shows no marks in there.
+T4  Without its whole data an item cannot be checked: neither its size nor the prefix that was read.
+T5  Torn or damaged is not knowable here: seglog.journal decides.
+
+Source: journal of variable-size items, sections Format and Offset Alignment; padding and marks are ours.
+No I/O: bytes in, bytes out.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from xxhash import xxh3_64_intdigest
+
+from seglog.errors import InvalidItem
+from seglog.frame import Buffer
+
+__all__ = [
+    "ITEM_MAX_BYTES",
+    "MARK_BYTES",
+    "OFFSET_MAX",
+    "SIZE",
+    "UNIT_BYTES",
+    "encode_item",
+    "encode_mark",
+    "is_mark",
+    "read_item",
+    "slot_bytes",
+]
+
+SIZE = struct.Struct("<I")
+_MARK = struct.Struct("<8sQ")
+_PLACE = struct.Struct("<QQ")
+
+UNIT_BYTES = 16
+MARK_BYTES = _MARK.size
+OFFSET_MAX = 0xFFFF_FFFF
+ITEM_MAX_BYTES = 0xFFFF_FFFF
+_OVERHEAD = 2 * SIZE.size
+_ZEROS = bytes(8)
+_PADDING = tuple(bytes([count]) * count for count in range(UNIT_BYTES))
+
+
+def slot_bytes(size: int) -> int:
+    """What an item of `size` bytes of data takes in its section."""
+    return (_OVERHEAD + size + UNIT_BYTES - 1) // UNIT_BYTES * UNIT_BYTES
+
+
+def encode_item(data: bytes) -> list[bytes]:
+    """In pieces, so that the data are not copied."""
+    padding = _PADDING[-(_OVERHEAD + len(data)) % UNIT_BYTES]
+    return [SIZE.pack(len(data)), data, SIZE.pack(zlib.crc32(data)) + padding]
+
+
+def read_item(buffer: Buffer, position: int = 0) -> bytes:
+    """The data of the whole item at `position`. Raises `InvalidItem`."""
+    room = len(buffer) - position
+    size = SIZE.unpack_from(buffer, position)[0] if room >= SIZE.size else 0
+    if slot_bytes(size) > room:
+        raise InvalidItem(position, f"an item of {size} bytes goes past the end")
+    end = position + SIZE.size + size
+    data = bytes(buffer[position + SIZE.size : end])
+    if SIZE.unpack_from(buffer, end)[0] != zlib.crc32(data):
+        raise InvalidItem(position, "checksum mismatch")
+    if buffer[end + SIZE.size : position + slot_bytes(size)] != _PADDING[-(_OVERHEAD + size) % UNIT_BYTES]:
+        raise InvalidItem(position, "the padding is not what it was")
+    return data
+
+
+def encode_mark(section: int, position: int) -> bytes:
+    return _MARK.pack(_ZEROS, xxh3_64_intdigest(_PLACE.pack(section, position)))
+
+
+def is_mark(buffer: Buffer, index: int, section: int, position: int) -> bool:
+    """Whether the bytes at `index` of the buffer, which are at `position` of the section, are a mark."""
+    slot = buffer[index : index + MARK_BYTES]
+    return slot[: len(_ZEROS)] == _ZEROS and slot == encode_mark(section, position)

@@ -1,0 +1,99 @@
+"""A file system that nobody changes: what is cut or unlinked through it looks so, and stays as it was on the disk.
+
+So recovery, which cuts and removes what can be derived again, can be tried without a trace. What would make anything
+new is refused with EROFS.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from seglog.files import Files
+
+__all__ = ["ReadOnlyFiles"]
+
+_WRITES = os.O_CREAT | os.O_TRUNC
+
+
+class ReadOnlyFiles:
+    """Over another port. Not thread-safe."""
+
+    def __init__(self, inner: Files) -> None:
+        self._inner = inner
+        self._paths: dict[int, Path] = {}
+        self._lengths: dict[Path, int] = {}
+        self._unlinked: set[Path] = set()
+
+    def hide_behind(self, path: Path, length: int) -> None:
+        """The file looks as if it ended there."""
+        self._lengths[path] = length
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        if flags & _WRITES:
+            _refuse()
+        if path in self._unlinked:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        fd = self._inner.open(path, os.O_RDONLY, mode)
+        self._paths[fd] = path
+        return fd
+
+    def close(self, fd: int) -> None:
+        self._paths.pop(fd, None)
+        self._inner.close(fd)
+
+    def pread(self, fd: int, length: int, offset: int) -> bytes:
+        limit = self._lengths.get(self._paths[fd])
+        if limit is not None:
+            length = max(0, min(length, limit - offset))
+        return self._inner.pread(fd, length, offset)
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:  # noqa: ARG002 - refused, whatever it is
+        _refuse()
+
+    def pwritev(self, fd: int, pieces: Sequence[bytes], offset: int) -> None:  # noqa: ARG002 - refused, whatever it is
+        _refuse()
+
+    def allocate(self, fd: int, length: int) -> None:  # noqa: ARG002 - refused, whatever it is
+        _refuse()
+
+    def truncate(self, fd: int, length: int) -> None:
+        self.hide_behind(self._paths[fd], length)
+
+    def size(self, fd: int) -> int:
+        size = self._inner.size(fd)
+        return min(size, self._lengths.get(self._paths[fd], size))
+
+    def datasync(self, fd: int) -> None:
+        """There is nothing to sync."""
+
+    def rename(self, source: Path, target: Path) -> None:  # noqa: ARG002 - refused, whatever it is
+        _refuse()
+
+    def unlink(self, path: Path) -> None:
+        self._unlinked.add(path)
+
+    def make_dir(self, path: Path) -> None:  # noqa: ARG002 - refused, whatever it is
+        _refuse()
+
+    def sync_dir(self, path: Path) -> None:
+        """There is nothing to sync."""
+
+    def list_dir(self, path: Path) -> list[str]:
+        return [name for name in self._inner.list_dir(path) if path / name not in self._unlinked]
+
+    def is_dir(self, path: Path) -> bool:
+        return self._inner.is_dir(path)
+
+    def lock(self, fd: int) -> None:  # noqa: ARG002 - refused, whatever it is
+        _refuse()
+
+    def lock_shared(self, fd: int) -> None:
+        self._inner.lock_shared(fd)
+
+
+def _refuse() -> NoReturn:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))

@@ -1,0 +1,54 @@
+"""The port to where a topic's sealed segments are: one store a topic and tier. Segments go in and out whole.
+
+Implementations: `seglog.store_local` (a directory), `seglog.store_memory`, `seglog.topic_tier` (a hot one before a cold
+one). One conformance suite runs over all of them (tests/seglog/test_stores.py), and takes others.
+
+Q1  `put` returns when both parts are durable. A segment is there with both parts, or `list` does not show it.
+Q2  To put a segment again is to repeat: the data are the same, and only flags in the idx may differ. So a crash in the
+    middle of it leaves two parts that fit each other.
+Q3  What is not there is `NoSuchSegment`, and nothing else is: trouble is never taken for absence. Trouble is an
+    `OSError` or an error of the group Unavailable.
+Q4  Calls are synchronous and know nothing of each other: any thread may make them, at any time.
+
+A slow or dead store never delays an append or a read of hot data: so nobody holds a lock of the log over a call here.
+Source: topics engine architecture, section 3.6.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NewType, Protocol
+
+__all__ = ["Part", "SegmentId", "SegmentStore"]
+
+SegmentId = NewType("SegmentId", int)
+"""The segment's first seq."""
+
+
+class Part(enum.Enum):
+    DATA = "data"
+    IDX = "idx"
+
+
+class SegmentStore(Protocol):
+    def put(self, segment: SegmentId, data: bytes, idx: bytes) -> None:
+        """Both parts, durable on return."""
+        ...
+
+    def read_range(self, segment: SegmentId, part: Part, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`. Raises `NoSuchSegment`, and `SegmentCut` if the part ends before."""
+        ...
+
+    def delete(self, segment: SegmentId) -> None:
+        """The whole segment, durably. One that is not there is fine, as is half of one."""
+        ...
+
+    def list(self) -> list[SegmentId]:
+        """Those that are there with both parts, oldest first."""
+        ...
+
+    def exists(self, segment: SegmentId, part: Part) -> bool: ...
+
+    def length(self, segment: SegmentId, part: Part) -> int:
+        """In bytes. Raises `NoSuchSegment`."""
+        ...

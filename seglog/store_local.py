@@ -1,0 +1,79 @@
+"""Segments in a directory, laid out as in a data directory: <root>/topics/<8 hex>/seg-<first seq>.data and .idx.
+
+Each part is written beside its place, synced and renamed, and then the directory is synced: so a part is whole, and a
+segment of which a crash left one part is not listed. The root is not made: where a disk is not mounted, nothing is
+written to what lies below the mount point.
+"""
+
+from __future__ import annotations
+
+import os
+
+from seglog.errors import NoSuchSegment, SegmentCut
+from seglog.files import Files, replace_atomically
+from seglog.layout import Layout, number_in
+from seglog.open_file import OpenFile
+from seglog.store import Part, SegmentId
+
+__all__ = ["LocalSegmentStore"]
+
+
+class LocalSegmentStore:
+    """Of one topic. A temporary file that a crash left is replaced by the next `put` of its segment."""
+
+    def __init__(self, files: Files, layout: Layout, topic_id: int) -> None:
+        self._files = files
+        self._layout = layout
+        self._topic_id = topic_id
+
+    def put(self, segment: SegmentId, data: bytes, idx: bytes) -> None:
+        self._make_directory()
+        replace_atomically(self._files, self._layout.data(self._topic_id, segment), data)
+        replace_atomically(self._files, self._layout.idx(self._topic_id, segment), idx)
+
+    def read_range(self, segment: SegmentId, part: Part, offset: int, length: int) -> bytes:
+        body = self._open(segment, part).read(length, offset)
+        if len(body) < length:
+            raise SegmentCut(segment, part.value, offset + len(body), offset + length)
+        return body
+
+    def delete(self, segment: SegmentId) -> None:
+        for path in (self._layout.idx(self._topic_id, segment), self._layout.data(self._topic_id, segment)):
+            try:
+                self._files.unlink(path)
+            except FileNotFoundError:
+                continue
+        try:
+            self._files.sync_dir(self._layout.topic(self._topic_id))
+        except FileNotFoundError:
+            return
+
+    def list(self) -> list[SegmentId]:
+        try:
+            names = self._files.list_dir(self._layout.topic(self._topic_id))
+        except FileNotFoundError:
+            return []
+        data, idx = ({number_in(kind, name) for name in names} - {None} for kind in ("data", "idx"))
+        return sorted(SegmentId(number) for number in data & idx if number is not None)
+
+    def exists(self, segment: SegmentId, part: Part) -> bool:
+        try:
+            self._open(segment, part)
+        except NoSuchSegment:
+            return False
+        return True
+
+    def length(self, segment: SegmentId, part: Part) -> int:
+        return self._open(segment, part).size()
+
+    def _open(self, segment: SegmentId, part: Part) -> OpenFile:
+        place = self._layout.data if part is Part.DATA else self._layout.idx
+        try:
+            return OpenFile(self._files, place(self._topic_id, segment), os.O_RDONLY)
+        except FileNotFoundError as error:
+            raise NoSuchSegment(segment) from error
+
+    def _make_directory(self) -> None:
+        for directory in (self._layout.topics, self._layout.topic(self._topic_id)):
+            self._files.make_dir(directory)
+            self._files.sync_dir(directory.parent)

@@ -1,0 +1,144 @@
+"""A check of a whole data directory, from the disk alone, that changes nothing: `seglog verify`.
+
+    snapshots   every one that is there
+    WAL         every frame in every file, also those that segments have already
+    segments    every entry and every frame of those the snapshot counts, and that they agree; none missing between
+    recovery    tried over a port that changes nothing, if all of the above is sound: what holds between files
+
+Y1  It reads under a shared lock: others may verify, nobody may open the log for writing meanwhile, and a log that is
+    open is `DirectoryInUse`, because what it writes in the meantime would look like damage.
+Y2  Without LOCK there is no lock: nobody has ever opened that copy, and none is made. So it works on read-only media.
+Y3  What recovery puts in order without loss (a torn tail, what a crash left of a checkpoint) is a note, not a damage.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from seglog.damage import Checked, Findings, Report
+from seglog.errors import FormatUnsupported, NotADataDirectory
+from seglog.files import Files, OsFiles
+from seglog.layout import Layout, number_in
+from seglog.lock import SharedLock
+from seglog.meta import Snapshot, TopicMeta, decode_snapshot, numbers
+from seglog.open_file import OpenFile
+from seglog.read_only_files import ReadOnlyFiles
+from seglog.recovery import recover
+from seglog.segment_check import check_segment
+from seglog.wal_check import check_wal
+
+__all__ = ["verify"]
+
+
+def verify(path: str | os.PathLike[str], *, files: Files | None = None) -> Report:
+    """Read every byte that counts in the data directory at `path`, and say what is damaged where.
+
+    Raises `NotADataDirectory`, `DirectoryInUse`, and `FormatUnsupported` for what another version wrote.
+    """
+    port = ReadOnlyFiles(OsFiles() if files is None else files)
+    layout = Layout(Path(path).absolute())
+    if not _was_used(port, layout):
+        raise NotADataDirectory(layout.root)
+    with SharedLock(port, layout.lock):
+        found = Findings()
+        snapshot = _check_snapshots(port, layout, found)
+        check_wal(port, layout, snapshot, found)
+        _check_topics(port, layout, snapshot, found)
+        if not found.damages:
+            with found.reading(layout.root):
+                recover(port, layout)
+    return Report(layout.root, tuple(found.checked), tuple(found.damages), tuple(found.notes))
+
+
+def _was_used(files: Files, layout: Layout) -> bool:
+    """CURRENT is the last thing that a new directory gets; one that holds anything without it has lost it."""
+    try:
+        if layout.current.name in files.list_dir(layout.wal) or any(number > 1 for number in numbers(files, layout)):
+            return True
+        sizes = [
+            OpenFile(files, layout.wal_file(number)).size()
+            for name in files.list_dir(layout.wal)
+            if (number := number_in("wal", name)) is not None
+        ]
+        return any(sizes) or any(number_in("topic", name) is not None for name in files.list_dir(layout.topics))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _check_snapshots(files: Files, layout: Layout, found: Findings) -> Snapshot | None:
+    """The newest one, which counts; None if it is damaged."""
+    newest: Snapshot | None = None
+    there = numbers(files, layout)
+    if not there:
+        found.damage(layout.meta, 0, "there is no snapshot")
+    for number in there:
+        newest = None
+        path = layout.snapshot(number)
+        with found.reading(path):
+            file = OpenFile(files, path)
+            body = file.read(file.size(), 0)
+            try:
+                newest = decode_snapshot(body, path)
+            except FormatUnsupported:
+                if number == there[-1]:
+                    raise
+                continue
+            found.checked.append(Checked("snapshot", path, 1, len(body)))
+    return newest
+
+
+def _check_topics(files: Files, layout: Layout, snapshot: Snapshot | None, found: Findings) -> None:
+    """Without a snapshot every segment there is taken for a sealed one."""
+    known = {} if snapshot is None else {topic.topic_id: topic for topic in snapshot.topics}
+    with found.reading(layout.topics):
+        folders = (number_in("topic", name) for name in files.list_dir(layout.topics))
+        there = {topic_id: _segments(files, layout, topic_id) for topic_id in folders if topic_id is not None}
+        for topic_id in sorted({*known, *there}):
+            firsts = there.get(topic_id, [])
+            if topic_id in known:
+                _check_topic(files, layout, known[topic_id], firsts, found)
+            elif snapshot is None:
+                for first in firsts:
+                    _check_segment(files, layout, topic_id, first, None, found)
+            else:
+                found.notes.extend(f"{layout.data(topic_id, first)}: of no topic in the snapshot" for first in firsts)
+
+
+def _check_topic(files: Files, layout: Layout, meta: TopicMeta, there: list[int], found: Findings) -> None:
+    """Seqs of the segments are without gaps from the hot floor to the end of what the snapshot counts."""
+    active = meta.active
+    end = meta.sealed_seq if active is None else active.first_seq + active.records - 1
+    counted = [first for first in there if meta.hot_floor <= first <= (end if active is None else active.first_seq)]
+    for first in there:
+        if first not in counted:
+            path = layout.data(meta.topic_id, first)
+            found.notes.append(f"{path}: the snapshot does not count it; recovery removes it")
+    expected: int | None = meta.hot_floor
+    for first in counted:
+        if expected is not None and first != expected:
+            reason = f"records {expected} to {first - 1} should be here" if expected < first else "two segments overlap"
+            found.damage(layout.data(meta.topic_id, min(expected, first)), 0, reason)
+        expected = _check_segment(files, layout, meta.topic_id, first, meta, found)
+    if expected is not None and expected != end + 1:
+        found.damage(layout.data(meta.topic_id, expected), 0, f"the snapshot counts records up to {end}")
+
+
+def _check_segment(
+    files: Files, layout: Layout, topic_id: int, first: int, meta: TopicMeta | None, found: Findings
+) -> int | None:
+    """The seq behind it; None if it is damaged."""
+    active = meta.active if meta is not None and meta.active is not None and meta.active.first_seq == first else None
+    extent = None if active is None else (active.records, active.data_bytes)
+    before = len(found.damages)
+    records, size = check_segment(files, layout, topic_id, first, extent, found)
+    name = None if meta is None else meta.name
+    found.checked.append(Checked("segment", layout.data(topic_id, first), records, size, name))
+    return first + records if len(found.damages) == before else None
+
+
+def _segments(files: Files, layout: Layout, topic_id: int) -> list[int]:
+    """First seqs of those of which there is a file, ascending."""
+    names = files.list_dir(layout.topic(topic_id))
+    numbers = {number_in(kind, name) for name in names for kind in ("data", "idx")}
+    return sorted(number for number in numbers if number is not None)

@@ -1,0 +1,97 @@
+"""Every frame of every WAL file, with the verdicts of recovery.
+
+Behind a damage it goes on at the next place that is sure: where the snapshot begins, or at a sync mark. What lies
+before the snapshot's place is in segments, and never read again: there it is a note.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seglog.damage import Checked, Findings
+from seglog.errors import FileCorrupt, InvalidFrame
+from seglog.layout import Layout, number_in
+from seglog.meta import Snapshot
+from seglog.open_file import OpenFile
+from seglog.read_only_files import ReadOnlyFiles
+from seglog.wal import durable_after, is_blank, read_current, scan
+
+__all__ = ["check_wal"]
+
+
+def check_wal(files: ReadOnlyFiles, layout: Layout, snapshot: Snapshot | None, found: Findings) -> None:
+    """A torn tail is told as a note, and hidden in `files`, so that who tries recovery next finds it cut."""
+    numbers = [number for name in files.list_dir(layout.wal) if (number := number_in("wal", name)) is not None]
+    active = _active(files, layout, found)
+    if active is not None and active not in numbers:
+        found.damage(layout.current, 0, f"it names {layout.wal_file(active).name}, which is not there")
+    for number in numbers:
+        path = layout.wal_file(number)
+        if snapshot is not None and number < snapshot.wal.file:
+            found.notes.append(f"{path}: all in it is in segments; recovery removes it")
+            continue
+        with found.reading(path):
+            file = OpenFile(files, path)
+            if active is not None and number > active:
+                _check_blank(file, layout.current, found)
+                continue
+            sure = snapshot.wal.offset if snapshot is not None and number == snapshot.wal.file else 0
+            frames = _check_file(file, number, sure, is_active=number == active, files=files, found=found)
+            found.checked.append(Checked("wal", path, frames, file.size()))
+
+
+def _active(files: ReadOnlyFiles, layout: Layout, found: Findings) -> int | None:
+    number: int | None = None
+    with found.reading(layout.current):
+        name = read_current(files, layout)
+        number = number_in("wal", name)
+        if number is None:
+            raise FileCorrupt(layout.current, 0, f"{name!r} is no name of a WAL file")
+    return number
+
+
+def _check_blank(file: OpenFile, current: Path, found: Findings) -> None:
+    if is_blank(file, 0, file.size()):
+        found.notes.append(f"{file.path}: never used; recovery removes it")
+    else:
+        found.damage(file.path, 0, f"it holds data, but {current} names an older file")
+
+
+def _check_file(
+    file: OpenFile, number: int, sure: int, *, is_active: bool, files: ReadOnlyFiles, found: Findings
+) -> int:
+    """Frames begin at `sure` for sure. Returns how many sound ones there are."""
+    size = file.size()
+    frames, start = 0, 0
+    while True:
+        error: InvalidFrame | None = None
+        try:
+            for _ in scan(file, start, size):
+                frames += 1
+        except InvalidFrame as invalid:
+            error = invalid
+        if error is None:
+            return frames
+        if error.offset < sure:
+            # Perhaps it never was durable: a checkpoint syncs segments, not the WAL that they make unnecessary.
+            found.notes.append(
+                f"{file.path}: no frame at offset {error.offset}, where segments have all: {error.reason}"
+            )
+            start = sure
+            continue
+        mark = durable_after(file, number, error.offset, size)
+        if mark is None:
+            _check_end(file, error, is_active=is_active, files=files, found=found)
+            return frames
+        found.damage(file.path, error.offset, f"{error.reason}; the bytes up to {mark} were durable")
+        start = mark
+
+
+def _check_end(file: OpenFile, error: InvalidFrame, *, is_active: bool, files: ReadOnlyFiles, found: Findings) -> None:
+    """What no sync mark follows."""
+    if not is_active:
+        found.damage(file.path, error.offset, error.reason)
+    elif not is_blank(file, error.offset, file.size()):
+        reason = f"a torn write begins at offset {error.offset}; recovery cuts it: {error.reason}"
+        found.notes.append(f"{file.path}: {reason}")
+        files.hide_behind(file.path, error.offset)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from offload.settings import SETTINGS, OffloadSettings, default_file, load_archive_settings
+from seglog import LogSettings, load_settings
+from seglog.errors import InvalidSetting
+from seglog.setting import settings_of
+
+
+def load(tmp_path: Path, body: str, **variables: str) -> tuple[str | None, OffloadSettings]:
+    path = tmp_path / "seglog.toml"
+    path.write_text(body)
+    return load_archive_settings(path, variables)
+
+
+def test_every_setting_takes_its_range_and_nothing_beyond() -> None:
+    for key, setting in settings_of(OffloadSettings).items():
+        good: list[object] = [*setting.choices] or [
+            setting.low,
+            setting.low + 1 if setting.high is None else setting.high,
+        ]
+        bad: list[object] = ["lz4"] if setting.choices else [setting.low - 1]
+        if setting.high is not None:
+            bad.append(setting.high + 1)
+        for value in good:
+            assert getattr(OffloadSettings(**{key: value}), key) == value  # type: ignore[arg-type]
+        for value in bad:
+            with pytest.raises(InvalidSetting) as caught:
+                OffloadSettings(**{key: value})  # type: ignore[arg-type]
+            assert caught.value.key == f"offload.{key}"
+
+
+def test_a_file_may_be_missing_or_empty(tmp_path: Path) -> None:
+    assert load_archive_settings(tmp_path / "missing") == (None, OffloadSettings())
+    assert load(tmp_path, "") == (None, OffloadSettings())
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
+    body = '[remote]\nurl = "file:///a"\n[offload]\nzstd_level = 9\nconcurrency = 2\n'
+    variables = {"SEGLOG_OFFLOAD_CONCURRENCY": "8", "SEGLOG_LOG_WAL_FILE_BYTES": "never looked at here"}
+    assert load(tmp_path, body, **variables) == ("file:///a", OffloadSettings(zstd_level=9, concurrency=8))
+
+
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [
+        ("[offlaod]\n", "offlaod"),
+        ("offload = 1\n", "offload"),
+        ("remote = 'file:///a'\n", "remote"),
+        ("[remote]\nuri = 'file:///a'\n", "remote.uri"),
+        ("[remote]\nurl = 1\n", "remote.url"),
+        ("[offload]\nblocksize = 1\n", "offload.blocksize"),
+        ("[offload]\nblock_size = 1\n", "offload.block_size"),
+        ("[offload]\ncodec = 'lz4'\n", "offload.codec"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, body: str, key: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        load(tmp_path, body)
+    assert caught.value.key == key
+
+
+def test_the_file_of_init_has_every_key_and_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "seglog.toml"
+    path.write_text(default_file("s3://bucket/acme"))
+    assert load_archive_settings(path) == ("s3://bucket/acme", OffloadSettings())
+    assert load_settings(path) == LogSettings()
+    lines = [line[2:] if line.startswith("# ") and " = " in line else line for line in default_file().splitlines()]
+    shown = tomllib.loads("\n".join(lines))
+    assert {(s.section, s.key): s.default for s in SETTINGS} == {
+        (section, key): value for section, keys in shown.items() if section != "remote" for key, value in keys.items()
+    }

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from seglog.errors import InvalidSetting
+from seglog.setting import check_settings, choice, from_section, number, settings_of, toml_lines, variables_of
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    SECTION: ClassVar = "some"
+
+    size_bytes: int = number(10, "bytes", 2, 20, "of something")
+    wait_s: int = number(0, "seconds", 0, None, "at least")
+    color: str = choice("red", ("red", "green", "blue"), "to see")
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+SETTINGS = settings_of(Some)
+
+
+def test_a_setting_says_all_about_itself() -> None:
+    size, wait, color = SETTINGS.values()
+    assert (size.name, size.variable, size.allowed) == ("some.size_bytes", "SEGLOG_SOME_SIZE_BYTES", "2 to 20")
+    assert (wait.allowed, color.allowed) == ("0 and more", "red, green or blue")
+    assert (size.default, size.unit, size.meaning) == (10, "bytes", "of something")
+    assert Some() == Some(size_bytes=10, wait_s=0, color="red")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("size_bytes", 1),
+        ("size_bytes", 21),
+        ("size_bytes", True),
+        ("size_bytes", 5.0),
+        ("size_bytes", "5"),
+        ("size_bytes", None),
+        ("wait_s", -1),
+        ("color", "pink"),
+        ("color", 1),
+        ("color", ["red"]),
+    ],
+)
+def test_what_is_not_allowed_is_refused_by_name_wherever_it_comes_from(key: str, value: object) -> None:
+    for make in (lambda: Some(**{key: value}), lambda: from_section(Some, {key: value}, {})):  # type: ignore[arg-type]
+        with pytest.raises(InvalidSetting) as caught:
+            make()
+        assert caught.value.key == f"some.{key}"
+        assert SETTINGS[key].allowed in str(caught.value)
+
+
+def test_the_environment_wins_over_the_file_and_the_file_over_the_default() -> None:
+    variables = {"SEGLOG_SOME_SIZE_BYTES": "7", "SEGLOG_OTHER_SIZE_BYTES": "x", "SEGLOG_DIR": "/d", "HOME": "/h"}
+    assert from_section(Some, {"size_bytes": 5, "color": "blue"}, variables) == Some(7, 0, "blue")
+    assert from_section(Some, {}, {"SEGLOG_SOME_COLOR": "green", "SEGLOG_SOME_WAIT_S": ""}) == Some(color="green")
+    assert from_section(Some, {}, {}) == Some()
+
+
+@pytest.mark.parametrize("text", ["1", "21", "-5", "5.5", "five", " 5", "0x5", "\N{ARABIC-INDIC DIGIT FIVE}", "5_0"])
+def test_a_variable_that_says_nothing_allowed_is_named(text: str) -> None:
+    with pytest.raises(InvalidSetting, match="from SEGLOG_SOME_SIZE_BYTES") as caught:
+        from_section(Some, {}, {"SEGLOG_SOME_SIZE_BYTES": text})
+    assert caught.value.key == "some.size_bytes"
+
+
+def test_a_variable_of_no_setting_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="SEGLOG_SOME_SIZE: is unknown; there are SEGLOG_SOME_COLOR"):
+        variables_of(SETTINGS.values(), {"SEGLOG_SOME_SIZE": "5"})
+
+
+def test_the_section_of_a_new_file_shows_the_defaults() -> None:
+    text = toml_lines(Some)
+    assert tomllib.loads(text) == {"some": {}}
+    shown = tomllib.loads(text.replace("\n# ", "\n"))["some"]
+    assert shown == {"size_bytes": 10, "wait_s": 0, "color": "red"}
+    assert '# color = "red"    # to see\n' in text
+    assert "# size_bytes = 10  # bytes: of something\n" in text
