@@ -169,10 +169,14 @@ def _noting(notes: list[Note], promised: Callable[[], tuple[Bounds, Journal]]) -
     return note
 
 
-def next_lives(notes: list[Note], chance: random.Random) -> Iterator[list[Note]]:
-    """After a kill at each moment; then, without end, after a power cut at some moment, with any image of it."""
+def after_kills(notes: list[Note]) -> Iterator[list[Note]]:
+    """A life from each moment on, that sees what is not durable yet."""
     for note in notes:
         yield next_life(functools.partial(SimulatedDisk.resume, note.moment), note)
+
+
+def after_cuts(notes: list[Note], chance: random.Random) -> Iterator[list[Note]]:
+    """Without end, a life on any image of some moment."""
     while True:
         note = chance.choice(notes)
         image = chance.choice(list(note.moment.images(chance, 8)))
@@ -188,9 +192,12 @@ def _without_lock(image: Image) -> Image:
 def _prove(seconds: float, most: int, *, subsets: int, seed: int) -> Explorer:
     explorer = Explorer(time.monotonic() + seconds, random.Random(seed))
     notes = first_life()
-    explorer.explore(notes, subsets)
     lives = 1
-    for more in next_lives(notes, explorer.chance):
+    for more in after_kills(notes):
+        lives += 1
+        explorer.explore_cuts(more, subsets)
+    explorer.explore(notes, subsets)
+    for more in after_cuts(notes, explorer.chance):
         if explorer.is_over or len(explorer.recoveries) >= most:
             break
         lives += 1
