@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from seglog.clock import Clock, SystemClock
 from seglog.config import (
+    DISCARDS,
     DURABILITIES,
     SETTINGS_FILE,
     LogSettings,
@@ -32,8 +33,10 @@ from seglog.errors import (
     DirectoryInUse,
     DirectoryNotWritable,
     DiskFull,
+    Evicted,
     FileCorrupt,
     FormatUnsupported,
+    HistoryKept,
     InvalidEntry,
     InvalidFrame,
     InvalidLabel,
@@ -44,21 +47,26 @@ from seglog.errors import (
     Misuse,
     NoSuchTopic,
     NotADataDirectory,
+    NotTruncatable,
     RecordTooLarge,
     SeglogError,
     SeqOutOfRange,
     TopicExists,
+    TopicFull,
+    Truncated,
     Unavailable,
     WriterPoisoned,
 )
 from seglog.files import Files, OsFiles, replace_atomically
 from seglog.log import Log, open
-from seglog.record import Record
+from seglog.record import Gap, Record
+from seglog.retention import Retention
 from seglog.segment import SegmentInfo
 from seglog.tier import ColdTier
 from seglog.topic import Topic
 
 __all__ = [
+    "DISCARDS",
     "DURABILITIES",
     "SETTINGS_FILE",
     "Clock",
@@ -71,9 +79,12 @@ __all__ = [
     "DirectoryInUse",
     "DirectoryNotWritable",
     "DiskFull",
+    "Evicted",
     "FileCorrupt",
     "Files",
     "FormatUnsupported",
+    "Gap",
+    "HistoryKept",
     "InvalidEntry",
     "InvalidFrame",
     "InvalidLabel",
@@ -86,9 +97,11 @@ __all__ = [
     "Misuse",
     "NoSuchTopic",
     "NotADataDirectory",
+    "NotTruncatable",
     "OsFiles",
     "Record",
     "RecordTooLarge",
+    "Retention",
     "SeglogError",
     "SegmentInfo",
     "SeqOutOfRange",
@@ -96,6 +109,8 @@ __all__ = [
     "Topic",
     "TopicConfig",
     "TopicExists",
+    "TopicFull",
+    "Truncated",
     "Unavailable",
     "WriterPoisoned",
     "default_toml",

@@ -11,7 +11,9 @@ K1  Nothing is unlinked before the snapshot that makes it unnecessary is durable
 K2  Up to 4 nothing of before has changed but flags that a pending delete sets anyway, so a crash, or a full disk,
     leaves the last checkpoint whole; what lies beyond its lengths is cut by the next try.
 K3  What is copied is verified, so damage in the WAL is found while the WAL is still there.
-K4  Any failure but a full disk poisons the writer: what the files hold is unknown.
+K4  What is sealed for its age is sealed by every checkpoint, and sealed segments at the front without a live record go
+    with it, where no history is kept.
+K5  Any failure but a full disk poisons the writer: what the files hold is unknown.
 
 Source: topics engine architecture, section 3, without its CheckpointMark frames (see seglog.meta).
 """
@@ -28,12 +30,13 @@ from seglog.errors import DiskFull, SeglogError, WriterPoisoned
 from seglog.frame import DELETED, HAS_TAG
 from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store
 from seglog.read import tail_run
+from seglog.retention import is_aged
 from seglog.run import RUN_MAX_RECORDS
 from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.state import TopicState, active_meta
 from seglog.wal import NO_SPACE
 
-__all__ = ["Wish", "checkpoint", "relieve"]
+__all__ = ["Wish", "checkpoint", "is_to_be_sealed", "relieve"]
 
 _logger = logging.getLogger("seglog.checkpoint")
 
@@ -117,19 +120,36 @@ def _plan(engine: Engine, wish: Wish | None) -> _Plan:
             if not state.is_published:
                 continue
             own = wish if wish is not None and wish.topic == state.name else None
-            if len(state.tail) or state.pending or own is not None or _kept_ops(state, state.hot_floor) != state.ops:
-                plan.drafts.append(_draft(state, own))
+            aged = is_to_be_sealed(engine, state)
+            if len(state.tail) or state.pending or own is not None or aged or _is_outdated(state):
+                plan.drafts.append(_draft(state, own, seal=aged))
             else:
                 plan.unchanged.append(state.to_meta())
     return plan
 
 
-def _draft(state: TopicState, wish: Wish | None) -> _Draft:
+def is_to_be_sealed(engine: Engine, state: TopicState) -> bool:
+    """For the age of its oldest unsealed record. The lock is held."""
+    if not engine.settings.segment_max_age_ms:
+        return False
+    oldest = state.tail.ts_ms(state.tail.first_seq) if len(state.tail) else None
+    if state.active is not None:
+        oldest = state.active.min_ts_ms
+    return is_aged(oldest, engine.settings.segment_max_age_ms, engine.clock.now_ms())
+
+
+def _is_outdated(state: TopicState) -> bool:
+    """Whether segments may be dropped, or listed deletes forgotten."""
+    return _kept_ops(state, state.hot_floor) != state.ops or (state.dead_segments > 0 and not state.config.keep_history)
+
+
+def _draft(state: TopicState, wish: Wish | None, *, seal: bool) -> _Draft:
     sealed = list(state.sealed)
-    released: list[SegmentInfo] = []
-    if wish is not None and wish.release_seq is not None:
-        released = [segment for segment in sealed if segment.last_seq <= wish.release_seq]
-        del sealed[: len(released)]
+    release_seq = 0 if wish is None or wish.release_seq is None else wish.release_seq
+    if not state.config.keep_history:
+        release_seq = max(release_seq, state.floors.earliest_seq - 1)
+    released = [segment for segment in sealed if segment.last_seq <= release_seq]
+    del sealed[: len(released)]
     hot_floor = released[-1].last_seq + 1 if released else state.hot_floor
     settle_op = None if wish is None else wish.settle_op
     ops = tuple(op for op in _kept_ops(state, hot_floor) if op.op != settle_op)
@@ -139,7 +159,7 @@ def _draft(state: TopicState, wish: Wish | None) -> _Draft:
         first_seq=state.tail.first_seq,
         last_seq=state.head_seq,
         pending=state.pending,
-        seal=wish is not None and wish.seal,
+        seal=seal or (wish is not None and wish.seal),
         sealed=sealed,
         active=state.active,
         released=released,
@@ -148,7 +168,7 @@ def _draft(state: TopicState, wish: Wish | None) -> _Draft:
 
 def _kept_ops(state: TopicState, hot_floor: int) -> tuple[DeleteOp, ...]:
     """A delete that reaches into the cold tier has no flags there to live on in: it stays until it is settled."""
-    return state.ops if state.config.keep_history or hot_floor > 1 else ()
+    return state.ops if state.config.keep_history or state.floors.earliest_seq < hot_floor else ()
 
 
 def _write_segments(engine: Engine, plan: _Plan) -> None:

@@ -5,6 +5,15 @@
     segment_max_bytes    67108864   bytes    1 to 1073741824
     wal_file_bytes       67108864   bytes    4096 to 1073741824
     max_record_bytes     16777216   bytes    1 to 536870912
+    segment_max_age_ms   0          ms       0 to 31536000000
+
+A segment_max_age_ms of 0 is no age. The retention of a topic (`TopicConfig`):
+
+    key           default   meaning
+    ttl_ms        none      a segment goes when its newest record is older
+    cap_records   none      records that are kept on this disk, at least
+    cap_bytes     none      bytes of frames that are kept on this disk, at least
+    discard       old       at a cap: "old" evicts the oldest whole segments; "reject" refuses the append
 
 The other sections belong to whoever reads them: `read_sections` hands all of them out, and checks none.
 """
@@ -22,6 +31,7 @@ from seglog.errors import InvalidSetting
 from seglog.files import OsFiles, replace_atomically
 
 __all__ = [
+    "DISCARDS",
     "DURABILITIES",
     "SETTINGS_FILE",
     "LogSettings",
@@ -48,7 +58,9 @@ _RANGES: Final = {
     "segment_max_bytes": (1, 1024 * MIB),
     "wal_file_bytes": (4096, 1024 * MIB),
     "max_record_bytes": (1, 512 * MIB),
+    "segment_max_age_ms": (0, 31_536_000_000),
 }
+DISCARDS: Final = ("old", "reject")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +71,7 @@ class LogSettings:
     segment_max_bytes: int = 64 * MIB
     wal_file_bytes: int = 64 * MIB
     max_record_bytes: int = 16 * MIB
+    segment_max_age_ms: int = 0
 
     def __post_init__(self) -> None:
         for key, (low, high) in _RANGES.items():
@@ -71,23 +84,54 @@ class LogSettings:
 class TopicConfig:
     """Of one topic. `attributes` are opaque to the log: upper layers keep theirs there.
 
-    With `keep_history`, deletes stay listed until they are settled, so that the archive can tell of them.
+    With `keep_history`, deletes stay listed until they are settled, so that the archive can tell of them, and nothing
+    is evicted: what retention wants gone waits until the archive has it. Caps and ttl: see the table above.
     """
 
     durability: str = "fsync"
     keep_history: bool = False
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+    ttl_ms: int | None = None
+    cap_records: int | None = None
+    cap_bytes: int | None = None
+    discard: str = "old"
 
     def __post_init__(self) -> None:
         check_durability(self.durability)
+        for key in ("ttl_ms", "cap_records", "cap_bytes"):
+            value = getattr(self, key)
+            if value is not None and (type(value) is not int or value < 1):
+                raise InvalidSetting(key, f"{value!r} is not a whole number from 1 on, or none")
+        if self.discard not in DISCARDS:
+            raise InvalidSetting("discard", f"{self.discard!r} is none of {', '.join(DISCARDS)}")
+
+    @property
+    def is_capped(self) -> bool:
+        return self.cap_records is not None or self.cap_bytes is not None
 
     def to_json(self) -> dict[str, Any]:
-        return {"attributes": dict(self.attributes), "durability": self.durability, "keep_history": self.keep_history}
+        return {
+            "attributes": dict(self.attributes),
+            "cap_bytes": self.cap_bytes,
+            "cap_records": self.cap_records,
+            "discard": self.discard,
+            "durability": self.durability,
+            "keep_history": self.keep_history,
+            "ttl_ms": self.ttl_ms,
+        }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> TopicConfig:
-        """Raises `KeyError` or `TypeError` for what `to_json` does not write."""
-        return cls(value["durability"], value["keep_history"], dict(value["attributes"]))
+        """Raises `KeyError`, `TypeError` or `InvalidSetting` for what `to_json` does not write."""
+        return cls(
+            value["durability"],
+            value["keep_history"],
+            dict(value["attributes"]),
+            value["ttl_ms"],
+            value["cap_records"],
+            value["cap_bytes"],
+            value["discard"],
+        )
 
 
 def check_durability(name: str) -> str:
@@ -138,6 +182,7 @@ def default_toml(remote: str | None = None) -> str:
 # segment_max_bytes = {log.segment_max_bytes}    # or after this many bytes
 # wal_file_bytes = {log.wal_file_bytes}       # of one file of the write-ahead log; reserved in advance
 # max_record_bytes = {log.max_record_bytes}     # a larger record is refused
+# segment_max_age_ms = {log.segment_max_age_ms}          # a segment is sealed when its oldest record is older; 0: never
 
 [remote]
 # Where the history goes: s3://bucket/prefix or file:///path.

@@ -39,6 +39,7 @@ class Engine:
     segments: SegmentCache
     committer: Committer = field(init=False)
     checkpoint_lock: threading.Lock = field(default_factory=threading.Lock)
+    retention_lock: threading.Lock = field(default_factory=threading.Lock)
     cold: ColdTier | None = None
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     is_closed: bool = False

@@ -6,12 +6,22 @@ from collections.abc import Sequence
 
 from seglog.commit import Entry
 from seglog.config import TopicConfig
-from seglog.control import TopicCreated, encode_config, encode_create, encode_delete
+from seglog.control import TopicCreated, encode_config, encode_create, encode_delete, encode_evict
 from seglog.deletes import DeleteOp
+from seglog.floors import Floors
 from seglog.state import TopicState
 from seglog.tail import Tail
 
-__all__ = ["AppendEntry", "ConfigEntry", "CreateEntry", "DeleteEntry", "apply_delete", "new_state"]
+__all__ = [
+    "AppendEntry",
+    "ConfigEntry",
+    "CreateEntry",
+    "DeleteEntry",
+    "EvictEntry",
+    "apply_delete",
+    "apply_evict",
+    "new_state",
+]
 
 
 class AppendEntry(Entry):
@@ -25,6 +35,7 @@ class AppendEntry(Entry):
 
     def publish(self, file: int, offset: int, /) -> None:
         self._state.publish(file, offset, self._lengths, self._ts_ms)
+        self._state.in_flight_bytes -= sum(self._lengths)
 
 
 class CreateEntry(Entry):
@@ -62,11 +73,32 @@ class DeleteEntry(Entry):
         apply_delete(self._state, self._op)
 
 
+class EvictEntry(Entry):
+    __slots__ = ("_floors", "_state")
+
+    def __init__(self, state: TopicState, floors: Floors) -> None:
+        super().__init__([encode_evict(state.topic_id, state.assigned_ts_ms, floors)], 1, sync=True)
+        self._state = state
+        self._floors = floors
+
+    def publish(self, _file: int, _offset: int, /) -> None:
+        apply_evict(self._state, self._floors)
+
+
+def apply_evict(state: TopicState, floors: Floors) -> None:
+    """A delete that came between may have raised `earliest_seq` further."""
+    state.floors = floors.raised(state.floors.earliest_seq)
+    state.generation += 1
+
+
 def apply_delete(state: TopicState, op: DeleteOp) -> None:
     state.ops += (op,)
     state.pending += (op,)
     state.next_op = max(state.next_op, op.op + 1)
     state.last_ts_ms = max(state.last_ts_ms, op.ts_ms)
+    if op.tag is None:
+        end = op.at_seq + 1
+        state.floors = state.floors.raised(end if op.before is None else min(op.before, end))
 
 
 def new_state(created: TopicCreated) -> TopicState:

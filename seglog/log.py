@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from seglog import write
+from seglog import housekeeping, write
 from seglog.checkpoint import checkpoint
 from seglog.clock import Clock, SystemClock
 from seglog.config import LogSettings, TopicConfig, load_settings
@@ -22,6 +22,7 @@ from seglog.meta import Snapshot, WalPosition, store
 from seglog.names import check_topic_name
 from seglog.open_file import OpenFile
 from seglog.recovery import recover
+from seglog.retention import Retention
 from seglog.segment import SegmentCache
 from seglog.tier import ColdTier
 from seglog.topic import Topic
@@ -136,6 +137,16 @@ class Log:
         """What is in the WAL goes to segments, and WAL files that are not needed any more go."""
         checkpoint(self._engine)
 
+    def enforce_retention(self) -> list[Retention]:
+        """Seal what is old enough, and evict what ttl and caps want gone, in every topic, by the log's clock.
+
+        Of each topic that had something due: what went, or what waits for the archive. To be called now and then;
+        appends see to the caps on their own.
+        """
+        self._engine.check_open()
+        states = [state for state in list(self._engine.topics.values()) if state.is_published]
+        return housekeeping.enforce(self._engine, states)
+
     def close(self) -> None:
         """Make everything durable, and let go of the directory, whatever is raised. Idempotent."""
         if self._engine.is_closed:
@@ -167,7 +178,10 @@ def _start(files: Files, layout: Layout, clock: Clock, settings: LogSettings | N
         wal=Wal(files, layout, settings.wal_file_bytes, found.wal_end, found.older_files),
         segments=SegmentCache(files, layout),
     )
+    by_tag = [state for state in found.topics.values() if any(op.tag is not None for op in state.pending)]
     checkpoint(engine)
+    for state in by_tag:
+        housekeeping.advance_front(engine, state)
     return engine
 
 

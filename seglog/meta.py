@@ -17,7 +17,7 @@ Source: topics engine architecture, section 5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.errors import FileCorrupt, FormatUnsupported, SeglogError
 from seglog.files import Files, replace_atomically
+from seglog.floors import Floors
 from seglog.layout import Layout, number_in
 from seglog.open_file import OpenFile
 
@@ -81,6 +82,7 @@ class TopicMeta:
     last_ts_ms: int
     next_op: int
     ops: tuple[DeleteOp, ...]
+    floors: Floors = field(default_factory=Floors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,9 @@ def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
         "active": None if active is None else [active.first_seq, active.records, active.data_bytes],
         "config": topic.config.to_json(),
         "epoch": topic.epoch,
+        "earliest_seq": topic.floors.earliest_seq,
+        "evict_floor": topic.floors.evict_floor,
+        "evict_from": topic.floors.evict_from,
         "first_seq": topic.first_seq,
         "hot_floor": topic.hot_floor,
         "id": topic.topic_id,
@@ -178,4 +183,5 @@ def _topic_from_json(value: dict[str, Any]) -> TopicMeta:
         last_ts_ms=value["last_ts_ms"],
         next_op=value["next_op"],
         ops=tuple(map(DeleteOp.from_json, value["ops"])),
+        floors=Floors(value["earliest_seq"], value["evict_from"], value["evict_floor"]),
     )

@@ -4,6 +4,8 @@ R1  No lock is held between records, and none while a file is read: it is held t
 R2  Each record is verified when it is taken: checksum, and seq, time, length and topic against the index.
 R3  When records change place or a delete reaches them, readers on their way look again from where they are: they never
     show a record deleted before they got to it, and go on in the cold tier when the hot copy goes.
+R4  What retention took is told, as a `Gap` in between or by raising `Evicted`; what was deleted is passed over. A
+    reader that is above the seq at which its topic is truncated ends with `Truncated`: it has read what is no more.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from collections.abc import Iterator
 
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
-from seglog.errors import ColdTierRequired, FileCorrupt, SeqOutOfRange
+from seglog.errors import ColdTierRequired, Evicted, FileCorrupt, NoSuchTopic, SeqOutOfRange, Truncated
 from seglog.frame import DELETED, tombstone
 from seglog.index import Entry
 from seglog.open_file import OpenFile
-from seglog.record import Record
+from seglog.record import Gap, Record
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 from seglog.state import TopicState
 
@@ -26,12 +28,35 @@ __all__ = ["read_frames", "read_records", "tail_run"]
 _GAP_MAX_BYTES = 4096
 
 
-def read_records(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[Record]:
-    """The live records from `first` to `last`, which are published."""
+def read_records(
+    engine: Engine, state: TopicState, first: int, last: int, *, gaps: bool = False
+) -> Iterator[Record | Gap]:
+    """The live records from `first` to `last`, which are published. With `gaps`, word of the evicted ones too."""
+    return _records(engine, state, first, last, len(state.cuts), gaps=gaps)
+
+
+def read_frames(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[bytes]:
+    """Whole frames of the hot records from `first` to `last`. Deleted and the delete not listed: a tombstone."""
+    return _frames(engine, state, first, last, len(state.cuts))
+
+
+def _records(
+    engine: Engine, state: TopicState, first: int, last: int, cuts: int, *, gaps: bool
+) -> Iterator[Record | Gap]:
     seq = first
     while seq <= last:
         engine.check_open()
         generation = state.generation
+        _check_place(state, seq, cuts)
+        last, floors = min(last, state.head_seq), state.floors
+        if seq < floors.earliest_seq:
+            gap = floors.gap(seq, last)
+            if gap is not None and not gaps:
+                raise Evicted(state.name, gap.gap_from, gap.gap_to)
+            if gap is not None:
+                yield gap
+            seq = floors.earliest_seq
+            continue
         if seq < state.hot_floor:
             upto = min(last, state.hot_floor - 1)
             yield from _cold_records(engine, state, seq, upto)
@@ -50,15 +75,17 @@ def read_records(engine: Engine, state: TopicState, first: int, last: int) -> It
             seq = run.last_seq + 1
 
 
-def read_frames(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[bytes]:
-    """Whole frames of the hot records from `first` to `last`. Deleted and the delete not listed: a tombstone."""
+def _frames(engine: Engine, state: TopicState, first: int, last: int, cuts: int) -> Iterator[bytes]:
     seq = first
     while seq <= last:
         engine.check_open()
+        generation = state.generation
+        _check_place(state, seq, cuts)
+        last = min(last, state.head_seq)
         if seq < state.hot_floor:
             raise SeqOutOfRange(state.name, seq, state.hot_floor, state.head_seq)
         run = _load_run(engine, state, seq, last)
-        if run is None:
+        if run is None or (len(state.cuts) != cuts and state.generation != generation):
             continue
         for index, (entry, position, header) in enumerate(run.frames()):
             if entry.flags & DELETED and not _is_reached(state.ops, run.record(index)):
@@ -66,6 +93,15 @@ def read_frames(engine: Engine, state: TopicState, first: int, last: int) -> Ite
             else:
                 yield run.buffer[position : position + entry.length]
         seq = run.last_seq + 1
+
+
+def _check_place(state: TopicState, seq: int, cuts: int) -> None:
+    """R4. `cuts` is how often the topic had been truncated when the reader began."""
+    if state.is_gone:
+        raise NoSuchTopic(state.name)
+    cut = min(state.cuts[cuts:], default=seq)
+    if seq > cut:
+        raise Truncated(state.name, cut)
 
 
 def tail_run(engine: Engine, state: TopicState, first: int, last: int) -> Run:
@@ -80,7 +116,7 @@ def _load_run(engine: Engine, state: TopicState, first: int, last: int) -> Run |
     with engine.committer.lock:
         engine.check_open()
         generation = state.generation
-        if first < state.hot_floor:
+        if not state.hot_floor <= first <= state.head_seq or state.is_gone:
             return None
         segment = state.segment_of(first)
         if segment is None:
@@ -89,6 +125,10 @@ def _load_run(engine: Engine, state: TopicState, first: int, last: int) -> Run |
         return _read_run(state, first, file, entries)
     try:
         return engine.segments.get(state.topic_id, segment.first_seq).run(first, min(last, segment.last_seq))
+    except FileCorrupt:
+        if state.generation != generation:
+            return None
+        raise
     except FileNotFoundError as error:
         if state.generation != generation:
             return None

@@ -26,8 +26,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from seglog.control import read_config, read_create, read_delete
-from seglog.entries import apply_delete, new_state
+from seglog.control import read_config, read_create, read_delete, read_evict
+from seglog.entries import apply_delete, apply_evict, new_state
 from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
 from seglog.files import Files
 from seglog.frame import FrameType, Header, data_of
@@ -134,6 +134,7 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
         ops=meta.ops,
         next_op=meta.next_op,
         is_published=True,
+        floors=meta.floors,
     )
 
 
@@ -238,6 +239,8 @@ class _Replay:
                 self._topic(header).config = read_config(data_of(buffer, position, header))
             elif header.type == FrameType.DELETE:
                 apply_delete(self._topic(header), read_delete(header, data_of(buffer, position, header)))
+            elif header.type == FrameType.EVICT_WATERMARK:
+                apply_evict(self._topic(header), read_evict(header, data_of(buffer, position, header)))
             elif header.type != FrameType.SYNC_MARK:
                 raise FormatUnsupported(path, f"1 with {FrameType(header.type).name} frames")
         except _Misplaced as error:

@@ -41,6 +41,9 @@ class Tail:
         self._files.extend(repeat(file, count))
         self._times.extend(repeat(ts_ms, count))
 
+    def ts_ms(self, seq: int) -> int:
+        return self._times[seq - self.first_seq]
+
     def drop(self, count: int) -> None:
         """The first `count` are elsewhere now."""
         self.first_seq += count

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal, cast, overload
 
-from seglog import write
+from seglog import housekeeping, write
 from seglog.checkpoint import Wish, checkpoint
 from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.errors import SeqOutOfRange
 from seglog.read import read_frames, read_records
-from seglog.record import Record
+from seglog.record import Gap, Record
+from seglog.retention import Retention
 from seglog.segment import SegmentInfo
 
 __all__ = ["Topic"]
@@ -63,6 +65,27 @@ class Topic:
         return 1 if state is None else state.hot_floor
 
     @property
+    def earliest_seq(self) -> int:
+        """The first live seq; `head_seq + 1` if there is none. No lock, no I/O.
+
+        It may be lower while records are in the cold tier only: deletes by tag are not looked up there.
+        """
+        state = self._engine.find(self.name)
+        return 1 if state is None else state.floors.earliest_seq
+
+    @property
+    def evict_floor(self) -> int:
+        """Above the last record that retention took; 1 before it took any. No lock, no I/O."""
+        state = self._engine.find(self.name)
+        return 1 if state is None else state.floors.evict_floor
+
+    @property
+    def epoch(self) -> int:
+        """Goes up when seqs may mean other records than before: the topic was made anew, or truncated. 0: none."""
+        state = self._engine.find(self.name)
+        return 0 if state is None else state.epoch
+
+    @property
     def sealed_seq(self) -> int:
         """The highest seq in a sealed segment, released ones included; `first_seq - 1` before there is one."""
         state = self._engine.find(self.name)
@@ -111,18 +134,30 @@ class Topic:
             self._engine, self.name, values, tag=tag, node=node, unterminated=unterminated, durability=durability
         )
 
-    def read(self, start: int | None = None, end: int | None = None) -> Iterator[Record]:
-        """The live records from `start` to `end`, both inclusive; None: from 1, and to the head as it is now.
+    @overload
+    def read(
+        self, start: int | None = None, end: int | None = None, *, gaps: Literal[False] = False
+    ) -> Iterator[Record]: ...
+    @overload
+    def read(self, start: int | None = None, end: int | None = None, *, gaps: bool) -> Iterator[Record | Gap]: ...
+    def read(
+        self, start: int | None = None, end: int | None = None, *, gaps: bool = False
+    ) -> Iterator[Record] | Iterator[Record | Gap]:
+        """The live records from `start` to `end`, both inclusive; None: from `earliest_seq`, to the head as it is now.
 
-        Records below `hot_floor` come from the cold tier. Raises `NoSuchTopic` and `SeqOutOfRange` at once;
-        `ColdTierRequired`, `FileCorrupt` and what the cold tier raises when the reader gets there.
+        Records below `hot_floor` come from the cold tier. What was deleted is passed over. Where retention took records
+        of the range, also while the reader is on its way, it gets a `Gap` in their place with `gaps`, or `Evicted` is
+        raised. Raises `NoSuchTopic` and `SeqOutOfRange` at once; `ColdTierRequired`, `FileCorrupt`, `Evicted`,
+        `Truncated` and what the cold tier raises when the reader gets there.
         """
         state = self._engine.state(self.name)
         head = state.head_seq
-        first = 1 if start is None else start
+        first = state.floors.earliest_seq if start is None else start
         if not 1 <= first <= head + 1:
             raise SeqOutOfRange(self.name, first, 1, head)
-        return read_records(self._engine, state, first, head if end is None else min(end, head))
+        last = head if end is None else min(end, head)
+        found = read_records(self._engine, state, first, last, gaps=gaps)
+        return found if gaps else cast("Iterator[Record]", found)
 
     def frames(self, first: int, last: int) -> Iterator[bytes]:
         """Whole, verified frames of the hot records from `first` to `last`, deleted ones included.
@@ -164,6 +199,19 @@ class Topic:
         state = self._engine.state(self.name)
         with self._engine.committer.lock:
             return state.segments
+
+    def enforce_retention(self) -> Retention:
+        """Seal what is old enough, and evict what the topic's ttl and caps want gone, by the log's clock.
+
+        With `keep_history` nothing is evicted; the result says what waits for the archive. Raises `NoSuchTopic`.
+        """
+        done = housekeeping.enforce(self._engine, [self._engine.state(self.name)])
+        return done[0] if done else Retention(self.name)
+
+    @property
+    def due_seq(self) -> int:
+        """The last sealed seq that ttl and caps want gone from this disk; 0 if none. Raises `NoSuchTopic`."""
+        return housekeeping.due(self._engine, self._engine.state(self.name))
 
     def release(self, last_seq: int) -> None:
         """Unlink the sealed segments that end at or before `last_seq`: reads of their records go to the cold tier.

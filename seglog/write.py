@@ -14,8 +14,11 @@ from seglog.control import TopicCreated
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.entries import AppendEntry, ConfigEntry, CreateEntry, DeleteEntry
-from seglog.errors import InvalidLabel, InvalidSetting, RecordTooLarge, TopicExists
+from seglog.errors import InvalidLabel, InvalidSetting, RecordTooLarge, TopicExists, TopicFull
 from seglog.frame import LABEL_MAX_BYTES, encode_appends
+from seglog.housekeeping import advance_front, enforce_caps
+from seglog.retention import Retained, passed_cap
+from seglog.state import TopicState
 
 __all__ = ["append", "configure", "create_topic", "delete"]
 
@@ -57,6 +60,9 @@ def append(
         frames = encode_appends(
             state.topic_id, first, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=durable
         )
+        size_bytes = sum(map(len, frames))
+        if state.config.is_capped:
+            _check_room(state, len(frames), size_bytes)
         entry = AppendEntry(state, ts_ms, frames, sync=durable)
         if create is not None:
             committer.enqueue(create)
@@ -64,10 +70,13 @@ def append(
         committer.enqueue(entry)
         state.assigned_seq += len(frames)
         state.assigned_ts_ms = ts_ms
+        state.in_flight_bytes += size_bytes
     if create is not None:
         committer.finish(create)
     committer.finish(entry)
     relieve(engine)
+    if state.config.is_capped:
+        enforce_caps(engine, state)
     return range(first, first + len(frames))
 
 
@@ -112,6 +121,8 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None) ->
         state.assigned_op = op.op
         state.assigned_ts_ms = ts_ms
     committer.finish(entry)
+    if tag is not None:
+        advance_front(engine, state)
     relieve(engine)
     return op
 
@@ -121,6 +132,16 @@ def _new_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int
     created = TopicCreated(engine.next_topic_id, name, 1, first_seq, config, ts_floor_ms)
     engine.next_topic_id += 1
     return CreateEntry(created)
+
+
+def _check_room(state: TopicState, records: int, size_bytes: int) -> None:
+    """Raises `TopicFull`. The lock is held; no seq is handed out yet."""
+    if state.config.discard != "reject":
+        return
+    wanted = Retained(state.retained_from, state.assigned_seq + records, state.retained_bytes + size_bytes)
+    passed = passed_cap(state.config, wanted)
+    if passed is not None:
+        raise TopicFull(state.name, *passed)
 
 
 def _check_values(values: Sequence[bytes], limit: int) -> None:
