@@ -1,11 +1,12 @@
 """A checkpoint: what is in the WAL goes to segments, deletes go to the flags, and the WAL before it may go.
 
+    0 cut       what truncations wait for (see seglog.truncation)
     1 plan      under the lock: end of the published WAL, and what each topic has above its segments
     2 absorb    copy verified frames to .data, entries to .idx; go on in a new segment where one is full; sync them
     3 flag      set the deleted flag in the entries that pending deletes reach; sync them
     4 store     the snapshot, atomically: from here on recovery starts at the end of 1
     5 publish   under the lock: readers see the new places
-    6 free      unlink WAL files and released segments
+    6 free      unlink WAL files, released segments and the directories of deleted topics
 
 K1  Nothing is unlinked before the snapshot that makes it unnecessary is durable.
 K2  Up to 4 nothing of before has changed but flags that a pending delete sets anyway, so a crash, or a full disk,
@@ -30,13 +31,15 @@ from seglog.errors import DiskFull, SeglogError, WriterPoisoned
 from seglog.frame import DELETED, HAS_TAG
 from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store
 from seglog.read import tail_run
+from seglog.removal import remove_topics
 from seglog.retention import is_aged
 from seglog.run import RUN_MAX_RECORDS
 from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.state import TopicState, active_meta
+from seglog.truncation import settle_cuts
 from seglog.wal import NO_SPACE
 
-__all__ = ["Wish", "checkpoint", "is_to_be_sealed", "relieve"]
+__all__ = ["Wish", "checkpoint", "checkpoint_locked", "is_to_be_sealed", "relieve"]
 
 _logger = logging.getLogger("seglog.checkpoint")
 
@@ -80,12 +83,14 @@ class _Plan:
     next_topic_id: int
     drafts: list[_Draft]
     unchanged: list[TopicMeta]
+    deleted: tuple[int, ...]
+    epoch_floor: int
 
 
 def checkpoint(engine: Engine, wish: Wish | None = None) -> None:
     """Returns when it is durable. Raises `DiskFull` (nothing changed), `WriterPoisoned`, `FileCorrupt`, `LogClosed`."""
     with engine.checkpoint_lock:
-        _run(engine, wish)
+        checkpoint_locked(engine, wish)
 
 
 def relieve(engine: Engine) -> None:
@@ -96,16 +101,21 @@ def relieve(engine: Engine) -> None:
     if not engine.wal.older_files or not engine.checkpoint_lock.acquire(blocking=False):
         return
     try:
-        _run(engine, None)
+        checkpoint_locked(engine, None)
     except SeglogError as error:
         _logger.warning("a checkpoint failed, the WAL keeps its files: %s", error)
     finally:
         engine.checkpoint_lock.release()
 
 
-def _run(engine: Engine, wish: Wish | None) -> None:
+def checkpoint_locked(engine: Engine, wish: Wish | None) -> None:
+    """`checkpoint`, for a caller that holds the checkpoint lock."""
     engine.check_open()
     engine.committer.check_sound()
+    try:
+        settle_cuts(engine)
+    except OSError as error:
+        raise _failure(engine, error) from error
     plan = _plan(engine, wish)
     if plan.drafts or plan.wal != engine.checkpointed:
         _write_segments(engine, plan)
@@ -115,7 +125,8 @@ def _run(engine: Engine, wish: Wish | None) -> None:
 
 def _plan(engine: Engine, wish: Wish | None) -> _Plan:
     with engine.committer.lock:
-        plan = _Plan(engine.committer.published_end, engine.next_topic_id, [], [])
+        end, deleted = engine.committer.published_end, engine.deleted
+        plan = _Plan(end, engine.next_topic_id, [], [], deleted, engine.epoch_floor)
         for state in engine.topics.values():
             if not state.is_published:
                 continue
@@ -273,9 +284,8 @@ def _reached(
 def _store_and_publish(engine: Engine, plan: _Plan) -> None:
     """Steps 4 and 5. Once the snapshot may be there, memory has to follow it, or the writer has to stop."""
     number = engine.snapshot_number + 1
-    topics = sorted([*plan.unchanged, *(draft.result() for draft in plan.drafts)], key=lambda topic: topic.topic_id)
     try:
-        store(engine.files, engine.layout, number, Snapshot(plan.next_topic_id, tuple(topics), plan.wal))
+        store(engine.files, engine.layout, number, _snapshot(plan))
         with engine.committer.lock:
             engine.snapshot_number = number
             engine.checkpointed = plan.wal
@@ -288,6 +298,11 @@ def _store_and_publish(engine: Engine, plan: _Plan) -> None:
     except BaseException as error:
         engine.committer.poison(error)
         raise
+
+
+def _snapshot(plan: _Plan) -> Snapshot:
+    topics = sorted([*plan.unchanged, *(draft.result() for draft in plan.drafts)], key=lambda topic: topic.topic_id)
+    return Snapshot(plan.next_topic_id, tuple(topics), plan.wal, plan.deleted, plan.epoch_floor)
 
 
 def _publish(draft: _Draft) -> None:
@@ -310,6 +325,10 @@ def _free(engine: Engine, plan: _Plan) -> None:
         for draft in plan.drafts:
             for segment in draft.released:
                 engine.segments.remove(draft.state.topic_id, segment.first_seq)
+        if plan.deleted:
+            remove_topics(engine.files, engine.layout, plan.deleted)
+            with engine.committer.lock:
+                engine.deleted = tuple(topic_id for topic_id in engine.deleted if topic_id not in plan.deleted)
     except OSError as error:
         _logger.warning("cannot remove what is not needed any more: %s", error)
 

@@ -24,7 +24,8 @@ __all__ = ["Engine"]
 class Engine:
     """`topics` also has those whose creation is on its way; `state` and `find` show published ones only.
 
-    `checkpointed` is the end of what the newest snapshot covers.
+    `checkpointed` is the end of what the newest snapshot covers. `leaving` are topics whose deletion is on its way,
+    `deleted` those whose directory is to be removed, `epoch_floor` is the highest epoch that a deleted topic had.
     """
 
     layout: Layout
@@ -42,6 +43,9 @@ class Engine:
     retention_lock: threading.Lock = field(default_factory=threading.Lock)
     cold: ColdTier | None = None
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
+    leaving: dict[int, TopicState] = field(default_factory=dict[int, TopicState])
+    deleted: tuple[int, ...] = ()
+    epoch_floor: int = 0
     is_closed: bool = False
 
     def __post_init__(self) -> None:
@@ -76,3 +80,7 @@ class Engine:
                 state.take_back()
             else:
                 del self.topics[name]
+        for state in self.leaving.values():
+            state.take_back()
+            self.topics[state.name] = state
+        self.leaving.clear()

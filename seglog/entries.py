@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from seglog.commit import Entry
 from seglog.config import TopicConfig
-from seglog.control import TopicCreated, encode_config, encode_create, encode_delete, encode_evict
+from seglog.control import (
+    TopicCreated,
+    encode_config,
+    encode_create,
+    encode_delete,
+    encode_evict,
+    encode_topic_delete,
+    encode_truncate,
+)
 from seglog.deletes import DeleteOp
 from seglog.floors import Floors
+from seglog.segment import SegmentInfo
 from seglog.state import TopicState
 from seglog.tail import Tail
+from seglog.truncation import apply_truncate
 
 __all__ = [
     "AppendEntry",
@@ -18,6 +28,8 @@ __all__ = [
     "CreateEntry",
     "DeleteEntry",
     "EvictEntry",
+    "TopicDeleteEntry",
+    "TruncateEntry",
     "apply_delete",
     "apply_evict",
     "new_state",
@@ -83,6 +95,36 @@ class EvictEntry(Entry):
 
     def publish(self, _file: int, _offset: int, /) -> None:
         apply_evict(self._state, self._floors)
+
+
+class TruncateEntry(Entry):
+    __slots__ = ("_epoch", "_kept", "_seq", "_state")
+
+    def __init__(self, state: TopicState, seq: int, kept: SegmentInfo | None) -> None:
+        self._epoch = state.epoch + 1
+        super().__init__([encode_truncate(state.topic_id, state.assigned_ts_ms, seq, self._epoch)], 1, sync=True)
+        self._state = state
+        self._seq = seq
+        self._kept = kept
+
+    def publish(self, _file: int, _offset: int, /) -> None:
+        apply_truncate(self._state, self._seq, self._epoch, self._kept)
+
+
+class TopicDeleteEntry(Entry):
+    """`then` is called under the lock, once nobody finds the topic any more."""
+
+    __slots__ = ("_state", "_then")
+
+    def __init__(self, state: TopicState, then: Callable[[TopicState], None]) -> None:
+        super().__init__([encode_topic_delete(state.topic_id, state.assigned_ts_ms, state.epoch)], 1, sync=True)
+        self._state = state
+        self._then = then
+
+    def publish(self, _file: int, _offset: int, /) -> None:
+        self._state.is_gone = True
+        self._state.generation += 1
+        self._then(self._state)
 
 
 def apply_evict(state: TopicState, floors: Floors) -> None:

@@ -123,7 +123,7 @@ def _evict(engine: Engine, state: TopicState, seq: int) -> bool:
         return False
     with engine.committer.lock:
         engine.committer.check_open()
-        if state.generation != generation or state.is_gone:
+        if state.generation != generation or engine.topics.get(state.name) is not state:
             return False
         floors = state.floors
         # What the cold tier still has below is out of reach too, once this disk begins above it.

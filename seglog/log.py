@@ -129,6 +129,14 @@ class Log:
         """Durable on return, and of effect for later appends. Raises `NoSuchTopic`."""
         write.configure(self._engine, name, config)
 
+    def delete_topic(self, name: str) -> None:
+        """The topic and all its records go; the name is free. Durable on return; space comes back with a checkpoint.
+
+        A topic that is made with the name later has a new id and a higher epoch. Raises `NoSuchTopic`, and
+        `HistoryKept` for a topic with `keep_history`.
+        """
+        write.delete_topic(self._engine, name)
+
     def attach_cold(self, tier: ColdTier) -> None:
         """Reads below a topic's hot floor go there from now on."""
         self._engine.cold = tier
@@ -177,6 +185,8 @@ def _start(files: Files, layout: Layout, clock: Clock, settings: LogSettings | N
         checkpointed=found.checkpointed,
         wal=Wal(files, layout, settings.wal_file_bytes, found.wal_end, found.older_files),
         segments=SegmentCache(files, layout),
+        deleted=found.deleted,
+        epoch_floor=found.epoch_floor,
     )
     by_tag = [state for state in found.topics.values() if any(op.tag is not None for op in state.pending)]
     checkpoint(engine)

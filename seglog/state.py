@@ -29,7 +29,7 @@ class TopicState:
     `generation` goes up whenever records change place or flags: a reader that sees it go up looks again.
     `floors` is one value, so that it may be read without the lock.
     `cuts` are the seqs at which the topic was truncated since the log was opened, `is_gone` says that it was deleted:
-    readers on their way look at both.
+    readers on their way look at both. `cut_meta` waits for seglog.truncation to cut the files.
     """
 
     topic_id: int
@@ -51,6 +51,7 @@ class TopicState:
     in_flight_bytes: int = 0
     cuts: tuple[int, ...] = ()
     is_gone: bool = False
+    cut_meta: TopicMeta | None = None
     head_seq: int = field(init=False)
     assigned_seq: int = field(init=False)
     assigned_ts_ms: int = field(init=False)

@@ -44,6 +44,13 @@ class Tail:
     def ts_ms(self, seq: int) -> int:
         return self._times[seq - self.first_seq]
 
+    def cut(self, seq: int) -> None:
+        """There is nothing from `seq` on any more."""
+        count = seq - self.first_seq
+        self.bytes -= sum(self._lengths[count:])
+        for column in (self._files, self._offsets, self._lengths, self._times):
+            del column[count:]
+
     def drop(self, count: int) -> None:
         """The first `count` are elsewhere now."""
         self.first_seq += count

@@ -200,6 +200,15 @@ class Topic:
         with self._engine.committer.lock:
             return state.segments
 
+    def truncate(self, seq: int) -> None:
+        """Remove the records from `seq` on: later appends use their seqs again, in a higher `epoch`. Durable on return.
+
+        Deletes made above end below it; readers that are above it end with `Truncated`. At `head_seq + 1` there is
+        nothing to do. Raises `NoSuchTopic`, `SeqOutOfRange` above that, and `NotTruncatable` below what is on this
+        disk, or with `keep_history` at or below `sealed_seq`: the archive may have it.
+        """
+        write.truncate(self._engine, self.name, seq)
+
     def enforce_retention(self) -> Retention:
         """Seal what is old enough, and evict what the topic's ttl and caps want gone, by the log's clock.
 
