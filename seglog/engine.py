@@ -68,10 +68,12 @@ class Engine:
             raise LogClosed
 
     def close(self) -> None:
-        """Readers on their way end with `LogClosed`."""
+        """Readers on their way end with `LogClosed`, followers just end."""
         with self.committer.lock:
             self.is_closed = True
             self.wal.forget()
+            for state in self.topics.values():
+                state.wake()
         self.segments.clear()
 
     def _take_back(self) -> None:

@@ -124,6 +124,7 @@ class TopicDeleteEntry(Entry):
     def publish(self, _file: int, _offset: int, /) -> None:
         self._state.is_gone = True
         self._state.generation += 1
+        self._state.wake()
         self._then(self._state)
 
 

@@ -22,7 +22,7 @@ from seglog.record import Gap, Record
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 from seglog.state import TopicState
 
-__all__ = ["read_frames", "read_records", "tail_run"]
+__all__ = ["check_place", "continue_records", "read_frames", "read_records", "tail_run"]
 
 # Frames of other topics may lie between: up to a page of them is read along rather than asked for apart.
 _GAP_MAX_BYTES = 4096
@@ -32,7 +32,7 @@ def read_records(
     engine: Engine, state: TopicState, first: int, last: int, *, gaps: bool = False
 ) -> Iterator[Record | Gap]:
     """The live records from `first` to `last`, which are published. With `gaps`, word of the evicted ones too."""
-    return _records(engine, state, first, last, len(state.cuts), gaps=gaps)
+    return continue_records(engine, state, first, last, len(state.cuts), gaps=gaps)
 
 
 def read_frames(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[bytes]:
@@ -40,14 +40,15 @@ def read_frames(engine: Engine, state: TopicState, first: int, last: int) -> Ite
     return _frames(engine, state, first, last, len(state.cuts))
 
 
-def _records(
+def continue_records(
     engine: Engine, state: TopicState, first: int, last: int, cuts: int, *, gaps: bool
 ) -> Iterator[Record | Gap]:
+    """As `read_records`, for a reader that began when the topic had been truncated `cuts` times."""
     seq = first
     while seq <= last:
         engine.check_open()
         generation = state.generation
-        _check_place(state, seq, cuts)
+        check_place(state, seq, cuts)
         last, floors = min(last, state.head_seq), state.floors
         if seq < floors.earliest_seq:
             gap = floors.gap(seq, last)
@@ -80,7 +81,7 @@ def _frames(engine: Engine, state: TopicState, first: int, last: int, cuts: int)
     while seq <= last:
         engine.check_open()
         generation = state.generation
-        _check_place(state, seq, cuts)
+        check_place(state, seq, cuts)
         last = min(last, state.head_seq)
         if seq < state.hot_floor:
             raise SeqOutOfRange(state.name, seq, state.hot_floor, state.head_seq)
@@ -95,7 +96,7 @@ def _frames(engine: Engine, state: TopicState, first: int, last: int, cuts: int)
         seq = run.last_seq + 1
 
 
-def _check_place(state: TopicState, seq: int, cuts: int) -> None:
+def check_place(state: TopicState, seq: int, cuts: int) -> None:
     """R4. `cuts` is how often the topic had been truncated when the reader began."""
     if state.is_gone:
         raise NoSuchTopic(state.name)

@@ -8,7 +8,7 @@ is published and so visible. `take_back` makes the first the second again.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from seglog.config import TopicConfig
@@ -52,6 +52,7 @@ class TopicState:
     cuts: tuple[int, ...] = ()
     is_gone: bool = False
     cut_meta: TopicMeta | None = None
+    waiters: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     head_seq: int = field(init=False)
     assigned_seq: int = field(init=False)
     assigned_ts_ms: int = field(init=False)
@@ -70,6 +71,14 @@ class TopicState:
         self.tail.extend(file, offset, lengths, ts_ms)
         self.last_ts_ms = ts_ms
         self.head_seq += len(lengths)
+        if self.waiters:
+            self.wake()
+
+    def wake(self) -> None:
+        """There is news: call each of the `waiters`, once. None of them may block."""
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            waiter()
 
     @property
     def retained_from(self) -> int:

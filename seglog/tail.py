@@ -7,6 +7,7 @@ not the history. Not thread-safe: the owner's lock is held around every call.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate, repeat
 
@@ -43,6 +44,9 @@ class Tail:
 
     def ts_ms(self, seq: int) -> int:
         return self._times[seq - self.first_seq]
+
+    def first_seq_at(self, ts_ms: int) -> int:
+        return self.first_seq + bisect_left(self._times, ts_ms)
 
     def cut(self, seq: int) -> None:
         """There is nothing from `seq` on any more."""

@@ -11,10 +11,13 @@ from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.errors import SeqOutOfRange
-from seglog.read import read_frames, read_records
+from seglog.follow import follow_records
+from seglog.read import continue_records, read_frames
 from seglog.record import Gap, Record
 from seglog.retention import Retention
+from seglog.search import first_seq_at
 from seglog.segment import SegmentInfo
+from seglog.state import TopicState
 
 __all__ = ["Topic"]
 
@@ -136,28 +139,79 @@ class Topic:
 
     @overload
     def read(
-        self, start: int | None = None, end: int | None = None, *, gaps: Literal[False] = False
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        gaps: Literal[False] = False,
     ) -> Iterator[Record]: ...
     @overload
-    def read(self, start: int | None = None, end: int | None = None, *, gaps: bool) -> Iterator[Record | Gap]: ...
     def read(
-        self, start: int | None = None, end: int | None = None, *, gaps: bool = False
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        gaps: bool,
+    ) -> Iterator[Record | Gap]: ...
+    def read(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        gaps: bool = False,
     ) -> Iterator[Record] | Iterator[Record | Gap]:
         """The live records from `start` to `end`, both inclusive; None: from `earliest_seq`, to the head as it is now.
 
+        `since_ms` and `until_ms` bound their times as well, both inclusive; what lies outside is not read.
         Records below `hot_floor` come from the cold tier. What was deleted is passed over. Where retention took records
         of the range, also while the reader is on its way, it gets a `Gap` in their place with `gaps`, or `Evicted` is
         raised. Raises `NoSuchTopic` and `SeqOutOfRange` at once; `ColdTierRequired`, `FileCorrupt`, `Evicted`,
         `Truncated` and what the cold tier raises when the reader gets there.
         """
         state = self._engine.state(self.name)
-        head = state.head_seq
-        first = state.floors.earliest_seq if start is None else start
-        if not 1 <= first <= head + 1:
-            raise SeqOutOfRange(self.name, first, 1, head)
+        cuts, head = len(state.cuts), state.head_seq
+        first = self._first(state, start)
         last = head if end is None else min(end, head)
-        found = read_records(self._engine, state, first, last, gaps=gaps)
+        if since_ms is not None:
+            first = max(first, first_seq_at(self._engine, state, since_ms))
+        if until_ms is not None:
+            last = min(last, first_seq_at(self._engine, state, until_ms + 1) - 1)
+        found = continue_records(self._engine, state, first, last, cuts, gaps=gaps)
         return found if gaps else cast("Iterator[Record]", found)
+
+    @overload
+    def follow(
+        self, start: int | None = None, *, timeout_s: float | None = None, gaps: Literal[False] = False
+    ) -> Iterator[Record]: ...
+    @overload
+    def follow(
+        self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool
+    ) -> Iterator[Record | Gap]: ...
+    def follow(
+        self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool = False
+    ) -> Iterator[Record] | Iterator[Record | Gap]:
+        """As `read`, and on from the head: the next record is waited for, without polling.
+
+        Ends when the log closes, or after `timeout_s` seconds without a new record. Raises what `read` raises, and
+        `NoSuchTopic` when the topic is deleted meanwhile.
+        """
+        state = self._engine.state(self.name)
+        cuts = len(state.cuts)
+        found = follow_records(self._engine, state, self._first(state, start), cuts, timeout_s, gaps=gaps)
+        return found if gaps else cast("Iterator[Record]", found)
+
+    def seq_at(self, ts_ms: int) -> int:
+        """The first seq whose time is `ts_ms` or later, not below `earliest_seq`; `head_seq + 1` if there is none.
+
+        Asks the cold tier when that may lie below `hot_floor`. Raises `NoSuchTopic`, `ColdTierRequired`.
+        """
+        return first_seq_at(self._engine, self._engine.state(self.name), ts_ms)
 
     def frames(self, first: int, last: int) -> Iterator[bytes]:
         """Whole, verified frames of the hot records from `first` to `last`, deleted ones included.
@@ -228,6 +282,12 @@ class Topic:
         Durable on return. The caller has made sure that the cold tier has them. Raises `NoSuchTopic`.
         """
         self._grant(Wish(self.name, release_seq=last_seq))
+
+    def _first(self, state: TopicState, start: int | None) -> int:
+        first = state.floors.earliest_seq if start is None else start
+        if not 1 <= first <= state.head_seq + 1:
+            raise SeqOutOfRange(self.name, first, 1, state.head_seq)
+        return first
 
     def _grant(self, wish: Wish) -> None:
         self._engine.state(self.name)

@@ -55,6 +55,7 @@ def apply_truncate(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | 
     state.head_seq = seq - 1
     state.cuts += (seq,)
     state.generation += 1
+    state.wake()
     if seq >= state.tail.first_seq:
         state.tail.cut(seq)
         return
