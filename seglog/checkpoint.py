@@ -9,8 +9,9 @@
     6 free      unlink WAL files, released segments and the directories of deleted topics
 
 K1  Nothing is unlinked before the snapshot that makes it unnecessary is durable.
-K2  Up to 4 nothing of before has changed but flags that a pending delete sets anyway, so a crash, or a full disk,
-    leaves the last checkpoint whole; what lies beyond its lengths is cut by the next try.
+K2  Step 0 is whole in itself. From there up to 4 nothing of before has changed but flags that a pending delete sets
+    anyway, so a crash, or a full disk, leaves the last checkpoint whole; what lies beyond its lengths is cut by the
+    next try.
 K3  What is copied is verified, so damage in the WAL is found while the WAL is still there.
 K4  What is sealed for its age is sealed by every checkpoint, and sealed segments at the front without a live record go
     with it, where no history is kept.
@@ -127,9 +128,7 @@ def _plan(engine: Engine, wish: Wish | None) -> _Plan:
     with engine.committer.lock:
         end, deleted = engine.committer.published_end, engine.deleted
         plan = _Plan(end, engine.next_topic_id, [], [], deleted, engine.epoch_floor)
-        for state in engine.topics.values():
-            if not state.is_published:
-                continue
+        for state in engine.states():
             own = wish if wish is not None and wish.topic == state.name else None
             aged = is_to_be_sealed(engine, state)
             if len(state.tail) or state.pending or own is not None or aged or _is_outdated(state):

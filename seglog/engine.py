@@ -51,6 +51,10 @@ class Engine:
     def __post_init__(self) -> None:
         self.committer = Committer(self.wal, threading.Lock(), self._take_back)
 
+    def states(self) -> list[TopicState]:
+        """Of all topics that the WAL up to its published end has. The lock is held."""
+        return [state for state in (*self.topics.values(), *self.leaving.values()) if state.is_published]
+
     def find(self, name: str) -> TopicState | None:
         state = self.topics.get(name)
         return state if state is not None and state.is_published else None
@@ -72,7 +76,7 @@ class Engine:
         with self.committer.lock:
             self.is_closed = True
             self.wal.forget()
-            for state in self.topics.values():
+            for state in self.states():
                 state.wake()
         self.segments.clear()
 

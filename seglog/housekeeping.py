@@ -29,6 +29,7 @@ __all__ = ["advance_front", "due", "enforce", "enforce_caps"]
 
 _logger = logging.getLogger("seglog.housekeeping")
 _LOOK_RECORDS = 8192
+_TRIES = 5
 
 
 def enforce(engine: Engine, states: list[TopicState]) -> list[Retention]:
@@ -103,11 +104,12 @@ def _enforce_topic(engine: Engine, state: TopicState) -> Retention:
     if state.config.keep_history:
         _logger.warning("%s: records up to %d are due, and wait for the archive to have them", state.name, seq)
         return Retention(state.name, waiting_seq=seq)
-    return Retention(state.name, evicted_seq=seq if _evict(engine, state, seq) else 0)
+    is_done = any(_evict(engine, state, seq) for _ in range(_TRIES))
+    return Retention(state.name, evicted_seq=seq if is_done else 0)
 
 
 def _evict(engine: Engine, state: TopicState, seq: int) -> bool:
-    """Steps 2 and 3. False if the topic changed meanwhile: the next call looks again."""
+    """Steps 2 and 3. False if records changed place meanwhile: look again."""
     with engine.committer.lock:
         generation = state.generation
         first = state.retained_from

@@ -66,14 +66,20 @@ def continue_records(
         run = _load_run(engine, state, seq, last)
         if run is None:
             continue
-        for record in _live_records(state, run):
-            # Looked at after the deletes: a checkpoint raises the generation before it drops one that is in the flags.
-            if state.generation != generation:
-                break
-            seq = record.seq + 1
-            yield record
-        else:
-            seq = run.last_seq + 1
+        try:
+            for record in _live_records(state, run):
+                # Looked at after the deletes: a checkpoint raises the generation before it drops one that is in the
+                # flags.
+                if state.generation != generation:
+                    break
+                seq = record.seq + 1
+                yield record
+            else:
+                seq = run.last_seq + 1
+        except FileCorrupt:
+            # Entries and frames that were read around a truncation do not fit: look again.
+            if state.generation == generation:
+                raise
 
 
 def _frames(engine: Engine, state: TopicState, first: int, last: int, cuts: int) -> Iterator[bytes]:
@@ -88,12 +94,16 @@ def _frames(engine: Engine, state: TopicState, first: int, last: int, cuts: int)
         run = _load_run(engine, state, seq, last)
         if run is None or (len(state.cuts) != cuts and state.generation != generation):
             continue
-        for index, (entry, position, header) in enumerate(run.frames()):
-            if entry.flags & DELETED and not _is_reached(state.ops, run.record(index)):
-                yield tombstone(header)
-            else:
-                yield run.buffer[position : position + entry.length]
-        seq = run.last_seq + 1
+        try:
+            for entry, position, header in run.frames():
+                if entry.flags & DELETED and not _is_reached(state.ops, run.record(header.seq - run.first_seq)):
+                    yield tombstone(header)
+                else:
+                    yield run.buffer[position : position + entry.length]
+                seq = header.seq + 1
+        except FileCorrupt:
+            if state.generation == generation:
+                raise
 
 
 def check_place(state: TopicState, seq: int, cuts: int) -> None:

@@ -71,7 +71,7 @@ def settle_cuts(engine: Engine) -> None:
     Raises `OSError`, `FileCorrupt`; repeat it then.
     """
     with engine.committer.lock:
-        waiting = [(state, state.cut_meta) for state in engine.topics.values() if state.cut_meta is not None]
+        waiting = [(state, state.cut_meta) for state in engine.states() if state.cut_meta is not None]
     if not waiting:
         return
     number, snapshot = load(engine.files, engine.layout)

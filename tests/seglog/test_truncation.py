@@ -24,6 +24,7 @@ from seglog import (
     TopicConfig,
     Truncated,
 )
+from seglog.commit import Entry
 from tests.faults.files import FailingFiles, UnsyncedFiles
 from tests.seglog.clocks import SetClock
 
@@ -193,7 +194,14 @@ def test_appends_and_cuts_at_once(log: Log) -> None:
     def cut() -> None:
         topic.truncate(max(topic.head_seq - 12, 1))
 
-    actions = [lambda: topic.append([b"y"] * 7), lambda: topic.append([b"z"]), cut, log.checkpoint]
+    def read() -> None:
+        try:
+            seqs = [record.seq for record in topic.read()]
+        except Truncated:
+            return
+        assert seqs == list(range(1, len(seqs) + 1))
+
+    actions = [lambda: topic.append([b"y"] * 7), lambda: topic.append([b"z"]), cut, log.checkpoint, read, read]
     threads = [threading.Thread(target=work, args=(action,)) for action in actions]
     for thread in threads:
         thread.start()
@@ -237,6 +245,28 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(log: Log, tmp_path: Path) 
     with seglog.open(log.path) as log:
         assert log.topics() == []
         assert log.create_topic("t").epoch == 3
+
+
+def test_a_checkpoint_in_the_middle_of_a_deletion_keeps_the_topic(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = log.topic("t")
+    topic.append([b"x"] * 25)
+    committer = log._engine.committer
+    finish = committer.finish
+
+    def late(entry: Entry) -> None:
+        log.checkpoint()
+        with _crash_and_open(log, tmp_path) as other:
+            assert len(_values(other)) == 25
+        finish(entry)
+
+    monkeypatch.setattr(committer, "finish", late)
+    log.delete_topic("t")
+    monkeypatch.undo()
+    shutil.rmtree(tmp_path / "copy")
+    with _crash_and_open(log, tmp_path) as other:
+        assert other.topics() == []
 
 
 def test_a_topic_with_a_history_is_not_deleted(log: Log) -> None:
