@@ -47,7 +47,7 @@ from offload.wiring import open_store
 from seglog import DeleteOp, Log, Record, Topic
 from seglog.clock import Clock, SystemClock
 from seglog.config import SETTINGS_FILE
-from seglog.errors import InvalidSetting, SeqOutOfRange
+from seglog.errors import HistoryKept, InvalidSetting, SeqOutOfRange
 from seglog.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES, read_header
 
 __all__ = ["Archive", "Deleted", "OffloadResult", "Restored", "TopicStatus", "attach"]
@@ -105,6 +105,9 @@ class TopicStatus:
     diverged_lsn: int | None
     unfinished_attempts: int
     waiting_deletes: int
+    earliest_seq: int
+    evict_floor: int
+    epoch: int
 
 
 def attach(
@@ -237,6 +240,9 @@ class Archive:
             diverged_lsn=handle.diverged_lsn if handle else None,
             unfinished_attempts=sum(attempt.state == AttemptState.PLANNED for attempt in attempts),
             waiting_deletes=len(topic.delete_ops()),
+            earliest_seq=topic.earliest_seq,
+            evict_floor=topic.evict_floor,
+            epoch=topic.epoch,
         )
 
     # ------------------------------------------------------------------ reads
@@ -307,6 +313,15 @@ class Archive:
             return Deleted(op, None, None, waits_for=str(error))
         finally:
             self._turn.release()
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic of the log that has nothing in the remote. Raises `NoSuchTopic`, `HistoryKept`."""
+        topic = self._log.existing(name)
+        with self._turn:
+            if self._local.handle(name) is not None:
+                raise HistoryKept(name)
+            self._log.configure(name, replace(topic.config, keep_history=False))
+            self._log.delete_topic(name)
 
     # ------------------------------------------------------------------ history, branches, restore
 

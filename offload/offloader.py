@@ -131,16 +131,18 @@ class Offloader:
     def release(self, name: str, *, at_once: bool = False) -> int:
         """Delete the hot copies that are due, after reading back what replaces them. Returns the last seq, or 0.
 
-        `at_once` waives the lag, never the read-back (A3). Raises `InvalidObject` if the remote copy is not what was
-        sent: the hot copy stays.
+        `at_once` waives the lag, and so does the topic's retention; neither waives the read-back (A3). Raises
+        `InvalidObject` if the remote copy is not what was sent: the hot copy stays.
         """
         released = 0
         topic = self._log.topic(name)
+        retention_seq = topic.due_seq
         for attempt in sorted(self._local.attempts(name), key=attrgetter("first_seq")):
             if attempt.state != AttemptState.PUBLISHED:
                 continue
             assert attempt.published_at_ms is not None  # noqa: S101 - set with the state
-            if not at_once and not is_due(attempt.published_at_ms, self._settings.deletion_lag_s, self._clock.now_ms()):
+            is_over = is_due(attempt.published_at_ms, self._settings.deletion_lag_s, self._clock.now_ms())
+            if not (at_once or is_over or attempt.last_seq <= retention_seq):
                 break
             if attempt.first_seq > topic.hot_floor:
                 break  # what lies before it was not checked yet, and would go with it

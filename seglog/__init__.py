@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from seglog.clock import Clock, SystemClock
 from seglog.config import (
+    DISCARDS,
     DURABILITIES,
     SETTINGS_FILE,
     LogSettings,
@@ -34,8 +35,10 @@ from seglog.errors import (
     DirectoryInUse,
     DirectoryNotWritable,
     DiskFull,
+    Evicted,
     FileCorrupt,
     FormatUnsupported,
+    HistoryKept,
     InvalidEntry,
     InvalidFrame,
     InvalidItem,
@@ -51,6 +54,7 @@ from seglog.errors import (
     NoSuchSegment,
     NoSuchTopic,
     NotADataDirectory,
+    NotTruncatable,
     OffsetOverflow,
     RecordTooLarge,
     SectionPruned,
@@ -58,19 +62,23 @@ from seglog.errors import (
     SegmentCut,
     SeqOutOfRange,
     TopicExists,
+    TopicFull,
+    Truncated,
     Unavailable,
     WriterPoisoned,
     WrongSize,
 )
 from seglog.files import Files, OsFiles, replace_atomically
 from seglog.log import Log, open
-from seglog.record import Record
+from seglog.record import Gap, Record
+from seglog.retention import Retention
 from seglog.segment import SegmentInfo
 from seglog.tier import ColdTier
 from seglog.topic import Topic
 from seglog.verification import verify
 
 __all__ = [
+    "DISCARDS",
     "DURABILITIES",
     "SETTINGS_FILE",
     "Checked",
@@ -86,9 +94,12 @@ __all__ = [
     "DirectoryInUse",
     "DirectoryNotWritable",
     "DiskFull",
+    "Evicted",
     "FileCorrupt",
     "Files",
     "FormatUnsupported",
+    "Gap",
+    "HistoryKept",
     "InvalidEntry",
     "InvalidFrame",
     "InvalidItem",
@@ -106,11 +117,13 @@ __all__ = [
     "NoSuchSegment",
     "NoSuchTopic",
     "NotADataDirectory",
+    "NotTruncatable",
     "OffsetOverflow",
     "OsFiles",
     "Record",
     "RecordTooLarge",
     "Report",
+    "Retention",
     "SectionPruned",
     "SeglogError",
     "SegmentCut",
@@ -120,6 +133,8 @@ __all__ = [
     "Topic",
     "TopicConfig",
     "TopicExists",
+    "TopicFull",
+    "Truncated",
     "Unavailable",
     "WriterPoisoned",
     "WrongSize",

@@ -1,19 +1,23 @@
 """A checkpoint: what is in the WAL goes to segments, deletes go to the flags, and the WAL before it may go.
 
+    0 cut       what truncations wait for (see seglog.truncation)
     1 plan      under the lock: end of the published WAL, and what each topic has above its segments
     2 absorb    copy verified frames to .data, entries to .idx; go on in a new segment where one is full; sync them
     3 flag      set the deleted flag in the entries that pending deletes reach; sync them
     4 store     the snapshot, atomically: from here on recovery starts at the end of 1
     5 publish   under the lock: readers see the new places
-    6 free      unlink WAL files and released segments
+    6 free      unlink WAL files, released segments and the directories of deleted topics
 
 K1  Nothing is unlinked before the snapshot that makes it unnecessary is durable.
-K2  Up to 4 nothing of before has changed but flags that a pending delete sets anyway, so a crash, or a full disk,
-    leaves the last checkpoint whole; what lies beyond its lengths is cut by the next try.
-K5  Flags are written, and a segment that is sealed is synced, even where the files look as they should: who made them
+K2  Step 0 is whole in itself. From there up to 4 nothing of before has changed but flags that a pending delete sets
+    anyway, so a crash, or a full disk, leaves the last checkpoint whole; what lies beyond its lengths is cut by the
+    next try.
+K6  Flags are written, and a segment that is sealed is synced, even where the files look as they should: who made them
     look so may have been killed, or refused, before it was durable.
 K3  What is copied is verified, so damage in the WAL is found while the WAL is still there.
-K4  Any failure but a full disk poisons the writer: what the files hold is unknown.
+K4  What is sealed for its age is sealed by every checkpoint, and sealed segments at the front without a live record go
+    with it, where no history is kept.
+K5  Any failure but a full disk poisons the writer: what the files hold is unknown.
 
 Source: topics engine architecture, section 3, without its CheckpointMark frames (see seglog.meta).
 """
@@ -32,12 +36,15 @@ from seglog.engine import Engine
 from seglog.errors import DiskFull, SeglogError, WriterPoisoned
 from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store
 from seglog.read import tail_run
+from seglog.removal import remove_topics
+from seglog.retention import is_aged
 from seglog.run import RUN_MAX_RECORDS
 from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.state import TopicState, active_meta
+from seglog.truncation import settle_cuts
 from seglog.wal import NO_SPACE
 
-__all__ = ["Wish", "checkpoint", "relieve", "wait_for_room"]
+__all__ = ["Wish", "checkpoint", "checkpoint_locked", "is_to_be_sealed", "relieve", "wait_for_room"]
 
 _logger = logging.getLogger("seglog.checkpoint")
 
@@ -85,12 +92,14 @@ class _Plan:
     next_topic_id: int
     drafts: list[_Draft]
     unchanged: list[TopicMeta]
+    deleted: tuple[int, ...]
+    epoch_floor: int
 
 
 def checkpoint(engine: Engine, wish: Wish | None = None) -> None:
     """Returns when it is durable. Raises `DiskFull` (nothing changed), `WriterPoisoned`, `FileCorrupt`, `LogClosed`."""
     with engine.checkpoint_lock:
-        _run(engine, wish)
+        checkpoint_locked(engine, wish)
 
 
 def relieve(engine: Engine) -> None:
@@ -106,7 +115,7 @@ def relieve(engine: Engine) -> None:
     try:
         engine.wal.prepare_next()
         if engine.wal.older_files:
-            _run(engine, None, pause_s=_PAUSE_S)
+            checkpoint_locked(engine, None, pause_s=_PAUSE_S)
     except SeglogError as error:
         _logger.warning("a checkpoint failed, the WAL keeps its files: %s", error)
     except Exception as error:
@@ -125,12 +134,17 @@ def wait_for_room(engine: Engine) -> None:
         return
     with engine.checkpoint_lock:
         if engine.wal.older_files >= engine.settings.wal_max_files:
-            _run(engine, None)
+            checkpoint_locked(engine, None)
 
 
-def _run(engine: Engine, wish: Wish | None, *, pause_s: float = 0) -> None:
+def checkpoint_locked(engine: Engine, wish: Wish | None, *, pause_s: float = 0) -> None:
+    """`checkpoint`, for a caller that holds the checkpoint lock."""
     engine.check_open()
     engine.committer.check_sound()
+    try:
+        settle_cuts(engine)
+    except OSError as error:
+        raise _failure(engine, error) from error
     plan = _plan(engine, wish)
     if plan.drafts or plan.wal != engine.checkpointed:
         _write_segments(engine, plan, pause_s)
@@ -143,24 +157,40 @@ def _plan(engine: Engine, wish: Wish | None) -> _Plan:
         # A topic that is on its way is not in this snapshot: its id must look unused there, for recovery makes it anew.
         unpublished = (state.topic_id for state in engine.topics.values() if not state.is_published)
         next_topic_id = min(unpublished, default=engine.next_topic_id)
-        plan = _Plan(engine.committer.published_end, next_topic_id, [], [])
-        for state in engine.topics.values():
-            if not state.is_published:
-                continue
+        end, deleted = engine.committer.published_end, engine.deleted
+        plan = _Plan(end, next_topic_id, [], [], deleted, engine.epoch_floor)
+        for state in engine.states():
             own = wish if wish is not None and wish.topic == state.name else None
-            if len(state.tail) or state.pending or own is not None or _kept_ops(state, state.hot_floor) != state.ops:
-                plan.drafts.append(_draft(state, own))
+            aged = is_to_be_sealed(engine, state)
+            if len(state.tail) or state.pending or own is not None or aged or _is_outdated(state):
+                plan.drafts.append(_draft(state, own, seal=aged))
             else:
                 plan.unchanged.append(state.to_meta())
     return plan
 
 
-def _draft(state: TopicState, wish: Wish | None) -> _Draft:
+def is_to_be_sealed(engine: Engine, state: TopicState) -> bool:
+    """For the age of its oldest unsealed record. The lock is held."""
+    if not engine.settings.segment_max_age_ms:
+        return False
+    oldest = state.tail.ts_ms(state.tail.first_seq) if len(state.tail) else None
+    if state.active is not None:
+        oldest = state.active.min_ts_ms
+    return is_aged(oldest, engine.settings.segment_max_age_ms, engine.clock.now_ms())
+
+
+def _is_outdated(state: TopicState) -> bool:
+    """Whether segments may be dropped, or listed deletes forgotten."""
+    return _kept_ops(state, state.hot_floor) != state.ops or (state.dead_segments > 0 and not state.config.keep_history)
+
+
+def _draft(state: TopicState, wish: Wish | None, *, seal: bool) -> _Draft:
     sealed = list(state.sealed)
-    released: list[SegmentInfo] = []
-    if wish is not None and wish.release_seq is not None:
-        released = [segment for segment in sealed if segment.last_seq <= wish.release_seq]
-        del sealed[: len(released)]
+    release_seq = 0 if wish is None or wish.release_seq is None else wish.release_seq
+    if not state.config.keep_history:
+        release_seq = max(release_seq, state.floors.earliest_seq - 1)
+    released = [segment for segment in sealed if segment.last_seq <= release_seq]
+    del sealed[: len(released)]
     hot_floor = released[-1].last_seq + 1 if released else state.hot_floor
     settle_op = None if wish is None else wish.settle_op
     ops = tuple(op for op in _kept_ops(state, hot_floor) if op.op != settle_op)
@@ -170,7 +200,7 @@ def _draft(state: TopicState, wish: Wish | None) -> _Draft:
         first_seq=state.tail.first_seq,
         last_seq=state.head_seq,
         pending=state.pending,
-        seal=wish is not None and wish.seal,
+        seal=seal or (wish is not None and wish.seal),
         sealed=sealed,
         active=state.active,
         released=released,
@@ -179,7 +209,7 @@ def _draft(state: TopicState, wish: Wish | None) -> _Draft:
 
 def _kept_ops(state: TopicState, hot_floor: int) -> tuple[DeleteOp, ...]:
     """A delete that reaches into the cold tier has no flags there to live on in: it stays until it is settled."""
-    return state.ops if state.config.keep_history or hot_floor > 1 else ()
+    return state.ops if state.config.keep_history or state.floors.earliest_seq < hot_floor else ()
 
 
 def _write_segments(engine: Engine, plan: _Plan, pause_s: float) -> None:
@@ -294,9 +324,8 @@ def _reached(
 def _store_and_publish(engine: Engine, plan: _Plan) -> None:
     """Steps 4 and 5. Once the snapshot may be there, memory has to follow it, or the writer has to stop."""
     number = engine.snapshot_number + 1
-    topics = sorted([*plan.unchanged, *(draft.result() for draft in plan.drafts)], key=lambda topic: topic.topic_id)
     try:
-        store(engine.files, engine.layout, number, Snapshot(plan.next_topic_id, tuple(topics), plan.wal))
+        store(engine.files, engine.layout, number, _snapshot(plan))
         with engine.committer.lock:
             engine.snapshot_number = number
             engine.checkpointed = plan.wal
@@ -309,6 +338,11 @@ def _store_and_publish(engine: Engine, plan: _Plan) -> None:
     except BaseException as error:
         engine.committer.poison(error)
         raise
+
+
+def _snapshot(plan: _Plan) -> Snapshot:
+    topics = sorted([*plan.unchanged, *(draft.result() for draft in plan.drafts)], key=lambda topic: topic.topic_id)
+    return Snapshot(plan.next_topic_id, tuple(topics), plan.wal, plan.deleted, plan.epoch_floor)
 
 
 def _publish(draft: _Draft) -> None:
@@ -331,6 +365,10 @@ def _free(engine: Engine, plan: _Plan) -> None:
         for draft in plan.drafts:
             for segment in draft.released:
                 engine.segments.remove(draft.state.topic_id, segment.first_seq)
+        if plan.deleted:
+            remove_topics(engine.files, engine.layout, plan.deleted)
+            with engine.committer.lock:
+                engine.deleted = tuple(topic_id for topic_id in engine.deleted if topic_id not in plan.deleted)
     except OSError as error:
         _logger.warning("cannot remove what is not needed any more: %s", error)
 

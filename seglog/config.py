@@ -1,6 +1,15 @@
 """Settings of a data directory (the section [log] of seglog.toml) and of a topic.
 
 What keys there are, with their defaults, units and ranges, the fields of `LogSettings` say, and docs/configuration.md.
+
+The retention of a topic (`TopicConfig`):
+
+    key           default   meaning
+    ttl_ms        none      a segment goes when its newest record is older
+    cap_records   none      records that are kept on this disk, at least
+    cap_bytes     none      bytes of frames that are kept on this disk, at least
+    discard       old       at a cap: "old" evicts the oldest whole segments; "reject" refuses the append
+
 The other sections belong to whoever reads them: `read_sections` hands all of them out, and checks none.
 """
 
@@ -19,6 +28,7 @@ from seglog.files import OsFiles, replace_atomically
 from seglog.setting import check_settings, from_section, number, toml_lines
 
 __all__ = [
+    "DISCARDS",
     "DURABILITIES",
     "NO_VARIABLES",
     "SETTINGS_FILE",
@@ -41,6 +51,8 @@ DURABILITIES: Final = {
     "memory": "as disk, with no promise at all",
 }
 
+DISCARDS: Final = ("old", "reject")
+
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
@@ -62,6 +74,9 @@ class LogSettings:
     queue_max_bytes: int = number(
         64 * MIB, "bytes", 1, 1024 * MIB, "of appends that wait in an asyncio program; then more of them wait for room"
     )
+    segment_max_age_ms: int = number(
+        0, "ms", 0, 31_536_000_000, "a segment is sealed when its oldest record is older; 0: never"
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -71,23 +86,54 @@ class LogSettings:
 class TopicConfig:
     """Of one topic. `attributes` are opaque to the log: upper layers keep theirs there.
 
-    With `keep_history`, deletes stay listed until they are settled, so that the archive can tell of them.
+    With `keep_history`, deletes stay listed until they are settled, so that the archive can tell of them, and nothing
+    is evicted: what retention wants gone waits until the archive has it. Caps and ttl: see the table above.
     """
 
     durability: str = "fsync"
     keep_history: bool = False
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+    ttl_ms: int | None = None
+    cap_records: int | None = None
+    cap_bytes: int | None = None
+    discard: str = "old"
 
     def __post_init__(self) -> None:
         check_durability(self.durability)
+        for key in ("ttl_ms", "cap_records", "cap_bytes"):
+            value = getattr(self, key)
+            if value is not None and (type(value) is not int or value < 1):
+                raise InvalidSetting(key, f"{value!r} is not a whole number from 1 on, or none")
+        if self.discard not in DISCARDS:
+            raise InvalidSetting("discard", f"{self.discard!r} is none of {', '.join(DISCARDS)}")
+
+    @property
+    def is_capped(self) -> bool:
+        return self.cap_records is not None or self.cap_bytes is not None
 
     def to_json(self) -> dict[str, Any]:
-        return {"attributes": dict(self.attributes), "durability": self.durability, "keep_history": self.keep_history}
+        return {
+            "attributes": dict(self.attributes),
+            "cap_bytes": self.cap_bytes,
+            "cap_records": self.cap_records,
+            "discard": self.discard,
+            "durability": self.durability,
+            "keep_history": self.keep_history,
+            "ttl_ms": self.ttl_ms,
+        }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> TopicConfig:
-        """Raises `KeyError` or `TypeError` for what `to_json` does not write."""
-        return cls(value["durability"], value["keep_history"], dict(value["attributes"]))
+        """Raises `KeyError`, `TypeError` or `InvalidSetting` for what `to_json` does not write."""
+        return cls(
+            value["durability"],
+            value["keep_history"],
+            dict(value["attributes"]),
+            value["ttl_ms"],
+            value["cap_records"],
+            value["cap_bytes"],
+            value["discard"],
+        )
 
 
 def check_durability(name: str) -> str:

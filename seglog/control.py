@@ -1,9 +1,12 @@
 """Bodies of control frames, which carry a topic's life through the WAL. Canonical JSON in the frame's data.
 
-    type           seq      body
-    TOPIC_CREATE   0        {"config", "epoch", "first_seq", "name"}
-    CONFIG_UPDATE  0        {"config"}
-    DELETE         at_seq   {"before", "op", "tag"}
+    type             seq           body
+    TOPIC_CREATE     0             {"config", "epoch", "first_seq", "name"}
+    TOPIC_DELETE     0             {"epoch"}                       the topic's last one
+    CONFIG_UPDATE    0             {"config"}
+    DELETE           at_seq        {"before", "op", "tag"}
+    EVICT_WATERMARK  earliest_seq  {"evict_floor", "evict_from"}   the floors from here on
+    TRUNCATE         first gone    {"epoch"}                       the topic's from here on
 
 A body that does not fit is `InvalidFrame`: its checksum was right, so somebody else wrote it. No I/O.
 """
@@ -16,6 +19,7 @@ from seglog import canonical
 from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.errors import InvalidFrame, SeglogError
+from seglog.floors import Floors
 from seglog.frame import FrameType, Header, encode
 
 __all__ = [
@@ -23,9 +27,14 @@ __all__ = [
     "encode_config",
     "encode_create",
     "encode_delete",
+    "encode_evict",
+    "encode_topic_delete",
+    "encode_truncate",
     "read_config",
     "read_create",
     "read_delete",
+    "read_epoch",
+    "read_evict",
 ]
 
 
@@ -60,6 +69,19 @@ def encode_delete(topic_id: int, op: DeleteOp) -> bytes:
     return _encode(FrameType.DELETE, topic_id, op.at_seq, op.ts_ms, body)
 
 
+def encode_evict(topic_id: int, ts_ms: int, floors: Floors) -> bytes:
+    body = {"evict_floor": floors.evict_floor, "evict_from": floors.evict_from}
+    return _encode(FrameType.EVICT_WATERMARK, topic_id, floors.earliest_seq, ts_ms, body)
+
+
+def encode_truncate(topic_id: int, ts_ms: int, seq: int, epoch: int) -> bytes:
+    return _encode(FrameType.TRUNCATE, topic_id, seq, ts_ms, {"epoch": epoch})
+
+
+def encode_topic_delete(topic_id: int, ts_ms: int, epoch: int) -> bytes:
+    return _encode(FrameType.TOPIC_DELETE, topic_id, 0, ts_ms, {"epoch": epoch})
+
+
 def read_create(header: Header, data: bytes) -> TopicCreated:
     try:
         body = canonical.decode(data)
@@ -82,6 +104,28 @@ def read_delete(header: Header, data: bytes) -> DeleteOp:
         return DeleteOp(body["op"], header.seq, header.ts_ms, body["before"], body["tag"])
     except (ValueError, KeyError, TypeError) as error:
         raise _misfit(error) from error
+
+
+def read_evict(header: Header, data: bytes) -> Floors:
+    try:
+        body = canonical.decode(data)
+        return Floors(header.seq, _whole(body["evict_from"]), _whole(body["evict_floor"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise _misfit(error) from error
+
+
+def read_epoch(data: bytes) -> int:
+    """Of a TRUNCATE or TOPIC_DELETE frame."""
+    try:
+        return _whole(canonical.decode(data)["epoch"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise _misfit(error) from error
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is not a whole number")
+    return value
 
 
 def _encode(kind: FrameType, topic_id: int, seq: int, ts_ms: int, body: object) -> bytes:

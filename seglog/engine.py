@@ -25,7 +25,9 @@ __all__ = ["Engine"]
 class Engine:
     """`topics` also has those whose creation is on its way; `state` and `find` show published ones only.
 
-    `checkpointed` is the end of what the newest snapshot covers. `upkeep` is set by whoever opens.
+    `checkpointed` is the end of what the newest snapshot covers. `upkeep` is set by whoever opens. `leaving` are topics
+    whose deletion is on its way, `deleted` those whose directory is to be removed, `epoch_floor` is the highest epoch
+    that a deleted topic had.
     """
 
     layout: Layout
@@ -41,12 +43,20 @@ class Engine:
     committer: Committer = field(init=False)
     upkeep: Upkeep = field(init=False)
     checkpoint_lock: threading.Lock = field(default_factory=threading.Lock)
+    retention_lock: threading.Lock = field(default_factory=threading.Lock)
     cold: ColdTier | None = None
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
+    leaving: dict[int, TopicState] = field(default_factory=dict[int, TopicState])
+    deleted: tuple[int, ...] = ()
+    epoch_floor: int = 0
     is_closed: bool = False
 
     def __post_init__(self) -> None:
         self.committer = Committer(self.wal, threading.Lock(), self._take_back)
+
+    def states(self) -> list[TopicState]:
+        """Of all topics that the WAL up to its published end has. The lock is held."""
+        return [state for state in (*self.topics.values(), *self.leaving.values()) if state.is_published]
 
     def find(self, name: str) -> TopicState | None:
         state = self.topics.get(name)
@@ -65,10 +75,12 @@ class Engine:
             raise LogClosed
 
     def close(self) -> None:
-        """Readers on their way end with `LogClosed`."""
+        """Readers on their way end with `LogClosed`, followers just end."""
         with self.committer.lock:
             self.is_closed = True
             self.wal.forget()
+            for state in self.states():
+                state.wake()
         self.segments.clear()
 
     def _take_back(self) -> None:
@@ -77,3 +89,7 @@ class Engine:
                 state.take_back()
             else:
                 del self.topics[name]
+        for state in self.leaving.values():
+            state.take_back()
+            self.topics[state.name] = state
+        self.leaving.clear()

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from seglog.commit import Entry
 from seglog.config import TopicConfig
-from seglog.control import TopicCreated, encode_config, encode_create, encode_delete
+from seglog.control import (
+    TopicCreated,
+    encode_config,
+    encode_create,
+    encode_delete,
+    encode_evict,
+    encode_topic_delete,
+    encode_truncate,
+)
 from seglog.deletes import DeleteOp
+from seglog.floors import Floors
+from seglog.segment import SegmentInfo
 from seglog.state import TopicState
 from seglog.tail import Tail
+from seglog.truncation import apply_truncate
 
-__all__ = ["AppendEntry", "ConfigEntry", "CreateEntry", "DeleteEntry", "apply_delete", "new_state"]
+__all__ = [
+    "AppendEntry",
+    "ConfigEntry",
+    "CreateEntry",
+    "DeleteEntry",
+    "EvictEntry",
+    "TopicDeleteEntry",
+    "TruncateEntry",
+    "apply_delete",
+    "apply_evict",
+    "new_state",
+]
 
 
 class AppendEntry(Entry):
@@ -25,6 +47,7 @@ class AppendEntry(Entry):
 
     def publish(self, file: int, offset: int, /) -> None:
         self._state.publish(file, offset, self._lengths, self._ts_ms)
+        self._state.in_flight_bytes -= sum(self._lengths)
 
 
 class CreateEntry(Entry):
@@ -62,11 +85,63 @@ class DeleteEntry(Entry):
         apply_delete(self._state, self._op)
 
 
+class EvictEntry(Entry):
+    __slots__ = ("_floors", "_state")
+
+    def __init__(self, state: TopicState, floors: Floors) -> None:
+        super().__init__([encode_evict(state.topic_id, state.assigned_ts_ms, floors)], 1, sync=True)
+        self._state = state
+        self._floors = floors
+
+    def publish(self, _file: int, _offset: int, /) -> None:
+        apply_evict(self._state, self._floors)
+
+
+class TruncateEntry(Entry):
+    __slots__ = ("_epoch", "_kept", "_seq", "_state")
+
+    def __init__(self, state: TopicState, seq: int, kept: SegmentInfo | None) -> None:
+        self._epoch = state.epoch + 1
+        super().__init__([encode_truncate(state.topic_id, state.assigned_ts_ms, seq, self._epoch)], 1, sync=True)
+        self._state = state
+        self._seq = seq
+        self._kept = kept
+
+    def publish(self, _file: int, _offset: int, /) -> None:
+        apply_truncate(self._state, self._seq, self._epoch, self._kept)
+
+
+class TopicDeleteEntry(Entry):
+    """`then` is called under the lock, once nobody finds the topic any more."""
+
+    __slots__ = ("_state", "_then")
+
+    def __init__(self, state: TopicState, then: Callable[[TopicState], None]) -> None:
+        super().__init__([encode_topic_delete(state.topic_id, state.assigned_ts_ms, state.epoch)], 1, sync=True)
+        self._state = state
+        self._then = then
+
+    def publish(self, _file: int, _offset: int, /) -> None:
+        self._state.is_gone = True
+        self._state.generation += 1
+        self._state.wake()
+        self._then(self._state)
+
+
+def apply_evict(state: TopicState, floors: Floors) -> None:
+    """A delete that came between may have raised `earliest_seq` further."""
+    state.floors = floors.raised(state.floors.earliest_seq)
+    state.generation += 1
+
+
 def apply_delete(state: TopicState, op: DeleteOp) -> None:
     state.ops += (op,)
     state.pending += (op,)
     state.next_op = max(state.next_op, op.op + 1)
     state.last_ts_ms = max(state.last_ts_ms, op.ts_ms)
+    if op.tag is None:
+        end = op.at_seq + 1
+        state.floors = state.floors.raised(end if op.before is None else min(op.before, end))
 
 
 def new_state(created: TopicCreated) -> TopicState:

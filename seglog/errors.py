@@ -12,16 +12,19 @@
     │   ├── DirectoryExists      where a new one was to be made
     │   ├── ColdTierAttached
     │   ├── DirectoryInUse
-    │   └── TopicExists
+    │   ├── TopicExists
+    │   └── Truncated            what a reader had read is gone, and its seqs are used again
     ├── Missing              the caller asked for what is not there        exit 3
     │   ├── NotADataDirectory
     │   ├── NoSuchItem           in a journal: no such section, or nothing at that offset
     │   ├── NoSuchSegment        in a segment store
     │   ├── NoSuchTopic
-    │   └── SeqOutOfRange
+    │   ├── SeqOutOfRange
+    │   └── Evicted              retention took records of the range: from, to
     ├── Unavailable          nothing was changed; mend the machine         exit 1
     │   ├── DirectoryNotWritable
     │   ├── DiskFull
+    │   ├── TopicFull            the topic is at its cap, and configured to refuse
     │   ├── WriterPoisoned       an fsync or write failed: reopen the log
     │   ├── ColdTierRequired     the records are only in the cold tier, and none is attached
     │   ├── JournalClosed
@@ -34,6 +37,8 @@
         ├── OffsetOverflow       a section of a journal takes no more
         ├── SectionPruned        an append below what was pruned
         ├── WrongSize            the size of an item that the caller gave is not the one it has
+        ├── HistoryKept          a topic with an archive is not deleted here
+        ├── NotTruncatable       below the floor, or what the archive may have
         └── RecordTooLarge       a record, or the whole of one append
 
 Each class says what happened; `hint`, where there is one, says what to do next.
@@ -53,8 +58,10 @@ __all__ = [
     "DirectoryInUse",
     "DirectoryNotWritable",
     "DiskFull",
+    "Evicted",
     "FileCorrupt",
     "FormatUnsupported",
+    "HistoryKept",
     "InvalidEntry",
     "InvalidFrame",
     "InvalidItem",
@@ -70,6 +77,7 @@ __all__ = [
     "NoSuchSegment",
     "NoSuchTopic",
     "NotADataDirectory",
+    "NotTruncatable",
     "OffsetOverflow",
     "RecordTooLarge",
     "SectionPruned",
@@ -77,6 +85,8 @@ __all__ = [
     "SegmentCut",
     "SeqOutOfRange",
     "TopicExists",
+    "TopicFull",
+    "Truncated",
     "Unavailable",
     "WriterPoisoned",
     "WrongSize",
@@ -192,6 +202,18 @@ class TopicExists(Conflict):
         self.topic = topic
 
 
+class Truncated(Conflict):
+    """The topic was truncated at `seq` while a reader was above it: what it has read is not what is there now."""
+
+    def __init__(self, topic: str, seq: int) -> None:
+        super().__init__(
+            f"topic {topic} was truncated at seq {seq}, below what was read of it",
+            hint=f"forget what was read from seq {seq} on, and read again from there",
+        )
+        self.topic = topic
+        self.seq = seq
+
+
 class Missing(SeglogError):
     exit_code = 3
 
@@ -233,6 +255,19 @@ class SeqOutOfRange(Missing):
         self.last = last
 
 
+class Evicted(Missing):
+    """Retention took live records of the range that is asked for."""
+
+    def __init__(self, topic: str, gap_from: int, gap_to: int) -> None:
+        super().__init__(
+            f"records {gap_from} to {gap_to} of topic {topic} were evicted",
+            hint=f"read from seq {gap_to + 1} on, or with gaps=True, which tells of them in between",
+        )
+        self.topic = topic
+        self.gap_from = gap_from
+        self.gap_to = gap_to
+
+
 class Unavailable(SeglogError):
     exit_code = 1
 
@@ -251,6 +286,19 @@ class DiskFull(Unavailable):
             f"no space left for {path}; nothing was appended", hint="free some space: appends work again at once"
         )
         self.path = path
+
+
+class TopicFull(Unavailable):
+    """`key` is the cap that would be passed, cap_records or cap_bytes."""
+
+    def __init__(self, topic: str, key: str, limit: int) -> None:
+        super().__init__(
+            f"topic {topic} is full: {key} is {limit}; nothing was appended",
+            hint="delete what is done with, raise the cap, or set discard to old",
+        )
+        self.topic = topic
+        self.key = key
+        self.limit = limit
 
 
 class WriterPoisoned(Unavailable):
@@ -310,6 +358,27 @@ class InvalidLabel(Misuse):
     def __init__(self, label: str, reason: str) -> None:
         super().__init__(f"{label}: {reason}; nothing was appended")
         self.label = label
+
+
+class HistoryKept(Misuse):
+    """Deleting the topic would drop records that its archive has not got, or leave the archive without it."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"topic {topic} keeps its history: it is not deleted here",
+            hint="delete its records instead; or configure it without keep_history, if it has no archive",
+        )
+        self.topic = topic
+
+
+class NotTruncatable(Misuse):
+    """`floor` is the lowest seq at which the topic can be truncated."""
+
+    def __init__(self, topic: str, seq: int, floor: int, reason: str) -> None:
+        super().__init__(f"topic {topic} cannot be truncated at seq {seq}: {reason}; {floor} is the lowest")
+        self.topic = topic
+        self.seq = seq
+        self.floor = floor
 
 
 class RecordTooLarge(Misuse):

@@ -48,6 +48,10 @@ class Files(Protocol):
         """One level, mode 0700; one that exists is fine."""
         ...
 
+    def remove_dir(self, path: Path) -> None:
+        """An empty one."""
+        ...
+
     def sync_dir(self, path: Path) -> None: ...
     def list_dir(self, path: Path) -> list[str]:
         """Names, ascending."""
@@ -124,6 +128,9 @@ class OsFiles:
 
     def make_dir(self, path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
+
+    def remove_dir(self, path: Path) -> None:
+        os.rmdir(path)
 
     def sync_dir(self, path: Path) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

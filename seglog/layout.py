@@ -8,6 +8,7 @@
     wal/next.log                            zeros: space for the next one
     topics/<8 hex>/seg-<16 digits>.data     directory = topic id; number = seq of the first record
     topics/<8 hex>/seg-<16 digits>.idx
+    topics/<8 hex>.deleted/                 of a deleted topic, on its way out
 
 Numbers are zero-padded, so names sort as the numbers do. No I/O.
 """
@@ -29,6 +30,7 @@ _NUMBERED = {
     "idx": re.compile(r"seg-([0-9]{16})\.idx"),
 }
 _TOPIC_DIR = re.compile(r"[0-9A-F]{8}")
+_DELETED_DIR = re.compile(r"[0-9A-F]{8}\.deleted")
 
 
 def number_in(kind: str, name: str) -> int | None:
@@ -79,6 +81,12 @@ class Layout:
 
     def topic(self, topic_id: int) -> Path:
         return self.topics / f"{topic_id:08X}"
+
+    def deleted_topic(self, topic_id: int) -> Path:
+        return self.topics / f"{topic_id:08X}.deleted"
+
+    def is_deleted_topic(self, name: str) -> bool:
+        return _DELETED_DIR.fullmatch(name) is not None
 
     def data(self, topic_id: int, first_seq: int) -> Path:
         return self.topic(topic_id) / f"seg-{first_seq:016d}.data"

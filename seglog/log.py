@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from seglog import write
+from seglog import housekeeping, write
 from seglog.checkpoint import checkpoint, relieve
 from seglog.clock import Clock, SystemClock
 from seglog.config import LogSettings, TopicConfig, load_settings
@@ -22,6 +22,7 @@ from seglog.meta import Snapshot, WalPosition, store
 from seglog.names import check_topic_name
 from seglog.open_file import OpenFile
 from seglog.recovery import recover
+from seglog.retention import Retention
 from seglog.segment import SegmentCache
 from seglog.tier import ColdTier
 from seglog.topic import Topic
@@ -131,6 +132,14 @@ class Log:
         """Durable on return, and of effect for later appends. Raises `NoSuchTopic`."""
         write.configure(self._engine, name, config)
 
+    def delete_topic(self, name: str) -> None:
+        """The topic and all its records go; the name is free. Durable on return; space comes back with a checkpoint.
+
+        A topic that is made with the name later has a new id and a higher epoch. Raises `NoSuchTopic`, and
+        `HistoryKept` for a topic with `keep_history`.
+        """
+        write.delete_topic(self._engine, name)
+
     def attach_cold(self, tier: ColdTier) -> None:
         """Reads below a topic's hot floor go there from now on. Raises `ColdTierAttached` if there is one already."""
         if self._engine.cold is not None:
@@ -144,6 +153,16 @@ class Log:
     def checkpoint(self) -> None:
         """What is in the WAL goes to segments, and WAL files that are not needed any more go."""
         checkpoint(self._engine)
+
+    def enforce_retention(self) -> list[Retention]:
+        """Seal what is old enough, and evict what ttl and caps want gone, in every topic, by the log's clock.
+
+        Of each topic that had something due: what went, or what waits for the archive. To be called now and then;
+        appends see to the caps on their own.
+        """
+        self._engine.check_open()
+        states = [state for state in list(self._engine.topics.values()) if state.is_published]
+        return housekeeping.enforce(self._engine, states)
 
     def close(self) -> None:
         """Make everything durable, and let go of the directory, whatever is raised. Idempotent."""
@@ -176,9 +195,14 @@ def _start(files: Files, layout: Layout, clock: Clock, settings: LogSettings | N
         checkpointed=found.checkpointed,
         wal=Wal(files, layout, settings.wal_file_bytes, found.wal_end, found.older_files),
         segments=SegmentCache(files, layout),
+        deleted=found.deleted,
+        epoch_floor=found.epoch_floor,
     )
     engine.upkeep = upkeep(lambda: relieve(engine))
+    by_tag = [state for state in found.topics.values() if any(op.tag is not None for op in state.pending)]
     checkpoint(engine)
+    for state in by_tag:
+        housekeeping.advance_front(engine, state)
     return engine
 
 

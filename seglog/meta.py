@@ -1,23 +1,27 @@
 """The snapshot of everything that is not in the WAL or in segment files: meta/snapshot.<16 digits>.json.
 
-    body     canonical JSON: {"format": 1, "next_topic_id", "topics": [...], "wal": {"file", "offset", "ordinal"}}
+    body     canonical JSON: {"deleted": [...], "epoch_floor", "format": 1, "next_topic_id", "topics": [...],
+             "wal": {"file", "offset", "ordinal"}}
     newline  0x0A
     check    XXH3-64 of the body, 16 hex digits
     newline  0x0A
 
 S1  It is the state after all WAL frames before (file, offset), and of none after: recovery replays from there. So it
-    holds what the source's CheckpointMark frames hold, and there is one truth about how far segments go.
+    holds what the source's CheckpointMark frames hold, and there is one truth about how far segments go. The one
+    exception is a topic with `is_ahead`: it is as right after the TRUNCATE frame, further on, that has its epoch.
 S2  It is written whole or not at all (`replace_atomically`), so an invalid newest snapshot is damage, never a torn
     write: `FileCorrupt`, and no silent return to an older one, which would bring deleted records back.
 S3  Segment files are what it says: bytes past the active segment's lengths, and files past it, are of a checkpoint that
     did not come to its end. They are derivable from the WAL.
+S4  `deleted` are ids of deleted topics whose directories may still be there; `epoch_floor` is the highest epoch that
+    any deleted topic had, so that the next one of its name has a higher one.
 
 Source: topics engine architecture, section 5.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +32,7 @@ from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.errors import FileCorrupt, FormatUnsupported, SeglogError
 from seglog.files import Files, replace_atomically
+from seglog.floors import Floors
 from seglog.layout import Layout, number_in
 from seglog.open_file import OpenFile
 
@@ -81,6 +86,8 @@ class TopicMeta:
     last_ts_ms: int
     next_op: int
     ops: tuple[DeleteOp, ...]
+    floors: Floors = field(default_factory=Floors)
+    is_ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +95,15 @@ class Snapshot:
     next_topic_id: int
     topics: tuple[TopicMeta, ...]
     wal: WalPosition
+    deleted: tuple[int, ...] = ()
+    epoch_floor: int = 0
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
     body = canonical.encode(
         {
+            "deleted": list(snapshot.deleted),
+            "epoch_floor": snapshot.epoch_floor,
             "format": _FORMAT,
             "next_topic_id": snapshot.next_topic_id,
             "topics": [_topic_to_json(topic) for topic in snapshot.topics],
@@ -144,7 +155,8 @@ def store(files: Files, layout: Layout, number: int, snapshot: Snapshot) -> None
 def _from_json(value: dict[str, Any]) -> Snapshot:
     wal = value["wal"]
     position = WalPosition(wal["file"], wal["offset"], wal["ordinal"])
-    return Snapshot(value["next_topic_id"], tuple(map(_topic_from_json, value["topics"])), position)
+    topics = tuple(map(_topic_from_json, value["topics"]))
+    return Snapshot(value["next_topic_id"], topics, position, tuple(value["deleted"]), value["epoch_floor"])
 
 
 def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
@@ -153,9 +165,13 @@ def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
         "active": None if active is None else [active.first_seq, active.records, active.data_bytes],
         "config": topic.config.to_json(),
         "epoch": topic.epoch,
+        "earliest_seq": topic.floors.earliest_seq,
+        "evict_floor": topic.floors.evict_floor,
+        "evict_from": topic.floors.evict_from,
         "first_seq": topic.first_seq,
         "hot_floor": topic.hot_floor,
         "id": topic.topic_id,
+        "is_ahead": topic.is_ahead,
         "last_ts_ms": topic.last_ts_ms,
         "name": topic.name,
         "next_op": topic.next_op,
@@ -178,4 +194,6 @@ def _topic_from_json(value: dict[str, Any]) -> TopicMeta:
         last_ts_ms=value["last_ts_ms"],
         next_op=value["next_op"],
         ops=tuple(map(DeleteOp.from_json, value["ops"])),
+        floors=Floors(value["earliest_seq"], value["evict_from"], value["evict_floor"]),
+        is_ahead=value["is_ahead"],
     )

@@ -5,6 +5,8 @@ R2  Each record is verified before it is shown: checksum, and seq, time, length 
     done for a run of up to a MiB at once; where something is wrong, what is sound before it is shown first.
 R3  When records change place or a delete reaches them, readers on their way look again from where they are: they never
     show a record deleted before they got to it, and go on in the cold tier when the hot copy goes.
+R4  What retention took is told, as a `Gap` in between or by raising `Evicted`; what was deleted is passed over. A
+    reader that is above the seq at which its topic is truncated ends with `Truncated`: it has read what is no more.
 """
 
 from __future__ import annotations
@@ -17,25 +19,52 @@ from numpy.typing import NDArray
 
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
-from seglog.errors import ColdTierRequired, FileCorrupt, SeqOutOfRange
+from seglog.errors import ColdTierRequired, Evicted, FileCorrupt, NoSuchTopic, SeqOutOfRange, Truncated
 from seglog.frame import DELETED, tombstone
 from seglog.open_file import OpenFile
-from seglog.record import Record
+from seglog.record import Gap, Record
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 from seglog.state import TopicState
 
-__all__ = ["read_frame_batches", "read_records", "tail_run"]
+__all__ = ["check_place", "continue_records", "read_frame_batches", "read_records", "tail_run"]
 
 # Frames of other topics may lie between: up to a page of them is read along rather than asked for apart.
 _GAP_MAX_BYTES = 4096
 
 
-def read_records(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[Record]:
-    """The live records from `first` to `last`, which are published."""
+def read_records(
+    engine: Engine, state: TopicState, first: int, last: int, *, gaps: bool = False
+) -> Iterator[Record | Gap]:
+    """The live records from `first` to `last`, which are published. With `gaps`, word of the evicted ones too."""
+    return continue_records(engine, state, first, last, len(state.cuts), gaps=gaps)
+
+
+def read_frame_batches(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[list[bytes]]:
+    """Whole frames of the hot records from `first` to `last`, in lists. Deleted and the delete not listed: a tombstone.
+
+    A list has the frames of a run; where something is wrong in one, there is a list for each frame before.
+    """
+    return _frame_batches(engine, state, first, last, len(state.cuts))
+
+
+def continue_records(
+    engine: Engine, state: TopicState, first: int, last: int, cuts: int, *, gaps: bool
+) -> Iterator[Record | Gap]:
+    """As `read_records`, for a reader that began when the topic had been truncated `cuts` times."""
     seq = first
     while seq <= last:
         engine.check_open()
         generation = state.generation
+        check_place(state, seq, cuts)
+        last, floors = min(last, state.head_seq), state.floors
+        if seq < floors.earliest_seq:
+            gap = floors.gap(seq, last)
+            if gap is not None and not gaps:
+                raise Evicted(state.name, gap.gap_from, gap.gap_to)
+            if gap is not None:
+                yield gap
+            seq = floors.earliest_seq
+            continue
         if seq < state.hot_floor:
             upto = min(last, state.hot_floor - 1)
             deletes = state.next_op
@@ -51,38 +80,58 @@ def read_records(engine: Engine, state: TopicState, first: int, last: int) -> It
         run = _load_run(engine, state, seq, last)
         if run is None:
             continue
-        for record in _live_records(state, run):
-            # Looked at after the deletes: a checkpoint raises the generation before it drops one that is in the flags.
-            if state.generation != generation:
-                break
-            seq = record.seq + 1
-            yield record
-        else:
-            seq = run.last_seq + 1
+        try:
+            for record in _live_records(state, run):
+                # Looked at after the deletes: a checkpoint raises the generation before it drops one that is in the
+                # flags.
+                if state.generation != generation:
+                    break
+                seq = record.seq + 1
+                yield record
+            else:
+                seq = run.last_seq + 1
+        except FileCorrupt:
+            # Entries and frames that were read around a truncation do not fit: look again.
+            if state.generation == generation:
+                raise
 
 
-def read_frame_batches(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[list[bytes]]:
-    """Whole frames of the hot records from `first` to `last`, in lists. Deleted and the delete not listed: a tombstone.
-
-    A list has the frames of a run; where something is wrong in one, there is a list for each frame before.
-    """
+def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, cuts: int) -> Iterator[list[bytes]]:
     seq = first
     while seq <= last:
         engine.check_open()
+        generation = state.generation
+        check_place(state, seq, cuts)
+        last = min(last, state.head_seq)
         if seq < state.hot_floor:
             raise SeqOutOfRange(state.name, seq, state.hot_floor, state.head_seq)
         run = _load_run(engine, state, seq, last)
-        if run is None:
+        if run is None or (len(state.cuts) != cuts and state.generation != generation):
             continue
-        headers = run.headers()
-        if headers is None:
-            yield from ([_frame(state, run, index)] for index in range(len(run)))
-        else:
+        try:
+            headers = run.headers()
+            if headers is None:
+                for index in range(len(run)):
+                    yield [_frame(state, run, index)]
+                    seq += 1
+                continue
             frames = run.frames()
             for index in np.flatnonzero(run.entries["flags"] & DELETED).tolist():
                 frames[index] = _frame(state, run, index)
             yield frames
-        seq = run.last_seq + 1
+            seq = run.last_seq + 1
+        except FileCorrupt:
+            if state.generation == generation:
+                raise
+
+
+def check_place(state: TopicState, seq: int, cuts: int) -> None:
+    """R4. `cuts` is how often the topic had been truncated when the reader began."""
+    if state.is_gone:
+        raise NoSuchTopic(state.name)
+    cut = min(state.cuts[cuts:], default=seq)
+    if seq > cut:
+        raise Truncated(state.name, cut)
 
 
 def tail_run(engine: Engine, state: TopicState, first: int, last: int) -> Run:
@@ -97,7 +146,7 @@ def _load_run(engine: Engine, state: TopicState, first: int, last: int) -> Run |
     with engine.committer.lock:
         engine.check_open()
         generation = state.generation
-        if first < state.hot_floor:
+        if not state.hot_floor <= first <= state.head_seq or state.is_gone:
             return None
         segment = state.segment_of(first)
         if segment is None:
@@ -106,6 +155,10 @@ def _load_run(engine: Engine, state: TopicState, first: int, last: int) -> Run |
         return _read_run(state, first, file, entries)
     try:
         return engine.segments.get(state.topic_id, segment.first_seq).run(first, min(last, segment.last_seq))
+    except FileCorrupt:
+        if state.generation != generation:
+            return None
+        raise
     except FileNotFoundError as error:
         if state.generation != generation:
             return None

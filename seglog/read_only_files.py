@@ -85,6 +85,9 @@ class ReadOnlyFiles:
     def list_dir(self, path: Path) -> list[str]:
         return [name for name in self._inner.list_dir(path) if path / name not in self._unlinked]
 
+    def remove_dir(self, path: Path) -> None:  # noqa: ARG002 - refused, whatever it is
+        _refuse()
+
     def is_dir(self, path: Path) -> bool:
         return self._inner.is_dir(path)
 

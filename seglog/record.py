@@ -1,10 +1,10 @@
-"""One record as a reader sees it."""
+"""What a reader gets: a record, or word of records that are gone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Record"]
+__all__ = ["Gap", "Record"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +20,14 @@ class Record:
     tag: str | None = None
     node: str | None = None
     unterminated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """In a reader's way: the records `gap_from` to `gap_to`, both inclusive, were evicted before it got there.
+
+    Nobody asked for their removal one by one, so a reader is told; what was deleted it is not told of.
+    """
+
+    gap_from: int
+    gap_to: int

@@ -4,8 +4,8 @@
                  seen, and not durable yet, and nothing may be built on it before it is
     1 snapshot   the newest; damage there is reported
     2 WAL files  those before the snapshot's are unlinked; a blank one above CURRENT is too (W2 of seglog.wal)
-    3 segments   what is released, or goes beyond the snapshot, is unlinked or cut: it is derivable from the WAL (S3 of
-                 seglog.meta); what is missing is reported
+    3 segments   what is released, deleted, or goes beyond the snapshot, is unlinked or cut: it is derivable from the
+                 WAL (S3 of seglog.meta); what is missing is reported
     4 replay     all frames from the snapshot's position on, in order
     5 tail       in the active WAL file, what follows the last whole frame: zeros are reserved space; a torn write is
                  cut and logged; anything that was durable once is reported. The file is synced, so that a cut, this
@@ -29,18 +29,20 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from seglog.control import read_config, read_create, read_delete
-from seglog.entries import apply_delete, new_state
+from seglog.control import read_config, read_create, read_delete, read_epoch, read_evict
+from seglog.entries import apply_delete, apply_evict, new_state
 from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
 from seglog.files import Files
-from seglog.frame import FrameType, Header, data_of
+from seglog.frame import Buffer, FrameType, Header, data_of
 from seglog.index import ENTRY
 from seglog.layout import Layout, number_in
 from seglog.meta import ActiveMeta, Snapshot, TopicMeta, WalPosition, load
 from seglog.open_file import OpenFile
+from seglog.removal import remove_leftovers, remove_topics
 from seglog.segment import SegmentFiles, SegmentInfo, cut
 from seglog.state import TopicState
 from seglog.tail import Tail
+from seglog.truncation import apply_truncate, kept_part, lowest_cut, segment_names
 from seglog.wal import durable_after, is_blank, read_current, scan
 
 __all__ = ["Recovered", "recover"]
@@ -58,6 +60,8 @@ class Recovered:
     checkpointed: WalPosition
     wal_end: WalPosition
     older_files: tuple[int, ...]
+    deleted: tuple[int, ...]
+    epoch_floor: int
 
 
 def recover(files: Files, layout: Layout) -> Recovered:
@@ -66,13 +70,23 @@ def recover(files: Files, layout: Layout) -> Recovered:
         files.sync_dir(directory)
     number, snapshot = load(files, layout)
     wal_files = _wal_files(files, layout, snapshot.wal.file)
-    replay = _Replay(layout, snapshot, _load_topics(files, layout, snapshot))
+    replay = _Replay(files, layout, snapshot, _load_topics(files, layout, snapshot))
     for wal_number in wal_files:
         _replay_file(files, replay, wal_number, is_active=wal_number == wal_files[-1])
+    replay.check_end()
     topics = {state.name: state for state in replay.topics.values()}
     for state in topics.values():
         state.take_back()
-    return Recovered(topics, replay.next_topic_id, number, snapshot.wal, replay.end, tuple(wal_files[:-1]))
+    return Recovered(
+        topics=topics,
+        next_topic_id=replay.next_topic_id,
+        snapshot_number=number,
+        checkpointed=snapshot.wal,
+        wal_end=replay.end,
+        older_files=tuple(wal_files[:-1]),
+        deleted=tuple(replay.deleted),
+        epoch_floor=replay.epoch_floor,
+    )
 
 
 def _wal_files(files: Files, layout: Layout, first: int) -> list[int]:
@@ -100,6 +114,8 @@ def _remove_blank(files: Files, layout: Layout, number: int) -> None:
 
 def _load_topics(files: Files, layout: Layout, snapshot: Snapshot) -> dict[int, TopicState]:
     """Step 3."""
+    remove_topics(files, layout, snapshot.deleted)
+    remove_leftovers(files, layout)
     known = {topic.topic_id for topic in snapshot.topics}
     for name in files.list_dir(layout.topics):
         topic_id = number_in("topic", name)
@@ -107,13 +123,13 @@ def _load_topics(files: Files, layout: Layout, snapshot: Snapshot) -> dict[int, 
             continue
         if topic_id < snapshot.next_topic_id:
             raise FileCorrupt(layout.topics / name, 0, "the snapshot knows no such topic")
-        _remove_segments(files, layout, topic_id, _segment_files(files, layout, topic_id))
+        _remove_segments(files, layout, topic_id, segment_names(files, layout, topic_id))
     return {topic.topic_id: _load_topic(files, layout, topic) for topic in snapshot.topics}
 
 
 def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
     end = meta.sealed_seq if meta.active is None else meta.active.first_seq
-    found = _segment_files(files, layout, meta.topic_id)
+    found = segment_names(files, layout, meta.topic_id)
     _remove_segments(files, layout, meta.topic_id, [key for key in found if not meta.hot_floor <= key[1] <= end])
     sealed = []
     first = meta.hot_floor
@@ -139,6 +155,9 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
         ops=meta.ops,
         next_op=meta.next_op,
         is_published=True,
+        floors=meta.floors,
+        # Right after a truncation: which of the deletes are in the flags is not said, and to set one twice is no harm.
+        pending=meta.ops if meta.is_ahead else (),
     )
 
 
@@ -171,16 +190,6 @@ def _open_segment(files: Files, layout: Layout, topic_id: int, first_seq: int) -
         return SegmentFiles(files, layout, topic_id, first_seq)
     except FileNotFoundError as error:
         raise FileCorrupt(layout.data(topic_id, first_seq), 0, "the segment is missing") from error
-
-
-def _segment_files(files: Files, layout: Layout, topic_id: int) -> list[tuple[str, int]]:
-    """Kind (data, idx) and first seq of what is in the topic's directory."""
-    try:
-        names = files.list_dir(layout.topic(topic_id))
-    except FileNotFoundError:
-        return []
-    found = ((kind, number_in(kind, name)) for name in names for kind in ("data", "idx"))
-    return [(kind, number) for kind, number in found if number is not None]
 
 
 def _remove_segments(files: Files, layout: Layout, topic_id: int, found: list[tuple[str, int]]) -> None:
@@ -218,11 +227,15 @@ def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int) -> 
 class _Replay:
     """The state, brought forward frame by frame."""
 
-    def __init__(self, layout: Layout, snapshot: Snapshot, topics: dict[int, TopicState]) -> None:
+    def __init__(self, files: Files, layout: Layout, snapshot: Snapshot, topics: dict[int, TopicState]) -> None:
+        self.files = files
         self.layout = layout
         self.topics = topics
         self.next_topic_id = snapshot.next_topic_id
         self.end = snapshot.wal
+        self.deleted: list[int] = []
+        self.epoch_floor = snapshot.epoch_floor
+        self.ahead = {topic.topic_id for topic in snapshot.topics if topic.is_ahead}
 
     def begin_file(self, number: int) -> int:
         """The offset to go on from."""
@@ -236,7 +249,9 @@ class _Replay:
     def apply(self, offset: int, header: Header, buffer: bytes, position: int) -> None:
         path = self.layout.wal_file(self.end.file)
         try:
-            if header.type == FrameType.APPEND:
+            if self.ahead and header.topic_id in self.ahead and header.type != FrameType.SYNC_MARK:
+                self._pass_over(header, buffer, position)
+            elif header.type == FrameType.APPEND:
                 self._append(offset, header)
             elif header.type == FrameType.TOPIC_CREATE:
                 self._create(header, data_of(buffer, position, header))
@@ -244,6 +259,12 @@ class _Replay:
                 self._topic(header).config = read_config(data_of(buffer, position, header))
             elif header.type == FrameType.DELETE:
                 apply_delete(self._topic(header), read_delete(header, data_of(buffer, position, header)))
+            elif header.type == FrameType.EVICT_WATERMARK:
+                apply_evict(self._topic(header), read_evict(header, data_of(buffer, position, header)))
+            elif header.type == FrameType.TRUNCATE:
+                self._truncate(header, read_epoch(data_of(buffer, position, header)))
+            elif header.type == FrameType.TOPIC_DELETE:
+                self._delete_topic(header, read_epoch(data_of(buffer, position, header)))
             elif header.type != FrameType.SYNC_MARK:
                 raise FormatUnsupported(path, f"1 with {FrameType(header.type).name} frames")
         except _Misplaced as error:
@@ -257,6 +278,32 @@ class _Replay:
         if header.seq != state.head_seq + 1:
             raise _Misplaced(f"seq {header.seq} of topic {state.name} follows seq {state.head_seq}")
         state.publish(self.end.file, offset, (header.frame_bytes,), header.ts_ms)
+
+    def check_end(self) -> None:
+        """Raises `FileCorrupt` if a frame is missing that was durable before the snapshot was written."""
+        if self.ahead:
+            path = self.layout.wal_file(self.end.file)
+            raise FileCorrupt(path, self.end.offset, "the truncation that the snapshot speaks of is missing")
+
+    def _pass_over(self, header: Header, buffer: Buffer, position: int) -> None:
+        """The snapshot has the topic as it is after its truncation (S1 of seglog.meta)."""
+        if header.type == FrameType.TRUNCATE:
+            epoch = read_epoch(data_of(buffer, position, header))
+            if epoch == self._topic(header).epoch:
+                self.ahead.remove(header.topic_id)
+
+    def _truncate(self, header: Header, epoch: int) -> None:
+        state = self._topic(header)
+        if not lowest_cut(state) <= header.seq <= state.head_seq or epoch <= state.epoch:
+            raise _Misplaced(f"topic {state.name} is truncated at seq {header.seq}, and ends with {state.head_seq}")
+        kept = kept_part(state, header.seq, lambda first: _open_segment(self.files, self.layout, state.topic_id, first))
+        apply_truncate(state, header.seq, epoch, kept)
+
+    def _delete_topic(self, header: Header, epoch: int) -> None:
+        self._topic(header)
+        del self.topics[header.topic_id]
+        self.deleted.append(header.topic_id)
+        self.epoch_floor = max(self.epoch_floor, epoch)
 
     def _create(self, header: Header, data: bytes) -> None:
         created = read_create(header, data)

@@ -143,6 +143,11 @@ class SegmentCache:
             for path in (self._layout.idx(topic_id, first_seq), self._layout.data(topic_id, first_seq)):
                 self._files.unlink(path)
 
+    def forget(self, topic_id: int, first_seq: int) -> None:
+        """Another segment may take its name. Whoever reads it at the moment may go on."""
+        with self._lock:
+            self._open.pop((topic_id, first_seq), None)
+
     def clear(self) -> None:
         with self._lock:
             self._open.clear()
@@ -225,10 +230,14 @@ class SegmentWriter:
 
 
 def cut(segment: SegmentFiles, records: int, data_bytes: int) -> None:
-    """Take away what lies beyond. Raises `FileCorrupt` if the files are shorter than that."""
+    """Take away what lies beyond, durably: then it may be written again, or the size be what says how far it goes.
+
+    Raises `FileCorrupt` if the files are shorter than that.
+    """
     for file, length in ((segment.data, data_bytes), (segment.idx, records * ENTRY.size)):
         size = file.size()
         if size < length:
             raise FileCorrupt(file.path, size, f"the file ends before its time: {length} bytes were durable")
         if size > length:
             file.truncate(length)
+            file.datasync()

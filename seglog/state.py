@@ -7,12 +7,13 @@ is published and so visible. `take_back` makes the first the second again.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
+from seglog.floors import Floors
 from seglog.meta import ActiveMeta, TopicMeta
 from seglog.segment import SegmentInfo
 from seglog.tail import Tail
@@ -26,6 +27,9 @@ class TopicState:
 
     `next_op` is the number after that of the last published delete.
     `generation` goes up whenever records change place or flags: a reader that sees it go up looks again.
+    `floors` is one value, so that it may be read without the lock.
+    `cuts` are the seqs at which the topic was truncated since the log was opened, `is_gone` says that it was deleted:
+    readers on their way look at both. `cut_meta` waits for seglog.truncation to cut the files.
     """
 
     topic_id: int
@@ -43,6 +47,12 @@ class TopicState:
     next_op: int = 1
     is_published: bool = False
     generation: int = 0
+    floors: Floors = field(default_factory=Floors)
+    in_flight_bytes: int = 0
+    cuts: tuple[int, ...] = ()
+    is_gone: bool = False
+    cut_meta: TopicMeta | None = None
+    waiters: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     head_seq: int = field(init=False)
     assigned_seq: int = field(init=False)
     assigned_ts_ms: int = field(init=False)
@@ -61,6 +71,31 @@ class TopicState:
         self.tail.extend(file, offset, lengths, ts_ms)
         self.last_ts_ms = ts_ms
         self.head_seq += len(lengths)
+        if self.waiters:
+            self.wake()
+
+    def wake(self) -> None:
+        """There is news: call each of the `waiters`, once. None of them may block."""
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            waiter()
+
+    @property
+    def retained_from(self) -> int:
+        """The first seq on this disk that may be live: caps count from here."""
+        return max(self.floors.earliest_seq, self.hot_floor)
+
+    @property
+    def dead_segments(self) -> int:
+        """Sealed ones at the front without a live record."""
+        return bisect_left(self.sealed, self.floors.earliest_seq, key=lambda segment: segment.last_seq)
+
+    @property
+    def retained_bytes(self) -> int:
+        """Of frames on this disk and on their way, but for segments that are dead as a whole."""
+        first = self.retained_from
+        segments = sum(segment.data_bytes for segment in self.segments if segment.last_seq >= first)
+        return segments + self.tail.bytes + self.in_flight_bytes
 
     @property
     def segments(self) -> tuple[SegmentInfo, ...]:
@@ -70,6 +105,7 @@ class TopicState:
         self.assigned_seq = self.head_seq
         self.assigned_ts_ms = self.last_ts_ms
         self.assigned_op = self.next_op - 1
+        self.in_flight_bytes = 0
 
     def segment_of(self, seq: int) -> SegmentInfo | None:
         """That holds `seq`; None if it is in the tail. Not for seqs below the hot floor."""
@@ -93,6 +129,7 @@ class TopicState:
             last_ts_ms=self.last_ts_ms,
             next_op=self.next_op,
             ops=self.ops,
+            floors=self.floors,
         )
 
 

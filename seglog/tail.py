@@ -7,6 +7,7 @@ not the history. Not thread-safe: the owner's lock is held around every call.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate, repeat
 from typing import Any
@@ -44,6 +45,19 @@ class Tail:
         self._lengths.extend(lengths)
         self._files.extend(repeat(file, count))
         self._times.extend(repeat(ts_ms, count))
+
+    def ts_ms(self, seq: int) -> int:
+        return self._times[seq - self.first_seq]
+
+    def first_seq_at(self, ts_ms: int) -> int:
+        return self.first_seq + bisect_left(self._times, ts_ms)
+
+    def cut(self, seq: int) -> None:
+        """There is nothing from `seq` on any more."""
+        count = seq - self.first_seq
+        self.bytes -= sum(self._lengths[count:])
+        for column in (self._files, self._offsets, self._lengths, self._times):
+            del column[count:]
 
     def drop(self, count: int) -> None:
         """The first `count` are elsewhere now."""

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import Literal, cast, overload
 
-from seglog import write
+from seglog import housekeeping, write
 from seglog.checkpoint import Wish, checkpoint
 from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.errors import SeqOutOfRange
-from seglog.read import read_frame_batches, read_records
-from seglog.record import Record
+from seglog.follow import follow_records
+from seglog.read import continue_records, read_frame_batches
+from seglog.record import Gap, Record
+from seglog.retention import Retention
+from seglog.search import first_seq_at
 from seglog.segment import SegmentInfo
+from seglog.state import TopicState
 
 __all__ = ["Topic"]
 
@@ -62,6 +67,27 @@ class Topic:
         """The lowest seq on the local disk; `head_seq + 1` if there is none."""
         state = self._engine.find(self.name)
         return 1 if state is None else state.hot_floor
+
+    @property
+    def earliest_seq(self) -> int:
+        """The first live seq; `head_seq + 1` if there is none. No lock, no I/O.
+
+        It may be lower while records are in the cold tier only: deletes by tag are not looked up there.
+        """
+        state = self._engine.find(self.name)
+        return 1 if state is None else state.floors.earliest_seq
+
+    @property
+    def evict_floor(self) -> int:
+        """Above the last record that retention took; 1 before it took any. No lock, no I/O."""
+        state = self._engine.find(self.name)
+        return 1 if state is None else state.floors.evict_floor
+
+    @property
+    def epoch(self) -> int:
+        """Goes up when seqs may mean other records than before: the topic was made anew, or truncated. 0: none."""
+        state = self._engine.find(self.name)
+        return 0 if state is None else state.epoch
 
     @property
     def sealed_seq(self) -> int:
@@ -113,18 +139,81 @@ class Topic:
             self._engine, self.name, values, tag=tag, node=node, unterminated=unterminated, durability=durability
         )
 
-    def read(self, start: int | None = None, end: int | None = None) -> Iterator[Record]:
-        """The live records from `start` to `end`, both inclusive; None: from 1, and to the head as it is now.
+    @overload
+    def read(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        gaps: Literal[False] = False,
+    ) -> Iterator[Record]: ...
+    @overload
+    def read(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        gaps: bool,
+    ) -> Iterator[Record | Gap]: ...
+    def read(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        gaps: bool = False,
+    ) -> Iterator[Record] | Iterator[Record | Gap]:
+        """The live records from `start` to `end`, both inclusive; None: from `earliest_seq`, to the head as it is now.
 
-        Records below `hot_floor` come from the cold tier. Raises `NoSuchTopic` and `SeqOutOfRange` at once;
-        `ColdTierRequired`, `FileCorrupt` and what the cold tier raises when the reader gets there.
+        `since_ms` and `until_ms` bound their times as well, both inclusive; what lies outside is not read.
+        Records below `hot_floor` come from the cold tier. What was deleted is passed over. Where retention took records
+        of the range, also while the reader is on its way, it gets a `Gap` in their place with `gaps`, or `Evicted` is
+        raised. Raises `NoSuchTopic` and `SeqOutOfRange` at once; `ColdTierRequired`, `FileCorrupt`, `Evicted`,
+        `Truncated` and what the cold tier raises when the reader gets there.
         """
         state = self._engine.state(self.name)
-        head = state.head_seq
-        first = 1 if start is None else start
-        if not 1 <= first <= head + 1:
-            raise SeqOutOfRange(self.name, first, 1, head)
-        return read_records(self._engine, state, first, head if end is None else min(end, head))
+        cuts, head = len(state.cuts), state.head_seq
+        first = self._first(state, start)
+        last = head if end is None else min(end, head)
+        if since_ms is not None:
+            first = max(first, first_seq_at(self._engine, state, since_ms))
+        if until_ms is not None:
+            last = min(last, first_seq_at(self._engine, state, until_ms + 1) - 1)
+        found = continue_records(self._engine, state, first, last, cuts, gaps=gaps)
+        return found if gaps else cast("Iterator[Record]", found)
+
+    @overload
+    def follow(
+        self, start: int | None = None, *, timeout_s: float | None = None, gaps: Literal[False] = False
+    ) -> Iterator[Record]: ...
+    @overload
+    def follow(
+        self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool
+    ) -> Iterator[Record | Gap]: ...
+    def follow(
+        self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool = False
+    ) -> Iterator[Record] | Iterator[Record | Gap]:
+        """As `read`, and on from the head: the next record is waited for, without polling.
+
+        Ends when the log closes, or after `timeout_s` seconds without a new record. Raises what `read` raises, and
+        `NoSuchTopic` when the topic is deleted meanwhile.
+        """
+        state = self._engine.state(self.name)
+        cuts = len(state.cuts)
+        found = follow_records(self._engine, state, self._first(state, start), cuts, timeout_s, gaps=gaps)
+        return found if gaps else cast("Iterator[Record]", found)
+
+    def seq_at(self, ts_ms: int) -> int:
+        """The first seq whose time is `ts_ms` or later, not below `earliest_seq`; `head_seq + 1` if there is none.
+
+        Asks the cold tier when that may lie below `hot_floor`. Raises `NoSuchTopic`, `ColdTierRequired`.
+        """
+        return first_seq_at(self._engine, self._engine.state(self.name), ts_ms)
 
     def frames(self, first: int, last: int) -> Iterator[bytes]:
         """Whole, verified frames of the hot records from `first` to `last`, deleted ones included.
@@ -171,12 +260,40 @@ class Topic:
         with self._engine.committer.lock:
             return state.segments
 
+    def truncate(self, seq: int) -> None:
+        """Remove the records from `seq` on: later appends use their seqs again, in a higher `epoch`. Durable on return.
+
+        Deletes made above end below it; readers that are above it end with `Truncated`. At `head_seq + 1` there is
+        nothing to do. Raises `NoSuchTopic`, `SeqOutOfRange` above that, and `NotTruncatable` below what is on this
+        disk, or with `keep_history` at or below `sealed_seq`: the archive may have it.
+        """
+        write.truncate(self._engine, self.name, seq)
+
+    def enforce_retention(self) -> Retention:
+        """Seal what is old enough, and evict what the topic's ttl and caps want gone, by the log's clock.
+
+        With `keep_history` nothing is evicted; the result says what waits for the archive. Raises `NoSuchTopic`.
+        """
+        done = housekeeping.enforce(self._engine, [self._engine.state(self.name)])
+        return done[0] if done else Retention(self.name)
+
+    @property
+    def due_seq(self) -> int:
+        """The last sealed seq that ttl and caps want gone from this disk; 0 if none. Raises `NoSuchTopic`."""
+        return housekeeping.due(self._engine, self._engine.state(self.name))
+
     def release(self, last_seq: int) -> None:
         """Unlink the sealed segments that end at or before `last_seq`: reads of their records go to the cold tier.
 
         Durable on return. The caller has made sure that the cold tier has them. Raises `NoSuchTopic`.
         """
         self._grant(Wish(self.name, release_seq=last_seq))
+
+    def _first(self, state: TopicState, start: int | None) -> int:
+        first = state.floors.earliest_seq if start is None else start
+        if not 1 <= first <= state.head_seq + 1:
+            raise SeqOutOfRange(self.name, first, 1, state.head_seq)
+        return first
 
     def _grant(self, wish: Wish) -> None:
         self._engine.state(self.name)

@@ -6,19 +6,35 @@ is handed out. All raise `LogClosed`, `WriterPoisoned` and `DiskFull`; after the
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seglog.checkpoint import wait_for_room
+from seglog.checkpoint import checkpoint_locked, wait_for_room
 from seglog.commit import Entry
 from seglog.config import TopicConfig, check_durability
 from seglog.control import TopicCreated
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
-from seglog.entries import AppendEntry, ConfigEntry, CreateEntry, DeleteEntry
-from seglog.errors import InvalidLabel, InvalidSetting, NoSuchTopic, RecordTooLarge, TopicExists
+from seglog.entries import AppendEntry, ConfigEntry, CreateEntry, DeleteEntry, TopicDeleteEntry, TruncateEntry
+from seglog.errors import (
+    HistoryKept,
+    InvalidLabel,
+    InvalidSetting,
+    NoSuchTopic,
+    NotTruncatable,
+    RecordTooLarge,
+    SeglogError,
+    SeqOutOfRange,
+    TopicExists,
+    TopicFull,
+)
 from seglog.frame import LABEL_MAX_BYTES, encode_appends
+from seglog.housekeeping import advance_front, enforce_caps
 from seglog.names import BRANCH_MARK
+from seglog.retention import Retained, passed_cap
+from seglog.state import TopicState
+from seglog.truncation import kept_part, lowest_cut
 
 __all__ = [
     "Begun",
@@ -28,8 +44,12 @@ __all__ = [
     "configure",
     "create_topic",
     "delete",
+    "delete_topic",
     "finish_append",
+    "truncate",
 ]
+
+_logger = logging.getLogger("seglog.write")
 
 # Of one append: it is written at once, into one WAL file, where offsets have 32 bits.
 _APPEND_MAX_BYTES = 1024 * 1024 * 1024
@@ -74,6 +94,7 @@ def check_append(
 class Begun:
     """An append that has its seqs and is in the queue. `finish_append` has to follow: the queue may wait for it."""
 
+    state: TopicState
     entries: tuple[Entry, ...]
     seqs: range
 
@@ -105,6 +126,9 @@ def begin_append(
         frames = encode_appends(
             state.topic_id, first, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=durable
         )
+        size_bytes = sum(map(len, frames))
+        if state.config.is_capped:
+            _check_room(state, len(frames), size_bytes)
         entry = AppendEntry(state, ts_ms, frames, sync=durable)
         if create is not None:
             committer.enqueue(create)
@@ -112,7 +136,8 @@ def begin_append(
         committer.enqueue(entry)
         state.assigned_seq += len(frames)
         state.assigned_ts_ms = ts_ms
-    return Begun((entry,) if create is None else (create, entry), range(first, first + len(frames)))
+        state.in_flight_bytes += size_bytes
+    return Begun(state, (entry,) if create is None else (create, entry), range(first, first + len(frames)))
 
 
 def finish_append(engine: Engine, begun: Begun) -> range:
@@ -120,6 +145,8 @@ def finish_append(engine: Engine, begun: Begun) -> range:
     for entry in begun.entries:
         engine.committer.finish(entry)
     _wake_upkeep(engine)
+    if begun.state.config.is_capped:
+        enforce_caps(engine, begun.state)
     return begun.seqs
 
 
@@ -165,12 +192,75 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None) ->
         state.assigned_ts_ms = ts_ms
     committer.finish(entry)
     _wake_upkeep(engine)
+    if tag is not None:
+        advance_front(engine, state)
     return op
+
+
+def truncate(engine: Engine, name: str, seq: int) -> None:
+    """Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`.
+
+    Once the frame is durable it is done: that the files could not be cut yet is the next checkpoint's business.
+    """
+    committer = engine.committer
+    with engine.retention_lock, engine.checkpoint_lock:
+        state = engine.state(name)
+        if lowest_cut(state) <= seq < state.tail.first_seq:
+            kept = kept_part(state, seq, lambda first: engine.segments.get(state.topic_id, first))
+        else:
+            kept = None
+        with committer.lock:
+            committer.check_open()
+            if engine.topics.get(name) is not state:
+                raise NoSuchTopic(name)
+            _check_cut(state, seq)
+            if seq > state.assigned_seq:
+                return
+            entry = TruncateEntry(state, seq, kept)
+            committer.enqueue(entry)
+            state.assigned_seq = seq - 1
+        committer.finish(entry)
+        try:
+            checkpoint_locked(engine, None)
+        except SeglogError as error:
+            _logger.warning("%s is truncated, its files are not yet: %s", name, error)
+
+
+def _check_cut(state: TopicState, seq: int) -> None:
+    """The lock is held."""
+    lowest = lowest_cut(state)
+    if seq < lowest:
+        reason = "what is sealed may be in the archive" if state.config.keep_history else "that is not on this disk"
+        raise NotTruncatable(state.name, seq, lowest, reason)
+    if seq > state.assigned_seq + 1:
+        raise SeqOutOfRange(state.name, seq, lowest, state.assigned_seq)
+
+
+def delete_topic(engine: Engine, name: str) -> None:
+    """Raises `NoSuchTopic`, `HistoryKept`."""
+    committer = engine.committer
+
+    def gone(state: TopicState) -> None:
+        engine.leaving.pop(state.topic_id, None)
+        engine.deleted += (state.topic_id,)
+
+    with committer.lock:
+        committer.check_open()
+        state = engine.state(name)
+        if state.config.keep_history:
+            raise HistoryKept(name)
+        entry = TopicDeleteEntry(state, gone)
+        committer.enqueue(entry)
+        del engine.topics[name]
+        engine.leaving[state.topic_id] = state
+        engine.epoch_floor = max(engine.epoch_floor, state.epoch)
+    committer.finish(entry)
+    _wake_upkeep(engine)
 
 
 def _new_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int, ts_floor_ms: int) -> CreateEntry:
     """The lock is held. An id that is not used after all is left out."""
-    created = TopicCreated(engine.next_topic_id, name, 1, first_seq, config, ts_floor_ms)
+    created = TopicCreated(engine.next_topic_id, name, engine.epoch_floor + 1, first_seq, config, ts_floor_ms)
     engine.next_topic_id += 1
     return CreateEntry(created)
 
@@ -178,6 +268,16 @@ def _new_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int
 def _wake_upkeep(engine: Engine) -> None:
     if engine.wal.needs_upkeep:
         engine.upkeep.wake()
+
+
+def _check_room(state: TopicState, records: int, size_bytes: int) -> None:
+    """Raises `TopicFull`. The lock is held; no seq is handed out yet."""
+    if state.config.discard != "reject":
+        return
+    wanted = Retained(state.retained_from, state.assigned_seq + records, state.retained_bytes + size_bytes)
+    passed = passed_cap(state.config, wanted)
+    if passed is not None:
+        raise TopicFull(state.name, *passed)
 
 
 def _check_values(values: Sequence[bytes], limit: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -10,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from offload.cli.session import TopicName, session_of, with_branch
-from seglog.record import Record
+from offload.cli.session import Session, TopicName, say, session_of, with_branch
+from seglog.record import Gap, Record
 
 __all__ = ["read"]
 
@@ -48,38 +49,82 @@ def read(
         str | None, typer.Option(help="As it was then: seq:N, lsn:N, head, head~N, or a time.", show_default=False)
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many records.", show_default=False)] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Then wait for more, and write each record as it comes.")
+    ] = False,
+    wait: Annotated[
+        float | None,
+        typer.Option(min=0, help="With --follow: end after so many seconds without one.", show_default=False),
+    ] = None,
 ) -> None:
     """Write records to standard output, a line each, byte for byte as they were appended.
 
+    Without --from it begins with the first record there is. Where retention took records of the range, a line on
+    standard error says which; with --json an object with gap_from and gap_to does.
     With --json: one object a line, with seq, ts_ms, tag, node, and value (value_base64 if it is not UTF-8).
     Examples: seglog read orders --from 100 --limit 10; seglog read orders --at head~1
     """
-    from offload.cli.lines import to_json, to_line
     from offload.errors import NoRemote
 
+    if follow and (end is not None or until is not None or at is not None):
+        raise typer.BadParameter("--follow has no end: leave out --to, --until and --at")
     session = session_of(context)
     name = with_branch(topic, branch)
     since_ms, until_ms = _time(since), _time(until)
 
-    def wanted(records: Iterator[Record]) -> Iterator[Record]:
-        for record in records:
-            if until_ms is not None and record.ts_ms > until_ms:
+    def wanted(items: Iterator[Record | Gap]) -> Iterator[Record | Gap]:
+        for item in items:
+            if isinstance(item, Gap):
+                yield item
+                continue
+            if until_ms is not None and item.ts_ms > until_ms:
                 return
-            if (since_ms is None or record.ts_ms >= since_ms) and (tag is None or record.tag == tag):
-                yield record
+            if (since_ms is None or item.ts_ms >= since_ms) and (tag is None or item.tag == tag):
+                yield item
 
     with session.log_and_maybe_archive() as (log, archive):
         if archive is None and at is not None:
             raise NoRemote(log.path)
-        found = log.existing(name).read(start, end) if archive is None else archive.read(name, start, end, at=at)
-        records = islice(wanted(found), limit)
+        found: Iterator[Record | Gap]
+        if follow:
+            found = log.existing(name).follow(start, timeout_s=wait, gaps=True)
+        elif archive is None or (at is None and log.has_topic(name)):
+            found = log.existing(name).read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=True)
+        else:
+            found = archive.read(name, start, end, at=at)
+        items = _limited(wanted(found), limit)
         try:
-            while group := list(islice(records, _WRITE_RECORDS)):
-                if session.as_json:
-                    sys.stdout.write("".join(to_json(record) + "\n" for record in group))
-                else:
-                    sys.stdout.buffer.write(b"".join(map(to_line, group)))
+            while group := list(islice(items, 1 if follow else _WRITE_RECORDS)):
+                _write(session, name, group)
+                if follow:
+                    sys.stdout.flush()
             sys.stdout.flush()
         except BrokenPipeError:
             # The reader of our output has enough, as with `seglog read t | head`: not an error.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _limited(items: Iterator[Record | Gap], limit: int | None) -> Iterator[Record | Gap]:
+    """Gaps are no records."""
+    for item in items:
+        yield item
+        if limit is not None and isinstance(item, Record):
+            limit -= 1
+            if not limit:
+                return
+
+
+def _write(session: Session, name: str, items: list[Record | Gap]) -> None:
+    from offload.cli.lines import to_json, to_line
+
+    if session.as_json:
+        sys.stdout.write("".join(_gap_json(item) if isinstance(item, Gap) else to_json(item) + "\n" for item in items))
+        return
+    for item in items:
+        if isinstance(item, Gap):
+            say(f"{name}: seq {item.gap_from} to {item.gap_to} were evicted")
+    sys.stdout.buffer.write(b"".join(to_line(item) for item in items if isinstance(item, Record)))
+
+
+def _gap_json(gap: Gap) -> str:
+    return json.dumps({"gap_from": gap.gap_from, "gap_to": gap.gap_to}) + "\n"

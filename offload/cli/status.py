@@ -29,14 +29,34 @@ def status(
             emit(session, {}, f"{log.path.resolve()}, remote {archive.url if archive else 'none'}")
         for name in names:
             if archive is None:
-                emit(session, _local_only(log.topic(name)), f"{name}: up to seq {log.topic(name).head_seq:,}, all hot")
+                emit(session, _local_only(log.topic(name)), _describe_local(log.topic(name)))
                 continue
             state = archive.status(name)
             emit(session, asdict(state), _describe(state))
 
 
 def _local_only(topic: Topic) -> dict[str, object]:
-    return {"name": topic.name, "head_seq": topic.head_seq, "hot_first_seq": topic.hot_floor}
+    return {
+        "name": topic.name,
+        "head_seq": topic.head_seq,
+        "hot_first_seq": topic.hot_floor,
+        "earliest_seq": topic.earliest_seq,
+        "evict_floor": topic.evict_floor,
+        "epoch": topic.epoch,
+    }
+
+
+def _describe_local(topic: Topic) -> str:
+    lines = [f"{topic.name}: up to seq {topic.head_seq:,}, all hot", *_floors(topic.earliest_seq, topic.evict_floor)]
+    return "\n".join(lines)
+
+
+def _floors(earliest_seq: int, evict_floor: int) -> list[str]:
+    """Nothing while the topic begins where it began."""
+    if earliest_seq == 1:
+        return []
+    evicted = f", evicted below seq {evict_floor:,}" if evict_floor > 1 else ""
+    return [f"  the first live record is seq {earliest_seq:,} or later{evicted}"]
 
 
 def _describe(state: TopicStatus) -> str:
@@ -45,7 +65,7 @@ def _describe(state: TopicStatus) -> str:
     else:
         hot = "nothing hot"
     cold = f"cold up to {state.offloaded_seq} (lsn {state.lsn})" if state.lsn else "nothing offloaded"
-    lines = [f"{state.name}: {hot}, {cold}"]
+    lines = [f"{state.name}: {hot}, {cold}", *_floors(state.earliest_seq, state.evict_floor)]
     if state.diverged_lsn is not None:
         lines.append(f"  DIVERGED at lsn {state.diverged_lsn}: another writer committed there; offload is stopped")
     elif state.pending_lsn is not None:

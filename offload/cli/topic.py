@@ -1,12 +1,14 @@
-"""`seglog topic create` and `seglog topic list`."""
+"""`seglog topic create`, `set`, `show`, `delete` and `list`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
 
 import typer
 
 from offload.cli.session import emit, session_of
+from offload.cli.units import parse_bytes, parse_count, parse_duration_ms
 
 __all__ = ["app"]
 
@@ -38,6 +40,90 @@ def create(
             topic, TopicConfig(durability=durability, keep_history=archive is not None, attributes=attributes)
         )
     emit(session, {"topic": topic, "codec": codec, "durability": durability}, f"made topic {topic}")
+
+
+@app.command("set")
+def set_config(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    ttl: Annotated[
+        str | None, typer.Option(help="Evict what is older, such as 12h or 7d; none: never.", show_default=False)
+    ] = None,
+    cap_records: Annotated[
+        str | None, typer.Option(help="Keep about so many records on this disk; none: all.", show_default=False)
+    ] = None,
+    cap_bytes: Annotated[
+        str | None, typer.Option(help="Keep about so many bytes, such as 10GB; none: all.", show_default=False)
+    ] = None,
+    discard: Annotated[
+        str | None,
+        typer.Option(help="At a cap: old (evict the oldest) or reject (refuse the append).", show_default=False),
+    ] = None,
+    durability: Annotated[
+        str | None, typer.Option(help="When an append is acked: fsync, disk or memory.", show_default=False)
+    ] = None,
+) -> None:
+    """Change how a topic keeps its records. What is not named stays as it is.
+
+    Whole sealed segments go, so somewhat more than a cap is kept. With a remote nothing goes before it is offloaded and
+    read back. Example: seglog topic set access --ttl 30d --cap-bytes 50GB
+    """
+    changes: dict[str, Any] = {}
+    if ttl is not None:
+        changes["ttl_ms"] = parse_duration_ms(ttl)
+    if cap_records is not None:
+        changes["cap_records"] = parse_count(cap_records)
+    if cap_bytes is not None:
+        changes["cap_bytes"] = parse_bytes(cap_bytes)
+    if discard is not None:
+        changes["discard"] = discard
+    if durability is not None:
+        changes["durability"] = durability
+    if not changes:
+        raise typer.BadParameter("say what to change: --ttl, --cap-records, --cap-bytes, --discard or --durability")
+    session = session_of(context)
+    with session.log_and_maybe_archive() as (log, _):
+        handle = log.existing(topic)
+        log.configure(topic, replace(handle.config, **changes))
+        handle.enforce_retention()
+        emit(session, {"topic": topic, **handle.config.to_json()}, f"{topic}: {_describe(handle.config.to_json())}")
+
+
+@app.command("show")
+def show(context: typer.Context, topic: Annotated[str, typer.Argument(help="The topic.")]) -> None:
+    """Show a topic's configuration, and where it begins and ends."""
+    session = session_of(context)
+    with session.log() as log:
+        handle = log.existing(topic)
+        config = handle.config.to_json()
+        places = {
+            "earliest_seq": handle.earliest_seq,
+            "head_seq": handle.head_seq,
+            "hot_first_seq": handle.hot_floor,
+            "evict_floor": handle.evict_floor,
+            "epoch": handle.epoch,
+        }
+        text = "\n".join(f"{key:<14} {value}" for key, value in {**places, **config}.items() if value is not None)
+        emit(session, {"topic": topic, **places, **config}, text)
+
+
+@app.command("delete")
+def delete(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do it: there is no way back.")] = False,
+) -> None:
+    """Delete a topic and all its records. One that has anything in the remote is refused."""
+    if not yes:
+        raise typer.BadParameter(f"this deletes {topic} and all its records for good; say --yes to do it")
+    session = session_of(context)
+    with session.log_and_maybe_archive() as (log, archive):
+        (log if archive is None else archive).delete_topic(topic)
+    emit(session, {"topic": topic, "deleted": True}, f"deleted topic {topic}")
+
+
+def _describe(config: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in config.items() if value is not None and key != "attributes")
 
 
 @app.command("list")

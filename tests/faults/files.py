@@ -104,6 +104,10 @@ class Effects(Files):
         self._count("make_dir")
         self.inner.make_dir(path)
 
+    def remove_dir(self, path: Path) -> None:
+        self._count("remove_dir")
+        self.inner.remove_dir(path)
+
     def sync_dir(self, path: Path) -> None:
         self._count("sync_dir")
         self.inner.sync_dir(path)
@@ -315,6 +319,7 @@ class PowerCutFiles(Effects):
             body = None if path.is_dir() else path.read_bytes()
             self._names[path] = None if body is None else _Inode(bytearray(body), body)
         self._durable_names.update(self._names)
+        self._moves: list[tuple[Path, Path]] = []  # of directories, not durable yet
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         fd = super().open(path, flags, mode)
@@ -353,7 +358,9 @@ class PowerCutFiles(Effects):
 
     def rename(self, source: Path, target: Path) -> None:
         super().rename(source, target)
-        self._names[target] = self._names.pop(source)
+        if self._names[source] is None:
+            self._moves.append((source, target))
+        _move(self._names, source, target)
 
     def unlink(self, path: Path) -> None:
         super().unlink(path)
@@ -363,8 +370,15 @@ class PowerCutFiles(Effects):
         super().make_dir(path)
         self._names.setdefault(path, None)
 
+    def remove_dir(self, path: Path) -> None:
+        super().remove_dir(path)
+        del self._names[path]
+
     def sync_dir(self, path: Path) -> None:
         super().sync_dir(path)
+        for source, target in [move for move in self._moves if move[0].parent == path]:
+            _move(self._durable_names, source, target)
+            self._moves.remove((source, target))
         for name in [name for name in self._durable_names if name.parent == path and name not in self._names]:
             del self._durable_names[name]
         for name, inode in self._names.items():
@@ -375,8 +389,15 @@ class PowerCutFiles(Effects):
         """Build under `target` what is left: nothing that was not synced; with a seed, some of it too."""
         chance = None if seed is None else random.Random(seed)
         names = dict(self._durable_names)
+        moving = {path for move in self._moves for path in move}
+        for before, after in self._moves if chance else ():
+            assert chance is not None
+            if chance.random() < 0.5:
+                _move(names, before, after)
         for name in sorted({*names, *self._names}) if chance else ():
             assert chance is not None
+            if moving & {name, *name.parents}:
+                continue
             if names.get(name, self) is not self._names.get(name, self) and chance.random() < 0.5:
                 if name in self._names:
                     names[name] = self._names[name]
@@ -392,6 +413,12 @@ class PowerCutFiles(Effects):
                 path.mkdir()
             else:
                 path.write_bytes(inode.after_power_cut(chance))
+
+
+def _move(names: dict[Path, _Inode | None], source: Path, target: Path) -> None:
+    """A file, or a directory with all that is in it."""
+    for name in [name for name in names if name == source or source in name.parents]:
+        names[target / name.relative_to(source)] = names.pop(name)
 
 
 def _sectors(begin: int, end: int) -> list[tuple[int, int]]:

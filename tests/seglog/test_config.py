@@ -83,6 +83,17 @@ def test_a_topic_has_a_known_durability() -> None:
         assert TopicConfig.from_json(TopicConfig(name, True, {"a": "b"}).to_json()) == TopicConfig(
             name, True, {"a": "b"}
         )
+
+
+def test_retention_has_known_values() -> None:
+    config = TopicConfig(ttl_ms=1, cap_records=2, cap_bytes=3, discard="reject")
+    assert TopicConfig.from_json(config.to_json()) == config
+    for key in ("ttl_ms", "cap_records", "cap_bytes"):
+        for value in (0, -1, True, 1.5, "1"):
+            with pytest.raises(InvalidSetting, match=key):
+                TopicConfig(**{key: value})  # type: ignore[arg-type]
+    with pytest.raises(InvalidSetting, match="none of old, reject"):
+        TopicConfig(discard="new")
     for name in ("ephemeral", "safe"):
         with pytest.raises(InvalidSetting):
             TopicConfig(name)

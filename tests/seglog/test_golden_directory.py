@@ -21,8 +21,8 @@ CONFIG = TopicConfig("disk", True, {"codec": "zstd"})
 PINNED = {
     "APPEND": (APPEND, "4420e827266cf1d6"),
     "APPEND, deleted": (tombstone(read_header(APPEND)), "637f5ca9523e0b1c"),
-    "TOPIC_CREATE": (encode_create(TopicCreated(7, "orders@fix", 1, 101, CONFIG, T0)), "f3c46394ea073ecd"),
-    "CONFIG_UPDATE": (encode_config(7, T0, CONFIG), "549d6ae8e8f732e6"),
+    "TOPIC_CREATE": (encode_create(TopicCreated(7, "orders@fix", 1, 101, CONFIG, T0)), "8f023823c0d5eba2"),
+    "CONFIG_UPDATE": (encode_config(7, T0, CONFIG), "e32381b947782094"),
     "DELETE": (encode_delete(7, DeleteOp(3, 258, T0, before=200, tag="gr\u00fc\u00df*")), "ff31068e8c4870ff"),
     "SYNC_MARK": (encode(FrameType.SYNC_MARK, topic_id=17, seq=4096, ts_ms=0), "90ec5d6ef10ca418"),
     "index entry": (encode_entry(258, 1000, 55, T0, 9), "0df36a021a36aa41"),

@@ -7,6 +7,7 @@ import pytest
 from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.errors import FileCorrupt
+from seglog.floors import Floors
 from seglog.meta import ActiveMeta, Snapshot, TopicMeta, WalPosition, decode_snapshot, encode_snapshot
 
 SNAPSHOT = Snapshot(
@@ -24,17 +25,22 @@ SNAPSHOT = Snapshot(
             last_ts_ms=1720000000661,
             next_op=2,
             ops=(DeleteOp(1, 104, 1720000000000, None, "ü*"),),
+            floors=Floors(115, 103, 112),
+            is_ahead=True,
         ),
     ),
     wal=WalPosition(17, 4096, 99),
+    deleted=(1,),
+    epoch_floor=4,
 )
 PLACE = Path("meta/snapshot.0000000000000001.json")
 GOLDEN = (
-    '{"format":1,"next_topic_id":3,"topics":[{"active":[121,5,500],'
-    '"config":{"attributes":{"codec":"zstd"},"durability":"disk","keep_history":true},"epoch":1,"first_seq":101,'
-    '"hot_floor":111,"id":2,"last_ts_ms":1720000000661,"name":"orders@fix","next_op":2,'
+    '{"deleted":[1],"epoch_floor":4,"format":1,"next_topic_id":3,"topics":[{"active":[121,5,500],'
+    '"config":{"attributes":{"codec":"zstd"},"cap_bytes":null,"cap_records":null,"discard":"old","durability":"disk",'
+    '"keep_history":true,"ttl_ms":null},"earliest_seq":115,"epoch":1,"evict_floor":112,"evict_from":103,'
+    '"first_seq":101,"hot_floor":111,"id":2,"is_ahead":true,"last_ts_ms":1720000000661,"name":"orders@fix","next_op":2,'
     '"ops":[{"at_seq":104,"before":null,"op":1,"tag":"ü*","ts_ms":1720000000000}],"sealed_seq":120}],'
-    '"wal":{"file":17,"offset":4096,"ordinal":99}}\na613b531ff9e40d2\n'
+    '"wal":{"file":17,"offset":4096,"ordinal":99}}\n3e2af95e974f9eac\n'
 )
 
 

@@ -1,0 +1,170 @@
+"""Retention at work, and the front of a topic after deletes: decisions are in seglog.retention and seglog.floors.
+
+    1 checkpoint   if a topic with limits has records in the WAL only, or some are to be sealed for their age
+    2 look         which of the records that are due are live, by the .idx entries
+    3 evict        an EVICT_WATERMARK frame, durable: from here on readers are told of a gap
+    4 checkpoint   drops the segments below `earliest_seq` (K1 of seglog.checkpoint)
+
+E1  Files go after the frame is durable. A crash in between leaves segments that nobody reads, and the next
+    checkpoint drops them, as it does those whose records are all deleted.
+E2  With `keep_history` nothing is evicted: what is due waits until the archive has it, has read it back, and releases
+    it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from seglog.checkpoint import checkpoint, is_to_be_sealed
+from seglog.engine import Engine
+from seglog.entries import EvictEntry
+from seglog.errors import SeglogError
+from seglog.frame import DELETED
+from seglog.read import read_records
+from seglog.record import Gap, Record
+from seglog.retention import Retained, Retention, due_seq, passed_cap
+from seglog.state import TopicState
+
+__all__ = ["advance_front", "due", "enforce", "enforce_caps"]
+
+_logger = logging.getLogger("seglog.housekeeping")
+_LOOK_RECORDS = 8192
+_TRIES = 5
+
+
+def enforce(engine: Engine, states: list[TopicState]) -> list[Retention]:
+    """What was done for each topic that had something due. Raises what a checkpoint and a commit raise."""
+    with engine.retention_lock:
+        return _enforce(engine, states)
+
+
+def enforce_caps(engine: Engine, state: TopicState) -> None:
+    """After an append. It is not the caller's business if that fails: the next one tries again."""
+    if not _is_over(engine, state) or not engine.retention_lock.acquire(blocking=False):
+        return
+    try:
+        _enforce(engine, [state])
+    except (SeglogError, OSError) as error:
+        _logger.warning("%s stays over its cap for now: %s", state.name, error)
+    finally:
+        engine.retention_lock.release()
+
+
+def due(engine: Engine, state: TopicState) -> int:
+    """The last seq that retention wants gone from this disk, in sealed segments; 0 if none."""
+    now_ms = engine.clock.now_ms()
+    with engine.committer.lock:
+        seq = due_seq(state.config, state.sealed, _retained(state), now_ms)
+        return seq if seq >= state.retained_from else 0
+
+
+def advance_front(engine: Engine, state: TopicState) -> None:
+    """After a delete by tag: `earliest_seq` goes on to the first live record, if that is on this disk."""
+    first = state.floors.earliest_seq
+    if first < state.hot_floor:
+        return
+    cuts, head = len(state.cuts), state.head_seq
+    try:
+        found = _first_live(engine, state, first, min(first, head)) or _first_live(engine, state, first, head)
+    except SeglogError as error:
+        _logger.warning("%s: what the first live record is stays unknown: %s", state.name, error)
+        return
+    with engine.committer.lock:
+        if len(state.cuts) == cuts:
+            state.floors = state.floors.raised(found or head + 1)
+
+
+def _first_live(engine: Engine, state: TopicState, first: int, last: int) -> int | None:
+    found = (item for item in read_records(engine, state, first, last, gaps=True) if isinstance(item, Record))
+    return next((record.seq for record in found), None)
+
+
+def _enforce(engine: Engine, states: list[TopicState]) -> list[Retention]:
+    if any(_wants_checkpoint(engine, state) for state in states):
+        checkpoint(engine)
+    done = [_enforce_topic(engine, state) for state in states]
+    if any(each.evicted_seq for each in done):
+        checkpoint(engine)
+    return [each for each in done if each.evicted_seq or each.waiting_seq]
+
+
+def _wants_checkpoint(engine: Engine, state: TopicState) -> bool:
+    config = state.config
+    has_limits = config.is_capped or config.ttl_ms is not None
+    with engine.committer.lock:
+        is_behind = bool(len(state.tail) or state.pending)
+        is_dead = not config.keep_history and state.dead_segments > 0
+        return is_dead or (has_limits and is_behind) or is_to_be_sealed(engine, state)
+
+
+def _enforce_topic(engine: Engine, state: TopicState) -> Retention:
+    seq = due(engine, state)
+    if not seq:
+        return Retention(state.name)
+    if state.config.keep_history:
+        _logger.warning("%s: records up to %d are due, and wait for the archive to have them", state.name, seq)
+        return Retention(state.name, waiting_seq=seq)
+    is_done = any(_evict(engine, state, seq) for _ in range(_TRIES))
+    return Retention(state.name, evicted_seq=seq if is_done else 0)
+
+
+def _evict(engine: Engine, state: TopicState, seq: int) -> bool:
+    """Steps 2 and 3. False if records changed place meanwhile: look again."""
+    with engine.committer.lock:
+        generation = state.generation
+        first = state.retained_from
+        segments = [info for info in state.sealed if first <= info.last_seq <= seq]
+        has_cold = state.floors.earliest_seq < state.hot_floor
+    try:
+        live = [
+            found
+            for info in segments
+            if (found := _live_range(engine, state, max(info.first_seq, first), info.last_seq))
+        ]
+    except FileNotFoundError:
+        return False
+    with engine.committer.lock:
+        engine.committer.check_open()
+        if state.generation != generation or engine.topics.get(state.name) is not state:
+            return False
+        floors = state.floors
+        # What the cold tier still has below is out of reach too, once this disk begins above it.
+        begin = floors.earliest_seq if has_cold else min((first for first, _ in live), default=0)
+        end = max((last for _, last in live), default=state.hot_floor - 1 if has_cold else 0)
+        lost = Gap(begin, end) if begin and begin <= end else None
+        entry = EvictEntry(state, floors.evicted(seq + 1, lost))
+        engine.committer.enqueue(entry)
+    engine.committer.finish(entry)
+    return True
+
+
+def _live_range(engine: Engine, state: TopicState, first: int, last: int) -> tuple[int, int] | None:
+    """The first and the last live seq among those of one segment, by the flags of its entries."""
+    info = state.segment_of(first)
+    if info is None:
+        return None
+    segment = engine.segments.get(state.topic_id, info.first_seq)
+    live: list[int] = []
+    for begin in range(first, last + 1, _LOOK_RECORDS):
+        entries = segment.entries(begin, min(last, begin + _LOOK_RECORDS - 1))
+        live += [seq for seq, flags in enumerate(entries["flags"].tolist(), begin) if not flags & DELETED]
+        live = [live[0], live[-1]] if live else []
+    return (live[0], live[-1]) if live else None
+
+
+def _is_over(engine: Engine, state: TopicState) -> bool:
+    """Whether segments can go for a cap, now or after a checkpoint."""
+    config, settings = state.config, engine.settings
+    if config.discard != "old" or config.keep_history or state.is_gone:
+        return False
+    with engine.committer.lock:
+        retained = _retained(state)
+        if passed_cap(config, retained) is None:
+            return False
+        is_segment = len(state.tail) >= settings.segment_max_events or state.tail.bytes >= settings.segment_max_bytes
+        return is_segment or due_seq(config, state.sealed, retained, 0) >= retained.first_seq
+
+
+def _retained(state: TopicState) -> Retained:
+    """The lock is held."""
+    return Retained(state.retained_from, state.assigned_seq, state.retained_bytes)

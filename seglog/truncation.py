@@ -1,0 +1,112 @@
+"""Truncating a topic: the records from a seq on go, and later appends use their seqs again.
+
+    1 frame      TRUNCATE, durable: from here on the records are gone, whatever crashes. In memory the segment that the
+                 cut goes through ends before it, as the active one
+    2 snapshot   the newest one again, at its own place in the WAL, with this topic as it is right after the frame
+                 (`is_ahead`): replay passes over the topic's frames up to that one
+    3 cut        segment files are cut and unlinked, durably
+    4 go on      a checkpoint absorbs what came after, at the offsets that are free now
+
+U1  A file is cut only when a durable snapshot says that it ends there, and an offset is used again only when the cut is
+    durable. Before 2 nothing but the WAL has changed, so the old snapshot is whole and replay comes to the same cut.
+U2  What the cut takes of the WAL only (the tail) needs 1 alone: nothing in a file is used again.
+U3  Deletes that were made above the cut end below it, so that they never reach a record that takes an old seq.
+U4  The epoch goes up, readers that are above the cut end with `Truncated`.
+U5  Not below what left this disk, was evicted, or, with `keep_history`, may be in an archive by now (is sealed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from seglog.deletes import DeleteOp
+from seglog.engine import Engine
+from seglog.files import Files
+from seglog.layout import Layout, number_in
+from seglog.meta import TopicMeta, load, store
+from seglog.segment import SegmentFiles, SegmentInfo, cut
+from seglog.state import TopicState
+from seglog.tail import Tail
+
+__all__ = ["apply_truncate", "kept_part", "lowest_cut", "segment_names", "settle_cuts"]
+
+
+def lowest_cut(state: TopicState) -> int:
+    """U5."""
+    lowest = max(state.hot_floor, state.floors.evict_floor)
+    return max(lowest, state.sealed_seq + 1) if state.config.keep_history else lowest
+
+
+def kept_part(state: TopicState, seq: int, open_segment: Callable[[int], SegmentFiles]) -> SegmentInfo | None:
+    """Of the segment that `seq` is in, what lies before it; None if that is nothing, or `seq` is in the tail."""
+    info = state.segment_of(seq)
+    if info is None or info.first_seq == seq:
+        return None
+    return open_segment(info.first_seq).info(seq - info.first_seq, sealed=False)
+
+
+def apply_truncate(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | None) -> None:
+    """Step 1 in memory. `kept` as `kept_part` says."""
+    state.ops = _ended_below(state.ops, seq)
+    state.pending = _ended_below(state.pending, seq)
+    state.floors = state.floors.cut(seq)
+    state.epoch = epoch
+    state.head_seq = seq - 1
+    state.cuts += (seq,)
+    state.generation += 1
+    state.wake()
+    if seq >= state.tail.first_seq:
+        state.tail.cut(seq)
+        return
+    state.sealed = tuple(info for info in state.sealed if info.last_seq < seq)
+    state.active = kept
+    state.tail = Tail(seq)
+    state.cut_meta = state.to_meta()
+
+
+def settle_cuts(engine: Engine) -> None:
+    """Steps 2 and 3, for every topic that waits for it. The checkpoint lock is held.
+
+    Raises `OSError`, `FileCorrupt`; repeat it then.
+    """
+    with engine.committer.lock:
+        waiting = [(state, state.cut_meta) for state in engine.states() if state.cut_meta is not None]
+    if not waiting:
+        return
+    number, snapshot = load(engine.files, engine.layout)
+    ahead = {meta.topic_id: replace(meta, is_ahead=True) for _, meta in waiting if meta is not None}
+    topics = tuple(ahead.get(topic.topic_id, topic) for topic in snapshot.topics)
+    store(engine.files, engine.layout, number + 1, replace(snapshot, topics=topics))
+    engine.snapshot_number = number + 1
+    for state, meta in waiting:
+        if meta is not None:
+            _cut_files(engine, meta)
+            state.cut_meta = None
+
+
+def segment_names(files: Files, layout: Layout, topic_id: int) -> list[tuple[str, int]]:
+    """Kind (data, idx) and first seq of what is in the topic's directory."""
+    try:
+        names = files.list_dir(layout.topic(topic_id))
+    except FileNotFoundError:
+        return []
+    found = ((kind, number_in(kind, name)) for name in names for kind in ("data", "idx"))
+    return [(kind, number) for kind, number in found if number is not None]
+
+
+def _cut_files(engine: Engine, meta: TopicMeta) -> None:
+    """Step 3. Whoever reads these files at the moment looks again."""
+    topic_id, active = meta.topic_id, meta.active
+    last = meta.sealed_seq if active is None else active.first_seq
+    for kind, first_seq in segment_names(engine.files, engine.layout, topic_id):
+        if first_seq > last:
+            engine.segments.forget(topic_id, first_seq)
+            engine.files.unlink((engine.layout.data if kind == "data" else engine.layout.idx)(topic_id, first_seq))
+    if active is not None:
+        cut(engine.segments.get(topic_id, active.first_seq), active.records, active.data_bytes)
+    engine.files.sync_dir(engine.layout.topic(topic_id))
+
+
+def _ended_below(ops: tuple[DeleteOp, ...], seq: int) -> tuple[DeleteOp, ...]:
+    return tuple(op if op.at_seq < seq else replace(op, at_seq=seq - 1) for op in ops)

@@ -1,0 +1,99 @@
+"""Topics that keep less than all, and what their readers are told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def started(run: Run) -> Run:
+    assert run("init").code == 0
+    return run
+
+
+def _fill(run: Run) -> None:
+    """Four sealed segments of five records, then two keep-worthy ones."""
+    for number in range(4):
+        run("append", "t", stdin=b"".join(b"record %d\n" % (number * 5 + i) for i in range(1, 6)))
+        run("seal", "t")
+
+
+def test_a_cap_evicts_and_readers_are_told(started: Run) -> None:
+    _fill(started)
+    done = started("topic", "set", "t", "--cap-records", "5")
+    assert (done.code, "cap_records 5" in done.text) == (0, True)
+    assert started("read", "t").out == b"".join(b"record %d\n" % i for i in range(16, 21))
+    below = started("read", "t", "--from", "3", "--limit", "1")
+    assert (below.out, below.err) == (b"record 16\n", "t: seq 3 to 15 were evicted\n")
+    lines = [json.loads(line) for line in started("--json", "read", "t", "--from", "3").out.splitlines()]
+    assert (lines[0], lines[1]["seq"]) == ({"gap_from": 3, "gap_to": 15}, 16)
+    assert "evicted below seq 16" in started("status", "t").text
+    shown = json.loads(started("--json", "topic", "show", "t").out)
+    assert (shown["earliest_seq"], shown["evict_floor"], shown["head_seq"], shown["epoch"]) == (16, 16, 20, 1)
+    assert started("topic", "set", "t", "--cap-records", "none").code == 0
+    assert json.loads(started("--json", "topic", "show", "t").out)["cap_records"] is None
+
+
+def test_a_full_topic_refuses(started: Run) -> None:
+    started("append", "t", stdin=b"a\n")
+    started("topic", "set", "t", "--cap-records", "2", "--discard", "reject", "--ttl", "7d", "--cap-bytes", "1GiB")
+    shown = json.loads(started("--json", "topic", "show", "t").out)
+    assert (shown["ttl_ms"], shown["cap_bytes"], shown["discard"]) == (604_800_000, 2**30, "reject")
+    assert started("append", "t", stdin=b"b\n").code == 0
+    refused = started("append", "t", stdin=b"c\n")
+    assert refused.code == 1
+    assert refused.err.startswith("seglog: topic t is full: cap_records is 2; nothing was appended. Delete what")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--ttl", "7 weeks"), ("--ttl", "0s"), ("--cap-bytes", "1XB"), ("--cap-records", "1k"), ("--discard", "new")],
+)
+def test_what_cannot_be_set_is_refused(started: Run, options: tuple[str, ...]) -> None:
+    started("append", "t", stdin=b"a\n")
+    assert started("topic", "set", "t", *options).code == 2
+
+
+def test_a_topic_is_deleted_only_when_meant(started: Run) -> None:
+    started("append", "t", stdin=b"a\n")
+    assert started("topic", "delete", "t").code == 2
+    assert started("topic", "delete", "t", "--yes").text == "deleted topic t\n"
+    assert started("topic", "list").out == b""
+    assert started("topic", "delete", "t", "--yes").code == 3
+    started("append", "t", stdin=b"b\n")
+    assert started("read", "t").out == b"b\n"
+
+
+def test_a_topic_with_a_history_in_the_remote_is_not_deleted(run: Run, remote: str) -> None:
+    run("init", "--remote", remote)
+    run("append", "t", stdin=b"a\n")
+    run("append", "u", stdin=b"a\n")
+    run("seal", "t")
+    run("offload", "t")
+    refused = run("topic", "delete", "t", "--yes")
+    assert (refused.code, "keeps its history" in refused.err) == (2, True)
+    assert run("topic", "delete", "u", "--yes").code == 0
+    assert run("read", "t").out == b"a\n"
+
+
+def test_retention_lets_go_of_hot_copies_once_they_are_in_the_remote(run: Run, remote: str) -> None:
+    run("init", "--remote", remote)
+    _fill(run)
+    run("topic", "set", "t", "--cap-records", "5")
+    assert json.loads(run("--json", "status", "t").out)["hot_first_seq"] == 1
+    sent = json.loads(run("--json", "offload", "t", "--up-to", "15").out)
+    assert sent["released_seq"] == 15
+    status = json.loads(run("--json", "status", "t").out)
+    assert (status["hot_first_seq"], status["evict_floor"]) == (16, 1)
+    assert len(run("read", "t").out.splitlines()) == 20
+
+
+def test_follow_goes_on_until_there_was_nothing_for_a_while(started: Run) -> None:
+    started("append", "t", stdin=b"a\nb\n")
+    assert started("read", "t", "--follow", "--wait", "0.05").out == b"a\nb\n"
+    assert started("read", "t", "--follow", "--limit", "1").out == b"a\n"
+    assert started("read", "t", "--follow", "--to", "2").code == 2

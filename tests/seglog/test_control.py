@@ -1,0 +1,66 @@
+"""Bodies of control frames: pinned bytes, round trips, and bodies that do not fit."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seglog.control import (
+    encode_evict,
+    encode_topic_delete,
+    encode_truncate,
+    read_epoch,
+    read_evict,
+)
+from seglog.errors import InvalidFrame
+from seglog.floors import Floors
+from seglog.frame import FrameType, data_of, encode, read_header
+
+u64 = st.integers(0, 2**64 - 1)
+
+
+def _body(frame: bytes) -> bytes:
+    return data_of(frame, 0, read_header(frame))
+
+
+def test_the_bytes_are_pinned() -> None:
+    evict = encode_evict(7, 1720000000661, Floors(258, 17, 250))
+    truncate = encode_truncate(7, 1720000000661, 258, 3)
+    gone = encode_topic_delete(7, 1720000000661, 3)
+    assert _body(evict) == b'{"evict_floor":250,"evict_from":17}'
+    assert _body(truncate) == _body(gone) == b'{"epoch":3}'
+    assert [frame[:38].hex() for frame in (evict, truncate, gone)] == [
+        "4d000000" "07" "00" "0700000000000000" "0201000000000000" "9532fd7790010000" "0000" "0000" "23000000",
+        "35000000" "0c" "00" "0700000000000000" "0201000000000000" "9532fd7790010000" "0000" "0000" "0b000000",
+        "35000000" "03" "00" "0700000000000000" "0000000000000000" "9532fd7790010000" "0000" "0000" "0b000000",
+    ]  # fmt: skip
+    assert [frame[-8:].hex() for frame in (evict, truncate, gone)] == [
+        "98a870a960011e56",
+        "6542d825634a9db1",
+        "e1b4b32061ded88b",
+    ]
+
+
+@given(u64, u64, u64, u64, u64)
+def test_what_goes_in_comes_out(topic_id: int, ts_ms: int, seq: int, low: int, floor: int) -> None:
+    frame = encode_evict(topic_id, ts_ms, Floors(seq, low, floor))
+    header = read_header(frame)
+    assert read_evict(header, _body(frame)) == Floors(seq, low, floor)
+    for kind, made in ((FrameType.TRUNCATE, encode_truncate(topic_id, ts_ms, seq, floor)),
+                       (FrameType.TOPIC_DELETE, encode_topic_delete(topic_id, ts_ms, floor))):  # fmt: skip
+        header = read_header(made)
+        assert (header.type, header.topic_id, header.ts_ms) == (kind, topic_id, ts_ms)
+        assert header.seq == (seq if kind == FrameType.TRUNCATE else 0)
+        assert read_epoch(_body(made)) == floor
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b"[]", b'{"epoch":"1"}', b'{"epoch":true}', b'{"evict_floor":1}', b"\xff"]
+)
+def test_a_body_that_does_not_fit_is_refused(body: bytes) -> None:
+    header = read_header(encode(FrameType.EVICT_WATERMARK, topic_id=1, seq=1, ts_ms=1, data=body))
+    with pytest.raises(InvalidFrame):
+        read_evict(header, body)
+    with pytest.raises(InvalidFrame):
+        read_epoch(body)

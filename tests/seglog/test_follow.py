@@ -1,0 +1,198 @@
+"""Following a topic, and finding a place in it by time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog import ColdTierRequired, Gap, Log, LogSettings, NoSuchTopic, Record, Topic, TopicConfig, Truncated
+from tests.seglog.clocks import SetClock
+
+SETTINGS = LogSettings(segment_max_events=10)
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def log(tmp_path: Path, clock: SetClock) -> Iterator[Log]:
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=clock) as log:
+        yield log
+
+
+class Follower:
+    """In a thread of its own. `waits` returns once it has so many and sleeps."""
+
+    def __init__(self, topic: Topic, start: int | None = None) -> None:
+        self.found: list[Record | Gap] = []
+        self.error: BaseException | None = None
+        self._state = topic._engine.state(topic.name)
+        self._items = topic.follow(start, gaps=True)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.found.extend(self._items)
+        except BaseException as error:
+            self.error = error
+
+    def ends(self) -> list[int]:
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+        return [item.seq for item in self.found if isinstance(item, Record)]
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(3000):
+        if condition():
+            return
+        pause.wait(0.01)
+    pytest.fail("it does not come to that")
+
+
+def _all_wait(topic: Topic, count: int) -> None:
+    state = topic._engine.state(topic.name)
+    _until(lambda: len(state.waiters) == count)
+
+
+def test_many_followers_get_what_comes_and_end_with_the_log(log: Log) -> None:
+    topic = log.topic("t")
+    topic.append([b"x"] * 3)
+    followers = [Follower(topic) for _ in range(20)] + [Follower(topic, 4)]
+    for _ in range(5):
+        _all_wait(topic, 21)
+        topic.append([b"y"] * 2)
+    _all_wait(topic, 21)
+    log.checkpoint()
+    log.close()
+    assert [follower.ends() for follower in followers] == [list(range(1, 14))] * 20 + [list(range(4, 14))]
+    assert [follower.error for follower in followers] == [None] * 21
+
+
+def test_followers_lose_nothing_while_many_append(log: Log) -> None:
+    topic = log.topic("t")
+    topic.append([b"x"])
+    followers = [Follower(topic) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: [topic.append([b"y"]) for _ in range(50)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    _all_wait(topic, 4)
+    log.close()
+    assert [follower.ends() for follower in followers] == [list(range(1, 202))] * 4
+
+
+def test_without_news_a_follower_ends_after_its_time(log: Log) -> None:
+    topic = log.topic("t")
+    topic.append([b"x"] * 3)
+    assert [record.seq for record in topic.follow(2, timeout_s=0.01)] == [2, 3]
+    assert topic._engine.state("t").waiters == []
+    with pytest.raises(NoSuchTopic):
+        log.topic("other").follow()
+
+
+def test_deleted_records_at_the_end_are_no_news(log: Log) -> None:
+    topic = log.topic("t")
+    topic.append([b"x"] * 3)
+    topic.delete(before=4)
+    assert [record.seq for record in topic.follow(1, timeout_s=0.01)] == []
+
+
+def test_a_truncation_reaches_followers(log: Log) -> None:
+    topic = log.topic("t")
+    topic.append([b"x"] * 10)
+    ahead, behind = Follower(topic), Follower(topic, 11)
+    _all_wait(topic, 2)
+    topic.truncate(6)
+    assert ahead.ends() == list(range(1, 11))
+    assert behind.ends() == []
+    for follower in (ahead, behind):
+        assert isinstance(follower.error, Truncated)
+        assert follower.error.seq == 6
+    at = Follower(topic)
+    _all_wait(topic, 1)
+    topic.truncate(6)
+    topic.append([b"y"])
+    _all_wait(topic, 1)
+    log.close()
+    assert at.ends() == list(range(1, 7))
+
+
+def test_a_deletion_ends_followers_with_an_error(log: Log) -> None:
+    topic = log.topic("t")
+    topic.append([b"x"])
+    follower = Follower(topic)
+    _all_wait(topic, 1)
+    log.delete_topic("t")
+    follower.ends()
+    assert isinstance(follower.error, NoSuchTopic)
+
+
+def test_a_follower_is_told_of_a_gap(log: Log) -> None:
+    topic = log.create_topic("t", TopicConfig(cap_records=10))
+    topic.append([b"x"] * 25)
+    topic.enforce_retention()
+    assert list(topic.follow(1, timeout_s=0.01, gaps=True))[:1] == [Gap(1, topic.evict_floor - 1)]
+
+
+# ---------------------------------------------------------------- time
+
+
+class Cold:
+    def __init__(self, records: list[Record]) -> None:
+        self.records = records
+
+    def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
+        return (record for record in self.records if first <= record.seq <= last)
+
+
+def _two_a_time(log: Log, clock: SetClock, pairs: int) -> Topic:
+    topic = log.topic("t")
+    for _ in range(pairs):
+        topic.append([b"x"] * 2)
+        clock.ms += 10
+    return topic
+
+
+def _places(topic: Topic, pairs: int) -> list[int]:
+    return [topic.seq_at(1000 + 5 * half) for half in range(-1, 2 * pairs + 1)]
+
+
+def test_a_time_is_found_wherever_its_records_are(log: Log, clock: SetClock) -> None:
+    pairs = 23
+    topic = _two_a_time(log, clock, pairs)
+    expected = [1, *(1 + 2 * ((half + 1) // 2) for half in range(2 * pairs)), 2 * pairs + 1]
+    assert _places(topic, pairs) == expected
+    log.checkpoint()
+    assert _places(topic, pairs) == expected
+    topic.seal()
+    records = list(topic.read())
+    topic.release(30)
+    assert topic.seq_at(10**9) == 2 * pairs + 1
+    assert topic.seq_at(1160) == 33
+    with pytest.raises(ColdTierRequired):
+        topic.seq_at(1000)
+    log.attach_cold(Cold(records))
+    assert _places(topic, pairs) == expected
+
+
+def test_reads_are_bounded_by_time(log: Log, clock: SetClock) -> None:
+    topic = _two_a_time(log, clock, 10)
+    for _ in range(2):
+        assert [record.seq for record in topic.read(since_ms=1030, until_ms=1049)] == [7, 8, 9, 10]
+        assert [record.seq for record in topic.read(8, 9, since_ms=1030, until_ms=1049)] == [8, 9]
+        assert list(topic.read(since_ms=1031, until_ms=1039)) == []
+        assert list(topic.read(since_ms=10**6)) == []
+        assert len(list(topic.read(until_ms=10**6))) == 20
+        topic.seal()
+    topic.delete(before=9)
+    assert topic.seq_at(0) == 9

@@ -1,0 +1,68 @@
+"""A crash at every file operation while topics are truncated, evicted, deleted and made again."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog.upkeep import InCaller
+from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
+from tests.seglog.clocks import SetClock
+from tests.seglog.topic_life import SETTINGS, Shown, check, live
+
+
+def _dry(tmp_path: Path) -> tuple[list[Shown], int]:
+    counter = Effects(UnsyncedFiles())
+    told: list[Shown | None] = []
+    live(tmp_path / "dry", counter, told, look=True)
+    dry = [shown for shown in told if shown is not None]
+    check(tmp_path / "dry", UnsyncedFiles(), dry, len(dry))
+    return dry, counter.effects
+
+
+@pytest.mark.parametrize("tear", [False, True], ids=["between", "within"])
+def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool) -> None:
+    dry, effects = _dry(tmp_path)
+    for at in range(1, effects + 1):
+        directory, told = tmp_path / str(at), []
+        with pytest.raises(SimulatedCrash):
+            live(directory, CrashingFiles(UnsyncedFiles(), at, tear=tear), told)
+        check(directory, UnsyncedFiles(), dry, len(told))
+        shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2], ids=["nothing unsynced", "some of it", "some other of it"])
+def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None) -> None:
+    dry, effects = _dry(tmp_path)
+    for at in range(1, effects + 1):
+        base, left, told = tmp_path / str(at), tmp_path / f"{at}-left", []
+        base.mkdir()
+        disk = PowerCutFiles(UnsyncedFiles(), base)
+        with pytest.raises(SimulatedCrash):
+            live(base / "log", CrashingFiles(disk, at), told)
+        disk.after_power_cut(left, None if seed is None else seed * 1_000_003 + at)
+        check(left / "log", UnsyncedFiles(), dry, len(told))
+        shutil.rmtree(base)
+        shutil.rmtree(left)
+
+
+def test_recovery_may_crash_at_any_operation_and_begin_again(tmp_path: Path) -> None:
+    dry, effects = _dry(tmp_path)
+    for at in range(effects // 12, effects, effects // 12):
+        for again in range(1, 1000):
+            directory, told = tmp_path / f"{at}-{again}", []
+            with pytest.raises(SimulatedCrash):
+                live(directory, CrashingFiles(UnsyncedFiles(), at, tear=True), told)
+            files = CrashingFiles(UnsyncedFiles(), again, tear=True)
+            try:
+                seglog.open(directory, upkeep=InCaller, files=files, settings=SETTINGS, clock=SetClock()).close()
+            except SimulatedCrash:
+                check(directory, UnsyncedFiles(), dry, len(told))
+            else:
+                break
+            shutil.rmtree(directory)
+        else:
+            pytest.fail("recovery does not come to an end")

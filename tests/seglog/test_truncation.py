@@ -1,0 +1,288 @@
+"""Truncating a topic, and deleting one."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog import (
+    DeleteOp,
+    DiskFull,
+    HistoryKept,
+    Log,
+    LogSettings,
+    NoSuchTopic,
+    NotTruncatable,
+    Record,
+    SeqOutOfRange,
+    TopicConfig,
+    Truncated,
+)
+from seglog.commit import Entry
+from tests.faults.files import FailingFiles, UnsyncedFiles
+from tests.seglog.clocks import SetClock
+
+SETTINGS = LogSettings(segment_max_events=10)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock()) as log:
+        yield log
+
+
+def _values(log: Log, name: str = "t") -> list[tuple[int, bytes]]:
+    return [(record.seq, record.value) for record in log.topic(name).read()]
+
+
+def _crash_and_open(log: Log, tmp_path: Path) -> Log:
+    shutil.copytree(log.path, tmp_path / "copy")
+    return seglog.open(tmp_path / "copy", settings=SETTINGS, clock=SetClock())
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+@pytest.mark.parametrize("cut", [1, 2, 10, 11, 12, 20, 21, 22, 25, 26])
+def test_what_is_cut_goes_and_its_seqs_are_used_again(log: Log, tmp_path: Path, cut: int, checkpoint: bool) -> None:
+    topic = log.topic("t")
+    topic.append([b"old %d" % seq for seq in range(1, 23)])
+    if checkpoint:
+        log.checkpoint()
+    topic.append([b"old %d" % seq for seq in range(23, 26)])
+    topic.truncate(cut)
+    assert topic.head_seq == cut - 1
+    assert topic.epoch == (1 if cut == 26 else 2)
+    assert topic.append([b"new %d" % seq for seq in range(cut, cut + 13)]) == range(cut, cut + 13)
+    expected = [(seq, b"old %d" % seq) for seq in range(1, cut)]
+    expected += [(seq, b"new %d" % seq) for seq in range(cut, cut + 13)]
+    assert _values(log) == expected
+    with _crash_and_open(log, tmp_path) as other:
+        assert _values(other) == expected
+        assert other.topic("t").epoch == topic.epoch
+    topic.seal()
+    assert _values(log) == expected
+    log.close()
+    with seglog.open(log.path) as log:
+        assert _values(log) == expected
+
+
+def test_where_a_topic_cannot_be_cut(log: Log) -> None:
+    topic = log.topic("t")
+    with pytest.raises(NoSuchTopic):
+        topic.truncate(1)
+    topic.append([b"x"] * 25)
+    topic.seal()
+    topic.release(10)
+    with pytest.raises(NotTruncatable, match="not on this disk; 11 is the lowest") as caught:
+        topic.truncate(10)
+    assert (caught.value.floor, caught.value.exit_code) == (11, 2)
+    with pytest.raises(SeqOutOfRange):
+        topic.truncate(27)
+    topic.truncate(26)
+    assert (topic.head_seq, topic.epoch) == (25, 1)
+    topic.truncate(11)
+    assert (topic.head_seq, topic.hot_floor, topic.segments()) == (10, 11, ())
+
+
+def test_what_an_archive_may_have_is_not_cut(log: Log) -> None:
+    topic = log.create_topic("t", TopicConfig(keep_history=True))
+    topic.append([b"x"] * 12)
+    log.checkpoint()
+    with pytest.raises(NotTruncatable, match="archive"):
+        topic.truncate(10)
+    topic.truncate(11)
+    assert topic.head_seq == 10
+
+
+def test_below_what_was_evicted_nothing_is_cut(log: Log) -> None:
+    topic = log.create_topic("t", TopicConfig(cap_records=5))
+    topic.append([b"x"] * 25)
+    topic.enforce_retention()
+    assert topic.evict_floor == 21
+    with pytest.raises(NotTruncatable):
+        topic.truncate(20)
+    topic.truncate(21)
+    assert topic.append([b"y"]) == range(21, 22)
+    assert _values(log) == [(21, b"y")]
+
+
+def test_deletes_never_reach_what_takes_an_old_seq(log: Log, tmp_path: Path) -> None:
+    topic = log.create_topic("t", TopicConfig(keep_history=True))
+    topic.append([b"x"] * 5, tag="a")
+    topic.delete(tag="a")
+    topic.truncate(4)
+    topic.append([b"y"] * 3, tag="a")
+    assert topic.delete_ops() == (DeleteOp(1, 3, 1000, None, "a"),)
+    for other in (log, _crash_and_open(log, tmp_path)):
+        assert _values(other) == [(4, b"y"), (5, b"y"), (6, b"y")]
+        other.checkpoint()
+        assert _values(other) == [(4, b"y"), (5, b"y"), (6, b"y")]
+    other.close()
+
+
+def test_the_front_comes_down_with_the_cut(log: Log) -> None:
+    topic = log.topic("t")
+    topic.append([b"x"] * 9)
+    topic.delete(before=8)
+    topic.truncate(5)
+    assert (topic.earliest_seq, topic.head_seq) == (5, 4)
+    assert topic.append([b"y"]) == range(5, 6)
+    assert _values(log) == [(5, b"y")]
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_readers_above_the_cut_are_told_and_those_below_go_on(log: Log, checkpoint: bool) -> None:
+    topic = log.topic("t")
+    topic.append([b"old"] * 30)
+    if checkpoint:
+        log.checkpoint()
+    above, at, below, fresh = topic.read(), topic.read(), topic.read(), topic.read()
+    for reader, count in ((above, 20), (at, 14), (below, 5)):
+        assert [next(reader).seq for _ in range(count)] == list(range(1, count + 1))
+    frames = topic.frames(1, 30)
+    topic.truncate(15)
+    topic.append([b"new"] * 3)
+    with pytest.raises(Truncated, match="at seq 15") as caught:
+        next(above)
+    assert caught.value.exit_code == 4
+    new = [Record(seq, 1000, b"new") for seq in (15, 16, 17)]
+    assert list(at) == new
+    assert list(below) == [Record(seq, 1000, b"old") for seq in range(6, 15)] + new
+    assert [record.value for record in fresh] == [b"old"] * 14 + [b"new"] * 3
+    assert len(list(frames)) == 17
+
+
+def test_a_full_disk_leaves_a_truncated_topic_that_takes_appends(tmp_path: Path) -> None:
+    files = FailingFiles(UnsyncedFiles(), 0, errno.ENOSPC, for_good=True, only=("open",))
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), files=files) as log:
+        topic = log.topic("t")
+        topic.append([b"old"] * 15)
+        log.checkpoint()
+        files.at = 1
+        topic.truncate(5)
+        assert topic.head_seq == 4
+        topic.append([b"new"] * 3)
+        with pytest.raises(DiskFull):
+            log.checkpoint()
+        expected = [(seq, b"old") for seq in range(1, 5)] + [(seq, b"new") for seq in range(5, 8)]
+        assert _values(log) == expected
+        files.at = 0
+        topic.truncate(7)
+        log.checkpoint()
+        assert _values(log) == expected[:-1]
+    with seglog.open(tmp_path / "data", settings=SETTINGS) as log:
+        assert _values(log) == expected[:-1]
+
+
+def test_appends_and_cuts_at_once(log: Log) -> None:
+    topic = log.topic("t")
+    topic.append([b"x"] * 20)
+    failures: list[BaseException] = []
+
+    def work(action: object) -> None:
+        try:
+            for _ in range(30):
+                action()  # type: ignore[operator]
+        except BaseException as error:
+            failures.append(error)
+
+    def cut() -> None:
+        topic.truncate(max(topic.head_seq - 12, 1))
+
+    def read() -> None:
+        try:
+            seqs = [record.seq for record in topic.read()]
+        except Truncated:
+            return
+        assert seqs == list(range(1, len(seqs) + 1))
+
+    actions = [lambda: topic.append([b"y"] * 7), lambda: topic.append([b"z"]), cut, log.checkpoint, read, read]
+    threads = [threading.Thread(target=work, args=(action,)) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    found = _values(log)
+    assert [seq for seq, _ in found] == list(range(1, topic.head_seq + 1))
+    log.close()
+    with seglog.open(log.path) as log:
+        assert _values(log) == found
+
+
+# ---------------------------------------------------------------- topics that go
+
+
+def test_a_deleted_topic_is_gone_and_its_name_is_free(log: Log, tmp_path: Path) -> None:
+    topic = log.topic("t")
+    topic.append([b"x"] * 25)
+    log.checkpoint()
+    old_id = topic.topic_id
+    reader = topic.read()
+    assert next(reader).seq == 1
+    log.delete_topic("t")
+    assert (topic.exists, log.topics(), topic.epoch) == (False, [], 0)
+    with pytest.raises(NoSuchTopic):
+        list(reader)
+    with pytest.raises(NoSuchTopic):
+        log.delete_topic("t")
+    assert topic.append([b"y"]) == range(1, 2)
+    new_id = topic.topic_id
+    assert (topic.epoch, new_id > old_id) == (2, True)
+    for other in (log, _crash_and_open(log, tmp_path)):
+        assert _values(other) == [(1, b"y")]
+        other.checkpoint()
+        assert [path.name for path in (other.path / "topics").iterdir()] == [f"{new_id:08X}"]
+        other.close()
+    with seglog.open(log.path) as log:
+        assert (_values(log), log.topic("t").epoch) == ([(1, b"y")], 2)
+        log.delete_topic("t")
+    with seglog.open(log.path) as log:
+        assert log.topics() == []
+        assert log.create_topic("t").epoch == 3
+
+
+def test_a_checkpoint_in_the_middle_of_a_deletion_keeps_the_topic(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = log.topic("t")
+    topic.append([b"x"] * 25)
+    committer = log._engine.committer
+    finish = committer.finish
+
+    def late(entry: Entry) -> None:
+        log.checkpoint()
+        with _crash_and_open(log, tmp_path) as other:
+            assert len(_values(other)) == 25
+        finish(entry)
+
+    monkeypatch.setattr(committer, "finish", late)
+    log.delete_topic("t")
+    monkeypatch.undo()
+    shutil.rmtree(tmp_path / "copy")
+    with _crash_and_open(log, tmp_path) as other:
+        assert other.topics() == []
+
+
+def test_a_topic_with_a_history_is_not_deleted(log: Log) -> None:
+    log.create_topic("t", TopicConfig(keep_history=True))
+    with pytest.raises(HistoryKept):
+        log.delete_topic("t")
+    assert log.has_topic("t")
+
+
+def test_a_deletion_that_finds_no_space_is_taken_back(tmp_path: Path) -> None:
+    files = FailingFiles(UnsyncedFiles(), 0, errno.ENOSPC, for_good=True, only=("pwritev",))
+    with seglog.open(tmp_path / "data", settings=SETTINGS, files=files) as log:
+        log.topic("t").append([b"x"])
+        files.at = 1
+        with pytest.raises(DiskFull):
+            log.delete_topic("t")
+        files.at = 0
+        assert [value for _, value in _values(log)] == [b"x"]
+        assert log.topic("t").append([b"y"]) == range(2, 3)

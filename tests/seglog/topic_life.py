@@ -1,0 +1,148 @@
+"""A life of topics that are truncated, evicted, deleted and made again, as steps; and what a log shows after each.
+
+A dry run says what the log shows after each step. A run that crashes in step k has to show, after recovery, what it
+showed after k - 1 or after k; or, where k appends to a topic, some of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+import seglog
+from seglog import Gap, Log, LogSettings, TopicConfig
+from seglog.files import Files
+from seglog.upkeep import InCaller
+from tests.seglog.clocks import SetClock
+
+__all__ = ["SETTINGS", "STEPS", "Shown", "TopicShown", "check", "live", "shown"]
+
+SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096, segment_max_age_ms=10_000)
+
+
+@dataclass(frozen=True)
+class TopicShown:
+    epoch: int
+    evict_floor: int
+    items: tuple[tuple[int, bytes] | Gap, ...]
+
+
+Shown: TypeAlias = dict[str, TopicShown]
+Step: TypeAlias = Callable[[Log, SetClock], object]
+
+
+def _append(name: str, count: int, what: str, tag: str | None = None) -> Step:
+    return lambda log, _: log.topic(name).append([f"{name} {what} {i} ".encode() * 5 for i in range(count)], tag=tag)
+
+
+def _truncate(name: str, seq: int) -> Step:
+    return lambda log, _: log.topic(name).truncate(seq)
+
+
+def _pass(ms: int) -> Step:
+    def step(log: Log, clock: SetClock) -> None:
+        clock.ms += ms
+
+    return step
+
+
+STEPS: tuple[Step, ...] = (
+    _append("t", 10, "first", tag="x"),
+    lambda log, _: log.create_topic("kept", TopicConfig(keep_history=True)),
+    _append("kept", 3, "first"),
+    lambda log, _: log.topic("t").delete(tag="x", before=3),
+    lambda log, _: log.checkpoint(),
+    _append("t", 3, "second"),
+    _append("t", 3, "third", tag="y"),
+    lambda log, _: log.topic("t").delete(tag="y"),
+    _truncate("t", 15),  # in the tail, below what a delete has reached
+    _append("t", 2, "fourth", tag="y"),
+    _truncate("t", 7),  # through a sealed segment
+    _append("t", 4, "fifth"),
+    lambda log, _: log.topic("kept").truncate(3),
+    _append("kept", 2, "second"),
+    lambda log, _: log.topic("t").truncate(5),  # at the beginning of a segment
+    _append("t", 1, "sixth"),
+    lambda log, _: log.topic("t").seal(),
+    _truncate("t", 2),
+    _append("t", 9, "seventh"),
+    lambda log, _: log.topic("t").seal(),
+    lambda log, _: log.configure("t", TopicConfig(cap_records=4)),
+    lambda log, _: log.topic("t").enforce_retention(),
+    _append("t", 2, "eighth"),
+    _pass(20_000),
+    lambda log, _: log.enforce_retention(),
+    lambda log, _: log.configure("t", TopicConfig(ttl_ms=10_000)),
+    lambda log, _: log.enforce_retention(),
+    _append("t", 2, "ninth"),
+    lambda log, _: log.delete_topic("t"),
+    _append("t", 6, "tenth"),
+    lambda log, _: log.checkpoint(),
+    _truncate("t", 3),
+    lambda log, _: log.delete_topic("t"),
+    _append("t", 1, "eleventh"),
+    _append("other", 1, "first"),
+)
+
+
+def live(directory: Path, files: Files, done: list[Shown | None], *, look: bool = False) -> None:
+    """All steps, each told to `done` when it is done; `look`: with what the log shows then."""
+    clock = SetClock()
+    with seglog.open(directory, upkeep=InCaller, files=files, settings=SETTINGS, clock=clock) as log:
+        done.append({} if look else None)
+        for step in STEPS:
+            step(log, clock)
+            done.append(shown(log) if look else None)
+
+
+def shown(log: Log) -> Shown:
+    return {name: _topic_shown(log, name) for name in log.topics()}
+
+
+def check(directory: Path, files: Files, dry: list[Shown], done: int) -> None:
+    """Recover after a crash when `done` entries had been told, go on, recover again."""
+    before, after = dry[max(done - 1, 0)], dry[min(done, len(dry) - 1)]
+    with seglog.open(directory, upkeep=InCaller, files=files, settings=SETTINGS, clock=SetClock()) as log:
+        found = shown(log)
+        for name in {*before, *after, *found}:
+            _check_topic(found.get(name), before.get(name), after.get(name))
+        heads = {name: log.topic(name).head_seq for name in found}
+        for name, head in heads.items():
+            log.configure(name, replace(log.topic(name).config, cap_records=None))
+            assert log.topic(name).append([b"next"]) == range(head + 1, head + 2)
+    with seglog.open(directory, upkeep=InCaller, files=files, settings=SETTINGS, clock=SetClock()) as log:
+        for name, head in heads.items():
+            topic = log.topic(name)
+            assert topic.epoch == found[name].epoch
+            assert _topic_shown(log, name).items == (*found[name].items, (head + 1, b"next"))
+        assert not list((directory / "topics").glob("*.deleted"))
+
+
+def _check_topic(found: TopicShown | None, before: TopicShown | None, after: TopicShown | None) -> None:
+    if found in (before, after):
+        return
+    # An append of several records may have left the first of them, a topic that it made none, and what it evicted for a
+    # cap may still be there.
+    assert found is not None
+    assert after is not None
+    start = () if before is None else before.items
+    head = max((_end(item) for item in start), default=0)
+    assert found.epoch == after.epoch
+    assert found.evict_floor == (1 if before is None else before.evict_floor)
+    assert found.items[: len(start)] == start
+    whole = (*start, *(item for item in after.items if _end(item) > head))
+    assert found.items == whole[: len(found.items)]
+
+
+def _end(item: tuple[int, bytes] | Gap) -> int:
+    return item.gap_to if isinstance(item, Gap) else item[0]
+
+
+def _topic_shown(log: Log, name: str) -> TopicShown:
+    topic = log.topic(name)
+    items = tuple(item if isinstance(item, Gap) else (item.seq, item.value) for item in topic.read(1, gaps=True))
+    assert topic.head_seq + 1 >= topic.earliest_seq >= topic.evict_floor
+    assert not any(isinstance(item, Gap) for item in topic.read(topic.evict_floor, gaps=True))
+    return TopicShown(topic.epoch, topic.evict_floor, items)
