@@ -258,7 +258,7 @@ class _Replay:
             elif header.type == FrameType.CONFIG_UPDATE:
                 self._topic(header).config = read_config(data_of(buffer, position, header))
             elif header.type == FrameType.DELETE:
-                apply_delete(self._topic(header), read_delete(header, data_of(buffer, position, header)))
+                self._delete(header, data_of(buffer, position, header))
             elif header.type == FrameType.EVICT_WATERMARK:
                 apply_evict(self._topic(header), read_evict(header, data_of(buffer, position, header)))
             elif header.type == FrameType.TRUNCATE:
@@ -312,6 +312,12 @@ class _Replay:
         state = self.topics[created.topic_id] = new_state(created)
         state.is_published = True
         self.next_topic_id = max(self.next_topic_id, created.topic_id + 1)
+
+    def _delete(self, header: Header, data: bytes) -> None:
+        state, op = self._topic(header), read_delete(header, data)
+        if op.op != state.next_op:
+            raise _Misplaced(f"delete {op.op} of topic {state.name} follows delete {state.next_op - 1}")
+        apply_delete(state, op)
 
     def _topic(self, header: Header) -> TopicState:
         state = self.topics.get(header.topic_id)

@@ -17,7 +17,7 @@ import seglog
 from seglog import FileCorrupt, LogSettings, WriterPoisoned
 from seglog.files import OsFiles
 from seglog.frame import FrameType, encode, encode_appends
-from tests.faults.disk import Moment, SimulatedDisk
+from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import CrashingFiles, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 
 SETTINGS = LogSettings(wal_file_bytes=4096)
@@ -211,6 +211,23 @@ def test_a_topic_on_its_way_while_another_is_sealed_is_found_after_a_crash(tmp_p
             log.checkpoint()
     with seglog.open(tmp_path) as log:
         assert [record.value for record in log.topic("new").read()] == [b"precious"]
+
+
+def test_a_delete_in_the_place_of_another_is_reported(tmp_path: Path) -> None:
+    disk = SimulatedDisk()
+    log = seglog.open("/log", settings=SETTINGS, files=disk)
+    log.topic("t").append(VALUES)
+    log.topic("t").delete(before=2)
+    log.topic("t").delete(before=5)
+    image = disk.after_kill()
+    wal = image.tree[f"/log/wal/{NAME}"]
+    assert wal is not None
+    at, other = wal.index(b'{"before":2') - 38, wal.index(b'{"before":5') - 38
+    size = int.from_bytes(wal[at : at + 4], "little") + 4
+    damaged = wal[:other] + wal[at : at + size] + wal[other + size :]
+    with pytest.raises(FileCorrupt, match="delete 1 of topic t follows delete 1") as caught:
+        seglog.open("/log", settings=SETTINGS, files=SimulatedDisk(Image({**image.tree, f"/log/wal/{NAME}": damaged})))
+    assert caught.value.offset == other
 
 
 def _moments() -> tuple[list[Moment], SimulatedDisk]:

@@ -32,7 +32,10 @@ class Archive:
         kept = self.records.setdefault(topic.name, {})
         for frame in topic.frames(topic.hot_floor, last):
             header = read_header(frame)
-            if not header.flags & DELETED:
+            # One taken before, for a release that came to nothing, may have been deleted since.
+            if header.flags & DELETED:
+                kept.pop(header.seq, None)
+            else:
                 kept[header.seq] = record_of(frame, 0, header)
 
     def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
