@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 
 import seglog
 from seglog import LogSettings, TopicConfig
+from seglog.upkeep import InCaller
 from tests.faults.disk import SimulatedDisk
 from tests.seglog.clocks import SetClock
 from tests.seglog.workload import Journal, look
@@ -124,7 +125,7 @@ class TopicModel(RuleBasedStateMachine):
         return self.log.topic("t")
 
     def _open(self) -> None:
-        self.log = seglog.open(DIRECTORY, files=self.disk, settings=SETTINGS, clock=self.clock)
+        self.log = seglog.open(DIRECTORY, files=self.disk, settings=SETTINGS, clock=self.clock, upkeep=InCaller)
         self.log.attach_cold(self.journal.archive)
 
     def _crash(self, disk: SimulatedDisk) -> None:
@@ -135,6 +136,7 @@ class TopicModel(RuleBasedStateMachine):
         found = look(self.log)
         assert (self.journal.lost(found, bounds), self.journal.phantom(found, bounds)) == (None, None)
         self.journal = self.journal.resumed(found, bounds)
+        self.log.detach_cold()
         self.log.attach_cold(self.journal.archive)
 
 

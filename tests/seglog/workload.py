@@ -68,6 +68,7 @@ class FoundTopic:
     hot_floor: int
     live: tuple[tuple[int, bytes, str | None], ...]
     ops: tuple[DeleteOp, ...]
+    earliest_seq: int = 1
 
 
 Found: TypeAlias = Mapping[str, FoundTopic]
@@ -141,7 +142,10 @@ class Journal:
             most = bounds.heads.get(name, (0, 0))[1]
             if topic.head > most:
                 return f"{name} ends at {topic.head}, and {most} were appended"
-            if topic.hot_floor > bounds.floors.get(name, (1, 1))[1]:
+            # Segments in front without a live record go by themselves, where no history is kept.
+            released = bounds.floors.get(name, (1, 1))[1]
+            alive = self.live_seqs(name, topic.head, bounds.deletes[1])
+            if any(released <= seq < topic.hot_floor for seq in alive):
                 return f"{name} begins at {topic.hot_floor}"
             records = self._all(name, topic)
             for seq, value, tag in records:
@@ -179,7 +183,7 @@ class Journal:
         cold = [
             (seq, record.value, record.tag)
             for seq, record in archived
-            if seq < topic.hot_floor and not any(op.matches(record) for op in topic.ops)
+            if topic.earliest_seq <= seq < topic.hot_floor and not any(op.matches(record) for op in topic.ops)
         ]
         return [*cold, *topic.live]
 
@@ -195,7 +199,7 @@ def look(log: Log) -> dict[str, FoundTopic]:
         live = tuple((record.seq, record.value, record.tag) for record in topic.read(topic.hot_floor))
         if topic.record_count_hot:
             assert len(list(topic.frames(topic.hot_floor, topic.head_seq))) == topic.record_count_hot
-        found[name] = FoundTopic(topic.head_seq, topic.hot_floor, live, topic.delete_ops())
+        found[name] = FoundTopic(topic.head_seq, topic.hot_floor, live, topic.delete_ops(), topic.earliest_seq)
     return found
 
 
