@@ -68,7 +68,7 @@ class FoundTopic:
     hot_floor: int
     live: tuple[tuple[int, bytes, str | None], ...]
     ops: tuple[DeleteOp, ...]
-    earliest_seq: int = 1
+    earliest_seq: int = field(default=1, compare=False)  # a floor is a hint: it may lag behind what is live
 
 
 Found: TypeAlias = Mapping[str, FoundTopic]
