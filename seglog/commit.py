@@ -11,6 +11,8 @@ C1  Entries become visible in queue order, and only when they are as safe as the
 C2  Without space nothing of the group and of the queue behind it is published: what had been handed out is taken back.
 C3  The first failed write or sync is final: pending and later commits raise `WriterPoisoned`. A second sync could
     succeed without the data (Linux marks the pages clean after the first failure), so it is not tried.
+C4  What was written and is to be synced later (`Entry.written_ms`) is known until something has synced it:
+    `unsynced_since_ms` is the time of the oldest. Who appends after the interval syncs, else a thread of the log does.
 
 Source: topics engine architecture, sections 2.2 and 2.3.
 """
@@ -33,16 +35,18 @@ _GROUP_MAX_BYTES = 64 * 1024 * 1024
 class Entry(ABC):
     """What one caller wants in the log, as a whole. `pieces` hold `frames` whole frames.
 
+    `sync`: it is done when it is durable. `written_ms`: it is done before, and is to be durable soon after that time.
     The committer's own: `turn` wakes the caller, who then `leads` or finds it done; a caller that has `left` was
     interrupted while it waited.
     """
 
-    __slots__ = ("error", "frames", "is_done", "leads", "left", "pieces", "sync", "turn")
+    __slots__ = ("error", "frames", "is_done", "leads", "left", "pieces", "sync", "turn", "written_ms")
 
-    def __init__(self, pieces: list[bytes], frames: int, *, sync: bool) -> None:
+    def __init__(self, pieces: list[bytes], frames: int, *, sync: bool, written_ms: int | None = None) -> None:
         self.pieces = pieces
         self.frames = frames
         self.sync = sync
+        self.written_ms = written_ms
         self.turn: threading.Lock | None = None
         self.error: BaseException | None = None
         self.is_done = False
@@ -72,6 +76,7 @@ class Committer:
     def __init__(self, wal: Wal, lock: threading.Lock, take_back: Callable[[], None]) -> None:
         self.lock = lock
         self.published_end: WalPosition = wal.end
+        self.unsynced_since_ms: int | None = None
         self._wal = wal
         self._take_back = take_back
         self._queue: list[Entry] = []
@@ -133,6 +138,10 @@ class Committer:
         """Take no writes any more, because of a failure elsewhere in the directory."""
         with self.lock:
             self._poison = self._poison or self._poisoned_by(error)
+
+    def is_sync_due(self, now_ms: int, interval_ms: int) -> bool:
+        """C4. The lock is held."""
+        return self.unsynced_since_ms is not None and now_ms - self.unsynced_since_ms >= interval_ms
 
     @property
     def is_poisoned(self) -> bool:
@@ -200,6 +209,10 @@ class Committer:
             entry.is_done = True
             offset += sum(map(len, entry.pieces))
         self.published_end = self._wal.end
+        if any(entry.sync for entry in group):
+            self.unsynced_since_ms = None
+        elif self.unsynced_since_ms is None:
+            self.unsynced_since_ms = next((entry.written_ms for entry in group if entry.written_ms is not None), None)
 
     def _give_up(self, group: list[Entry], error: BaseException) -> None:
         """C2 and C3. The lock is held. The queue behind goes too: its seqs would leave a gap."""

@@ -47,8 +47,9 @@ MIB: Final = 1024 * 1024
 
 DURABILITIES: Final = {
     "fsync": "acked once it is on the disk: survives a power cut",
-    "disk": "acked once the system has it: survives the process, not a power cut",
-    "memory": "as disk, with no promise at all",
+    "disk": "acked once the system has it: survives the process; a power cut takes what was written in the last "
+    "`disk_sync_interval_ms` at most",
+    "memory": "as disk, but nothing is synced for it: no promise at all",
 }
 
 DISCARDS: Final = ("old", "reject")
@@ -69,6 +70,9 @@ class LogSettings:
     )
     wal_max_files: int = number(
         4, "files", 1, 1024, "full ones of the write-ahead log that may wait for a checkpoint; then appends wait"
+    )
+    disk_sync_interval_ms: int = number(
+        100, "ms", 1, 3_600_000, "what is acked at disk is durable that much later, as fast as the disk can"
     )
     max_record_bytes: int = number(16 * MIB, "bytes", 1, 512 * MIB, "a larger record is refused")
     queue_max_bytes: int = number(

@@ -25,9 +25,9 @@ __all__ = ["Engine"]
 class Engine:
     """`topics` also has those whose creation is on its way; `state` and `find` show published ones only.
 
-    `checkpointed` is the end of what the newest snapshot covers. `upkeep` is set by whoever opens. `leaving` are topics
-    whose deletion is on its way, `deleted` those whose directory is to be removed, `epoch_floor` is the highest epoch
-    that a deleted topic had.
+    `checkpointed` is the end of what the newest snapshot covers. `upkeep`, and `syncer` for what is acked at disk, are
+    set by whoever opens. `leaving` are topics whose deletion is on its way, `deleted` those whose directory is to be
+    removed, `epoch_floor` is the highest epoch that a deleted topic had.
     """
 
     layout: Layout
@@ -42,6 +42,7 @@ class Engine:
     segments: SegmentCache
     committer: Committer = field(init=False)
     upkeep: Upkeep = field(init=False)
+    syncer: Upkeep = field(init=False)
     checkpoint_lock: threading.Lock = field(default_factory=threading.Lock)
     retention_lock: threading.Lock = field(default_factory=threading.Lock)
     cold: ColdTier | None = None

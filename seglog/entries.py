@@ -39,8 +39,10 @@ __all__ = [
 class AppendEntry(Entry):
     __slots__ = ("_lengths", "_state", "_ts_ms")
 
-    def __init__(self, state: TopicState, ts_ms: int, frames: Sequence[bytes], *, sync: bool) -> None:
-        super().__init__([b"".join(frames)], len(frames), sync=sync)
+    def __init__(
+        self, state: TopicState, ts_ms: int, frames: Sequence[bytes], *, sync: bool, written_ms: int | None
+    ) -> None:
+        super().__init__([b"".join(frames)], len(frames), sync=sync, written_ms=written_ms)
         self._state = state
         self._ts_ms = ts_ms
         self._lengths = list(map(len, frames))

@@ -170,6 +170,7 @@ class Log:
             return
         try:
             self._engine.upkeep.close()
+            self._engine.syncer.close()
             self._engine.committer.close()
             if not self._engine.committer.is_poisoned:
                 checkpoint(self._engine)
@@ -199,6 +200,7 @@ def _start(files: Files, layout: Layout, clock: Clock, settings: LogSettings | N
         epoch_floor=found.epoch_floor,
     )
     engine.upkeep = upkeep(lambda: relieve(engine))
+    engine.syncer = upkeep(lambda: write.sync_written(engine))
     by_tag = [state for state in found.topics.values() if any(op.tag is not None for op in state.pending)]
     checkpoint(engine)
     for state in by_tag:

@@ -1,7 +1,8 @@
 """Who does the work that appends leave behind: a thread of the log's own, or the appender itself.
 
     Background   one thread, from the first `wake` to `close`; an append does not wait for it
-    InCaller     at once, in the thread that wakes: the same order of file operations every time
+    InCaller     at once, in the thread that wakes: the same order of file operations every time; nothing later, because
+                 nobody is there then
 
 Wakes that come while the work is done are one more turn, together. What the work raises is its own business: it has to
 end in a state of the log that appends see.
@@ -10,6 +11,7 @@ end in a state of the log that appends see.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
@@ -19,6 +21,10 @@ __all__ = ["Background", "InCaller", "Upkeep", "UpkeepFactory"]
 class Upkeep(Protocol):
     def wake(self) -> None:
         """There is work."""
+        ...
+
+    def wake_later(self, delay_s: float) -> None:
+        """There will be work then. Of several the first one counts."""
         ...
 
     def close(self) -> None:
@@ -36,6 +42,7 @@ class Background:
         self._work = work
         self._changed = threading.Condition()
         self._has_work = False
+        self._due_s: float | None = None
         self._is_closed = False
         self._thread: threading.Thread | None = None
 
@@ -44,11 +51,14 @@ class Background:
             if self._has_work or self._is_closed:
                 return
             self._has_work = True
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="seglog-upkeep", daemon=True)
-                self._thread.start()
-            else:
-                self._changed.notify()
+            self._stir()
+
+    def wake_later(self, delay_s: float) -> None:
+        with self._changed:
+            if self._has_work or self._is_closed or self._due_s is not None:
+                return
+            self._due_s = time.monotonic() + delay_s
+            self._stir()
 
     def close(self) -> None:
         with self._changed:
@@ -58,15 +68,28 @@ class Background:
         if thread is not None:
             thread.join()
 
+    def _stir(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="seglog-upkeep", daemon=True)
+            self._thread.start()
+        else:
+            self._changed.notify()
+
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._has_work and not self._is_closed:
-                    self._changed.wait()
+                while not self._is_closed and (wait_s := self._wait_s()) != 0:
+                    self._changed.wait(wait_s)
                 if self._is_closed:
                     return
-                self._has_work = False
+                self._has_work, self._due_s = False, None
             self._work()
+
+    def _wait_s(self) -> float | None:
+        """Until there is work; None: nobody knows."""
+        if self._has_work:
+            return 0
+        return None if self._due_s is None else max(self._due_s - time.monotonic(), 0)
 
 
 class InCaller:
@@ -79,6 +102,9 @@ class InCaller:
     def wake(self) -> None:
         if not self._is_closed:
             self._work()
+
+    def wake_later(self, delay_s: float) -> None:
+        pass
 
     def close(self) -> None:
         self._is_closed = True

@@ -46,6 +46,7 @@ __all__ = [
     "delete",
     "delete_topic",
     "finish_append",
+    "sync_written",
     "truncate",
 ]
 
@@ -120,16 +121,19 @@ def begin_append(
                 raise NoSuchTopic(name)  # where a branch starts, only its maker knows
             create = _new_topic(engine, name, engine.topic_defaults, first_seq=1, ts_floor_ms=0)
             state = create.state
-        durable = (durability or state.config.durability) == "fsync"
+        durability = durability or state.config.durability
+        durable, is_disk = durability == "fsync", durability == "disk"
+        now_ms = engine.clock.now_ms()
         first = state.assigned_seq + 1
-        ts_ms = max(engine.clock.now_ms(), state.assigned_ts_ms)
+        ts_ms = max(now_ms, state.assigned_ts_ms)
         frames = encode_appends(
             state.topic_id, first, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=durable
         )
         size_bytes = sum(map(len, frames))
         if state.config.is_capped:
             _check_room(state, len(frames), size_bytes)
-        entry = AppendEntry(state, ts_ms, frames, sync=durable)
+        is_late = is_disk and committer.is_sync_due(now_ms, engine.settings.disk_sync_interval_ms)
+        entry = AppendEntry(state, ts_ms, frames, sync=durable or is_late, written_ms=now_ms if is_disk else None)
         if create is not None:
             committer.enqueue(create)
             engine.topics[name] = state
@@ -265,9 +269,24 @@ def _new_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int
     return CreateEntry(created)
 
 
+def sync_written(engine: Engine) -> None:
+    """The tick of the class disk: what it has written is durable on return, or the writer is poisoned."""
+    if engine.committer.unsynced_since_ms is None:
+        return
+    try:
+        engine.committer.flush()
+    except SeglogError as error:
+        _logger.warning("what was acked at disk may not be durable: %s", error)
+    except Exception:
+        # It has poisoned the writer, and this is nobody's call that could raise it.
+        _logger.exception("what was acked at disk may not be durable")
+
+
 def _wake_upkeep(engine: Engine) -> None:
     if engine.wal.needs_upkeep:
         engine.upkeep.wake()
+    if engine.committer.unsynced_since_ms is not None:
+        engine.syncer.wake_later(engine.settings.disk_sync_interval_ms / 1000)
 
 
 def _check_room(state: TopicState, records: int, size_bytes: int) -> None:

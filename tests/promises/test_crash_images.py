@@ -24,6 +24,7 @@ from pathlib import Path
 import pytest
 
 import seglog
+from seglog.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.seglog.clocks import SetClock
 from tests.seglog.workload import SETTINGS, Bounds, Found, Journal, live, live_on, look
@@ -113,7 +114,7 @@ class Explorer:
         self.opens += 1
         disk = SimulatedDisk(image)
         try:
-            with seglog.open(DIRECTORY, files=disk, settings=SETTINGS, clock=SetClock()) as log:
+            with seglog.open(DIRECTORY, files=disk, settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
                 found = self._shared(look(log))
                 kept, cut = _without_lock(disk.after_kill()), _without_lock(disk.after_power_cut())
             closed = _without_lock(disk.after_power_cut())
@@ -151,7 +152,7 @@ def next_life(make: Callable[[Callable[[SimulatedDisk], None]], SimulatedDisk], 
     bounds, journal, is_open = before.bounds, before.journal, False
     notes: list[Note] = []
     disk = make(_noting(notes, lambda: (journal.bounds() if is_open else bounds, journal)))
-    with seglog.open(DIRECTORY, files=disk, settings=SETTINGS, clock=SetClock()) as log:
+    with seglog.open(DIRECTORY, files=disk, settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
         journal = journal.resumed(look(log), bounds)
         is_open = True
         log.attach_cold(journal.archive)

@@ -23,6 +23,7 @@ import pytest
 
 import seglog
 from seglog import Log, SeglogError, TopicConfig
+from seglog.upkeep import InCaller
 from tests.faults.disk import Image, SimulatedDisk
 from tests.faults.files import FailingCalls
 from tests.seglog.clocks import SetClock
@@ -57,7 +58,7 @@ class Caller:
                 self._use(log)
 
     def _open(self) -> Log:
-        log = seglog.open(DIRECTORY, files=self.files, settings=SETTINGS, clock=SetClock())
+        log = seglog.open(DIRECTORY, files=self.files, settings=SETTINGS, clock=SetClock(), upkeep=InCaller)
         log.attach_cold(self.journal.archive)
         self._lost_before = self._lost_wal_files()
         return log
@@ -99,7 +100,9 @@ class Caller:
 
 
 def _opens_on_a_good_disk(image: Image, caller: Caller) -> None:
-    with seglog.open(DIRECTORY, files=SimulatedDisk(image), settings=SETTINGS, clock=SetClock()) as log:
+    with seglog.open(
+        DIRECTORY, files=SimulatedDisk(image), settings=SETTINGS, clock=SetClock(), upkeep=InCaller
+    ) as log:
         found, bounds = look(log), caller.journal.bounds()
         assert caller.journal.lost(found, bounds) is None
         assert caller.journal.phantom(found, bounds) is None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import signal
 import threading
 from collections.abc import Iterator
@@ -9,8 +10,11 @@ from types import FrameType as StackFrame
 import pytest
 
 import seglog
-from seglog import Log
+from seglog import Log, LogSettings, TopicConfig
 from seglog.files import OsFiles
+from seglog.upkeep import InCaller
+from tests.faults.files import PowerCutFiles, UnsyncedFiles
+from tests.seglog.clocks import SetClock
 
 
 class GatedFiles(OsFiles):
@@ -80,6 +84,98 @@ def test_no_sync_is_paid_for_what_does_not_ask_for_one(log: Log, files: GatedFil
     assert files.syncs == 0
     log.topic("t").append([b"x"])
     assert files.syncs == 1
+
+
+def _many(log: Log, durability: str | None, *, name: str = "t", count: int = 5) -> None:
+    for number in range(count):
+        log.topic(name).append([b"%d" % number], durability=durability)
+
+
+def test_each_class_pays_for_its_own_syncs(tmp_path: Path, files: GatedFiles) -> None:
+    clock = SetClock()
+    with seglog.open(tmp_path / "classes", files=files, clock=clock, upkeep=InCaller) as log:
+        for name in ("fsync", "disk", "memory"):
+            log.create_topic(name, TopicConfig(durability=name))
+        files.syncs = 0
+        for name, syncs in (("fsync", 5), ("disk", 0), ("memory", 0)):
+            _many(log, None, name=name)
+            assert files.syncs == syncs
+            files.syncs = 0
+        for durability, syncs in (("fsync", 5), ("disk", 0), ("memory", 0)):
+            _many(log, durability, name="memory")
+            assert files.syncs == syncs
+            files.syncs = 0
+
+
+def test_an_append_at_disk_syncs_once_the_oldest_has_waited_for_the_interval(tmp_path: Path, files: GatedFiles) -> None:
+    clock, settings = SetClock(), LogSettings(disk_sync_interval_ms=50)
+    with seglog.open(tmp_path / "tick", files=files, clock=clock, upkeep=InCaller, settings=settings) as log:
+        log.create_topic("t")
+        files.syncs = 0
+        syncs = []
+        for step_ms in (0, 49, 1, 49, 1, 1000):
+            clock.ms += step_ms
+            _many(log, "disk", count=1)
+            _many(log, "memory", count=1)
+            syncs.append(files.syncs)
+        assert syncs == [0, 0, 1, 1, 1, 2]
+
+
+def test_nothing_is_synced_for_memory_however_late_it_is(tmp_path: Path, files: GatedFiles) -> None:
+    clock = SetClock()
+    with seglog.open(tmp_path / "late", files=files, clock=clock, upkeep=InCaller) as log:
+        log.create_topic("t", TopicConfig(durability="memory"))
+        files.syncs = 0
+        for _ in range(5):
+            clock.ms += 10_000
+            _many(log, None)
+        assert files.syncs == 0
+
+
+def test_a_sync_for_another_is_one_for_what_was_written_at_disk(tmp_path: Path, files: GatedFiles) -> None:
+    clock = SetClock()
+    with seglog.open(tmp_path / "shared", files=files, clock=clock, upkeep=InCaller) as log:
+        _many(log, "disk", count=1)
+        _many(log, "fsync", count=1)
+        files.syncs = 0
+        clock.ms += 10_000
+        _many(log, "disk", count=1)
+        assert files.syncs == 0
+
+
+def test_what_was_written_at_disk_is_synced_when_nothing_else_happens(tmp_path: Path) -> None:
+    files = UnsyncedFiles()
+    disk = PowerCutFiles(files, tmp_path)
+    settings = LogSettings(disk_sync_interval_ms=1)
+    with seglog.open(tmp_path / "data", files=disk, settings=settings) as log:
+        log.create_topic("t")
+        log.topic("t").append([b"x"], durability="disk")
+        while log._engine.committer.unsynced_since_ms is not None:
+            threading.Event().wait(0.001)
+        disk.after_power_cut(tmp_path / "left", None)
+    with seglog.open(tmp_path / "left" / "data") as log:
+        assert [record.value for record in log.topic("t").read()] == [b"x"]
+
+
+def test_a_sync_of_the_tick_that_fails_poisons_the_writer(tmp_path: Path) -> None:
+    files = GatedFiles()
+    settings = LogSettings(disk_sync_interval_ms=1)
+    log = seglog.open(tmp_path / "data", files=files, settings=settings)
+    try:
+        log.create_topic("t")
+        files.datasync = _fails  # type: ignore[method-assign]
+        log.topic("t").append([b"x"], durability="disk")
+        while not log._engine.committer.is_poisoned:
+            threading.Event().wait(0.001)
+        for durability in ("disk", "memory", "fsync"):
+            with pytest.raises(seglog.WriterPoisoned):
+                log.topic("t").append([b"y"], durability=durability)
+    finally:
+        log.close()
+
+
+def _fails(_fd: int) -> None:
+    raise OSError(errno.EIO, "no")
 
 
 def test_an_interrupt_while_waiting_leaves_the_others_in_peace(log: Log, files: GatedFiles) -> None:

@@ -99,6 +99,27 @@ def test_in_the_caller_the_work_is_done_at_once() -> None:
     assert turns == [1, 1]
 
 
+def test_what_is_to_be_done_later_is_done_once_and_not_after_the_close() -> None:
+    done = threading.Semaphore(0)
+    upkeep = Background(done.release)
+    upkeep.wake_later(0.001)
+    upkeep.wake_later(3600)
+    assert done.acquire(timeout=60)
+    upkeep.wake_later(3600)
+    upkeep.close()
+    upkeep.wake_later(0)
+    assert not done.acquire(blocking=False)
+
+
+def test_work_at_once_does_not_wait_for_what_is_to_come_later() -> None:
+    done = threading.Semaphore(0)
+    upkeep = Background(done.release)
+    upkeep.wake_later(3600)
+    upkeep.wake()
+    assert done.acquire(timeout=60)
+    upkeep.close()
+
+
 def test_appends_and_reads_go_on_while_a_checkpoint_is_made(tmp_path: Path) -> None:
     files = GatedFiles()
     with seglog.open(tmp_path / "data", settings=SMALL, files=files) as log:
