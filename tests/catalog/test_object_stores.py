@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Literal
 
 import boto3
 import pytest
@@ -23,7 +24,7 @@ ABSENT = Key("vol/absent")
 PART = bytes(range(256)) * 20_480  # 5 MiB, the least S3 takes for a part that is not the last
 
 
-@pytest.fixture(params=["file", "memory", "s3"])
+@pytest.fixture(params=["file", "memory", "s3", "s3-boto3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
     opened: ObjectStore
     if request.param == "file":
@@ -31,7 +32,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
     elif request.param == "memory":
         opened = MemoryStore()
     else:
-        opened = S3Store(request.getfixturevalue("s3_remote"))
+        reader: Literal["obstore", "boto3"] = "boto3" if request.param == "s3-boto3" else "obstore"
+        opened = S3Store(request.getfixturevalue("s3_remote"), reader=reader)
     yield opened
     opened.close()
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 import contextlib
 import http.server
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Literal
 
 import boto3
 import pytest
+from botocore.credentials import Credentials
 
 from catalog.errors import (
     AccessDenied,
+    InvalidKey,
     InvalidRemote,
     KeyTaken,
     NoSuchBucket,
@@ -22,18 +28,24 @@ from catalog.errors import (
     StoreUnreachable,
 )
 from catalog.keys import Key
-from catalog.objects import PartTag, s3
-from catalog.objects.s3 import S3Store
+from catalog.objects import PartTag, s3, s3_reads
+from catalog.objects.s3 import ReadSettings, S3Store
 
 A = Key("vol/log/A")
+Reader = Literal["obstore", "boto3"]
+BREAKS_OFF = (206, "breaks off")
 
 
 class ScriptedS3:
-    """An HTTP server that gives the answers it was told, and keeps what it was asked."""
+    """An HTTP server that gives the answers it was told, and keeps what it was asked, and by whom.
 
-    def __init__(self) -> None:
+    An answer is a status and a code; None resets the connection, `BREAKS_OFF` sends half of what it announced.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.answers: list[tuple[int, str] | None] = []
         self.asked: list[str] = []
+        self.authorizations: list[str] = []
         script = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -42,10 +54,21 @@ class ScriptedS3:
             def answer(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 script.asked.append(f"{self.command} {self.path}")
+                script.authorizations.append(self.headers.get("Authorization", ""))
                 answer = script.answers.pop(0) if len(script.answers) > 1 else script.answers[0]
                 if answer is None:  # a reset
                     self.close_connection = True
                     self.connection.shutdown(socket.SHUT_RDWR)
+                    return
+                if answer == BREAKS_OFF:
+                    self.send_response(206)
+                    self.send_header("Content-Range", "bytes 0-3/8")
+                    self.send_header("Content-Length", "4")
+                    self.send_header("ETag", '"one"')
+                    self.send_header("Last-Modified", "Wed, 21 Oct 2015 07:28:00 GMT")
+                    self.end_headers()
+                    self.wfile.write(b"01")
+                    self.close_connection = True
                     return
                 status, code = answer
                 body = f"<Error><Code>{code}</Code><Message>scripted</Message></Error>".encode() if code else b""
@@ -61,7 +84,9 @@ class ScriptedS3:
                 pass
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        if tls:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
 
@@ -80,9 +105,16 @@ def script(s3_environment: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scr
     server.close()
 
 
+@pytest.fixture(params=["obstore", "boto3"])
+def reader(request: pytest.FixtureRequest) -> Reader:
+    return request.param  # type: ignore[no-any-return]
+
+
 @contextlib.contextmanager
-def opened(url: str = "s3://bucket/acme") -> Iterator[S3Store]:
-    store = S3Store(url)
+def opened(
+    url: str = "s3://bucket/acme", reader: Reader = "obstore", reads: ReadSettings | None = None
+) -> Iterator[S3Store]:
+    store = S3Store(url, reader=reader, reads=reads)
     yield store
     store.close()
 
@@ -130,17 +162,19 @@ def test_a_definite_refusal_of_put_new_is_not_an_open_outcome(
     assert len(script.asked) == 1
 
 
-def test_reads_are_repeated_until_they_are_answered(script: ScriptedS3) -> None:
+def test_reads_are_repeated_until_they_are_answered(script: ScriptedS3, reader: Reader) -> None:
     script.answers = [(500, "InternalError"), (404, "NoSuchKey")]
-    with opened() as store, pytest.raises(NoSuchObject):
+    with opened(reader=reader) as store, pytest.raises(NoSuchObject):
         store.get(A)
     assert len(script.asked) == 2
 
 
 @pytest.mark.parametrize("answer", [(500, "InternalError"), None])
-def test_trouble_while_reading_is_never_taken_for_absence(script: ScriptedS3, answer: tuple[int, str] | None) -> None:
+def test_trouble_while_reading_is_never_taken_for_absence(
+    script: ScriptedS3, reader: Reader, answer: tuple[int, str] | None
+) -> None:
     script.answers = [answer]
-    with opened() as store:
+    with opened(reader=reader) as store:
         for look in (store.get, store.head, lambda _: list(store.list("vol/"))):
             with pytest.raises(StoreUnreachable, match="s3://bucket/acme"):
                 look(A)
@@ -158,7 +192,7 @@ def test_head_asks_why_because_its_own_answer_cannot_say(script: ScriptedS3) -> 
 
 
 def test_a_body_that_breaks_off_is_read_again(s3_remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(s3_remote) as store:
+    with opened(s3_remote, reader="boto3") as store:
         store.put_new(A, b"body")
         real = store._client.get_object
         tries = []
@@ -173,6 +207,82 @@ def test_a_body_that_breaks_off_is_read_again(s3_remote: str, monkeypatch: pytes
         monkeypatch.setattr(store._client, "get_object", cut_off)
         assert store.get(A) == b"body"
         assert len(tries) == 2
+
+
+def get(store: S3Store) -> bytes:
+    return store.get(A)
+
+
+def get_range(store: S3Store) -> bytes:
+    return store.get_range(A, 0, 4)
+
+
+@pytest.mark.parametrize(("reader", "read"), [("obstore", get), ("obstore", get_range), ("boto3", get_range)])
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ((404, "NoSuchKey"), NoSuchObject),
+        ((404, "NoSuchBucket"), NoSuchBucket),
+        ((404, ""), StoreUnreachable),
+        ((404, "NoSuchThing"), StoreUnreachable),
+        ((403, "AccessDenied"), AccessDenied),
+        ((403, "InvalidAccessKeyId"), AccessDenied),
+        ((403, ""), AccessDenied),
+        ((401, "Unauthorized"), AccessDenied),
+        ((400, "ExpiredToken"), AccessDenied),
+        ((403, "RequestTimeTooSkewed"), AccessDenied),
+        ((400, "KeyTooLongError"), InvalidKey),
+        ((400, "InvalidRequest"), StoreUnreachable),
+        ((503, "SlowDown"), StoreUnreachable),
+        (BREAKS_OFF, StoreUnreachable),
+        (None, StoreUnreachable),
+    ],
+)
+def test_a_refused_read_is_the_same_error_from_either_client(
+    script: ScriptedS3,
+    reader: Reader,
+    read: Callable[[S3Store], bytes],
+    answer: tuple[int, str] | None,
+    error: type[Exception],
+) -> None:
+    script.answers = [answer]
+    with opened(reader=reader) as store, pytest.raises(error):
+        read(store)
+
+
+def test_a_range_that_breaks_off_is_asked_for_again(script: ScriptedS3, reader: Reader) -> None:
+    script.answers = [BREAKS_OFF, (404, "NoSuchKey")]
+    with opened(reader=reader) as store, pytest.raises(NoSuchObject):
+        store.get_range(A, 0, 4)
+    assert script.asked == ["GET /bucket/acme/vol/log/A"] * 2
+
+
+def test_a_read_that_is_not_answered_in_time_is_repeated_and_then_unreachable() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        patch.setenv("AWS_ACCESS_KEY_ID", "key")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        with opened(reads=ReadSettings(timeout_s=0.2, attempts=3)) as store, pytest.raises(StoreUnreachable):
+            store.get_range(A, 0, 4)
+        silent.settimeout(10)
+        for _ in range(3):
+            connection, _ = silent.accept()
+            assert connection.recv(4) == b"GET "
+            connection.close()
+        silent.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+
+
+def test_a_bucket_in_another_region_is_left_to_boto3(script: ScriptedS3) -> None:
+    for answer in ((301, "PermanentRedirect"), (301, ""), (400, "AuthorizationHeaderMalformed")):
+        script.answers = [answer, (404, "NoSuchKey")]
+        with opened() as store:
+            for _ in range(2):
+                with pytest.raises(NoSuchObject):
+                    store.get(A)
+            assert store._reads is None
 
 
 # ---------------------------------------------------------------- R3, R4
@@ -253,20 +363,20 @@ def test_a_missing_bucket_is_named(s3_environment: str) -> None:
 
 
 def test_without_credentials_access_is_denied_with_what_to_set(
-    s3_environment: str, monkeypatch: pytest.MonkeyPatch
+    s3_environment: str, monkeypatch: pytest.MonkeyPatch, reader: Reader
 ) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    with opened() as store:
+    with opened(reader=reader) as store:
         for call in (lambda: store.get(A), lambda: store.put_new(A, b"")):
             with pytest.raises(AccessDenied, match="no AWS credentials found") as raised:
                 call()
             assert "AWS_ACCESS_KEY_ID" in str(raised.value.hint)
 
 
-def test_wrong_credentials_are_denied(script: ScriptedS3) -> None:
+def test_wrong_credentials_are_denied(script: ScriptedS3, reader: Reader) -> None:
     script.answers = [(403, "InvalidAccessKeyId")]
-    with opened() as store:
+    with opened(reader=reader) as store:
         for call in (
             lambda: store.get(A),
             lambda: store.head(A),
@@ -307,3 +417,121 @@ def test_a_session_brings_its_own_credentials(s3_remote: str, monkeypatch: pytes
     store.put_new(A, b"one")
     assert store.get(A) == b"one"
     store.close()
+
+
+def test_credentials_that_the_session_refreshed_are_used(script: ScriptedS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_reads, "CREDENTIALS_TTL", timedelta(seconds=0))
+    session = boto3.Session(region_name="us-east-1")
+    names = iter(["first", "second"])
+    monkeypatch.setattr(session, "get_credentials", lambda: Credentials(next(names), "secret", "token"))
+    script.answers = [(404, "NoSuchKey")]
+    store = S3Store("s3://bucket/acme", session)
+    script.authorizations.clear()
+    for _ in range(2):
+        with pytest.raises(NoSuchObject):
+            store.get(A)
+    store.close()
+    assert ["first" in script.authorizations[0], "second" in script.authorizations[1]] == [True, True]
+
+
+def test_a_profile_gives_endpoint_and_credentials(
+    s3_remote: str, s3_environment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config").write_text(
+        f"[profile mine]\nregion = us-east-1\nendpoint_url = {s3_environment}\n"
+        "aws_access_key_id = of-the-profile\naws_secret_access_key = secret\n"
+    )
+    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    with opened(s3_remote) as store:
+        store.put_new(A, b"body")
+        assert store.get_range(A, 1, 2) == b"od"
+
+
+def test_a_prefix_with_any_character_that_is_allowed_is_read_where_it_was_written(s3_remote: str) -> None:
+    with opened(f"{s3_remote}/A_b.c-d/0") as store:
+        store.put_new(Key("t/x.y_z-1"), b"body")
+        assert store.get(Key("t/x.y_z-1")) == b"body"
+        assert store.get_range(Key("t/x.y_z-1"), 1, 2) == b"od"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "bucket", "asked"),
+    [
+        (None, "bucket", "https://bucket.s3.eu-west-1.amazonaws.com"),
+        (None, "bucket.with.dots", "https://s3.eu-west-1.amazonaws.com"),
+        ("https://store.example/s3", "bucket", "https://store.example/s3"),
+    ],
+)
+def test_aws_is_asked_by_the_buckets_name_and_other_stores_by_path(
+    s3_environment: str, monkeypatch: pytest.MonkeyPatch, endpoint: str | None, bucket: str, asked: str
+) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    if endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    with opened(f"s3://{bucket}/acme") as store:
+        assert store._reads is not None
+        config = store._reads._store.config
+        assert config["endpoint"] == asked
+        assert config["region"] == "eu-west-1"
+        is_by_name = asked.startswith("https://bucket.s3")
+        assert str(config["virtual_hosted_style_request"]).lower() == str(is_by_name).lower()
+
+
+def _certificates(folder: Path) -> tuple[Path, ssl.SSLContext]:
+    """The file of an authority of our own, and a server context with a certificate of it for 127.0.0.1."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+    names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]) for name in ("authority", "server")]
+    now = datetime.now(UTC)
+    made = []
+    for is_server in (False, True):
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(names[is_server])
+            .issuer_name(names[0])
+            .public_key(keys[is_server].public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=not is_server, path_length=None), critical=True)
+        )
+        if is_server:
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+            )
+        made.append(builder.sign(keys[0], hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    key = keys[1].private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "authority.pem").write_bytes(made[0])
+    (folder / "server.pem").write_bytes(made[1] + key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem")
+    return folder / "authority.pem", context
+
+
+def test_the_ca_bundle_of_the_environment_is_trusted(
+    s3_environment: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    authority, context = _certificates(tmp_path)
+    server = ScriptedS3(context)
+    server.answers = [(404, "NoSuchKey")]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    with opened(reads=ReadSettings(attempts=1)) as store, pytest.raises(StoreUnreachable):
+        store.get(A)
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(authority))
+    with opened() as store, pytest.raises(NoSuchObject):
+        store.get(A)
+    server.close()
+    assert len(server.asked) == 1
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "missing"))
+    with pytest.raises(InvalidRemote):
+        S3Store("s3://bucket/acme")

@@ -119,7 +119,7 @@ def test_a_version_above_the_head_and_an_unknown_topic_are_refused(tmp_path: Pat
 def test_importing_the_source_is_light():
     code = (
         "import sys, offload.spark\n"
-        "heavy = {'numpy', 'pyarrow', 'boto3', 'catalog', 'seglog', 'zstandard'}\n"
+        "heavy = {'numpy', 'pyarrow', 'boto3', 'catalog', 'obstore', 'seglog', 'zstandard'}\n"
         "print(*(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
