@@ -97,7 +97,11 @@ class _Plan:
 
 
 def checkpoint(engine: Engine, wish: Wish | None = None) -> None:
-    """Returns when it is durable. Raises `DiskFull` (nothing changed), `WriterPoisoned`, `FileCorrupt`, `LogClosed`."""
+    """Returns when it is durable.
+
+    Raises `DiskFull` (nothing changed), `WriterPoisoned`, `FileCorrupt`, `LogClosed`, `ReadOnly`.
+    """
+    engine.check_writable()
     with engine.checkpoint_lock:
         checkpoint_locked(engine, wish)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from seglog.clock import Clock
 from seglog.commit import Committer
 from seglog.config import LogSettings, TopicConfig
-from seglog.errors import LogClosed, NoSuchTopic
+from seglog.errors import LogClosed, NoSuchTopic, ReadOnly
 from seglog.files import Files
 from seglog.layout import Layout
 from seglog.meta import WalPosition
@@ -51,6 +51,7 @@ class Engine:
     deleted: tuple[int, ...] = ()
     epoch_floor: int = 0
     is_closed: bool = False
+    is_read_only: bool = False
 
     def __post_init__(self) -> None:
         self.committer = Committer(self.wal, threading.Lock(), self._take_back)
@@ -74,6 +75,11 @@ class Engine:
     def check_open(self) -> None:
         if self.is_closed:
             raise LogClosed
+
+    def check_writable(self) -> None:
+        """Raises `ReadOnly`."""
+        if self.is_read_only:
+            raise ReadOnly(self.layout.root)
 
     def close(self) -> None:
         """Readers on their way end with `LogClosed`, followers just end."""

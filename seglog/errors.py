@@ -13,7 +13,8 @@
     │   ├── ColdTierAttached
     │   ├── DirectoryInUse
     │   ├── TopicExists
-    │   └── Truncated            what a reader had read is gone, and its seqs are used again
+    │   ├── Truncated            what a reader had read is gone, and its seqs are used again
+    │   └── ViewOutdated         who writes the log has moved on, and what was read is gone
     ├── Missing              the caller asked for what is not there        exit 3
     │   ├── NotADataDirectory
     │   ├── NoSuchItem           in a journal: no such section, or nothing at that offset
@@ -22,6 +23,7 @@
     │   ├── SeqOutOfRange
     │   └── Evicted              retention took records of the range: from, to
     ├── Unavailable          nothing was changed; mend the machine         exit 1
+    │   ├── DirectoryNotReadable
     │   ├── DirectoryNotWritable
     │   ├── DiskFull
     │   ├── TopicFull            the topic is at its cap, and configured to refuse
@@ -39,6 +41,7 @@
         ├── WrongSize            the size of an item that the caller gave is not the one it has
         ├── HistoryKept          a topic with an archive is not deleted here
         ├── NotTruncatable       below the floor, or what the archive may have
+        ├── ReadOnly             a change of a log that was opened for reading only
         └── RecordTooLarge       a record, or the whole of one append
 
 Each class says what happened; `hint`, where there is one, says what to do next.
@@ -56,6 +59,7 @@ __all__ = [
     "Corrupt",
     "DirectoryExists",
     "DirectoryInUse",
+    "DirectoryNotReadable",
     "DirectoryNotWritable",
     "DiskFull",
     "Evicted",
@@ -79,6 +83,7 @@ __all__ = [
     "NotADataDirectory",
     "NotTruncatable",
     "OffsetOverflow",
+    "ReadOnly",
     "RecordTooLarge",
     "SectionPruned",
     "SeglogError",
@@ -88,6 +93,7 @@ __all__ = [
     "TopicFull",
     "Truncated",
     "Unavailable",
+    "ViewOutdated",
     "WriterPoisoned",
     "WrongSize",
 ]
@@ -214,6 +220,17 @@ class Truncated(Conflict):
         self.seq = seq
 
 
+class ViewOutdated(Conflict):
+    """A log that is open for reading only shows a moment, and what it needs of that moment is gone from the disk."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} has changed since it was looked at: who writes it has moved or removed what is to be read",
+            hint="open it again",
+        )
+        self.path = path
+
+
 class Missing(SeglogError):
     exit_code = 3
 
@@ -270,6 +287,12 @@ class Evicted(Missing):
 
 class Unavailable(SeglogError):
     exit_code = 1
+
+
+class DirectoryNotReadable(Unavailable):
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(f"cannot read in {path}: {cause}", hint="check the owner and mode of what is in it")
+        self.path = path
 
 
 class DirectoryNotWritable(Unavailable):
@@ -379,6 +402,12 @@ class NotTruncatable(Misuse):
         self.topic = topic
         self.seq = seq
         self.floor = floor
+
+
+class ReadOnly(Misuse):
+    def __init__(self, path: Path, consequence: str = "nothing was changed") -> None:
+        super().__init__(f"{path} is open for reading only: {consequence}", hint="open it without read_only for that")
+        self.path = path
 
 
 class RecordTooLarge(Misuse):

@@ -25,7 +25,7 @@ from seglog.record import Gap, Record
 from seglog.retention import Retained, Retention, due_seq, passed_cap
 from seglog.state import TopicState
 
-__all__ = ["advance_front", "due", "enforce", "enforce_caps"]
+__all__ = ["advance_front", "due", "enforce", "enforce_caps", "find_fronts"]
 
 _logger = logging.getLogger("seglog.housekeeping")
 _LOOK_RECORDS = 8192
@@ -34,6 +34,7 @@ _TRIES = 5
 
 def enforce(engine: Engine, states: list[TopicState]) -> list[Retention]:
     """What was done for each topic that had something due. Raises what a checkpoint and a commit raise."""
+    engine.check_writable()
     with engine.retention_lock:
         return _enforce(engine, states)
 
@@ -72,6 +73,17 @@ def advance_front(engine: Engine, state: TopicState) -> None:
     with engine.committer.lock:
         if len(state.cuts) == cuts:
             state.floors = state.floors.raised(found or head + 1)
+
+
+def find_fronts(engine: Engine) -> None:
+    """After recovery: what a crash may have kept out of the snapshot. Every opening of the same disk finds the same.
+
+    A topic without a delete has its front already; of another one the first record is looked at, and only if that is
+    dead those behind it.
+    """
+    for state in list(engine.topics.values()):
+        if state.next_op > 1:
+            advance_front(engine, state)
 
 
 def _first_live(engine: Engine, state: TopicState, first: int, last: int) -> int | None:

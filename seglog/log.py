@@ -14,7 +14,14 @@ from seglog.checkpoint import checkpoint, relieve
 from seglog.clock import Clock, SystemClock
 from seglog.config import LogSettings, TopicConfig, load_settings
 from seglog.engine import Engine
-from seglog.errors import ColdTierAttached, DirectoryNotWritable, DiskFull, FileCorrupt, NotADataDirectory
+from seglog.errors import (
+    ColdTierAttached,
+    DirectoryNotReadable,
+    DirectoryNotWritable,
+    DiskFull,
+    FileCorrupt,
+    NotADataDirectory,
+)
 from seglog.files import Files, OsFiles
 from seglog.layout import Layout, number_in
 from seglog.lock import DirectoryLock
@@ -27,6 +34,7 @@ from seglog.segment import SegmentCache
 from seglog.tier import ColdTier
 from seglog.topic import Topic
 from seglog.upkeep import Background, UpkeepFactory
+from seglog.view import look
 from seglog.wal import NO_SPACE, Wal, create_first
 
 __all__ = ["Log", "open"]
@@ -36,6 +44,7 @@ def open(
     path: str | os.PathLike[str],
     *,
     create: bool = True,
+    read_only: bool = False,
     clock: Clock | None = None,
     files: Files | None = None,
     settings: LogSettings | None = None,
@@ -46,17 +55,24 @@ def open(
     `settings` None: those of its seglog.toml. `upkeep` makes checkpoints when the write-ahead log has grown: `InCaller`
     is for those who want no second thread. Raises `NotADataDirectory`, `DirectoryInUse`, `DirectoryNotWritable`,
     `InvalidSetting`, `DiskFull`, and `FileCorrupt` or `FormatUnsupported` with nothing changed.
+
+    `read_only`: what is there is shown, as recovery would find it at this moment, and nothing is made, locked or
+    changed; a running writer is neither in the way nor disturbed (see seglog.view). What would change something raises
+    `ReadOnly`, and reading `ViewOutdated` when what is to be read has gone since. Raises `DirectoryNotReadable`.
     """
     port = OsFiles() if files is None else files
     layout = Layout(Path(path).absolute())
-    with _plain_errors(layout.root):
-        if create:
+    clock = SystemClock() if clock is None else clock
+    with _plain_errors(layout.root, read_only=read_only):
+        if create and not read_only:
             _make_root(port, layout.root)
         elif not _is_data_directory(port, layout):
             raise NotADataDirectory(layout.root)
+        if read_only:
+            return Log(look(port, layout, clock, load_settings(layout.settings) if settings is None else settings))
         lock = DirectoryLock(port, layout.lock)
         try:
-            return Log(_start(port, layout, SystemClock() if clock is None else clock, settings, upkeep), lock)
+            return Log(_start(port, layout, clock, settings, upkeep), lock)
         except BaseException:
             lock.release()
             raise
@@ -65,7 +81,8 @@ def open(
 class Log:
     """Use `open`. A context manager; safe for many threads."""
 
-    def __init__(self, engine: Engine, lock: DirectoryLock) -> None:
+    def __init__(self, engine: Engine, lock: DirectoryLock | None = None) -> None:
+        """Without a lock it is read-only."""
         self._engine = engine
         self._lock = lock
 
@@ -80,6 +97,10 @@ class Log:
     @property
     def path(self) -> Path:
         return self._engine.layout.root
+
+    @property
+    def is_read_only(self) -> bool:
+        return self._engine.is_read_only
 
     @property
     def settings(self) -> LogSettings:
@@ -168,6 +189,9 @@ class Log:
         """Make everything durable, and let go of the directory, whatever is raised. Idempotent."""
         if self._engine.is_closed:
             return
+        if self._lock is None:
+            self._engine.close()
+            return
         try:
             self._engine.upkeep.close()
             self._engine.syncer.close()
@@ -201,10 +225,8 @@ def _start(files: Files, layout: Layout, clock: Clock, settings: LogSettings | N
     )
     engine.upkeep = upkeep(lambda: relieve(engine))
     engine.syncer = upkeep(lambda: write.sync_written(engine))
-    by_tag = [state for state in found.topics.values() if any(op.tag is not None for op in state.pending)]
+    housekeeping.find_fronts(engine)
     checkpoint(engine)
-    for state in by_tag:
-        housekeeping.advance_front(engine, state)
     return engine
 
 
@@ -252,7 +274,7 @@ def _check_never_used(files: Files, layout: Layout) -> None:
 
 
 @contextmanager
-def _plain_errors(root: Path) -> Iterator[None]:
+def _plain_errors(root: Path, *, read_only: bool) -> Iterator[None]:
     """What the system says about the directory as a whole, in our words."""
     try:
         yield
@@ -260,5 +282,6 @@ def _plain_errors(root: Path) -> Iterator[None]:
         if error.errno in NO_SPACE:
             raise DiskFull(root) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise DirectoryNotWritable(root, os.strerror(error.errno)) from error
+            refusal = DirectoryNotReadable if read_only else DirectoryNotWritable
+            raise refusal(root, os.strerror(error.errno)) from error
         raise

@@ -1,7 +1,7 @@
 """A file system that nobody changes: what is cut or unlinked through it looks so, and stays as it was on the disk.
 
 So recovery, which cuts and removes what can be derived again, can be tried without a trace. What would make anything
-new is refused with EROFS.
+new is refused with EROFS. While somebody else changes the files, what was cut and unlinked through it stays so.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ _WRITES = os.O_CREAT | os.O_TRUNC
 
 
 class ReadOnlyFiles:
-    """Over another port. Not thread-safe."""
+    """Over another port. For one thread while anything is cut, unlinked or renamed; then, for reading, for many."""
 
     def __init__(self, inner: Files) -> None:
-        self._inner = inner
+        self.inner = inner
         self._paths: dict[int, Path] = {}
         self._lengths: dict[Path, int] = {}
         self._unlinked: set[Path] = set()
+        self._moved: dict[Path, Path] = {}
 
     def hide_behind(self, path: Path, length: int) -> None:
         """The file looks as if it ended there."""
@@ -35,21 +36,22 @@ class ReadOnlyFiles:
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         if flags & _WRITES:
             _refuse()
-        if path in self._unlinked:
+        place = self._place(path)
+        if place in self._unlinked:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        fd = self._inner.open(path, os.O_RDONLY, mode)
+        fd = self.inner.open(place, os.O_RDONLY, mode)
         self._paths[fd] = path
         return fd
 
     def close(self, fd: int) -> None:
         self._paths.pop(fd, None)
-        self._inner.close(fd)
+        self.inner.close(fd)
 
     def pread(self, fd: int, length: int, offset: int) -> bytes:
         limit = self._lengths.get(self._paths[fd])
         if limit is not None:
             length = max(0, min(length, limit - offset))
-        return self._inner.pread(fd, length, offset)
+        return self.inner.pread(fd, length, offset)
 
     def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:  # noqa: ARG002 - refused, whatever it is
         _refuse()
@@ -64,17 +66,19 @@ class ReadOnlyFiles:
         self.hide_behind(self._paths[fd], length)
 
     def size(self, fd: int) -> int:
-        size = self._inner.size(fd)
+        size = self.inner.size(fd)
         return min(size, self._lengths.get(self._paths[fd], size))
 
     def datasync(self, fd: int) -> None:
         """There is nothing to sync."""
 
-    def rename(self, source: Path, target: Path) -> None:  # noqa: ARG002 - refused, whatever it is
-        _refuse()
+    def rename(self, source: Path, target: Path) -> None:
+        place = self._place(source)
+        self._unlinked.add(source)
+        self._moved[target] = place
 
     def unlink(self, path: Path) -> None:
-        self._unlinked.add(path)
+        self._unlinked.add(self._place(path))
 
     def make_dir(self, path: Path) -> None:  # noqa: ARG002 - refused, whatever it is
         _refuse()
@@ -83,19 +87,29 @@ class ReadOnlyFiles:
         """There is nothing to sync."""
 
     def list_dir(self, path: Path) -> list[str]:
-        return [name for name in self._inner.list_dir(path) if path / name not in self._unlinked]
+        place = self._place(path)
+        names = {name for name in self.inner.list_dir(place) if place / name not in self._unlinked}
+        return sorted(names.union(target.name for target in self._moved if target.parent == path))
 
-    def remove_dir(self, path: Path) -> None:  # noqa: ARG002 - refused, whatever it is
-        _refuse()
+    def remove_dir(self, path: Path) -> None:
+        self._unlinked.add(path)
+        self._moved.pop(path, None)
 
     def is_dir(self, path: Path) -> bool:
-        return self._inner.is_dir(path)
+        return self.inner.is_dir(self._place(path))
 
     def lock(self, fd: int) -> None:  # noqa: ARG002 - refused, whatever it is
         _refuse()
 
     def lock_shared(self, fd: int) -> None:
-        self._inner.lock_shared(fd)
+        self.inner.lock_shared(fd)
+
+    def _place(self, path: Path) -> Path:
+        """Where it is on the disk."""
+        for target, source in self._moved.items():
+            if path == target or target in path.parents:
+                return source / path.relative_to(target)
+        return path
 
 
 def _refuse() -> NoReturn:

@@ -220,7 +220,7 @@ def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int) -> 
     mark = durable_after(file, number, error.offset, size)
     if mark is not None:
         raise FileCorrupt(file.path, error.offset, f"{error.reason}; the bytes up to {mark} were durable") from error
-    _logger.warning("%s: cut at offset %d, where a torn write begins: %s", file.path, error.offset, error.reason)
+    _logger.warning("%s ends at offset %d, where a torn write begins: %s", file.path, error.offset, error.reason)
     file.truncate(error.offset)
 
 

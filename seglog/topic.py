@@ -11,7 +11,7 @@ from seglog.checkpoint import Wish, checkpoint
 from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
-from seglog.errors import SeqOutOfRange
+from seglog.errors import ReadOnly, SeqOutOfRange
 from seglog.follow import follow_records
 from seglog.read import continue_records, read_frame_batches
 from seglog.record import Gap, Record
@@ -19,6 +19,7 @@ from seglog.retention import Retention
 from seglog.search import first_seq_at
 from seglog.segment import SegmentInfo
 from seglog.state import TopicState
+from seglog.view import explained, guarded
 
 __all__ = ["Topic"]
 
@@ -181,10 +182,10 @@ class Topic:
         first = self._first(state, start)
         last = head if end is None else min(end, head)
         if since_ms is not None:
-            first = max(first, first_seq_at(self._engine, state, since_ms))
+            first = max(first, self._seq_at(state, since_ms))
         if until_ms is not None:
-            last = min(last, first_seq_at(self._engine, state, until_ms + 1) - 1)
-        found = continue_records(self._engine, state, first, last, cuts, gaps=gaps)
+            last = min(last, self._seq_at(state, until_ms + 1) - 1)
+        found = guarded(self._engine, state, continue_records(self._engine, state, first, last, cuts, gaps=gaps))
         return found if gaps else cast("Iterator[Record]", found)
 
     @overload
@@ -201,8 +202,10 @@ class Topic:
         """As `read`, and on from the head: the next record is waited for, without polling.
 
         Ends when the log closes, or after `timeout_s` seconds without a new record. Raises what `read` raises, and
-        `NoSuchTopic` when the topic is deleted meanwhile.
+        `NoSuchTopic` when the topic is deleted meanwhile; `ReadOnly` for a log that is, for nothing ever comes there.
         """
+        if self._engine.is_read_only:
+            raise ReadOnly(self._engine.layout.root, "what it shows does not grow")
         state = self._engine.state(self.name)
         cuts = len(state.cuts)
         found = follow_records(self._engine, state, self._first(state, start), cuts, timeout_s, gaps=gaps)
@@ -213,7 +216,7 @@ class Topic:
 
         Asks the cold tier when that may lie below `hot_floor`. Raises `NoSuchTopic`, `ColdTierRequired`.
         """
-        return first_seq_at(self._engine, self._engine.state(self.name), ts_ms)
+        return self._seq_at(self._engine.state(self.name), ts_ms)
 
     def frames(self, first: int, last: int) -> Iterator[bytes]:
         """Whole, verified frames of the hot records from `first` to `last`, deleted ones included.
@@ -230,7 +233,7 @@ class Topic:
         for seq in (first, last):
             if not state.hot_floor <= seq <= state.head_seq:
                 raise SeqOutOfRange(self.name, seq, state.hot_floor, state.head_seq)
-        return read_frame_batches(self._engine, state, first, last)
+        return guarded(self._engine, state, read_frame_batches(self._engine, state, first, last))
 
     def delete(self, *, before: int | None = None, tag: str | None = None) -> DeleteOp:
         """Delete the records that are there now and are below `before`, have the tag, or both. Durable on return.
@@ -289,6 +292,10 @@ class Topic:
         """
         self._grant(Wish(self.name, release_seq=last_seq))
 
+    def _seq_at(self, state: TopicState, ts_ms: int) -> int:
+        with explained(self._engine, state):
+            return first_seq_at(self._engine, state, ts_ms)
+
     def _first(self, state: TopicState, start: int | None) -> int:
         first = state.floors.earliest_seq if start is None else start
         if not 1 <= first <= state.head_seq + 1:
@@ -296,5 +303,6 @@ class Topic:
         return first
 
     def _grant(self, wish: Wish) -> None:
+        self._engine.check_writable()
         self._engine.state(self.name)
         checkpoint(self._engine, wish)

@@ -1,7 +1,8 @@
 """Changing a topic: what is handed out under the lock, and committed with whatever else is waiting.
 
 Each function returns when the change is as safe as it has to be, and visible. What is refused is refused before a seq
-is handed out. All raise `LogClosed`, `WriterPoisoned` and `DiskFull`; after the last one nothing has changed.
+is handed out. All raise `ReadOnly`, `LogClosed`, `WriterPoisoned` and `DiskFull`; after the last one nothing has
+changed.
 """
 
 from __future__ import annotations
@@ -81,8 +82,9 @@ def check_append(
     engine: Engine, values: Sequence[bytes], *, tag: str | None, node: str | None, durability: str | None
 ) -> int:
     """How many bytes the values are. Raises for what no log takes: `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`,
-    `TypeError`.
+    `TypeError`, `ReadOnly`.
     """
+    engine.check_writable()
     size_bytes = _check_values(values, engine.settings.max_record_bytes)
     _check_label("tag", tag)
     _check_label("node", node)
@@ -156,6 +158,7 @@ def finish_append(engine: Engine, begun: Begun) -> range:
 
 def create_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int, ts_floor_ms: int) -> None:
     """Raises `TopicExists`, `InvalidSetting`."""
+    engine.check_writable()
     if first_seq < 1:
         raise InvalidSetting("first_seq", f"{first_seq} is below 1")
     committer = engine.committer
@@ -171,6 +174,7 @@ def create_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: i
 
 def configure(engine: Engine, name: str, config: TopicConfig) -> None:
     """Raises `NoSuchTopic`."""
+    engine.check_writable()
     committer = engine.committer
     with committer.lock:
         committer.check_open()
@@ -181,6 +185,7 @@ def configure(engine: Engine, name: str, config: TopicConfig) -> None:
 
 def delete(engine: Engine, name: str, *, before: int | None, tag: str | None) -> DeleteOp:
     """Raises `NoSuchTopic`, `InvalidLabel`, and `InvalidSetting` without any condition."""
+    engine.check_writable()
     if before is None and tag is None:
         raise InvalidSetting("delete", "needs before, tag, or both")
     _check_label("tag", tag)
@@ -206,6 +211,7 @@ def truncate(engine: Engine, name: str, seq: int) -> None:
 
     Once the frame is durable it is done: that the files could not be cut yet is the next checkpoint's business.
     """
+    engine.check_writable()
     committer = engine.committer
     with engine.retention_lock, engine.checkpoint_lock:
         state = engine.state(name)
@@ -242,6 +248,7 @@ def _check_cut(state: TopicState, seq: int) -> None:
 
 def delete_topic(engine: Engine, name: str) -> None:
     """Raises `NoSuchTopic`, `HistoryKept`."""
+    engine.check_writable()
     committer = engine.committer
 
     def gone(state: TopicState) -> None:

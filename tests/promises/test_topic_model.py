@@ -41,7 +41,7 @@ class TopicModel(RuleBasedStateMachine):
     def begin(self, keep_history: bool) -> None:
         self.disk = SimulatedDisk()
         self.clock = SetClock()
-        self.journal = Journal()
+        self.journal = Journal(keepers=frozenset({"t"} if keep_history else ()))
         self._open()
         self.log.create_topic("t", TopicConfig(keep_history=keep_history))
         self.journal.tried["t"] = []

@@ -5,16 +5,18 @@ import fcntl
 import os
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import seglog
-from seglog import Report
+from seglog import Report, meta
 from seglog.errors import DirectoryInUse, FileCorrupt, FormatUnsupported, NotADataDirectory
 from seglog.files import OsFiles
 from seglog.frame import FrameType, encode
 from seglog.index import ENTRY, encode_entry
+from seglog.layout import Layout
 from seglog.read_only_files import ReadOnlyFiles
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 from tests.seglog.workload import SETTINGS, Journal, live
@@ -361,13 +363,42 @@ def test_a_read_only_port_remembers_what_would_have_changed(tmp_path: Path) -> N
         lambda: files.pwrite(fd, b"x", 0),
         lambda: files.pwritev(fd, [b"x"], 0),
         lambda: files.allocate(fd, 100),
-        lambda: files.rename(tmp_path / "a", tmp_path / "c"),
         lambda: files.make_dir(tmp_path / "c"),
     ):
         with pytest.raises(OSError, match="Read-only"):
             call()
     files.close(fd)
     assert tree(tmp_path) == {"a": b"0123456789", "b": b"b"}
+
+
+def test_a_read_only_port_remembers_a_renamed_directory(tmp_path: Path) -> None:
+    (tmp_path / "topic").mkdir()
+    (tmp_path / "topic" / "a").write_bytes(b"a")
+    files = ReadOnlyFiles(OsFiles())
+    source, target = tmp_path / "topic", tmp_path / "topic.deleted"
+    files.rename(source, target)
+    assert (files.list_dir(tmp_path), files.list_dir(target), files.is_dir(target)) == (["topic.deleted"], ["a"], True)
+    fd = files.open(target / "a", os.O_RDONLY)
+    assert files.pread(fd, 1, 0) == b"a"
+    files.close(fd)
+    files.unlink(target / "a")
+    assert files.list_dir(target) == []
+    files.remove_dir(target)
+    assert files.list_dir(tmp_path) == []
+    assert tree(tmp_path) == {"topic/a": b"a"}
+
+
+def test_a_deletion_of_a_topic_that_was_cut_off_is_no_damage(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log", files=UnsyncedFiles(), settings=SETTINGS) as log:
+        log.topic("t").append([b"x"])
+        log.topic("t").seal()
+        log.delete_topic("t")
+        kept = shutil.copytree(tmp_path / "log" / "topics", tmp_path / "topics")
+    shutil.copytree(kept, tmp_path / "log" / "topics", dirs_exist_ok=True)
+    number, snapshot = meta.load(OsFiles(), Layout(tmp_path / "log"))
+    meta.store(OsFiles(), Layout(tmp_path / "log"), number + 1, replace(snapshot, deleted=(1,)))
+    assert seglog.verify(tmp_path / "log").damages == ()
+    assert (tmp_path / "log" / "topics" / "00000001").is_dir()
 
 
 def test_damage_has_the_words_of_the_error_that_opening_gives(copied: Path) -> None:

@@ -68,7 +68,7 @@ class FoundTopic:
     hot_floor: int
     live: tuple[tuple[int, bytes, str | None], ...]
     ops: tuple[DeleteOp, ...]
-    earliest_seq: int = field(default=1, compare=False)  # a floor is a hint: it may lag behind what is live
+    earliest_seq: int = 1
 
 
 Found: TypeAlias = Mapping[str, FoundTopic]
@@ -76,7 +76,10 @@ Found: TypeAlias = Mapping[str, FoundTopic]
 
 @dataclass
 class Journal:
-    """`tried` is what was handed to append, in order; `acked` counts what came back at fsync."""
+    """`tried` is what was handed to append, in order; `acked` counts what came back at fsync.
+
+    `keepers` are the topics with `keep_history`, from which nothing goes but what is released.
+    """
 
     tried: dict[str, list[tuple[bytes, str | None]]] = field(default_factory=dict)
     acked: dict[str, int] = field(default_factory=dict)
@@ -85,6 +88,7 @@ class Journal:
     floors_tried: dict[str, int] = field(default_factory=dict)
     floors_acked: dict[str, int] = field(default_factory=dict)
     archive: Archive = field(default_factory=Archive)
+    keepers: frozenset[str] = frozenset({"kept"})
 
     def append(self, log: Log, name: str, count: int, tag: str | None = None, durability: str = "fsync") -> None:
         known = self.tried.setdefault(name, [])
@@ -142,11 +146,6 @@ class Journal:
             most = bounds.heads.get(name, (0, 0))[1]
             if topic.head > most:
                 return f"{name} ends at {topic.head}, and {most} were appended"
-            # Segments in front without a live record go by themselves, where no history is kept.
-            released = bounds.floors.get(name, (1, 1))[1]
-            alive = self.live_seqs(name, topic.head, bounds.deletes[1])
-            if any(released <= seq < topic.hot_floor for seq in alive):
-                return f"{name} begins at {topic.hot_floor}"
             records = self._all(name, topic)
             for seq, value, tag in records:
                 if (value, tag) != self.tried[name][seq - 1]:
@@ -155,6 +154,23 @@ class Journal:
             counts = range(bounds.deletes[0], bounds.deletes[1] + 1)
             if seqs not in [self.live_seqs(name, topic.head, count) for count in counts]:
                 return f"{name} has {seqs}, which no number of deletes in {counts} leaves"
+            wrong_front = self._wrong_front(name, topic, seqs, bounds)
+            if wrong_front is not None:
+                return wrong_front
+        return None
+
+    def _wrong_front(self, name: str, topic: FoundTopic, live: list[int], bounds: Bounds) -> str | None:
+        """Segments in front without a live record go by themselves, where no history is kept; others when released."""
+        released = bounds.floors.get(name, (1, 1))[1]
+        if topic.hot_floor > topic.head + 1 or (name in self.keepers and topic.hot_floor > released):
+            return f"{name} begins at {topic.hot_floor}, and {released} was released"
+        if any(released <= seq < topic.hot_floor for seq in live):
+            return f"{name} begins at {topic.hot_floor}, above one of {live}"
+        if any(seq < topic.earliest_seq for seq in live):
+            return f"{name} has its first live record at {live[0]}, and says {topic.earliest_seq}"
+        hot = [seq for seq in live if seq >= topic.hot_floor]
+        if topic.earliest_seq >= topic.hot_floor and topic.earliest_seq != (hot[0] if hot else topic.head + 1):
+            return f"{name} says that it begins at {topic.earliest_seq}, and {hot[:1]} is the first that is live"
         return None
 
     def resumed(self, found: Found, bounds: Bounds) -> Journal:
@@ -175,6 +191,7 @@ class Journal:
             floors_tried={name: topic.hot_floor for name, topic in found.items()},
             floors_acked={name: topic.hot_floor for name, topic in found.items()},
             archive=self.archive.below({name: topic.hot_floor for name, topic in found.items()}),
+            keepers=self.keepers,
         )
 
     def _all(self, name: str, topic: FoundTopic) -> list[tuple[int, bytes, str | None]]:

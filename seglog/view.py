@@ -1,0 +1,124 @@
+"""A log as it is on the disk at one moment, for whoever must not, or need not, write there.
+
+Recovery runs over a port that changes nothing (seglog.read_only_files), without a lock, also beside a running writer:
+what it finds is what a recovery would find had the writer died at this moment. Records up to the newest acked one are
+there, and perhaps some behind it that nobody was told of yet.
+
+    while it looks, the writer        and so
+    appends                           it ends with the last frame that is whole
+    rotates, makes a checkpoint       what the snapshot needs may go; a newer snapshot is durable by then: look again
+    truncates, deletes a topic        the same
+
+    later, when records are read      and so
+    a segment went, or was cut        `ViewOutdated`, if a fresh look does not find it as it was
+    WAL files went                    they are held open
+    a delete reached a record         it is passed over, or not: flags are shared with the writer
+
+Z1  Damage is told when two looks in a row find the same. One look may see a frame half written, then the sync mark
+    behind it; the next one finds that frame whole, for it was when its mark was written. And a file that a snapshot
+    needs is missing twice only if it is missing: the second look has a newer snapshot.
+Z2  Nothing is made, cut, unlinked or locked; nothing but reading is asked of the system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from seglog.clock import Clock
+from seglog.config import LogSettings
+from seglog.engine import Engine
+from seglog.errors import FileCorrupt, ViewOutdated
+from seglog.files import Files
+from seglog.housekeeping import find_fronts
+from seglog.layout import Layout, number_in
+from seglog.read_only_files import ReadOnlyFiles
+from seglog.recovery import recover
+from seglog.segment import SegmentCache, SegmentInfo
+from seglog.state import TopicState
+from seglog.wal import Wal
+
+__all__ = ["explained", "guarded", "look"]
+
+T = TypeVar("T")
+
+# A writer would have to make a checkpoint within each.
+_LOOKS_MAX = 100
+
+
+def look(files: Files, layout: Layout, clock: Clock, settings: LogSettings) -> Engine:
+    """Raises `FileCorrupt`, `FormatUnsupported`, `ViewOutdated`, `OSError`."""
+    before = ""
+    for _ in range(_LOOKS_MAX):
+        try:
+            return _look_once(ReadOnlyFiles(files), layout, clock, settings)
+        except (FileCorrupt, OSError) as error:
+            if str(error) == before:
+                raise
+            before = str(error)
+    raise ViewOutdated(layout.root)
+
+
+def _look_once(files: ReadOnlyFiles, layout: Layout, clock: Clock, settings: LogSettings) -> Engine:
+    found = recover(files, layout)
+    engine = Engine(
+        layout=layout,
+        files=files,
+        clock=clock,
+        settings=settings,
+        topics=found.topics,
+        next_topic_id=found.next_topic_id,
+        snapshot_number=found.snapshot_number,
+        checkpointed=found.checkpointed,
+        wal=Wal(files, layout, settings.wal_file_bytes, found.wal_end, found.older_files),
+        segments=SegmentCache(files, layout),
+        is_read_only=True,
+    )
+    find_fronts(engine)
+    return engine
+
+
+def guarded(engine: Engine, state: TopicState, items: Iterator[T]) -> Iterator[T]:
+    """`items`, as they are read from this topic; what goes wrong is said as what it is."""
+    return _guarded(engine, state, items) if engine.is_read_only else items
+
+
+@contextmanager
+def explained(engine: Engine, state: TopicState) -> Iterator[None]:
+    """What goes wrong with a read of this topic, said as what it is: `ViewOutdated`, or the damage."""
+    try:
+        yield
+    except (FileCorrupt, FileNotFoundError) as error:
+        if engine.is_read_only and _has_moved_on(engine, state, error):
+            raise ViewOutdated(engine.layout.root) from error
+        raise
+
+
+def _guarded(engine: Engine, state: TopicState, items: Iterator[T]) -> Iterator[T]:
+    with explained(engine, state):
+        yield from items
+
+
+def _has_moved_on(engine: Engine, state: TopicState, error: FileCorrupt | FileNotFoundError) -> bool:
+    """Whether the file is not any more what `state` says of it. What is damaged is so for a fresh look too."""
+    path = error.path if isinstance(error, FileCorrupt) else Path(str(error.filename))
+    files = engine.files.inner if isinstance(engine.files, ReadOnlyFiles) else engine.files
+    try:
+        fresh = look(files, engine.layout, engine.clock, engine.settings).topics.get(state.name)
+    except FileCorrupt:
+        return False
+    if fresh is None or (fresh.topic_id, fresh.epoch) != (state.topic_id, state.epoch):
+        return True
+    first_seq = number_in("data", path.name) or number_in("idx", path.name)
+    if first_seq is None:
+        return True  # of the WAL, which the fresh look has found sound
+    known = {info.first_seq: info for info in fresh.segments}
+    return not any(info.first_seq == first_seq and _goes_on(info, known.get(first_seq)) for info in state.segments)
+
+
+def _goes_on(info: SegmentInfo, fresh: SegmentInfo | None) -> bool:
+    if fresh is None or info.sealed:
+        return fresh == info
+    return fresh.records >= info.records and fresh.data_bytes >= info.data_bytes

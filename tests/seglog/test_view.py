@@ -1,0 +1,392 @@
+"""A log that is open for reading only: it shows what recovery would find, and changes nothing."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import inspect
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog import (
+    FileCorrupt,
+    Gap,
+    Log,
+    LogSettings,
+    NotADataDirectory,
+    OsFiles,
+    ReadOnly,
+    Topic,
+    TopicConfig,
+    ViewOutdated,
+)
+from seglog.files import Files
+from seglog.layout import Layout
+from seglog.upkeep import InCaller
+from tests.faults.files import CrashingFiles, Effects, SimulatedCrash, UnsyncedFiles
+from tests.seglog import topic_life, workload
+from tests.seglog.clocks import SetClock
+
+SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096)
+NOBODY = 65534
+
+
+def fingerprint(directory: Path) -> str:
+    """Of names, bytes, modes and times of change."""
+    found = hashlib.blake2b()
+    for path in sorted([directory, *directory.rglob("*")]):
+        known = path.stat()
+        body = b"" if path.is_dir() else path.read_bytes()
+        found.update(
+            repr((str(path), known.st_mode, known.st_mtime_ns, known.st_ctime_ns, known.st_ino, body)).encode()
+        )
+    return found.hexdigest()
+
+
+@contextmanager
+def unchanged(directory: Path) -> Iterator[None]:
+    before = fingerprint(directory)
+    yield
+    assert fingerprint(directory) == before
+
+
+def _view(directory: Path, files: Files | None = None) -> Log:
+    return seglog.open(directory, read_only=True, files=files, settings=SETTINGS, clock=SetClock())
+
+
+def _filled(directory: Path) -> Path:
+    """Two topics, in sealed segments, an active one, and the WAL; a delete is pending."""
+    with seglog.open(directory, settings=SETTINGS, files=UnsyncedFiles(), upkeep=InCaller) as log:
+        for number in range(3):
+            log.topic("a").append([b"a %d %d" % (number, i) for i in range(3)], tag="x" if number == 1 else None)
+            log.topic("b").append([b"b %d" % number])
+        log.checkpoint()
+        log.topic("a").append([b"last"])
+        log.topic("a").delete(tag="x")
+        shutil.copytree(directory, directory.with_name("killed"))
+    return directory.with_name("killed")
+
+
+def _values(log: Log, name: str = "a") -> list[bytes]:
+    return [record.value for record in log.topic(name).read()]
+
+
+A = [b"a 0 0", b"a 0 1", b"a 0 2", b"a 2 0", b"a 2 1", b"a 2 2", b"last"]
+
+
+def test_a_closed_log_and_a_killed_one_are_shown_and_not_changed(tmp_path: Path) -> None:
+    for directory in (_filled(tmp_path / "closed"), tmp_path / "closed"):
+        with unchanged(directory), _view(directory) as log:
+            assert (_values(log), _values(log, "b"), log.topics()) == (A, [b"b 0", b"b 1", b"b 2"], ["a", "b"])
+            assert log.is_read_only
+            assert len(list(log.topic("a").frames(1, 10))) == 10
+            assert (log.topic("a").seq_at(0), log.topic("a").head_seq) == (1, 10)
+    with _view(tmp_path / "closed") as one, _view(tmp_path / "closed") as other:
+        assert _values(one) == _values(other)
+
+
+def test_a_torn_tail_is_passed_over_and_left(tmp_path: Path) -> None:
+    directory = _filled(tmp_path / "log")
+    [wal] = directory.glob("wal/wal-*.log")
+    used = len(wal.read_bytes().rstrip(b"\0"))
+    with wal.open("r+b") as file:
+        file.seek(used + 40)
+        file.write(b"\xa5" * 100)
+    with unchanged(directory), _view(directory) as log:
+        assert _values(log) == A
+
+
+def test_damage_is_told_and_left(tmp_path: Path) -> None:
+    directory = _filled(tmp_path / "log")
+    [wal] = directory.glob("wal/wal-*.log")
+    body = bytearray(wal.read_bytes())
+    body[body.index(b"last")] ^= 1
+    wal.write_bytes(body)
+    with unchanged(directory), pytest.raises(FileCorrupt) as caught:
+        _view(directory)
+    assert caught.value.path == wal
+
+
+def test_damage_in_a_segment_is_told_by_the_reader_that_gets_there(tmp_path: Path) -> None:
+    _filled(tmp_path / "log")
+    data = Layout(tmp_path / "log").data(1, 1)
+    body = bytearray(data.read_bytes())
+    body[body.index(b"a 0 2")] ^= 1
+    data.write_bytes(body)
+    with unchanged(tmp_path / "log"), _view(tmp_path / "log") as log:
+        records = log.topic("a").read()
+        assert [next(records).value for _ in range(2)] == A[:2]
+        with pytest.raises(FileCorrupt):
+            next(records)
+
+
+def test_nothing_is_made_where_no_log_is(tmp_path: Path) -> None:
+    for directory in (tmp_path, tmp_path / "none"):
+        with unchanged(tmp_path), pytest.raises(NotADataDirectory):
+            _view(directory)
+
+
+@contextmanager
+def _without_rights(directory: Path) -> Iterator[None]:
+    """The directory may be read only, by a user who owns it and is not root."""
+    is_root = os.geteuid() == 0
+    places = [directory, *directory.rglob("*")]
+    for path in places:
+        if is_root:
+            os.chown(path, NOBODY, NOBODY)
+        path.chmod(0o500 if path.is_dir() else 0o400)
+    try:
+        if is_root:
+            os.setegid(NOBODY)
+            os.seteuid(NOBODY)
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+            os.setegid(0)
+        for path in places:
+            path.chmod(0o700)
+
+
+def test_a_directory_that_may_only_be_read_is_read(tmp_path: Path) -> None:
+    _filled(tmp_path / "log")
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        for name in ("log", "killed"):
+            shutil.copytree(tmp_path / name, Path(place) / name)
+            with _without_rights(Path(place) / name):
+                with pytest.raises(seglog.DirectoryNotWritable):
+                    seglog.open(Path(place) / name)
+                with unchanged(Path(place) / name), _view(Path(place) / name) as log:
+                    assert _values(log) == A
+
+
+def test_a_directory_that_may_not_be_read_is_told_so(tmp_path: Path) -> None:
+    class Closed(OsFiles):
+        def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+            if path.suffix == ".json":
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return super().open(path, flags, mode)
+
+    directory = _filled(tmp_path / "log")
+    with unchanged(directory), pytest.raises(seglog.DirectoryNotReadable):
+        _view(directory, Closed())
+
+
+READS = {
+    *("bytes_hot", "config", "delete_ops", "due_seq", "earliest_seq", "epoch", "evict_floor", "exists"),
+    *("first_seq", "follow", "frame_batches", "frames", "head_seq", "hot_floor", "last_ts_ms", "name", "read"),
+    *("record_count_hot", "sealed_seq", "segments", "seq_at", "topic_id"),
+    *("attach_cold", "close", "detach_cold", "existing", "has_topic", "is_read_only", "path", "settings", "topic"),
+    *("topic_defaults", "topics", "wal_bytes"),
+}
+CHANGES: dict[str, Callable[[Log], object]] = {
+    "append": lambda log: log.topic("a").append([]),
+    "checkpoint": lambda log: log.checkpoint(),
+    "configure": lambda log: log.configure("a", TopicConfig()),
+    "create_topic": lambda log: log.create_topic("new"),
+    "delete": lambda log: log.topic("a").delete(before=2),
+    "delete_topic": lambda log: log.delete_topic("a"),
+    "enforce_retention": lambda log: log.topic("a").enforce_retention(),
+    "release": lambda log: log.topic("a").release(4),
+    "seal": lambda log: log.topic("a").seal(),
+    "settle_deletes": lambda log: log.topic("a").settle_deletes(1),
+    "truncate": lambda log: log.topic("a").truncate(1),
+}
+
+
+def test_what_changes_something_is_refused(tmp_path: Path) -> None:
+    directory = _filled(tmp_path / "log")
+    with unchanged(directory), _view(directory) as log:
+        for change in CHANGES.values():
+            with pytest.raises(ReadOnly):
+                change(log)
+        for name in ("new", "a"):
+            with pytest.raises(ReadOnly):
+                log.topic(name).append([b"x"])
+        with pytest.raises(ReadOnly):
+            log.enforce_retention()
+        with pytest.raises(ReadOnly):
+            log.topic("a").follow()
+        assert _values(log) == A
+
+
+def test_every_method_is_known_to_read_or_to_change() -> None:
+    public = {name for face in (Log, Topic) for name, _ in inspect.getmembers(face) if not name.startswith("_")}
+    assert public - READS == set(CHANGES)
+
+
+def test_at_every_crash_it_shows_what_recovery_finds(tmp_path: Path) -> None:
+    """So also in the middle of checkpoints, rotations, releases and deletes."""
+    counter = Effects(UnsyncedFiles())
+    workload.live(tmp_path / "whole", counter, workload.Journal())
+    for at in range(1, counter.effects + 1, 3):
+        directory, journal = tmp_path / str(at), workload.Journal()
+        with pytest.raises(SimulatedCrash):
+            workload.live(directory, CrashingFiles(UnsyncedFiles(), at, tear=True), journal)
+        if not (directory / "wal" / "CURRENT").exists():
+            continue
+        with unchanged(directory), _view(directory) as log:
+            shown = _shown(log, journal.archive)
+        with seglog.open(directory, settings=workload.SETTINGS, files=UnsyncedFiles(), clock=SetClock()) as log:
+            assert _shown(log, journal.archive) == shown
+        shutil.rmtree(directory)
+
+
+def test_at_every_crash_of_a_topics_life_it_shows_what_recovery_finds(tmp_path: Path) -> None:
+    """So also in the middle of truncations, evictions and deletions of topics."""
+    counter = Effects(UnsyncedFiles())
+    topic_life.live(tmp_path / "whole", counter, [])
+    for at in range(1, counter.effects + 1, 3):
+        directory = tmp_path / str(at)
+        with pytest.raises(SimulatedCrash):
+            topic_life.live(directory, CrashingFiles(UnsyncedFiles(), at, tear=True), [])
+        if not (directory / "wal" / "CURRENT").exists():
+            continue
+        with unchanged(directory), _view(directory) as log:
+            shown = topic_life.shown(log)
+        with unchanged(directory):
+            assert seglog.verify(directory, files=UnsyncedFiles()).damages == ()
+        with seglog.open(directory, settings=topic_life.SETTINGS, files=UnsyncedFiles(), clock=SetClock()) as log:
+            assert topic_life.shown(log) == shown
+        shutil.rmtree(directory)
+
+
+def _shown(log: Log, archive: workload.Archive) -> dict[str, object]:
+    log.attach_cold(archive)
+    found = {
+        name: (
+            log.topic(name).head_seq,
+            log.topic(name).earliest_seq,
+            log.topic(name).epoch,
+            list(log.topic(name).read()),
+        )
+        for name in log.topics()
+    }
+    log.detach_cold()
+    return found
+
+
+class Interrupting(OsFiles):
+    """Before call `at` of the port, somebody else does something."""
+
+    def __init__(self, at: int, act: Callable[[], object]) -> None:
+        self.at = at
+        self.act = act
+        self.calls = 0
+
+    def _call(self) -> None:
+        self.calls += 1
+        if self.calls == self.at:
+            self.act()
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        self._call()
+        return super().open(path, flags, mode)
+
+    def pread(self, fd: int, length: int, offset: int) -> bytes:
+        self._call()
+        return super().pread(fd, length, offset)
+
+    def size(self, fd: int) -> int:
+        self._call()
+        return super().size(fd)
+
+    def list_dir(self, path: Path) -> list[str]:
+        self._call()
+        return super().list_dir(path)
+
+
+def _busy(log: Log) -> None:
+    """Two rotations, two checkpoints."""
+    for _ in range(2):
+        log.topic("b").append([b"more" * 1000])
+        log.topic("a").append([b"more"])
+        log.checkpoint()
+
+
+def _cut(log: Log) -> None:
+    log.topic("a").truncate(3)
+    log.topic("a").append([b"other 3", b"other 4", b"oth5", b"oth6", b"oth7"])
+    log.checkpoint()
+
+
+def _evict(log: Log) -> None:
+    log.configure("a", TopicConfig(cap_records=2))
+    log.topic("a").seal()
+    log.topic("a").enforce_retention()
+
+
+def _anew(log: Log) -> None:
+    log.delete_topic("a")
+    log.topic("a").append([b"anew"])
+    log.checkpoint()
+
+
+@pytest.mark.parametrize("act", [_busy, _cut, _evict, _anew])
+def test_a_writer_may_do_anything_at_any_moment(tmp_path: Path, act: Callable[[Log], None]) -> None:
+    _filled(tmp_path / "log")
+    outdated = 0
+    for at in range(1, 1000):
+        directory = tmp_path / str(at)
+        shutil.copytree(tmp_path / "killed", directory)
+        with seglog.open(directory, settings=SETTINGS, files=UnsyncedFiles(), upkeep=InCaller) as writer:
+            writer.topic("a").append([b"acked"])
+            possible = [_items(writer)]
+            files = Interrupting(at, lambda: act(writer))
+            with _view(directory, files) as log:
+                try:
+                    shown = _items(log)
+                except ViewOutdated:
+                    outdated += 1
+                    shown = []
+            if files.calls < at:
+                break
+            possible += [_items(writer), []]
+            with _view(directory) as log:
+                assert _items(log) == possible[1]
+            assert shown in possible or _is_between(shown, *possible[:2])
+        shutil.rmtree(directory)
+    else:
+        pytest.fail("looking does not come to an end")
+    assert outdated or act is _busy
+
+
+def _items(log: Log) -> list[tuple[int, bytes] | Gap]:
+    return [item if isinstance(item, Gap) else (item.seq, item.value) for item in log.topic("a").read(1, gaps=True)]
+
+
+def _is_between(shown: list[object], before: list[object], after: list[object]) -> bool:
+    """What the writer does is several steps: some of them were seen, and nothing that never was."""
+    return all(item in (*before, *after) or isinstance(item, Gap) for item in shown)
+
+
+def test_beside_a_writer_in_another_thread_what_was_acked_is_there(tmp_path: Path) -> None:
+    acked = [0]
+
+    def write() -> None:
+        for number in range(1, 601):
+            log.topic("t").append([b"%d " % number * 20], durability="disk")
+            acked[0] = number
+
+    with seglog.open(tmp_path / "log", settings=LogSettings(wal_file_bytes=4096), files=UnsyncedFiles()) as log:
+        log.create_topic("t")
+        thread = threading.Thread(target=write)
+        thread.start()
+        looks = 0
+        while thread.is_alive() or not looks:
+            least = acked[0]
+            with _view(tmp_path / "log") as view:
+                values = _values(view, "t")
+            assert len(values) >= least
+            assert values == [b"%d " % number * 20 for number in range(1, len(values) + 1)]
+            looks += 1
+        thread.join()
