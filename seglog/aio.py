@@ -23,10 +23,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from itertools import islice
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -48,7 +49,8 @@ _READ_BYTES = 1024 * 1024
 
 # Topic, tag, node, unterminated, durability: what appends have in common that can be one.
 _Kind: TypeAlias = tuple[str, str | None, str | None, bool, str | None]
-_Outcome: TypeAlias = "range | Exception"
+_Outcome: TypeAlias = "range | BaseException"
+_is_cancelled = asyncio.Future.cancelled
 
 
 def open(path: str | os.PathLike[str], **options: Any) -> AsyncLog:
@@ -101,11 +103,12 @@ class AsyncLog:
 class AsyncTopic:
     """A name in a log. For many tasks."""
 
-    __slots__ = ("_queue", "sync")
+    __slots__ = ("_plain", "_queue", "sync")
 
     def __init__(self, topic: Topic, queue: _Queue) -> None:
         self.sync = topic
         self._queue = queue
+        self._plain: _Kind = (topic.name, None, None, False, None)
 
     def __repr__(self) -> str:
         return f"<AsyncTopic {self.sync.name}>"
@@ -124,7 +127,10 @@ class AsyncTopic:
         durability: str | None = None,
     ) -> Coroutine[Any, Any, range]:
         """`Topic.append`, to be awaited; see A1 to A3 of this module."""
-        return self._queue.append(values, (self.sync.name, tag, node, unterminated, durability))
+        kind = self._plain
+        if tag is not None or node is not None or unterminated or durability is not None:
+            kind = (self.sync.name, tag, node, unterminated, durability)
+        return self._queue.append(values, kind)
 
     async def read(self, start: int | None = None, end: int | None = None) -> AsyncIterator[Record]:
         """`Topic.read`, up to a MiB at a time in another thread. It raises when a record is asked for."""
@@ -139,26 +145,63 @@ class AsyncTopic:
             raise error
 
 
-@dataclass(slots=True, eq=False)
-class _Request:
-    values: Sequence[bytes]
-    kind: _Kind
-    size_bytes: int
-    seqs: asyncio.Future[range]
+class _Part:
+    """Neighbours of a kind: one entry, as if one caller had appended all of it."""
+
+    __slots__ = ("counts", "kind", "seqs", "size_bytes", "values")
+
+    def __init__(self, kind: _Kind) -> None:
+        self.kind = kind
+        self.values: list[bytes] = []
+        self.counts: list[int] = []
+        self.seqs: list[asyncio.Future[range]] = []
+        self.size_bytes = 0
+
+    def drop_cancelled(self) -> None:
+        """A2: those that were cancelled before the group begins."""
+        if not any(map(_is_cancelled, self.seqs)):
+            return
+        values, pairs = iter(self.values), list(zip(self.seqs, self.counts, strict=True))
+        own = [(seqs, list(islice(values, count))) for seqs, count in pairs]
+        wanted = [(seqs, some) for seqs, some in own if not seqs.cancelled()]
+        self.seqs = [seqs for seqs, _ in wanted]
+        self.counts = [len(some) for _, some in wanted]
+        self.values = [value for _, some in wanted for value in some]
+
+    def settle(self, outcome: _Outcome) -> None:
+        if isinstance(outcome, BaseException):
+            for seqs in self.seqs:
+                if not seqs.done():
+                    seqs.set_exception(_own(outcome))
+            return
+        first = outcome.start
+        for seqs, count in zip(self.seqs, self.counts, strict=True):
+            stop = first + count
+            if not seqs.done():
+                seqs.set_result(range(first, stop))
+            first = stop
 
 
 class _Queue:
-    """What waits to be appended. All but the commit itself happens in the loop's thread."""
+    """What waits to be appended. All but the commit itself happens in the loop's thread, once for each group:
+
+    _send       takes what waits and hands it to the committing thread; without any, rests
+    _commit     in that thread: writes and syncs
+    _settle     tells everybody, lets those that were woken append again, and then sends
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
-        self._thread = ThreadPoolExecutor(1, "seglog-append")
-        self._waiting: list[_Request] = []
+        self._work: SimpleQueue[list[_Part] | None] = SimpleQueue()
+        self._waiting: list[_Part] = []
         self._waiting_bytes = 0
         self._for_room: deque[asyncio.Future[None]] = deque()
-        self._sender: asyncio.Task[None] | None = None
+        self._is_sending = False
+        self._at_rest: asyncio.Future[None] | None = None
         self._is_closed = False
+        # A daemon: a program that ends without `close` does not wait for it, and recovery makes up for that.
+        threading.Thread(target=self._commit_all, name="seglog-append", daemon=True).start()
 
     async def append(self, values: Sequence[bytes], kind: _Kind) -> range:
         engine = self._engine
@@ -168,24 +211,35 @@ class _Queue:
             return write.append(
                 engine, topic, values, tag=tag, node=node, unterminated=unterminated, durability=durability
             )
-        self._check_open()
-        if self._for_room or not self._has_room(size_bytes):
+        if self._is_closed or self._for_room or not self._has_room(size_bytes):
             await self._wait_for_room(size_bytes)
-            self._check_open()
-        request = _Request(values, kind, size_bytes, self._loop.create_future())
-        self._waiting.append(request)
+        seqs: asyncio.Future[range] = self._loop.create_future()
+        part = self._waiting[-1] if self._waiting else None
+        if part is None or part.kind != kind or part.size_bytes + size_bytes > _MERGED_MAX_BYTES:
+            part = _Part(kind)
+            self._waiting.append(part)
+        part.values += values
+        part.counts.append(len(values))
+        part.seqs.append(seqs)
+        part.size_bytes += size_bytes
         self._waiting_bytes += size_bytes
         if self._for_room:
             self._wake_next()
-        if self._sender is None:
-            self._sender = self._loop.create_task(self._send_all())
-        return await request.seqs
+        if not self._is_sending:
+            # A tick later, so that all tasks of this one are in.
+            self._is_sending = True
+            self._loop.call_soon(self._send)
+        return await seqs
 
     async def close(self) -> None:
-        self._is_closed = True
-        while self._sender is not None:
-            await asyncio.wait([self._sender])
-        self._thread.shutdown(wait=False)
+        if not self._is_closed:
+            self._is_closed = True
+            if self._is_sending:
+                self._at_rest = self._loop.create_future()
+            else:
+                self._work.put(None)
+        if self._at_rest is not None:
+            await asyncio.shield(self._at_rest)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -196,7 +250,8 @@ class _Queue:
         return not self._waiting_bytes or self._waiting_bytes + size_bytes <= self._engine.settings.queue_max_bytes
 
     async def _wait_for_room(self, size_bytes: int) -> None:
-        """A3. Whoever goes, with its append or without, lets the next one look."""
+        """A3. Whoever goes, with its append or without, lets the next one look. Raises `LogClosed`."""
+        self._check_open()
         turn: asyncio.Future[None] = self._loop.create_future()
         self._for_room.append(turn)
         try:
@@ -211,6 +266,7 @@ class _Queue:
             else:
                 self._wake_next()
             raise
+        self._check_open()
 
     def _wake_next(self) -> None:
         while self._for_room:
@@ -219,69 +275,53 @@ class _Queue:
                 turn.set_result(None)
                 return
 
-    async def _send_all(self) -> None:
-        """Group after group, until nothing waits. It begins a tick later, so that all tasks of this one are in."""
-        group: list[_Request] = []
-        try:
-            while self._waiting:
-                group, self._waiting = self._waiting, []
-                wanted = [request for request in group if not request.seqs.cancelled()]
-                outcomes = await self._loop.run_in_executor(self._thread, _commit, self._engine, wanted)
-                self._waiting_bytes -= sum(request.size_bytes for request in group)
-                for request, outcome in zip(wanted, outcomes, strict=True):
-                    if request.seqs.done():
-                        continue
-                    if isinstance(outcome, Exception):
-                        request.seqs.set_exception(outcome)
-                    else:
-                        request.seqs.set_result(outcome)
-                self._wake_next()
-                # Those that were woken may have more: let them in before the next group goes.
-                await asyncio.sleep(0)
-        finally:
-            self._sender = None
-            for request in (*group, *self._waiting):
-                request.seqs.cancel()
+    def _send(self) -> None:
+        if self._waiting:
+            group, self._waiting = self._waiting, []
+            for part in group:
+                part.drop_cancelled()
+            self._work.put(group)
+            return
+        self._is_sending = False
+        if self._at_rest is not None:
+            self._at_rest.set_result(None)
+            self._work.put(None)
+
+    def _settle(self, group: list[_Part], outcomes: list[_Outcome]) -> None:
+        for part, outcome in zip(group, outcomes, strict=True):
+            self._waiting_bytes -= part.size_bytes
+            part.settle(outcome)
+        self._wake_next()
+        # Behind those that were just woken, which may have more.
+        self._loop.call_soon(self._send)
+
+    def _commit_all(self) -> None:
+        """The other thread."""
+        while (group := self._work.get()) is not None:
+            outcomes = _commit(self._engine, group)
+            try:
+                self._loop.call_soon_threadsafe(self._settle, group, outcomes)
+            except RuntimeError:
+                return  # the loop is closed: nobody is there to hear of it
 
 
-def _commit(engine: Engine, requests: Sequence[_Request]) -> list[_Outcome]:
-    """In the other thread: all of them as one group."""
+def _commit(engine: Engine, group: Sequence[_Part]) -> list[_Outcome]:
+    """All of them as one group of the committer."""
     try:
         wait_for_room(engine)
-    except Exception as error:
-        return [_own(error) for _ in requests]
-    merged = list(_merged(requests))
-    begun = [_begin(engine, parts) for parts in merged]
-    outcomes: list[_Outcome] = []
-    for parts, one in zip(merged, begun, strict=True):
-        outcome = _finish(engine, one) if isinstance(one, write.Begun) else one
-        if isinstance(outcome, Exception):
-            outcomes += [_own(outcome) for _ in parts]
-        else:
-            outcomes += _split(outcome, parts)
-    return outcomes
+        begun = [_begin(engine, part) for part in group]
+        return [_finish(engine, one) if isinstance(one, write.Begun) else one for one in begun]
+    except BaseException as error:
+        return [error] * len(group)
 
 
-def _merged(requests: Sequence[_Request]) -> Iterator[list[_Request]]:
-    """Neighbours of a kind together: one entry each, as if one caller had appended all of it."""
-    parts: list[_Request] = []
-    size_bytes = 0
-    for request in requests:
-        size_bytes += request.size_bytes
-        if parts and (request.kind != parts[0].kind or size_bytes > _MERGED_MAX_BYTES):
-            yield parts
-            parts, size_bytes = [], request.size_bytes
-        parts.append(request)
-    if parts:
-        yield parts
-
-
-def _begin(engine: Engine, parts: list[_Request]) -> write.Begun | Exception:
-    topic, tag, node, unterminated, durability = parts[0].kind
-    values = [value for request in parts for value in request.values]
+def _begin(engine: Engine, part: _Part) -> write.Begun | _Outcome:
+    if not part.values:
+        return range(0)
+    topic, tag, node, unterminated, durability = part.kind
     try:
         return write.begin_append(
-            engine, topic, values, tag=tag, node=node, unterminated=unterminated, durability=durability
+            engine, topic, part.values, tag=tag, node=node, unterminated=unterminated, durability=durability
         )
     except Exception as error:
         return error
@@ -294,14 +334,7 @@ def _finish(engine: Engine, begun: write.Begun) -> _Outcome:
         return error
 
 
-def _split(seqs: range, parts: list[_Request]) -> Iterator[range]:
-    first = seqs.start
-    for request in parts:
-        yield range(first, first + len(request.values))
-        first += len(request.values)
-
-
-def _own(error: Exception) -> Exception:
+def _own(error: BaseException) -> BaseException:
     """One for each: an exception that several tasks raise would mix up their tracebacks."""
     own = type(error).__new__(type(error), *error.args)
     own.__dict__.update(error.__dict__)

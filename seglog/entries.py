@@ -37,19 +37,28 @@ __all__ = [
 
 
 class AppendEntry(Entry):
+    """`frames` lie one after the other, and are as long as `lengths` says."""
+
     __slots__ = ("_lengths", "_state", "_ts_ms")
 
     def __init__(
-        self, state: TopicState, ts_ms: int, frames: Sequence[bytes], *, sync: bool, written_ms: int | None
+        self,
+        state: TopicState,
+        ts_ms: int,
+        frames: bytes,
+        lengths: Sequence[int],
+        *,
+        sync: bool,
+        written_ms: int | None,
     ) -> None:
-        super().__init__([b"".join(frames)], len(frames), sync=sync, written_ms=written_ms)
+        super().__init__([frames], len(lengths), sync=sync, written_ms=written_ms)
         self._state = state
         self._ts_ms = ts_ms
-        self._lengths = list(map(len, frames))
+        self._lengths = lengths
 
     def publish(self, file: int, offset: int, /) -> None:
         self._state.publish(file, offset, self._lengths, self._ts_ms)
-        self._state.in_flight_bytes -= sum(self._lengths)
+        self._state.in_flight_bytes -= len(self.pieces[0])
 
 
 class CreateEntry(Entry):

@@ -55,6 +55,8 @@ _logger = logging.getLogger("seglog.write")
 
 # Of one append: it is written at once, into one WAL file, where offsets have 32 bits.
 _APPEND_MAX_BYTES = 1024 * 1024 * 1024
+_PLAIN = frozenset({bytes})
+_BYTE_STRINGS = (bytes, bytearray, memoryview)
 
 
 def append(
@@ -86,8 +88,10 @@ def check_append(
     """
     engine.check_writable()
     size_bytes = _check_values(values, engine.settings.max_record_bytes)
-    _check_label("tag", tag)
-    _check_label("node", node)
+    if tag is not None:
+        _check_label("tag", tag)
+    if node is not None:
+        _check_label("node", node)
     if durability is not None:
         check_durability(durability)
     return size_bytes
@@ -128,22 +132,22 @@ def begin_append(
         now_ms = engine.clock.now_ms()
         first = state.assigned_seq + 1
         ts_ms = max(now_ms, state.assigned_ts_ms)
-        frames = encode_appends(
+        frames, lengths = encode_appends(
             state.topic_id, first, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=durable
         )
-        size_bytes = sum(map(len, frames))
         if state.config.is_capped:
-            _check_room(state, len(frames), size_bytes)
+            _check_room(state, len(lengths), len(frames))
         is_late = is_disk and committer.is_sync_due(now_ms, engine.settings.disk_sync_interval_ms)
-        entry = AppendEntry(state, ts_ms, frames, sync=durable or is_late, written_ms=now_ms if is_disk else None)
+        written_ms = now_ms if is_disk else None
+        entry = AppendEntry(state, ts_ms, frames, lengths, sync=durable or is_late, written_ms=written_ms)
         if create is not None:
             committer.enqueue(create)
             engine.topics[name] = state
         committer.enqueue(entry)
-        state.assigned_seq += len(frames)
+        state.assigned_seq += len(lengths)
         state.assigned_ts_ms = ts_ms
-        state.in_flight_bytes += size_bytes
-    return Begun(state, (entry,) if create is None else (create, entry), range(first, first + len(frames)))
+        state.in_flight_bytes += len(frames)
+    return Begun(state, (entry,) if create is None else (create, entry), range(first, first + len(lengths)))
 
 
 def finish_append(engine: Engine, begun: Begun) -> range:
@@ -188,7 +192,8 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None) ->
     engine.check_writable()
     if before is None and tag is None:
         raise InvalidSetting("delete", "needs before, tag, or both")
-    _check_label("tag", tag)
+    if tag is not None:
+        _check_label("tag", tag)
     committer = engine.committer
     with committer.lock:
         committer.check_open()
@@ -307,20 +312,19 @@ def _check_room(state: TopicState, records: int, size_bytes: int) -> None:
 
 
 def _check_values(values: Sequence[bytes], limit: int) -> int:
-    if isinstance(values, (bytes, bytearray, memoryview, str)):
+    if isinstance(values, (*_BYTE_STRINGS, str)):
         raise TypeError("append takes a sequence of byte strings, not one")
-    sizes = [*map(len, values)]
-    total = sum(sizes)
-    if total > limit and max(sizes) > limit:
-        raise RecordTooLarge(max(sizes), limit)
+    if not _PLAIN.issuperset(map(type, values)) and not all(isinstance(value, _BYTE_STRINGS) for value in values):
+        raise TypeError("a record is a byte string")
+    total = sum(map(len, values))
+    if total > limit and max(map(len, values)) > limit:
+        raise RecordTooLarge(max(map(len, values)), limit)
     if total > _APPEND_MAX_BYTES:
         raise RecordTooLarge(total, _APPEND_MAX_BYTES)
     return total
 
 
-def _check_label(label: str, text: str | None) -> None:
-    if text is None:
-        return
+def _check_label(label: str, text: str) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:

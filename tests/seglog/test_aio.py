@@ -105,11 +105,16 @@ def test_one_that_is_refused_fails_alone(tmp_path: Path) -> None:
     async def test(log: AsyncLog) -> None:
         topic = log.topic("t")
         outcomes = await asyncio.gather(
-            topic.append([b"a"]), topic.append([b"x" * 1001]), topic.append([b"b"]), return_exceptions=True
+            topic.append([b"a"]),
+            topic.append([b"x" * 1001]),
+            topic.append(["text"]),  # type: ignore[list-item] - what a mistaken caller does
+            topic.append([b"b"]),
+            return_exceptions=True,
         )
         assert outcomes[0] == range(1, 2)
         assert isinstance(outcomes[1], RecordTooLarge)
-        assert outcomes[2] == range(2, 3)
+        assert isinstance(outcomes[2], TypeError)
+        assert outcomes[3] == range(2, 3)
 
     run(test, tmp_path / "data", settings=LogSettings(max_record_bytes=1000))
 
@@ -146,6 +151,40 @@ def test_one_that_is_cancelled_before_its_group_begins_appends_nothing(tmp_path:
         assert isinstance(outcomes.pop(2), asyncio.CancelledError)
         assert outcomes == [range(1, 2), range(2, 3), range(3, 4), range(4, 5)]
         assert _values(log.sync) == [b"first", b"0", b"2", b"3"]
+
+    run(test, tmp_path / "data", files=files)
+
+
+def test_what_is_left_of_a_group_keeps_its_values_and_seqs(tmp_path: Path) -> None:
+    files = GatedFiles()
+
+    async def test(log: AsyncLog) -> None:
+        first = await _begin_one_that_waits_in_its_sync(log, files)
+        tasks = [asyncio.create_task(log.topic("t").append([b"%d.%d" % (n, i) for i in range(n)])) for n in range(1, 7)]
+        await asyncio.sleep(0)
+        for number in (0, 2, 5):
+            tasks[number].cancel()
+        files.gate.set()
+        outcomes = await asyncio.gather(first, *tasks, return_exceptions=True)
+        kept = [one for one in outcomes if isinstance(one, range)]
+        assert kept == [range(1, 2), range(2, 4), range(4, 8), range(8, 13)]
+        assert _values(log.sync)[1:] == [b"%d.%d" % (n, i) for n in (2, 4, 5) for i in range(n)]
+
+    run(test, tmp_path / "data", files=files)
+
+
+def test_a_group_that_all_have_left_is_nothing(tmp_path: Path) -> None:
+    files = GatedFiles()
+
+    async def test(log: AsyncLog) -> None:
+        first = await _begin_one_that_waits_in_its_sync(log, files)
+        task = asyncio.create_task(log.topic("other").append([b"x"]))
+        await asyncio.sleep(0)
+        task.cancel()
+        files.gate.set()
+        assert await first == range(1, 2)
+        assert await log.topic("t").append([b"y"]) == range(2, 3)
+        assert log.sync.topics() == ["t"]
 
     run(test, tmp_path / "data", files=files)
 

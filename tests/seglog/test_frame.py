@@ -18,12 +18,12 @@ from seglog.frame import (
     FrameType,
     Header,
     encode,
-    encode_appends,
     read_header,
     record_of,
     tombstone,
 )
 from seglog.record import Record
+from tests.seglog.frames import append_frames
 from tests.seglog.tables import table_of
 
 GOLDEN = bytes.fromhex(
@@ -36,7 +36,7 @@ u64 = st.integers(0, 2**64 - 1)
 
 
 def _append(value: bytes = b"hello", *, tag: str | None = "eu", node: str | None = "n1") -> bytes:
-    [frame] = encode_appends(7, 258, 1720000000661, [value], tag=tag, node=node, unterminated=False, durable=True)
+    [frame] = append_frames(7, 258, 1720000000661, [value], tag=tag, node=node, unterminated=False, durable=True)
     return frame
 
 
@@ -80,7 +80,7 @@ def test_what_goes_in_comes_out(
     durable: bool,
 ) -> None:
     seq = min(seq, 2**64 - 10)
-    frames = encode_appends(topic_id, seq, ts_ms, values, tag=tag, node=node, unterminated=open_end, durable=durable)
+    frames = append_frames(topic_id, seq, ts_ms, values, tag=tag, node=node, unterminated=open_end, durable=durable)
     buffer = b"before" + b"".join(frames)
     offset = 6
     for index, value in enumerate(values):

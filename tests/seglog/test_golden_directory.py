@@ -10,14 +10,15 @@ from xxhash import xxh3_64_hexdigest
 import seglog
 from seglog import DeleteOp, Record, TopicConfig
 from seglog.control import TopicCreated, encode_config, encode_create, encode_delete
-from seglog.frame import FrameType, encode, encode_appends, read_header, tombstone
+from seglog.frame import FrameType, encode, read_header, tombstone
 from seglog.index import encode_entry
 from tests.faults.disk import Image, SimulatedDisk
 from tests.golden.make_seglog import DIRECTORY, SETTINGS, make
+from tests.seglog.frames import append_frames
 
 T0 = 1_720_000_000_000
 CONFIG = TopicConfig("disk", True, {"codec": "zstd"})
-[APPEND] = encode_appends(7, 258, T0, [b"hello"], tag="eu", node="n1", unterminated=True, durable=True)
+[APPEND] = append_frames(7, 258, T0, [b"hello"], tag="eu", node="n1", unterminated=True, durable=True)
 PINNED = {
     "APPEND": (APPEND, "4420e827266cf1d6"),
     "APPEND, deleted": (tombstone(read_header(APPEND)), "637f5ca9523e0b1c"),

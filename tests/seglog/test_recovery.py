@@ -16,9 +16,10 @@ import pytest
 import seglog
 from seglog import FileCorrupt, LogSettings, WriterPoisoned
 from seglog.files import OsFiles
-from seglog.frame import FrameType, encode, encode_appends
+from seglog.frame import FrameType, encode
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import CrashingFiles, PowerCutFiles, SimulatedCrash, UnsyncedFiles
+from tests.seglog.frames import append_frames
 
 SETTINGS = LogSettings(wal_file_bytes=4096)
 VALUES = [b"value-%d" % number for number in range(6)]
@@ -97,22 +98,22 @@ def test_a_torn_tail_is_cut_and_logged(crashed: Path, caplog: pytest.LogCaptureF
 def test_an_unsynced_group_may_have_holes(crashed: Path, tmp_path: Path) -> None:
     """Pages of one write reach the disk in any order: whole frames behind a hole were never acked."""
     whole = (crashed / "wal" / NAME).read_bytes().rstrip(b"\0")
-    group = encode_appends(1, 7, 1, [b"new"] * 3, tag=None, node=None, unterminated=False, durable=True)
+    group = append_frames(1, 7, 1, [b"new"] * 3, tag=None, node=None, unterminated=False, durable=True)
     directory = _fresh(crashed, tmp_path, whole + bytes(len(group[0])) + group[1] + group[2])
     assert _values(directory) == VALUES
 
 
 def test_a_torn_record_that_holds_a_copy_of_a_wal_is_torn_all_the_same(crashed: Path, tmp_path: Path) -> None:
     whole = (crashed / "wal" / NAME).read_bytes().rstrip(b"\0")
-    [frame] = encode_appends(1, 7, 1, [whole * 2], tag=None, node=None, unterminated=False, durable=True)
+    [frame] = append_frames(1, 7, 1, [whole * 2], tag=None, node=None, unterminated=False, durable=True)
     assert _values(_fresh(crashed, tmp_path, whole + frame[:-10])) == VALUES
 
 
 def test_a_sound_frame_in_a_wrong_place_is_reported(crashed: Path, tmp_path: Path) -> None:
     whole = (crashed / "wal" / NAME).read_bytes().rstrip(b"\0")
-    [skips] = encode_appends(1, 9, 1, [b"x"], tag=None, node=None, unterminated=False, durable=True)
-    [again] = encode_appends(1, 6, 1, [b"x"], tag=None, node=None, unterminated=False, durable=True)
-    [nobody] = encode_appends(5, 1, 1, [b"x"], tag=None, node=None, unterminated=False, durable=True)
+    [skips] = append_frames(1, 9, 1, [b"x"], tag=None, node=None, unterminated=False, durable=True)
+    [again] = append_frames(1, 6, 1, [b"x"], tag=None, node=None, unterminated=False, durable=True)
+    [nobody] = append_frames(5, 1, 1, [b"x"], tag=None, node=None, unterminated=False, durable=True)
     lease = encode(FrameType.LEASE, topic_id=1, seq=1, ts_ms=1)
     for frame in (skips, again, nobody):
         with pytest.raises(FileCorrupt) as caught:
@@ -152,7 +153,7 @@ def test_damage_in_a_wal_file_that_is_not_active_is_never_cut(tmp_path: Path) ->
 
 def test_what_was_cut_does_not_come_back_when_the_power_fails_after_that(crashed: Path, tmp_path: Path) -> None:
     whole = (crashed / "wal" / NAME).read_bytes().rstrip(b"\0")
-    torn = encode_appends(1, 7, 1, [b"torn"] * 2, tag=None, node=None, unterminated=False, durable=True)
+    torn = append_frames(1, 7, 1, [b"torn"] * 2, tag=None, node=None, unterminated=False, durable=True)
     for seed in range(20):
         directory = _fresh(crashed, tmp_path, whole + bytes(len(torn[0])) + torn[1])
         disk = PowerCutFiles(OsFiles(), tmp_path / "fresh")

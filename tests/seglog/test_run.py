@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.errors import FileCorrupt
-from seglog.frame import CHECKSUM, encode_appends
+from seglog.frame import CHECKSUM
 from seglog.index import ENTRIES
 from seglog.record import Record
 from seglog.run import Run
+from tests.seglog.frames import append_frames
 
 PATH = Path("file")
 TS_MS = 1720000000661
@@ -21,7 +22,7 @@ TS_MS = 1720000000661
 
 def _run(values: list[bytes], *, tag: str | None = None, gap: int = 0, topic_id: int = 7, first_seq: int = 100) -> Run:
     """As read from offset 1000 of a file, with `gap` bytes of something else between frames."""
-    frames = encode_appends(7, 100, TS_MS, values, tag=tag, node=None, unterminated=False, durable=True)
+    frames = append_frames(7, 100, TS_MS, values, tag=tag, node=None, unterminated=False, durable=True)
     lengths = np.array([len(frame) for frame in frames])
     entries = np.zeros(len(frames), ENTRIES)
     entries["offset"] = 1000 + np.cumsum(lengths + gap) - lengths - gap
@@ -49,7 +50,7 @@ def test_frames_and_records_come_back_from_any_run(values: list[bytes], tag: str
     run = _run(values, tag=tag, gap=gap)
     headers = run.verified()
     assert headers["seq"].tolist() == list(range(100, 100 + len(values)))
-    frames = encode_appends(7, 100, TS_MS, values, tag=tag, node=None, unterminated=False, durable=True)
+    frames = append_frames(7, 100, TS_MS, values, tag=tag, node=None, unterminated=False, durable=True)
     assert run.frames() == frames
     assert run.piece(0, len(run)) == b"".join(frames)
     assert run.piece(len(run) // 2, len(run)) == b"".join(frames[len(run) // 2 :])

@@ -8,10 +8,11 @@ import pytest
 
 from seglog.errors import FileCorrupt
 from seglog.files import OsFiles
-from seglog.frame import DELETED, encode_appends, read_header
+from seglog.frame import DELETED, read_header
 from seglog.layout import Layout
 from seglog.run import RUN_MAX_RECORDS
 from seglog.segment import SegmentCache, SegmentFiles, SegmentInfo, SegmentWriter
+from tests.seglog.frames import append_frames
 
 
 class CountingFiles(OsFiles):
@@ -55,7 +56,7 @@ def _write(
     segment = cache.create(1, first) if info is None else cache.get(1, first)
     writer = SegmentWriter(files, segment, info)
     start = first if info is None else info.last_seq + 1
-    frames = encode_appends(1, start, 50 + start, values, tag=None, node=None, unterminated=False, durable=True)
+    frames = append_frames(1, start, 50 + start, values, tag=None, node=None, unterminated=False, durable=True)
     headers = [read_header(frame) for frame in frames]
     writer.add(
         b"".join(frames),

@@ -7,11 +7,12 @@ import pytest
 
 from seglog.errors import InvalidFrame
 from seglog.files import OsFiles
-from seglog.frame import FrameType, encode, encode_appends
+from seglog.frame import FrameType, encode
 from seglog.layout import Layout
 from seglog.meta import WalPosition
 from seglog.open_file import OpenFile
 from seglog.wal import SYNC_MARK_BYTES, Wal, create_first, durable_after, is_blank, read_current, scan
+from tests.seglog.frames import append_frames
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def wal(layout: Layout) -> Wal:
 
 def _frames(count: int, size: int = 10, first_seq: int = 1) -> list[bytes]:
     values = [b"x" * size] * count
-    return encode_appends(1, first_seq, 1, values, tag=None, node=None, unterminated=False, durable=True)
+    return append_frames(1, first_seq, 1, values, tag=None, node=None, unterminated=False, durable=True)
 
 
 def _file(layout: Layout, number: int = 1) -> OpenFile:

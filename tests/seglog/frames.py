@@ -1,0 +1,32 @@
+"""Append frames one by one, where the product makes them in one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seglog.frame import encode_appends
+
+__all__ = ["append_frames"]
+
+
+def append_frames(
+    topic_id: int,
+    first_seq: int,
+    ts_ms: int,
+    values: Sequence[bytes],
+    *,
+    tag: str | None = None,
+    node: str | None = None,
+    unterminated: bool = False,
+    durable: bool = True,
+) -> list[bytes]:
+    """Of `values`, with seqs from `first_seq` on."""
+    joined, lengths = encode_appends(
+        topic_id, first_seq, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=durable
+    )
+    frames, start = [], 0
+    for length in lengths:
+        frames.append(joined[start : start + length])
+        start += length
+    assert start == len(joined)
+    return frames
