@@ -25,7 +25,7 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from itertools import islice
 from queue import SimpleQueue
 from types import TracebackType
@@ -44,8 +44,6 @@ __all__ = ["AsyncLog", "AsyncTopic", "open"]
 
 # Of what is appended as one; more is another entry of the same group.
 _MERGED_MAX_BYTES = 16 * 1024 * 1024
-_READ_RECORDS = 1024
-_READ_BYTES = 1024 * 1024
 
 # Topic, tag, node, unterminated, durability: what appends have in common that can be one.
 _Kind: TypeAlias = tuple[str, str | None, str | None, bool, str | None]
@@ -134,15 +132,10 @@ class AsyncTopic:
 
     async def read(self, start: int | None = None, end: int | None = None) -> AsyncIterator[Record]:
         """`Topic.read`, up to a MiB at a time in another thread. It raises when a record is asked for."""
-        records = self.sync.read(start, end)
-        error: Exception | None = None
-        is_at_end = False
-        while not is_at_end:
-            batch, is_at_end, error = await asyncio.to_thread(_take, records)
+        batches = self.sync.read_batches(start, end)
+        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
             for record in batch:
                 yield record
-        if error is not None:
-            raise error
 
 
 class _Part:
@@ -340,18 +333,3 @@ def _own(error: BaseException) -> BaseException:
     own.__dict__.update(error.__dict__)
     own.__cause__ = error
     return own
-
-
-def _take(records: Iterator[Record]) -> tuple[list[Record], bool, Exception | None]:
-    """The next ones, whether that was all, and what came instead of the one after."""
-    batch: list[Record] = []
-    size_bytes = 0
-    try:
-        for record in records:
-            batch.append(record)
-            size_bytes += len(record.value)
-            if len(batch) >= _READ_RECORDS or size_bytes >= _READ_BYTES:
-                return batch, False, None
-    except Exception as error:
-        return batch, True, error
-    return batch, True, None

@@ -26,7 +26,15 @@ from seglog.record import Gap, Record
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 from seglog.state import TopicState
 
-__all__ = ["check_place", "continue_records", "read_frame_batches", "read_records", "tail_run"]
+__all__ = [
+    "check_place",
+    "continue_records",
+    "live_records",
+    "load_run",
+    "read_frame_batches",
+    "read_records",
+    "tail_run",
+]
 
 # Frames of other topics may lie between: up to a page of them is read along rather than asked for apart.
 _GAP_MAX_BYTES = 4096
@@ -77,11 +85,11 @@ def continue_records(
             else:
                 seq = upto + 1
             continue
-        run = _load_run(engine, state, seq, last)
+        run = load_run(engine, state, seq, last)
         if run is None:
             continue
         try:
-            for record in _live_records(state, run):
+            for record in live_records(state, run):
                 # Looked at after the deletes: a checkpoint raises the generation before it drops one that is in the
                 # flags.
                 if state.generation != generation:
@@ -105,7 +113,7 @@ def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, cut
         last = min(last, state.head_seq)
         if seq < state.hot_floor:
             raise SeqOutOfRange(state.name, seq, state.hot_floor, state.head_seq)
-        run = _load_run(engine, state, seq, last)
+        run = load_run(engine, state, seq, last)
         if run is None or (len(state.cuts) != cuts and state.generation != generation):
             continue
         try:
@@ -141,7 +149,7 @@ def tail_run(engine: Engine, state: TopicState, first: int, last: int) -> Run:
     return _read_run(state, first, file, entries)
 
 
-def _load_run(engine: Engine, state: TopicState, first: int, last: int) -> Run | None:
+def load_run(engine: Engine, state: TopicState, first: int, last: int) -> Run | None:
     """None if the records went to another place meanwhile: look again."""
     with engine.committer.lock:
         engine.check_open()
@@ -178,7 +186,7 @@ def _read_run(state: TopicState, first: int, file: OpenFile, entries: NDArray[An
     return Run(file.path, state.topic_id, first, entries, file.read_exactly(end - begin, begin))
 
 
-def _live_records(state: TopicState, run: Run) -> Iterator[Record]:
+def live_records(state: TopicState, run: Run) -> Iterator[Record]:
     for record in run.records(np.flatnonzero(run.entries["flags"] & DELETED == 0)):
         if not (state.pending and _is_reached(state.pending, record)):
             yield record

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ RUN_MAX_RECORDS = 1024
 # So many records are verified one by one in less time than it takes to set up the arrays.
 _FEW = 8
 _MORE_THAN_A_VALUE = HAS_TAG | HAS_NODE | UNTERMINATED
+# Tag, node and unterminated of a record that is nothing but its value.
+_PLAIN_REST = (repeat(None), repeat(None), repeat(False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +137,9 @@ class Run:
             return
         starts += HEADER.size
         ends = starts + headers["data_len"]
-        columns = headers["seq"].tolist(), headers["ts_ms"].tolist(), starts.tolist(), ends.tolist()
-        for seq, ts_ms, start, end in zip(*columns, strict=True):
-            yield Record(seq, ts_ms, buffer[start:end])
+        values = [buffer[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        columns = zip(headers["seq"].tolist(), headers["ts_ms"].tolist(), values, *_PLAIN_REST, strict=False)
+        yield from map(Record._make, columns)
 
     def _record(self, position: int, header: Header) -> Record:
         try:

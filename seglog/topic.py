@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Literal, cast, overload
 
 from seglog import housekeeping, write
+from seglog.batches import read_batches
 from seglog.checkpoint import Wish, checkpoint
 from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
@@ -187,6 +188,17 @@ class Topic:
             last = min(last, self._seq_at(state, until_ms + 1) - 1)
         found = guarded(self._engine, state, continue_records(self._engine, state, first, last, cuts, gaps=gaps))
         return found if gaps else cast("Iterator[Record]", found)
+
+    def read_batches(self, start: int | None = None, end: int | None = None) -> Iterator[list[Record]]:
+        """The same as `read`, in lists of up to a MiB: several times as fast for whoever takes thousands at once.
+
+        What is deleted while the caller goes through a list stays in it. Raises what `read` raises, after the records
+        that come before.
+        """
+        state = self._engine.state(self.name)
+        cuts, head = len(state.cuts), state.head_seq
+        last = head if end is None else min(end, head)
+        return read_batches(self._engine, state, self._first(state, start), last, cuts)
 
     @overload
     def follow(

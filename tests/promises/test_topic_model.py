@@ -111,6 +111,7 @@ class TopicModel(RuleBasedStateMachine):
         assert topic.head == len(journal.tried["t"])
         expected = journal.live_seqs("t", topic.head, len(journal.deletes_tried))
         records = list(self.topic.read())
+        assert [record for batch in self.topic.read_batches() for record in batch] == records
         assert [record.seq for record in records] == expected
         assert [(record.value, record.tag) for record in records] == [journal.tried["t"][seq - 1] for seq in expected]
         times = [record.ts_ms for record in records]

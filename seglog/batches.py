@@ -1,0 +1,67 @@
+"""Reading a topic in lists: what `seglog.read` shows one by one, for whoever takes thousands at once.
+
+A list has the live records of a run, so up to a MiB or a thousand of them. R1 to R4 of `seglog.read` hold with "a list"
+in the place of "a record": it is looked at when it is handed out, not again while the caller goes through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from seglog.engine import Engine
+from seglog.errors import FileCorrupt
+from seglog.read import check_place, continue_records, live_records, load_run
+from seglog.record import Record
+from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS
+from seglog.state import TopicState
+
+__all__ = ["read_batches"]
+
+
+def read_batches(engine: Engine, state: TopicState, first: int, last: int, cuts: int) -> Iterator[list[Record]]:
+    """The live records from `first` to `last`, which were chosen when the topic had been truncated `cuts` times."""
+    seq = first
+    while seq <= last:
+        engine.check_open()
+        generation = state.generation
+        check_place(state, seq, cuts)
+        last, retained_from = min(last, state.head_seq), state.retained_from
+        if seq < retained_from:
+            end = min(last, retained_from - 1)
+            yield from _one_by_one(engine, state, seq, end, cuts)
+            seq = end + 1
+            continue
+        run = load_run(engine, state, seq, last)
+        if run is None:
+            continue
+        try:
+            batch = list(live_records(state, run))
+        except FileCorrupt:
+            # What is sound before it comes first, and then the error, if it is one: this may be around a truncation.
+            yield from _one_by_one(engine, state, seq, run.last_seq, cuts)
+        else:
+            if state.generation != generation:
+                continue
+            if batch:
+                yield batch
+        seq = run.last_seq + 1
+
+
+def _one_by_one(engine: Engine, state: TopicState, first: int, last: int, cuts: int) -> Iterator[list[Record]]:
+    """From the cold tier, or where something is wrong: what came before an error is handed out before it."""
+    batch: list[Record] = []
+    size_bytes = 0
+    try:
+        for record in continue_records(engine, state, first, last, cuts, gaps=False):
+            batch.append(cast("Record", record))
+            size_bytes += len(batch[-1].value)
+            if len(batch) >= RUN_MAX_RECORDS or size_bytes >= RUN_MAX_BYTES:
+                full, batch, size_bytes = batch, [], 0
+                yield full
+    except Exception:
+        if batch:
+            yield batch
+        raise
+    if batch:
+        yield batch
