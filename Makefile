@@ -38,7 +38,8 @@ soak: setup ## the long tests
 demo: setup ## the whole way of a record, narrated, in about a minute
 	@$(RUN) python -m demo demo-data $${FILE:+"$$FILE"}
 
-bench: setup ## every benchmark, or those in NAME
+bench: setup ## every benchmark, or those in NAME; ARGS="--markdown" writes docs/benchmarks.md
+	@scripts/yardsticks.sh
 	@$(RUN) python -m benchmarks $(or $(NAME),all) $(ARGS)
 
 lock: ## work out requirements.lock anew from pyproject.toml; ARGS="--upgrade" for newer versions

@@ -1,17 +1,19 @@
-"""`python -m benchmarks list`, `python -m benchmarks NAME... [--json]`."""
+"""`python -m benchmarks list`, `python -m benchmarks NAME... [--json | --markdown] [--quick]`."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, cast
 
+from benchmarks.document import DOCUMENT, put_in
 from benchmarks.options import Options
 from benchmarks.report import Report
 
-NAMES = ("append", "read", "offload", "spark-scan")
+NAMES = ("append", "durability", "read", "recovery", "memory", "cold-trouble", "offload", "spark-scan")
 
 
 class _Benchmark(Protocol):
@@ -26,14 +28,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     if given.names == ["list"]:
         for name in NAMES:
-            print(f"{name:<12}{_benchmark(name).SUMMARY}")
+            print(f"{name:<14}{_benchmark(name).SUMMARY}")
         return 0
-    options = Options(directory=given.dir, rounds=given.rounds, size_mib=given.size)
+    options = _options(given)
     options.directory.mkdir(parents=True, exist_ok=True)
     for name in NAMES if given.names == ["all"] else given.names:
         report = _benchmark(name).run(options)
         print(report.as_json() if given.json else report.as_text(), flush=True)
+        if given.markdown:
+            put_in(DOCUMENT, report)
     return 0
+
+
+def _options(given: argparse.Namespace) -> Options:
+    options = Options.smoke(given.dir) if given.quick else Options(directory=given.dir)
+    if given.rounds is not None:
+        options = replace(options, rounds=given.rounds)
+    if given.size is not None:
+        options = replace(options, size_mib=given.size)
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -42,13 +55,14 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks", description="Measures seglog and a yardstick in turns, and prints both."
     )
     parser.add_argument("names", nargs="+", metavar="NAME", choices=("list", "all", *NAMES), help="list, all, or names")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print JSON")
+    output.add_argument("--markdown", action="store_true", help=f"also write the tables into {DOCUMENT}")
     parser.add_argument(
-        "--rounds", type=_positive, default=defaults.rounds, help="counted rounds (default %(default)s)"
+        "--quick", action="store_true", help="whether it runs at all, in seconds; says nothing of speed"
     )
-    parser.add_argument(
-        "--size", type=_positive, default=defaults.size_mib, help="MiB of records to offload or scan (%(default)s)"
-    )
+    parser.add_argument("--rounds", type=_positive, help=f"counted rounds ({defaults.rounds})")
+    parser.add_argument("--size", type=_positive, help=f"MiB of records to read, offload, scan ({defaults.size_mib})")
     parser.add_argument(
         "--dir", type=Path, default=defaults.directory, help="where to write: the disk to measure (%(default)s)"
     )

@@ -1,104 +1,153 @@
-"""How fast records are acked at `fsync`: one appender, batches, many threads, many asyncio tasks.
+"""How fast records are acked at `fsync`: one appender, batches, threads, asyncio tasks, and at half load.
 
-Yardsticks, on the same directory in the same run:
+Yardsticks, in the same run on the same directory, slice by slice in turns (`benchmarks.slices`):
 
-    raw      pwrite and fdatasync of as many bytes as the frames take, on a preallocated file: what the disk allows
-    sqlite   SQLite with a write-ahead log and synchronous=FULL, one transaction a batch: the durable store that comes
-             with Python. Threads share one connection under a lock, which is its best case.
+    raw        pwrite of as many bytes as the frames take, on a preallocated file, and fdatasync: what the disk allows
+    sqlite     SQLite, write-ahead log, synchronous=FULL, one transaction an append
+    rocksdb    RocksDB (rocksdict), sync writes, one write batch an append
+    lmdb       LMDB, one transaction an append
+    jetstream  NATS JetStream on loopback, sync_interval: always; its server is a process of its own
+    ungrouped  our own frames and write-ahead log for one writer, without the queue of the group commit
 
-Batches write somewhat more than one WAL file, so that a checkpoint is made meanwhile; "longest" is the append that
-waited longest. "During a checkpoint" is of those single appends that were on their way while one was made. The other
-figures are of a few MB, without one. Tasks append one record each time, to `seglog.aio`; a task's yardsticks append
-the records of all tasks in batches of as many.
+A task appends one record each time: `seglog.aio` and JetStream take them as they come; the others get the records of
+all tasks in one append, which is the best they could make of them. Threads share one store. "Half load" is half of
+what 256 tasks reached just before, from as many tasks; its raw yardstick is a lone write and fdatasync. "During a
+checkpoint" is of those single appends that were on their way while one was made.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
 import shutil
-import sqlite3
-import statistics
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import seglog
+from benchmarks import ways
 from benchmarks.lines import log_lines
 from benchmarks.machine import describe
 from benchmarks.options import Options
-from benchmarks.report import Report, Row, compare
-from benchmarks.runner import Figures, in_turns, settle_disk
-from seglog import aio
+from benchmarks.report import Aim, Report, Row, compare
+from benchmarks.runner import Figures, Rounds, in_turns, percentiles, settle_disk
+from benchmarks.slices import Open, in_slices
+from benchmarks.stores import Append, Store, lmdb, ours, raw, rocksdb, sqlite
 
 __all__ = ["SUMMARY", "run"]
 
-SUMMARY = "appends acked at fsync: latency of one appender, records/s in batches, from 16 threads, from asyncio tasks"
+SUMMARY = "appends acked at fsync: one appender, batches, threads, asyncio tasks, half load"
 
-BATCH = 64
-THREADS = 16
-SINGLE_APPENDS = 4_000
-BATCH_BYTES = 72 << 20
-THREAD_APPENDS = 1_000
-TASKS = {1: 4_000, 16: 20_000, 256: 100_000, 2_000: 200_000}  # how many append, and what they append together
+SIZES = (200, 1024)
+TASKS = (1, 16, 256, 2_000)
+THREADS = (1, 16, 64)
+BATCHES = (64, 1_024)
+HALF_LOAD_TASKS = 256
 STALL_BYTES = 80 << 20
 STALL_RECORD_BYTES = 16 << 10
-DISTINCT_BATCHES = 100
-FRAME_OVERHEAD_BYTES = 46
 
-Append = Callable[[Sequence[bytes]], object]
+STORES: dict[str, Store] = {
+    "seglog": ours.opened(),
+    "raw": raw.opened(),
+    "sqlite": sqlite.opened(),
+    "rocksdb": rocksdb.opened(),
+    "lmdb": lmdb.opened(),
+}
 
 
 def run(options: Options) -> Report:
     rows = [
-        *_one_appender(options),
-        *_batches(options, 200),
-        *_batches(options, 1024),
+        *(row for size in SIZES for row in _one_appender(options, size)),
+        *(row for batch in BATCHES for size in SIZES for row in _batches(options, batch, size)),
+        *(row for threads in THREADS for row in _threads(options, threads)),
+        *(row for tasks in TASKS for size in SIZES for row in _tasks(options, tasks, size)),
+        *_half_load(options),
         *_during_a_checkpoint(options),
-        *_threads(options),
-        *(row for tasks, appends in TASKS.items() for row in _tasks(options, tasks, appends)),
     ]
-    return Report("append", SUMMARY, tuple(rows), describe(options.directory))
+    return Report("append", SUMMARY, tuple(rows), describe(options.directory), options.rounds)
 
 
-def _one_appender(options: Options) -> list[Row]:
-    batches = [[line] for line in log_lines(SINGLE_APPENDS, 200)]
-    subjects = {
-        "seglog": lambda: _with_seglog(options.directory, lambda append: _latencies(append, batches)),
-        "raw": lambda: _with_raw(options.directory, lambda append: _latencies(append, batches)),
-        "sqlite": lambda: _with_sqlite(options.directory, lambda append: _latencies(append, batches)),
-    }
-    rounds = in_turns(subjects, rounds=options.rounds, label="one appender, 200 B")
+def _one_appender(options: Options, size_bytes: int) -> list[Row]:
+    values = log_lines(1_000, size_bytes)
+    single = [[value] for value in values]
+    subjects: dict[str, Open] = {name: ways.in_a_loop(store, single) for name, store in STORES.items()}
+    subjects["jetstream"] = ways.by_tasks(ways.nats, 1, values)
+    subjects["ungrouped"] = ways.in_a_loop(ours.ungrouped, single)
+    label = f"one appender, {size_bytes} B"
+    rounds = in_slices(options, label, subjects)
+    aims = (Aim(0.5, "raw"), Aim(1, "sqlite"), Aim(1, "rocksdb"), Aim(1, "ungrouped"))
+    names = [name for name in subjects if name != "seglog"]
     return [
-        *compare(rounds, "one appender, 200 B, p50", "us", "p50_us", "raw", "sqlite", more_is_better=False),
-        *compare(rounds, "one appender, 200 B, p99", "us", "p99_us", "raw", "sqlite", more_is_better=False),
+        *compare(rounds, f"{label}, p50", "us", "p50_us", *names, more_is_better=False, aims=aims),
+        *_tails(rounds, label, "raw", "rocksdb"),
     ]
 
 
-def _batches(options: Options, size_bytes: int) -> list[Row]:
-    lines = log_lines(BATCH * DISTINCT_BATCHES, size_bytes)
-    distinct = [lines[start : start + BATCH] for start in range(0, len(lines), BATCH)]
-    count = BATCH_BYTES // (BATCH * (size_bytes + FRAME_OVERHEAD_BYTES)) + 1
-    batches = [distinct[number % DISTINCT_BATCHES] for number in range(count)]
-    subjects = {
-        "seglog": lambda: _with_seglog(options.directory, lambda append: _rate(append, batches)),
-        "raw": lambda: _with_raw(options.directory, lambda append: _rate(append, batches)),
-        "sqlite": lambda: _with_sqlite(options.directory, lambda append: _rate(append, batches)),
+def _batches(options: Options, batch: int, size_bytes: int) -> list[Row]:
+    values = log_lines(4 * batch, size_bytes)
+    batches = [values[start : start + batch] for start in range(0, len(values), batch)]
+    subjects: dict[str, Open] = {name: ways.in_a_loop(store, batches) for name, store in STORES.items()}
+    label = f"batches of {batch:,}, {size_bytes} B"
+    aims = (Aim(2, "rocksdb"),) if batch == BATCHES[0] else ()
+    return _rates(in_slices(options, label, subjects), label, subjects, *aims)
+
+
+def _threads(options: Options, threads: int) -> list[Row]:
+    values = log_lines(1_000, SIZES[0])
+    subjects: dict[str, Open] = {name: ways.threaded(store, threads, values) for name, store in STORES.items()}
+    label = f"{threads} threads, {SIZES[0]} B" if threads > 1 else f"1 thread, {SIZES[0]} B"
+    return _rates(in_slices(options, label, subjects), label, subjects)
+
+
+def _tasks(options: Options, tasks: int, size_bytes: int) -> list[Row]:
+    values = log_lines(max(1_000, tasks), size_bytes)
+    together = [values[start : start + tasks] for start in range(0, len(values) - tasks + 1, tasks)]
+    subjects: dict[str, Open] = {"seglog": ways.by_tasks(ways.ours_async(), tasks, values)}
+    subjects |= {name: ways.in_a_loop(store, together) for name, store in STORES.items() if name != "seglog"}
+    subjects["jetstream"] = ways.by_tasks(ways.nats, tasks, values)
+    label = f"asyncio, {tasks:,} tasks, {size_bytes} B" if tasks > 1 else f"asyncio, 1 task, {size_bytes} B"
+    aims = (Aim(300_000),) if (tasks, size_bytes) == (256, 200) else ()
+    return _rates(in_slices(options, label, subjects), label, subjects, *aims)
+
+
+def _half_load(options: Options) -> list[Row]:
+    values = log_lines(1_000, SIZES[0])
+    full: list[float] = []
+    reached = ways.by_tasks(ways.ours_async(), HALF_LOAD_TASKS, values)
+    full.append(in_slices(options, "full load", {"seglog": reached}).median("seglog", "records_per_s"))
+    subjects: dict[str, Open] = {
+        "seglog": ways.paced(ways.ours_async(), HALF_LOAD_TASKS, lambda: full[0] / 2, values),
+        "raw": ways.in_a_loop(raw.opened(), [[value] for value in values]),
     }
-    label = f"batches of {BATCH}, {size_bytes} B"
-    rounds = in_turns(subjects, rounds=options.rounds, label=label)
+    label = f"half of {full[0]:,.0f} records/s, {SIZES[0]} B"
+    rounds = in_slices(options, label, subjects)
     return [
-        *compare(rounds, label, "records/s", "records_per_s", "raw", "sqlite", more_is_better=True),
-        *compare(rounds, f"{label}, longest", "ms", "longest_ms", "raw", "sqlite", more_is_better=False),
+        *compare(rounds, f"{label}, p50", "us", "p50_us", "raw", more_is_better=False),
+        *compare(rounds, f"{label}, p99", "us", "p99_us", "raw", more_is_better=False, aims=(Aim(0.5, "raw"),)),
+        *compare(rounds, f"{label}, p99.9", "us", "p999_us", "raw", more_is_better=False),
+    ]
+
+
+def _rates(rounds: Rounds, label: str, subjects: dict[str, Open], *aims: Aim) -> list[Row]:
+    names = [name for name in subjects if name != "seglog"]
+    return [
+        *compare(rounds, label, "records/s", "records_per_s", *names, more_is_better=True, aims=aims),
+        *compare(rounds, f"{label}, p50", "us", "p50_us", "raw", more_is_better=False),
+        *_tails(rounds, label, "raw"),
+    ]
+
+
+def _tails(rounds: Rounds, label: str, *yardsticks: str) -> list[Row]:
+    return [
+        *compare(rounds, f"{label}, p99", "us", "p99_us", *yardsticks, more_is_better=False),
+        *compare(rounds, f"{label}, p99.9", "us", "p999_us", *yardsticks, more_is_better=False),
     ]
 
 
 def _during_a_checkpoint(options: Options) -> list[Row]:
     """Appends of one value, until a checkpoint has been made of a full WAL file: p99 of those meanwhile."""
-    batches = [[line] for line in log_lines(STALL_BYTES // STALL_RECORD_BYTES, STALL_RECORD_BYTES)]
+    count = 4 if options.quick else STALL_BYTES // STALL_RECORD_BYTES
+    batches = [[line] for line in log_lines(count, STALL_RECORD_BYTES)]
 
-    def ours() -> Figures:
+    def ours_meanwhile() -> Figures:
         place = _empty(options.directory / "append-seglog")
         with seglog.open(place) as log:
             topic = log.topic("bench")
@@ -106,81 +155,23 @@ def _during_a_checkpoint(options: Options) -> list[Row]:
             settle_disk()
             times = _timed_during(topic.append, batches, lambda: log.wal_bytes)
         shutil.rmtree(place)
-        return _percentiles(times)
+        return percentiles(times)
 
-    subjects = {
-        "seglog": ours,
-        "raw": lambda: _with_raw(options.directory, lambda append: _latencies(append, batches)),
-    }
+    def alone() -> Figures:
+        place = _empty(options.directory / "append-raw")
+        with raw.opened()(place) as append:
+            settle_disk()
+            times = _timed(append, batches)
+        shutil.rmtree(place)
+        return percentiles(times)
+
+    subjects = {"seglog": ours_meanwhile, "raw": alone}
     label = f"one appender, {STALL_RECORD_BYTES >> 10} KiB, during a checkpoint"
-    rounds = in_turns(subjects, rounds=options.rounds, label=label)
+    rounds = in_turns(subjects, rounds=min(options.rounds, 3), label=label)
     return [
         *compare(rounds, f"{label}, p50", "us", "p50_us", "raw", more_is_better=False),
         *compare(rounds, f"{label}, p99", "us", "p99_us", "raw", more_is_better=False),
     ]
-
-
-def _threads(options: Options) -> list[Row]:
-    batches = [[line] for line in log_lines(THREAD_APPENDS, 200)]
-    subjects = {
-        "seglog": lambda: _with_seglog(options.directory, lambda append: _from_threads(append, batches)),
-        "sqlite": lambda: _with_sqlite(options.directory, lambda append: _from_threads(append, batches)),
-    }
-    label = f"{THREADS} threads, 200 B"
-    rounds = in_turns(subjects, rounds=options.rounds, label=label)
-    return [
-        *compare(rounds, label, "records/s", "records_per_s", "sqlite", more_is_better=True),
-        *compare(rounds, f"{label}, p50", "us", "p50_us", "sqlite", more_is_better=False),
-        *compare(rounds, f"{label}, p99", "us", "p99_us", "sqlite", more_is_better=False),
-    ]
-
-
-def _tasks(options: Options, tasks: int, appends: int) -> list[Row]:
-    batches = [[line] for line in log_lines(max(1, appends // tasks), 200)]
-    together = [batch * tasks for batch in batches]
-    subjects = {
-        "seglog": lambda: _with_aio(options.directory, batches, tasks),
-        "raw": lambda: _with_raw(options.directory, lambda append: _acks(append, together)),
-        "sqlite": lambda: _with_sqlite(options.directory, lambda append: _acks(append, together)),
-    }
-    label = f"asyncio, {tasks} tasks, 200 B" if tasks > 1 else "asyncio, 1 task, 200 B"
-    rounds = in_turns(subjects, rounds=options.rounds, label=label)
-    return [
-        *compare(rounds, label, "records/s", "records_per_s", "raw", "sqlite", more_is_better=True),
-        *compare(rounds, f"{label}, p50", "us", "p50_us", "raw", "sqlite", more_is_better=False),
-    ]
-
-
-def _acks(append: Append, batches: Sequence[Sequence[bytes]]) -> Figures:
-    settle_disk()
-    times = _timed(append, batches)
-    return {"records_per_s": sum(map(len, batches)) / sum(times), **_percentiles(times)}
-
-
-def _with_aio(directory: Path, batches: Sequence[Sequence[bytes]], tasks: int) -> Figures:
-    """Every task appends all of `batches`."""
-    place = _empty(directory / "append-seglog")
-    times: list[float] = []
-
-    async def work(topic: aio.AsyncTopic) -> None:
-        clock = time.perf_counter
-        for batch in batches:
-            start = clock()
-            await topic.append(batch)
-            times.append(clock() - start)
-
-    async def whole() -> float:
-        async with aio.open(place) as log:
-            topic = log.topic("bench")
-            await topic.append([b"makes the topic"])
-            settle_disk()
-            start = time.perf_counter()
-            await asyncio.gather(*[work(topic) for _ in range(tasks)])
-            return time.perf_counter() - start
-
-    elapsed = asyncio.run(whole())
-    shutil.rmtree(place)
-    return {"records_per_s": tasks * len(batches) / elapsed, **_percentiles(times)}
 
 
 def _timed_during(append: Append, batches: Sequence[Sequence[bytes]], wal_bytes: Callable[[], int]) -> list[float]:
@@ -198,41 +189,6 @@ def _timed_during(append: Append, batches: Sequence[Sequence[bytes]], wal_bytes:
     return during if len(during) > 1 else times
 
 
-def _rate(append: Append, batches: Sequence[Sequence[bytes]]) -> Figures:
-    settle_disk()
-    times = _timed(append, batches)
-    return {"records_per_s": sum(map(len, batches)) / sum(times), "longest_ms": max(times) * 1e3}
-
-
-def _latencies(append: Append, batches: Sequence[Sequence[bytes]]) -> Figures:
-    settle_disk()
-    return _percentiles(_timed(append, batches))
-
-
-def _from_threads(append: Append, batches: Sequence[Sequence[bytes]]) -> Figures:
-    """Every thread appends all of `batches`."""
-    times: list[list[float]] = []
-    gate = threading.Barrier(THREADS + 1)
-
-    def work() -> None:
-        gate.wait()
-        times.append(_timed(append, batches))
-
-    threads = [threading.Thread(target=work) for _ in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    settle_disk()
-    gate.wait()
-    start = time.perf_counter()
-    for thread in threads:
-        thread.join()
-    elapsed = time.perf_counter() - start
-    if len(times) != THREADS:
-        raise RuntimeError("a thread failed: the figure would be wrong")
-    records = THREADS * sum(map(len, batches))
-    return {"records_per_s": records / elapsed, **_percentiles([one for some in times for one in some])}
-
-
 def _timed(append: Append, batches: Sequence[Sequence[bytes]]) -> list[float]:
     clock = time.perf_counter
     times = []
@@ -243,71 +199,7 @@ def _timed(append: Append, batches: Sequence[Sequence[bytes]]) -> list[float]:
     return times
 
 
-def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
-    cuts = statistics.quantiles(seconds, n=100)
-    return {"p50_us": cuts[49] * 1e6, "p99_us": cuts[98] * 1e6}
-
-
-def _with_seglog(directory: Path, measure: Callable[[Append], Figures]) -> Figures:
-    place = _empty(directory / "append-seglog")
-    with seglog.open(place) as log:
-        topic = log.topic("bench")
-        topic.append([b"makes the topic"])
-        figures = measure(topic.append)
-    shutil.rmtree(place)
-    return figures
-
-
-def _with_raw(directory: Path, measure: Callable[[Append], Figures]) -> Figures:
-    place = _empty(directory / "append-raw")
-    fd = os.open(place / "file", os.O_RDWR | os.O_CREAT, 0o600)
-    size_bytes = 256 << 20
-    os.posix_fallocate(fd, 0, size_bytes)
-    os.fsync(fd)
-    offset = 0
-
-    def append(values: Sequence[bytes]) -> None:
-        nonlocal offset
-        body = b"".join(values) + bytes(FRAME_OVERHEAD_BYTES * len(values))
-        if offset + len(body) > size_bytes:
-            offset = 0
-        os.pwrite(fd, body, offset)
-        os.fdatasync(fd)
-        offset += len(body)
-
-    try:
-        return measure(append)
-    finally:
-        os.close(fd)
-        shutil.rmtree(place)
-
-
-def _with_sqlite(directory: Path, measure: Callable[[Append], Figures]) -> Figures:
-    place = _empty(directory / "append-sqlite")
-    connection = sqlite3.connect(place / "db", isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("CREATE TABLE records (seq INTEGER PRIMARY KEY, ts_ms INTEGER, value BLOB)")
-    lock = threading.Lock()
-
-    def append(values: Sequence[bytes]) -> None:
-        now_ms = time.time_ns() // 1_000_000
-        with lock:
-            connection.execute("BEGIN")
-            connection.executemany(
-                "INSERT INTO records (ts_ms, value) VALUES (?, ?)", [(now_ms, value) for value in values]
-            )
-            connection.execute("COMMIT")
-
-    try:
-        return measure(append)
-    finally:
-        connection.close()
-        shutil.rmtree(place)
-
-
 def _empty(path: Path) -> Path:
-    if path.exists():
-        shutil.rmtree(path)
+    shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     return path

@@ -56,7 +56,7 @@ def run(options: Options) -> Report:
                 rows += _to_s3(options, source, codec, endpoint, f"s3://, {size_bytes} B, {codec}")
         shutil.rmtree(source.log.parent)
     measured = f"{SUMMARY}; {options.size_mib} MiB of records"
-    return Report("offload", measured, tuple(rows), describe(options.directory))
+    return Report("offload", measured, tuple(rows), describe(options.directory), options.rounds)
 
 
 def fill(log: seglog.Log, name: str, size_bytes: int, total_bytes: int) -> int:

@@ -1,4 +1,4 @@
-"""A benchmark's result as a value, and as text and JSON."""
+"""A benchmark's result as a value, and as text, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -8,14 +8,23 @@ from dataclasses import asdict, dataclass
 from benchmarks.machine import Machine
 from benchmarks.runner import Rounds
 
-__all__ = ["Report", "Row", "compare"]
+__all__ = ["Aim", "Report", "Row", "alone", "compare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """The least ratio beside that yardstick; or, with `yardstick` None, the least figure of ours."""
+
+    least: float
+    yardstick: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One figure beside one yardstick; `yardstick` is None for a figure that stands alone.
 
-    `ratio` says how many times as good ours is: above 1 is better, for rates and for times alike.
+    `ratio` says how many times as good ours is: above 1 is better, for rates and for times alike; `spread` are the
+    lowest and the highest of the rounds. `missing` says why the yardstick has no figure. `met`: None without an aim.
     """
 
     what: str
@@ -24,6 +33,10 @@ class Row:
     yardstick: str | None = None
     theirs: float | None = None
     ratio: float | None = None
+    spread: tuple[float, float] | None = None
+    missing: str | None = None
+    aim: float | None = None
+    met: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,47 +45,98 @@ class Report:
     measured: str
     rows: tuple[Row, ...]
     machine: Machine
+    rounds: int
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), indent=2)
 
     def as_text(self) -> str:
-        cells = [("what", "ours", "yardstick", "theirs", "ratio"), *map(_cells, self.rows)]
-        widths = [max(len(row[column]) for row in cells) for column in range(5)]
-        table = "\n".join(_line(row, widths) for row in cells)
-        return f"{self.name}: {self.measured}\n{table}\n{self.machine.line()}"
+        cells = [_HEADS, *map(_cells, self.rows)]
+        widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADS))]
+        return "\n".join((f"{self.name}: {self.measured}", *(_line(row, widths) for row in cells), self.last_line()))
+
+    def as_markdown(self) -> str:
+        """A table for a document, as text that lines up."""
+        return f"```text\n{self.as_text()}\n```"
+
+    def last_line(self) -> str:
+        return f"{self.rounds} rounds; {self.machine.line()}"
 
 
-def compare(rounds: Rounds, what: str, unit: str, figure: str, *yardsticks: str, more_is_better: bool) -> list[Row]:
+def compare(
+    rounds: Rounds,
+    what: str,
+    unit: str,
+    figure: str,
+    *yardsticks: str,
+    more_is_better: bool,
+    aims: tuple[Aim, ...] = (),
+) -> list[Row]:
     """A row for each yardstick; the subject called `seglog` is ours."""
+    by_yardstick = {aim.yardstick: aim.least for aim in aims}
     ours = rounds.median("seglog", figure)
-    return [
-        Row(
-            what=what,
-            unit=unit,
-            ours=ours,
-            yardstick=name,
-            theirs=rounds.median(name, figure),
-            ratio=rounds.ratio("seglog", name, figure, more_is_better=more_is_better),
-        )
+    rows = [
+        _beside(rounds, what, unit, figure, name, more_is_better=more_is_better, aim=by_yardstick.get(name))
         for name in yardsticks
     ]
+    if None in by_yardstick:
+        rows.insert(0, alone(what, unit, ours, at_least=by_yardstick[None]))
+    return rows
 
 
-def _cells(row: Row) -> tuple[str, str, str, str, str]:
-    theirs = "" if row.theirs is None else f"{_number(row.theirs)} {row.unit}"
+def alone(what: str, unit: str, ours: float, *, at_least: float | None = None, at_most: float | None = None) -> Row:
+    """A figure without a yardstick."""
+    if at_most is not None:
+        return Row(what, unit, ours, aim=at_most, met=ours <= at_most)
+    return Row(what, unit, ours, aim=at_least, met=None if at_least is None else ours >= at_least)
+
+
+def _beside(
+    rounds: Rounds, what: str, unit: str, figure: str, yardstick: str, *, more_is_better: bool, aim: float | None
+) -> Row:
+    ours = rounds.median("seglog", figure)
+    if yardstick in rounds.missing:
+        return Row(what, unit, ours, yardstick, missing=rounds.missing[yardstick], aim=aim)
+    ratios = rounds.ratios("seglog", yardstick, figure, more_is_better=more_is_better)
+    ratio = rounds.ratio("seglog", yardstick, figure, more_is_better=more_is_better)
+    return Row(
+        what=what,
+        unit=unit,
+        ours=ours,
+        yardstick=yardstick,
+        theirs=rounds.median(yardstick, figure),
+        ratio=ratio,
+        spread=(min(ratios), max(ratios)),
+        aim=aim,
+        met=None if aim is None else ratio >= aim,
+    )
+
+
+_HEADS = ("what", "ours", "yardstick", "theirs", "ratio", "spread", "aim")
+_IS_LEFT = (True, False, True, False, False, False, False)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    theirs = row.missing or ("" if row.theirs is None else f"{_number(row.theirs)} {row.unit}")
     ratio = "" if row.ratio is None else f"{row.ratio:.3g}x"
-    return row.what, f"{_number(row.ours)} {row.unit}", row.yardstick or "", theirs, ratio
+    spread = "" if row.spread is None else f"{row.spread[0]:.2g} to {row.spread[1]:.2g}"
+    return row.what, f"{_number(row.ours)} {row.unit}", row.yardstick or "", theirs, ratio, spread, _aim(row)
+
+
+def _aim(row: Row) -> str:
+    if row.aim is None:
+        return ""
+    wanted = f"{_number(row.aim)}x" if row.yardstick is not None else _number(row.aim)
+    return f"{wanted}: {'not measured' if row.met is None else 'met' if row.met else 'missed'}"
 
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _line(row: tuple[str, str, str, str, str], widths: list[int]) -> str:
-    left = (True, False, True, False, False)
+def _line(row: tuple[str, ...], widths: list[int]) -> str:
     padded = [
         cell.ljust(width) if is_left else cell.rjust(width)
-        for cell, width, is_left in zip(row, widths, left, strict=True)
+        for cell, width, is_left in zip(row, widths, _IS_LEFT, strict=True)
     ]
     return ("  " + "  ".join(padded)).rstrip()

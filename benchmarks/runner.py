@@ -6,7 +6,7 @@
 M1  The warm-up round is not counted.
 M2  Subjects take turns within a round and the order rotates, so drift of the machine hits all alike.
 M3  A figure of a subject is the median over the rounds; a ratio is the median of the ratios within each round, since
-    two runs that stand side by side share what the machine was doing.
+    two runs that stand side by side share what the machine was doing. The spread is the lowest and the highest of them.
 M4  What was prepared for a measurement is on the disk before it starts (`settle_disk`): otherwise whoever syncs first
     pays for what others left to write, which made single syncs twenty times as slow.
 """
@@ -17,28 +17,36 @@ import os
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-__all__ = ["Figures", "Rounds", "in_turns", "settle_disk"]
+__all__ = ["Figures", "Rounds", "in_turns", "percentiles", "settle_disk"]
 
 Figures = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """`by_subject[name][i]` is what subject `name` gave in round i."""
+    """`by_subject[name][i]` is what subject `name` gave in round i; `missing[name]` says why it gave nothing."""
 
     by_subject: Mapping[str, Sequence[Figures]]
+    missing: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def called(self, name: str, subject: str) -> Rounds:
+        """The same, with `subject` under that name."""
+        return Rounds({**self.by_subject, name: self.by_subject[subject]}, self.missing)
 
     def median(self, subject: str, figure: str) -> float:
         return statistics.median(figures[figure] for figures in self.by_subject[subject])
 
     def ratio(self, ours: str, yardstick: str, figure: str, *, more_is_better: bool) -> float:
+        return statistics.median(self.ratios(ours, yardstick, figure, more_is_better=more_is_better))
+
+    def ratios(self, ours: str, yardstick: str, figure: str, *, more_is_better: bool) -> list[float]:
         """How many times as good as the yardstick: above 1 means better, for rates and for times alike."""
         pairs = zip(self.by_subject[ours], self.by_subject[yardstick], strict=True)
         if more_is_better:
-            return statistics.median(a[figure] / b[figure] for a, b in pairs)
-        return statistics.median(b[figure] / a[figure] for a, b in pairs)
+            return [a[figure] / b[figure] for a, b in pairs]
+        return [b[figure] / a[figure] for a, b in pairs]
 
 
 def settle_disk() -> None:
@@ -46,11 +54,16 @@ def settle_disk() -> None:
     os.sync()
 
 
-def in_turns(subjects: Mapping[str, Callable[[], Figures]], *, rounds: int, label: str) -> Rounds:
+def percentiles(seconds: Sequence[float]) -> dict[str, float]:
+    cuts = statistics.quantiles(seconds, n=1000, method="inclusive") if len(seconds) > 1 else [*seconds] * 999
+    return {"p50_us": cuts[499] * 1e6, "p99_us": cuts[989] * 1e6, "p999_us": cuts[998] * 1e6}
+
+
+def in_turns(subjects: Mapping[str, Callable[[], Figures]], *, rounds: int, label: str, warm_up: bool = True) -> Rounds:
     """Run every subject `rounds` times after a warm-up round. Progress goes to stderr."""
     names = list(subjects)
     results: dict[str, list[Figures]] = {name: [] for name in names}
-    for name in names:
+    for name in names if warm_up else ():
         print(f"{label}: warm-up, {name}", file=sys.stderr)
         subjects[name]()
     for number in range(rounds):

@@ -59,7 +59,7 @@ def run(options: Options) -> Report:
             rows += compare(rounds, label, "rows/s", "rows_per_s", "parquet", more_is_better=True)
     shutil.rmtree(place)
     measured = f"{SUMMARY}; {count:,} records of {RECORD_BYTES} B, file://"
-    return Report("spark-scan", measured, tuple(rows), describe(options.directory))
+    return Report("spark-scan", measured, tuple(rows), describe(options.directory), options.rounds)
 
 
 def _make_cold(place: Path, remote: str, total_bytes: int) -> int:

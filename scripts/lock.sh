@@ -1,6 +1,7 @@
 #!/bin/sh
-# Writes requirements.lock: every version with its hashes for every platform and Python that pyproject.toml allows, and no
-# address of where it came from, so that an installation asks whatever index pip is set up for.
+# Writes requirements.lock, and benchmarks/requirements.lock for what only `make bench` needs: every version with its hashes
+# for every platform and Python that pyproject.toml allows, and no address of where it came from, so that an installation
+# asks whatever index pip is set up for.
 # Uses uv from PATH, else from .venv, where it is put if need be. Arguments go to uv, as in `--upgrade`.
 set -eu
 unset CDPATH
@@ -16,3 +17,5 @@ if [ -z "$uv" ]; then
 fi
 "$uv" pip compile pyproject.toml --extra spark --group dev --universal --python-version 3.11 \
     --generate-hashes --no-header --quiet --output-file requirements.lock "$@"
+"$uv" pip compile --group bench --constraint requirements.lock --universal --python-version 3.11 \
+    --generate-hashes --no-header --quiet --output-file benchmarks/requirements.lock "$@"

@@ -1,4 +1,4 @@
-"""Each benchmark runs, at a size that says nothing about speed, and gives every row its yardstick."""
+"""Each benchmark runs, at a size that says nothing about speed, and each row has its yardstick or says why not."""
 
 from __future__ import annotations
 
@@ -7,38 +7,101 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import append, offload, read, spark_scan
+from benchmarks import append, cold_trouble, durability, memory, offload, read, recovery, slices, spark_scan
+from benchmarks.__main__ import NAMES, main
+from benchmarks.document import DOCUMENT
 from benchmarks.options import Options
 from benchmarks.report import Report
+from benchmarks.stores import jetstream
 
 
 def check(report: Report, directory: Path) -> None:
+    assert report.name in NAMES
     assert report.rows
     for row in report.rows:
         assert row.ours > 0
-        assert row.theirs is not None
-        assert row.theirs > 0
-        assert row.ratio is not None
+        if row.yardstick is not None and row.missing is None:
+            assert row.theirs is not None
+            assert row.theirs > 0
+            assert row.ratio is not None
+            assert row.spread is not None
+            assert row.spread[0] <= row.ratio <= row.spread[1]
     assert json.loads(report.as_json())["name"] == report.name
-    assert report.as_text().splitlines()[-1] == report.machine.line()
+    assert report.as_text().splitlines()[-1] == report.last_line()
+    assert report.machine.line() in report.last_line()
     assert list(directory.iterdir()) == []
 
 
-def test_append_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SINGLE_APPENDS", "BATCH_BYTES", "THREAD_APPENDS"):
-        monkeypatch.setattr(append, name, 3)
-    monkeypatch.setattr(append, "TASKS", {1: 3, 3: 9})
-    monkeypatch.setattr(append, "STALL_BYTES", 4 * append.STALL_RECORD_BYTES)
-    check(append.run(Options(directory=tmp_path, rounds=1)), tmp_path)
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    return Options.smoke(tmp_path)
 
 
-def test_read_runs(tmp_path: Path) -> None:
-    check(read.run(Options(directory=tmp_path, rounds=1, size_mib=1)), tmp_path)
+def test_append_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(append, "TASKS", (1, 3))
+    monkeypatch.setattr(append, "THREADS", (1, 3))
+    monkeypatch.setattr(append, "BATCHES", (4,))
+    monkeypatch.setattr(append, "HALF_LOAD_TASKS", 3)
+    report = append.run(options)
+    check(report, options.directory)
+    assert {row.yardstick for row in report.rows} >= {"raw", "sqlite", "rocksdb", "lmdb", "jetstream", "ungrouped"}
 
 
-def test_offload_runs(tmp_path: Path) -> None:
-    check(offload.run(Options(directory=tmp_path, rounds=1, size_mib=1)), tmp_path)
+def test_a_yardstick_that_is_not_there_is_named_with_the_reason(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(directory: Path) -> None:
+        raise slices.Unavailable("nats-server is not installed")
+
+    monkeypatch.setattr(jetstream, "running", gone)
+    monkeypatch.setattr(append, "SIZES", (200,))
+    for name in ("TASKS", "THREADS", "BATCHES"):
+        monkeypatch.setattr(append, name, (1,))
+    report = append.run(options)
+    rows = [row for row in report.rows if row.yardstick == "jetstream"]
+    assert rows
+    assert all(row.missing == "nats-server is not installed" and row.ratio is None for row in rows)
+    assert "nats-server is not installed" in report.as_text()
 
 
-def test_spark_scan_runs(tmp_path: Path) -> None:
-    check(spark_scan.run(Options(directory=tmp_path, rounds=1, size_mib=1)), tmp_path)
+def test_durability_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durability, "TASKS", 3)
+    check(durability.run(options), options.directory)
+
+
+def test_read_runs(options: Options) -> None:
+    check(read.run(options), options.directory)
+
+
+def test_recovery_runs(options: Options) -> None:
+    check(recovery.run(options), options.directory)
+
+
+def test_memory_runs(options: Options) -> None:
+    report = memory.run(options)
+    check(report, options.directory)
+    assert all(row.met is not None for row in report.rows)
+
+
+def test_cold_trouble_runs(options: Options) -> None:
+    check(cold_trouble.run(options), options.directory)
+
+
+def test_offload_runs(options: Options) -> None:
+    check(offload.run(options), options.directory)
+
+
+def test_spark_scan_runs(options: Options) -> None:
+    check(spark_scan.run(options), options.directory)
+
+
+def test_each_has_its_place_in_the_document() -> None:
+    text = DOCUMENT.read_text()
+    for name in NAMES:
+        assert f"<!-- measured: {name} -->" in text
+        assert f"<!-- end: {name} -->" in text
+
+
+def test_the_command_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(NAMES)

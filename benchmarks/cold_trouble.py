@@ -1,0 +1,142 @@
+"""Appends and hot reads while the cold store hangs or fails, beside the same with a cold store that nobody asks.
+
+Four threads read what is only in the cold tier. Where it hangs, each waits in its request to the end of the run; where
+it fails, each tries again every 10 ms. Meanwhile one thread appends at `fsync`, or reads the newest 1,000 records from
+hot segments. The log is the same but for its cold tier, and the aim is a ratio of 1: no difference but noise.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import seglog
+from benchmarks import ways
+from benchmarks.lines import log_lines
+from benchmarks.machine import describe
+from benchmarks.options import Options
+from benchmarks.report import Report, Row, compare
+from benchmarks.runner import Figures, Rounds
+from benchmarks.slices import Open, Slice, in_slices, rate_and_percentiles
+from seglog.record import Record
+
+__all__ = ["SUMMARY", "FailingCold", "HangingCold", "run"]
+
+SUMMARY = "appends and hot reads while the cold store hangs or fails, against one that nobody asks"
+
+READERS = 4
+RECORDS = 10_000
+HOT_READ = 1_000
+SIZE_BYTES = 200
+_RETRY_S = 0.01
+
+
+class HangingCold:
+    """Each read waits until `release` is set, and then fails."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+
+    def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
+        self.release.wait()
+        raise ConnectionError(f"{topic}: no answer for {first} to {last}")
+
+
+class FailingCold:
+    """Each read fails at once."""
+
+    def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
+        raise ConnectionError(f"{topic}: refused for {first} to {last}")
+
+
+def run(options: Options) -> Report:
+    rows: list[Row] = []
+    for what, work in (("append", _appends), ("hot read of 1,000", _hot_reads)):
+        for trouble in ("hangs", "fails"):
+            subjects = {"seglog": _subject(work, trouble), "without": _subject(work, None)}
+            rounds = in_slices(options, f"{what}, cold store {trouble}", subjects)
+            rows += _rows(rounds, f"{what}, cold store {trouble}")
+    return Report("cold-trouble", SUMMARY, tuple(rows), describe(options.directory), options.rounds)
+
+
+def _rows(rounds: Rounds, label: str) -> list[Row]:
+    return [
+        row
+        for name, figure in (("p50", "p50_us"), ("p99", "p99_us"), ("p99.9", "p999_us"))
+        for row in compare(rounds, f"{label}, {name}", "us", figure, "without", more_is_better=False)
+    ]
+
+
+def _appends(topic: seglog.Topic) -> Slice:
+    batches = [[line] for line in log_lines(1_000, SIZE_BYTES)]
+    position = count()
+    return lambda slice_s: ways.loop(topic.append, batches, position, slice_s)
+
+
+def _hot_reads(topic: seglog.Topic) -> Slice:
+    first = topic.head_seq - HOT_READ + 1
+
+    def read(slice_s: float) -> Figures:
+        clock = time.perf_counter
+        times: list[float] = []
+        begin = now = clock()
+        while now - begin < slice_s:
+            start = now
+            if sum(1 for _ in topic.read(first, first + HOT_READ - 1)) != HOT_READ:
+                raise RuntimeError("not every record was read: the figure would be wrong")
+            now = clock()
+            times.append(now - start)
+        return rate_and_percentiles(HOT_READ * len(times), now - begin, times)
+
+    return read
+
+
+def _subject(work: Callable[[seglog.Topic], Slice], trouble: str | None) -> Open:
+    @contextmanager
+    def open_subject(directory: Path) -> Iterator[Slice]:
+        hanging = HangingCold()
+        with seglog.open(directory / "data") as log:
+            topic = log.topic("bench")
+            topic.append(log_lines(RECORDS, SIZE_BYTES))
+            topic.seal()
+            topic.append(log_lines(RECORDS, SIZE_BYTES))
+            topic.seal()
+            topic.release(topic.segments()[0].last_seq)
+            log.attach_cold(FailingCold() if trouble == "fails" else hanging)
+            is_on, stop = threading.Event(), threading.Event()
+            readers = [threading.Thread(target=_read_cold, args=(topic, is_on, stop)) for _ in range(READERS)]
+            measure = work(topic)
+
+            def in_trouble(slice_s: float) -> Figures:
+                """The readers work while it is this subject's turn."""
+                if trouble is not None:
+                    is_on.set()
+                figures = measure(slice_s)
+                is_on.clear()
+                return figures
+
+            for reader in readers:
+                reader.start()
+            try:
+                yield in_trouble
+            finally:
+                for event in (stop, is_on, hanging.release):
+                    event.set()
+                for reader in readers:
+                    reader.join()
+
+    return open_subject
+
+
+def _read_cold(topic: seglog.Topic, is_on: threading.Event, stop: threading.Event) -> None:
+    while is_on.wait() and not stop.is_set():
+        try:
+            next(topic.read(1, 1))
+        except ConnectionError:
+            stop.wait(_RETRY_S)
+        else:
+            raise RuntimeError("what is cold was read: the figure would be wrong")

@@ -1,0 +1,30 @@
+"""The tables of docs/benchmarks.md, each between two marks that name its benchmark:
+
+<!-- measured: append -->
+...
+<!-- end: append -->
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.report import Report
+
+__all__ = ["DOCUMENT", "put_in", "with_table"]
+
+DOCUMENT = Path("docs/benchmarks.md")
+
+
+def put_in(document: Path, report: Report) -> None:
+    document.write_text(with_table(document.read_text(), report))
+
+
+def with_table(text: str, report: Report) -> str:
+    """`text` with the report in the place of the table before. Raises `ValueError` if there is no such place."""
+    begin, end = f"<!-- measured: {report.name} -->\n", f"<!-- end: {report.name} -->\n"
+    before, begin_found, rest = text.partition(begin)
+    _, end_found, after = rest.partition(end)
+    if not begin_found or not end_found:
+        raise ValueError(f"no place for the table of {report.name}")
+    return f"{before}{begin}\n{report.as_markdown()}\n\n{end}{after}"

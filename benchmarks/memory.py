@@ -1,0 +1,108 @@
+"""What an open log costs: bytes of memory a record, and open files with 10,000 topics. Counted, not timed.
+
+Memory is what Python allocates (tracemalloc) for a topic of 100-byte records: before a checkpoint, when they are in the
+write-ahead log only, and after `seal`. Open files are those of the process, beyond those it had before the log was
+opened: with 10,000 topics of one record each, all in segments, after each of them was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import shutil
+import tracemalloc
+from pathlib import Path
+
+import seglog
+from benchmarks.lines import log_lines
+from benchmarks.machine import describe
+from benchmarks.options import Options
+from benchmarks.report import Report, Row, alone
+from seglog import aio
+from seglog.files import OsFiles
+from seglog.upkeep import InCaller
+
+__all__ = ["SUMMARY", "run"]
+
+SUMMARY = "bytes of memory a record, open files with 10,000 topics"
+
+RECORDS = 200_000
+RECORD_BYTES = 100
+TOPICS = 10_000
+_BATCH = 1_000
+_UNSEALED_AIM = 32
+_SEALED_AIM = 1
+_OPEN_FILES_AIM = 160
+
+
+class _Unsynced(OsFiles):
+    """Counts do not depend on syncs, and 10,000 new directories need many."""
+
+    def datasync(self, fd: int) -> None:
+        pass
+
+    def sync_dir(self, path: Path) -> None:
+        pass
+
+
+def run(options: Options) -> Report:
+    rows = [*_memory(options), *_open_files(options)]
+    return Report("memory", SUMMARY, tuple(rows), describe(options.directory), 1)
+
+
+def _memory(options: Options) -> list[Row]:
+    records = RECORDS // 20 if options.quick else RECORDS
+    lines = log_lines(_BATCH, RECORD_BYTES)
+    place = _empty(options.directory / "memory")
+    with seglog.open(place, upkeep=InCaller) as log:
+        topic = log.topic("bench")
+        topic.append(lines)
+        topic.seal()
+        tracemalloc.start()
+        before = _allocated()
+        for _ in range(records // _BATCH):
+            topic.append(lines, durability="memory")
+        unsealed = _allocated() - before
+        topic.seal()
+        sealed = _allocated() - before
+        tracemalloc.stop()
+    shutil.rmtree(place)
+    return [
+        alone("memory, unsealed", "bytes/record", unsealed / records, at_most=_UNSEALED_AIM),
+        alone("memory, sealed", "bytes/record", sealed / records, at_most=_SEALED_AIM),
+    ]
+
+
+def _open_files(options: Options) -> list[Row]:
+    topics = 200 if options.quick else TOPICS
+    place = _empty(options.directory / "memory")
+    asyncio.run(_make_topics(place, topics))
+    before = _count_open()
+    with seglog.open(place, files=_Unsynced()) as log:
+        for name in log.topics():
+            if len(list(log.topic(name).read())) != 1:
+                raise RuntimeError("a topic is not as it was made: the figure would be wrong")
+        found = _count_open() - before
+    shutil.rmtree(place)
+    return [alone(f"open files, {topics:,} topics", "files", found, at_most=_OPEN_FILES_AIM)]
+
+
+async def _make_topics(place: Path, topics: int) -> None:
+    async with aio.open(place, files=_Unsynced()) as log:
+        await asyncio.gather(*[log.topic(f"topic-{number}").append([b"only one"]) for number in range(topics)])
+
+
+def _allocated() -> int:
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+def _count_open() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def _empty(path: Path) -> Path:
+    shutil.rmtree(path, ignore_errors=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path

@@ -1,0 +1,51 @@
+"""seglog itself: as it is used, and without group commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import seglog
+from benchmarks.stores import Append, Store
+from seglog.files import OsFiles
+from seglog.frame import encode_appends
+from seglog.layout import Layout
+from seglog.wal import Wal, create_first
+
+__all__ = ["opened", "ungrouped"]
+
+
+def opened(durability: str = "fsync", settings: seglog.LogSettings | None = None) -> Store:
+    """`Topic.append` of one topic."""
+
+    @contextmanager
+    def store(directory: Path) -> Iterator[Append]:
+        with seglog.open(directory / "data", settings=settings) as log:
+            log.create_topic("bench", seglog.TopicConfig(durability=durability))
+            yield log.topic("bench").append
+
+    return store
+
+
+@contextmanager
+def ungrouped(directory: Path) -> Iterator[Append]:
+    """What an append would be for a single writer that needs no queue: frames, one write, one datasync, its mark."""
+    files, layout = OsFiles(), Layout(directory)
+    files.make_dir(layout.wal)
+    wal = Wal(files, layout, seglog.LogSettings().wal_file_bytes, create_first(files, layout))
+    seq = 1
+
+    def append(values: Sequence[bytes]) -> None:
+        nonlocal seq
+        now_ms = time.time_ns() // 1_000_000
+        frames, lengths = encode_appends(1, seq, now_ms, values, tag=None, node=None, unterminated=False, durable=True)
+        wal.write([frames], len(lengths))
+        wal.sync()
+        seq += len(lengths)
+        if wal.older_files:
+            wal.remove_below(wal.end.file)
+
+    yield append
+    wal.forget()

@@ -1,0 +1,223 @@
+"""Ways to append: one after the other, from threads, from asyncio tasks, at a given rate. Each makes subjects for
+`benchmarks.slices` of stores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import TypeAlias
+
+import seglog
+from benchmarks.runner import Figures
+from benchmarks.slices import Open, Slice, rate_and_percentiles
+from benchmarks.stores import Append, Store, jetstream
+from seglog import aio
+
+__all__ = ["AppendOne", "AsyncStore", "by_tasks", "in_a_loop", "loop", "nats", "ours_async", "paced", "threaded"]
+
+AppendOne: TypeAlias = Callable[[bytes], Awaitable[object]]
+AsyncStore: TypeAlias = Callable[[Path], AbstractAsyncContextManager[AppendOne]]
+
+# Of many tasks so many are timed, so that timing is not what is measured.
+_TIMED_TASKS = 16
+# JetStream syncs one record after the other: the last of 2,000 waits for all of them.
+_ACK_LIMIT_S = 120
+
+
+def in_a_loop(store: Store, batches: Sequence[Sequence[bytes]]) -> Open:
+    """One caller, batch after batch."""
+
+    @contextmanager
+    def open_subject(directory: Path) -> Iterator[Slice]:
+        with store(directory) as append:
+            position = count()
+            yield lambda slice_s: loop(append, batches, position, slice_s)
+
+    return open_subject
+
+
+def loop(append: Append, batches: Sequence[Sequence[bytes]], position: Iterator[int], slice_s: float) -> Figures:
+    clock = time.perf_counter
+    times: list[float] = []
+    records = 0
+    begin = now = clock()
+    while now - begin < slice_s:
+        batch = batches[next(position) % len(batches)]
+        start = now
+        append(batch)
+        now = clock()
+        times.append(now - start)
+        records += len(batch)
+    return rate_and_percentiles(records, now - begin, times)
+
+
+def threaded(store: Store, threads: int, values: Sequence[bytes]) -> Open:
+    """Each thread appends one value after the other."""
+    batches = [[value] for value in values]
+
+    @contextmanager
+    def open_subject(directory: Path) -> Iterator[Slice]:
+        with store(directory) as append:
+            yield lambda slice_s: _from_threads(append, threads, batches, slice_s)
+
+    return open_subject
+
+
+def _from_threads(append: Append, threads: int, batches: Sequence[Sequence[bytes]], slice_s: float) -> Figures:
+    gate = threading.Barrier(threads + 1)
+    times: list[list[float]] = []
+
+    def work() -> None:
+        clock = time.perf_counter
+        own: list[float] = []
+        gate.wait()
+        begin = now = clock()
+        while now - begin < slice_s:
+            start = now
+            append(batches[len(own) % len(batches)])
+            now = clock()
+            own.append(now - start)
+        times.append(own)
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    gate.wait()
+    begin = time.perf_counter()
+    for worker in workers:
+        worker.join()
+    elapsed = time.perf_counter() - begin
+    if len(times) != threads:
+        raise RuntimeError("a thread failed: the figure would be wrong")
+    every = [one for own in times for one in own]
+    return rate_and_percentiles(len(every), elapsed, every)
+
+
+def ours_async(durability: str = "fsync", topics: int = 1, settings: seglog.LogSettings | None = None) -> AsyncStore:
+    """`AsyncTopic.append`, one value each, to so many topics in turn."""
+
+    @asynccontextmanager
+    async def store(directory: Path) -> AsyncIterator[AppendOne]:
+        async with aio.open(directory / "data", settings=settings) as log:
+            log.sync.topic_defaults = seglog.TopicConfig(durability=durability)
+            appends = [log.topic(f"bench-{number}").append for number in range(topics)]
+            for append in appends:
+                await append([b"makes the topic"])
+            if topics == 1:
+                [only] = appends
+                yield lambda value: only([value])
+                return
+            turn = count()
+            yield lambda value: appends[next(turn) % topics]([value])
+
+    return store
+
+
+@asynccontextmanager
+async def nats(directory: Path) -> AsyncIterator[AppendOne]:
+    with jetstream.running(directory) as address:
+        async with jetstream.connected(address) as stream:
+            yield lambda value: stream.publish(jetstream.SUBJECT, value, timeout=_ACK_LIMIT_S)
+
+
+def by_tasks(store: AsyncStore, tasks: int, values: Sequence[bytes]) -> Open:
+    """Each task appends one value after the other."""
+
+    async def work(append: AppendOne, slice_s: float) -> Figures:
+        done: list[int] = []
+        times: list[float] = []
+        begin = time.perf_counter()
+        end = begin + slice_s
+        timed = min(tasks, _TIMED_TASKS)
+        await asyncio.gather(
+            *[_timed(append, values, end, times, done) for _ in range(timed)],
+            *[_untimed(append, values, end, done) for _ in range(tasks - timed)],
+        )
+        return rate_and_percentiles(sum(done), time.perf_counter() - begin, times)
+
+    return _in_a_loop_of_its_own(store, work)
+
+
+async def _timed(append: AppendOne, values: Sequence[bytes], end: float, times: list[float], done: list[int]) -> None:
+    clock = time.perf_counter
+    number = 0
+    now = clock()
+    while now < end:
+        start = now
+        await append(values[number % len(values)])
+        now = clock()
+        times.append(now - start)
+        number += 1
+    done.append(number)
+
+
+async def _untimed(append: AppendOne, values: Sequence[bytes], end: float, done: list[int]) -> None:
+    clock = time.perf_counter
+    number = 0
+    while clock() < end:
+        await append(values[number % len(values)])
+        number += 1
+    done.append(number)
+
+
+def paced(store: AsyncStore, tasks: int, records_per_s: Callable[[], float], values: Sequence[bytes]) -> Open:
+    """Each task appends one value whenever its turn has come, so that all together append so many a second.
+
+    One that is late goes at once and makes up for nothing. A time is that of the call, without the wait before.
+    """
+
+    async def work(append: AppendOne, slice_s: float) -> Figures:
+        period_s = tasks / records_per_s()
+        begin = time.perf_counter()
+        times: list[float] = []
+
+        async def one(number: int) -> None:
+            clock = time.perf_counter
+            due = begin + period_s * number / tasks
+            while due < begin + slice_s:
+                await asyncio.sleep(max(0.0, due - clock()))
+                start = clock()
+                await append(values[number % len(values)])
+                now = clock()
+                times.append(now - start)
+                due = max(due + period_s, now)
+
+        await asyncio.gather(*[one(number) for number in range(tasks)])
+        return rate_and_percentiles(len(times), time.perf_counter() - begin, times)
+
+    return _in_a_loop_of_its_own(store, work)
+
+
+def _in_a_loop_of_its_own(store: AsyncStore, work: Callable[[AppendOne, float], Awaitable[Figures]]) -> Open:
+    @contextmanager
+    def open_subject(directory: Path) -> Iterator[Slice]:
+        with asyncio.Runner() as runner:
+            opening = store(directory)
+            append = runner.run(_enter(opening))
+            try:
+
+                def measure(slice_s: float) -> Figures:
+                    async def whole() -> Figures:
+                        return await work(append, slice_s)
+
+                    return runner.run(whole())
+
+                yield measure
+            finally:
+                runner.run(_leave(opening))
+
+    return open_subject
+
+
+async def _enter(opening: AbstractAsyncContextManager[AppendOne]) -> AppendOne:
+    return await opening.__aenter__()
+
+
+async def _leave(opening: AbstractAsyncContextManager[AppendOne]) -> None:
+    await opening.__aexit__(None, None, None)

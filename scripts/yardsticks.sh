@@ -1,0 +1,27 @@
+#!/bin/sh
+# Installs what the benchmarks compare with: the packages of benchmarks/requirements.lock into .venv, and nats-server beside
+# them where there is a Go. `make setup` comes first. What cannot be had is said here, and the tables say it again.
+set -eu
+unset CDPATH
+cd "$(dirname "$0")/.."
+
+nats=github.com/nats-io/nats-server/v2@v2.15.2
+mark=.venv/.yardsticks-finished
+wanted=$(cksum benchmarks/requirements.lock scripts/yardsticks.sh)
+[ "$(cat "$mark" 2>/dev/null)" != "$wanted" ] || exit 0
+
+complain() {
+    printf 'yardsticks: %s\n' "$1" >&2
+    complete=no
+}
+
+complete=yes
+install=".venv/bin/python -m pip install --quiet --disable-pip-version-check"
+$install --require-hashes -r benchmarks/requirements.lock || complain "the packages could not be installed"
+go=$(command -v go || echo /usr/local/go/bin/go)
+if [ -x "$go" ]; then
+    GOBIN="$PWD/.venv/bin" "$go" install "$nats" || complain "nats-server could not be built"
+else
+    complain "no Go, so no nats-server"
+fi
+[ "$complete" = no ] || printf '%s' "$wanted" >"$mark"
