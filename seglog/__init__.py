@@ -27,6 +27,8 @@ from seglog.config import (
 from seglog.damage import Checked, Damage, Report
 from seglog.deletes import DeleteOp
 from seglog.errors import (
+    ColdStoreFailed,
+    ColdStoreRequired,
     ColdTierAttached,
     ColdTierRequired,
     Conflict,
@@ -86,6 +88,8 @@ __all__ = [
     "SETTINGS_FILE",
     "Checked",
     "Clock",
+    "ColdStoreFailed",
+    "ColdStoreRequired",
     "ColdTier",
     "ColdTierAttached",
     "ColdTierRequired",

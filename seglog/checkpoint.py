@@ -17,6 +17,10 @@ K6  Flags are written, and a segment that is sealed is synced, even where the fi
 K3  What is copied is verified, so damage in the WAL is found while the WAL is still there.
 K4  What is sealed for its age is sealed by every checkpoint, and sealed segments at the front without a live record go
     with it, where no history is kept.
+K7  No call of a cold store is made here, and nothing waits for one (seglog.relocator). What is released, or dropped, of
+    the relocated segments is doomed: the snapshot says so, and the relocator has it deleted. Their flags stay as they
+    are; a delete by tag that may reach them is one of the topic's `cold_ops` instead, and none other counts there, for
+    below `earliest_seq` nothing is read.
 K5  Any failure but a full disk poisons the writer: what the files hold is unknown.
 
 Source: topics engine architecture, section 3, without its CheckpointMark frames (see seglog.meta).
@@ -40,7 +44,7 @@ from seglog.removal import remove_topics
 from seglog.retention import is_aged
 from seglog.run import RUN_MAX_RECORDS
 from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
-from seglog.state import TopicState, active_meta
+from seglog.state import TopicState, active_meta, relocated
 from seglog.truncation import settle_cuts
 from seglog.wal import NO_SPACE
 
@@ -55,12 +59,18 @@ _PAUSE_S = 50e-6
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a caller wants done to a topic by this checkpoint: true once the snapshot is durable, or not at all."""
+    """What a caller wants done to a topic by this checkpoint: true once the snapshot is durable, or not at all.
+
+    `relocated` are first seq and XXH3-64 of the .idx of a hot segment of which the cold store has a copy, `recalled` is
+    the first seq of a relocated one that is hot again.
+    """
 
     topic: str
     seal: bool = False
     settle_op: int | None = None
     release_seq: int | None = None
+    relocated: tuple[int, int] | None = None
+    recalled: int | None = None
 
 
 @dataclass(slots=True)
@@ -76,14 +86,31 @@ class _Draft:
     sealed: list[SegmentInfo]
     active: SegmentInfo | None
     released: list[SegmentInfo]
+    recalled: int | None
 
     @property
     def segments(self) -> list[SegmentInfo]:
         return self.sealed if self.active is None else [*self.sealed, self.active]
 
+    @property
+    def cold_ops(self) -> tuple[DeleteOp, ...]:
+        """K7."""
+        return _kept_cold_ops((*self.meta.cold_ops, *self.pending), relocated(self.sealed))
+
+    @property
+    def doomed(self) -> list[tuple[int, int]]:
+        gone = [info.first_seq for info in relocated(self.released)]
+        return [(self.meta.topic_id, seq) for seq in (*gone, self.recalled) if seq is not None]
+
     def result(self) -> TopicMeta:
         sealed_seq = self.sealed[-1].last_seq if self.sealed else self.meta.hot_floor - 1
-        return replace(self.meta, sealed_seq=sealed_seq, active=active_meta(self.active))
+        return replace(
+            self.meta,
+            sealed_seq=sealed_seq,
+            active=active_meta(self.active),
+            cold=relocated(self.sealed),
+            cold_ops=self.cold_ops,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +121,10 @@ class _Plan:
     unchanged: list[TopicMeta]
     deleted: tuple[int, ...]
     epoch_floor: int
+    doomed: tuple[tuple[int, int], ...]
+
+    def all_doomed(self) -> tuple[tuple[int, int], ...]:
+        return (*self.doomed, *(key for draft in self.drafts for key in draft.doomed))
 
 
 def checkpoint(engine: Engine, wish: Wish | None = None) -> None:
@@ -104,6 +135,7 @@ def checkpoint(engine: Engine, wish: Wish | None = None) -> None:
     engine.check_writable()
     with engine.checkpoint_lock:
         checkpoint_locked(engine, wish)
+    engine.wake_relocator()
 
 
 def relieve(engine: Engine) -> None:
@@ -127,6 +159,7 @@ def relieve(engine: Engine) -> None:
         _logger.exception("a checkpoint failed")
     finally:
         engine.checkpoint_lock.release()
+    engine.wake_relocator()
 
 
 def wait_for_room(engine: Engine) -> None:
@@ -139,6 +172,7 @@ def wait_for_room(engine: Engine) -> None:
     with engine.checkpoint_lock:
         if engine.wal.older_files >= engine.settings.wal_max_files:
             checkpoint_locked(engine, None)
+    engine.wake_relocator()
 
 
 def checkpoint_locked(engine: Engine, wish: Wish | None, *, pause_s: float = 0) -> None:
@@ -162,7 +196,7 @@ def _plan(engine: Engine, wish: Wish | None) -> _Plan:
         unpublished = (state.topic_id for state in engine.topics.values() if not state.is_published)
         next_topic_id = min(unpublished, default=engine.next_topic_id)
         end, deleted = engine.committer.published_end, engine.deleted
-        plan = _Plan(end, next_topic_id, [], [], deleted, engine.epoch_floor)
+        plan = _Plan(end, next_topic_id, [], [], deleted, engine.epoch_floor, engine.doomed)
         for state in engine.states():
             own = wish if wish is not None and wish.topic == state.name else None
             aged = is_to_be_sealed(engine, state)
@@ -190,6 +224,14 @@ def _is_outdated(state: TopicState) -> bool:
 
 def _draft(state: TopicState, wish: Wish | None, *, seal: bool) -> _Draft:
     sealed = list(state.sealed)
+    pending = state.pending
+    recalled = None if wish is None else wish.recalled
+    if wish is not None and wish.relocated is not None:
+        sealed = [_with_check(info, *wish.relocated) for info in sealed]
+    if recalled is not None:
+        sealed = [replace(info, cold_check=None) if info.first_seq == recalled else info for info in sealed]
+        # It has the flags that it left with.
+        pending = (*(op for op in state.cold_ops if op not in pending), *pending)
     release_seq = 0 if wish is None or wish.release_seq is None else wish.release_seq
     if not state.config.keep_history:
         release_seq = max(release_seq, state.floors.earliest_seq - 1)
@@ -203,12 +245,27 @@ def _draft(state: TopicState, wish: Wish | None, *, seal: bool) -> _Draft:
         meta=replace(state.to_meta(), hot_floor=hot_floor, ops=ops),
         first_seq=state.tail.first_seq,
         last_seq=state.head_seq,
-        pending=state.pending,
+        pending=pending,
         seal=seal or (wish is not None and wish.seal),
         sealed=sealed,
         active=state.active,
         released=released,
+        recalled=recalled,
     )
+
+
+def _with_check(info: SegmentInfo, first_seq: int, check: int) -> SegmentInfo:
+    return replace(info, cold_check=check) if info.first_seq == first_seq else info
+
+
+def _kept_cold_ops(ops: tuple[DeleteOp, ...], cold: tuple[SegmentInfo, ...]) -> tuple[DeleteOp, ...]:
+    """Of the deletes that may reach relocated segments, those by tag, without what a later one covers."""
+    kept: list[DeleteOp] = []
+    for op in reversed(ops):
+        may_reach = op.tag is not None and any(op.may_reach(info.first_seq) for info in cold)
+        if may_reach and not any(later.covers(op) for later in kept):
+            kept.append(op)
+    return tuple(reversed(kept))
 
 
 def _kept_ops(state: TopicState, hot_floor: int) -> tuple[DeleteOp, ...]:
@@ -222,6 +279,8 @@ def _write_segments(engine: Engine, plan: _Plan, pause_s: float) -> None:
         for draft in plan.drafts:
             _absorb(engine, draft, pause_s)
             for info in draft.segments:
+                if not info.is_hot:
+                    continue
                 ops = [op for op in draft.pending if op.may_reach(info.first_seq)]
                 if ops:
                     _flag(engine.segments.get(draft.state.topic_id, info.first_seq), info, ops)
@@ -335,6 +394,7 @@ def _store_and_publish(engine: Engine, plan: _Plan) -> None:
             engine.checkpointed = plan.wal
             for draft in plan.drafts:
                 _publish(draft)
+                engine.doomed += tuple(draft.doomed)
     except OSError as error:
         if error.errno in NO_SPACE and number not in numbers(engine.files, engine.layout):
             raise DiskFull(engine.layout.meta) from error
@@ -346,7 +406,7 @@ def _store_and_publish(engine: Engine, plan: _Plan) -> None:
 
 def _snapshot(plan: _Plan) -> Snapshot:
     topics = sorted([*plan.unchanged, *(draft.result() for draft in plan.drafts)], key=lambda topic: topic.topic_id)
-    return Snapshot(plan.next_topic_id, tuple(topics), plan.wal, plan.deleted, plan.epoch_floor)
+    return Snapshot(plan.next_topic_id, tuple(topics), plan.wal, plan.deleted, plan.epoch_floor, plan.all_doomed())
 
 
 def _publish(draft: _Draft) -> None:
@@ -360,6 +420,7 @@ def _publish(draft: _Draft) -> None:
     state.hot_floor = meta.hot_floor
     state.ops = (*meta.ops, *(op for op in state.ops if op.op >= planned))
     state.pending = tuple(op for op in state.pending if op.op >= planned)
+    state.cold_ops = draft.cold_ops
 
 
 def _free(engine: Engine, plan: _Plan) -> None:
@@ -368,6 +429,8 @@ def _free(engine: Engine, plan: _Plan) -> None:
         engine.wal.remove_below(plan.wal.file)
         for draft in plan.drafts:
             for segment in draft.released:
+                if not segment.is_hot:
+                    continue
                 engine.segments.remove(draft.state.topic_id, segment.first_seq)
         if plan.deleted:
             remove_topics(engine.files, engine.layout, plan.deleted)

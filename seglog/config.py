@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Final
 
 from seglog.errors import InvalidSetting
 from seglog.files import OsFiles, replace_atomically
-from seglog.setting import check_settings, from_section, number, toml_lines
+from seglog.setting import check_settings, from_section, number, path, toml_lines
 
 __all__ = [
     "DISCARDS",
@@ -80,6 +80,15 @@ class LogSettings:
     )
     segment_max_age_ms: int = number(
         0, "ms", 0, 31_536_000_000, "a segment is sealed when its oldest record is older; 0: never"
+    )
+    cold_dir: str = path(
+        "a directory, of this data directory alone, on a slower disk: older sealed segments go there; empty: all stay"
+    )
+    hot_retain_segments: int = number(
+        4, "segments", 0, 10_000_000, "the newest sealed ones of a topic, which do not go to the cold store"
+    )
+    hot_retain_bytes: int = number(
+        0, "bytes", 0, 1024 * 1024 * 1024 * MIB, "as many of these as fit in so many; 0: no bound by bytes"
     )
 
     def __post_init__(self) -> None:

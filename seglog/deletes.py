@@ -42,6 +42,11 @@ class DeleteOp:
             return False
         return tag.startswith(self.tag[:-1]) if self.tag.endswith("*") else tag == self.tag
 
+    def covers(self, other: DeleteOp) -> bool:
+        """Whether it reaches all that `other` does."""
+        is_as_wide = self.before is None or (other.before is not None and other.before <= self.before)
+        return self.tag == other.tag and self.at_seq >= other.at_seq and is_as_wide
+
     def to_json(self) -> dict[str, Any]:
         return {"at_seq": self.at_seq, "before": self.before, "op": self.op, "tag": self.tag, "ts_ms": self.ts_ms}
 

@@ -6,13 +6,14 @@ import threading
 from dataclasses import dataclass, field
 
 from seglog.clock import Clock
+from seglog.cold_stores import ColdStores
 from seglog.commit import Committer
 from seglog.config import LogSettings, TopicConfig
 from seglog.errors import LogClosed, NoSuchTopic, ReadOnly
 from seglog.files import Files
 from seglog.layout import Layout
 from seglog.meta import WalPosition
-from seglog.segment import SegmentCache
+from seglog.segment import SegmentCache, SegmentInfo, SegmentReader
 from seglog.state import TopicState
 from seglog.tier import ColdTier
 from seglog.upkeep import Upkeep
@@ -25,9 +26,10 @@ __all__ = ["Engine"]
 class Engine:
     """`topics` also has those whose creation is on its way; `state` and `find` show published ones only.
 
-    `checkpointed` is the end of what the newest snapshot covers. `upkeep`, and `syncer` for what is acked at disk, are
-    set by whoever opens. `leaving` are topics whose deletion is on its way, `deleted` those whose directory is to be
-    removed, `epoch_floor` is the highest epoch that a deleted topic had.
+    `checkpointed` is the end of what the newest snapshot covers. `upkeep`, `syncer` for what is acked at disk, and
+    `relocator` are set by whoever opens. `leaving` are topics whose deletion is on its way, `deleted` those whose directory
+    is to be removed, `epoch_floor` is the highest epoch that a deleted topic had. `doomed` are (topic id, first seq) of
+    segments that the relocator has to delete from the cold stores, before it moves others there.
     """
 
     layout: Layout
@@ -43,9 +45,12 @@ class Engine:
     committer: Committer = field(init=False)
     upkeep: Upkeep = field(init=False)
     syncer: Upkeep = field(init=False)
+    relocator: Upkeep = field(init=False)
     checkpoint_lock: threading.Lock = field(default_factory=threading.Lock)
     retention_lock: threading.Lock = field(default_factory=threading.Lock)
     cold: ColdTier | None = None
+    cold_stores: ColdStores | None = None
+    doomed: tuple[tuple[int, int], ...] = ()
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     leaving: dict[int, TopicState] = field(default_factory=dict[int, TopicState])
     deleted: tuple[int, ...] = ()
@@ -71,6 +76,17 @@ class Engine:
         if state is None:
             raise NoSuchTopic(name)
         return state
+
+    def segment(self, topic_id: int, info: SegmentInfo) -> SegmentReader:
+        """Raises `FileNotFoundError` for a hot one that is gone; waits for the store of a relocated one."""
+        if info.is_hot or self.cold_stores is None:
+            return self.segments.get(topic_id, info.first_seq)
+        return self.cold_stores.segment(topic_id, info)
+
+    def wake_relocator(self) -> None:
+        """After a checkpoint, without its lock: there may be segments to relocate."""
+        if self.cold_stores is not None:
+            self.relocator.wake()
 
     def check_open(self) -> None:
         if self.is_closed:

@@ -29,6 +29,8 @@
     │   ├── TopicFull            the topic is at its cap, and configured to refuse
     │   ├── WriterPoisoned       an fsync or write failed: reopen the log
     │   ├── ColdTierRequired     the records are only in the cold tier, and none is attached
+    │   ├── ColdStoreFailed      the store that older segments went to does not give them
+    │   ├── ColdStoreRequired    older segments are in a cold store, and the log is opened without one
     │   ├── JournalClosed
     │   └── LogClosed
     └── Misuse               fix the call                                  exit 2
@@ -53,6 +55,8 @@ from pathlib import Path
 from typing import ClassVar
 
 __all__ = [
+    "ColdStoreFailed",
+    "ColdStoreRequired",
     "ColdTierAttached",
     "ColdTierRequired",
     "Conflict",
@@ -341,6 +345,26 @@ class ColdTierRequired(Unavailable):
         super().__init__(
             f"records {first} to {last} of {topic} are in the cold tier only",
             hint="open the log with its remote: offload.attach(log, URL), or --remote URL",
+        )
+        self.topic = topic
+
+
+class ColdStoreFailed(Unavailable):
+    """Appends, and reads of what is hot, go on."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(
+            f"the cold store does not give {path}: {cause}", hint="mend the store, and read again: nothing was changed"
+        )
+        self.path = path
+        self.cause = cause
+
+
+class ColdStoreRequired(Unavailable):
+    def __init__(self, topic: str, first: int, last: int) -> None:
+        super().__init__(
+            f"records {first} to {last} of {topic} are in segments in a cold store, and none is named",
+            hint="set cold_dir in the section [log] of seglog.toml, or give seglog.open the same cold_stores as before",
         )
         self.topic = topic
 

@@ -59,10 +59,13 @@ def due(engine: Engine, state: TopicState) -> int:
         return seq if seq >= state.retained_from else 0
 
 
-def advance_front(engine: Engine, state: TopicState) -> None:
-    """After a delete by tag: `earliest_seq` goes on to the first live record, if that is on this disk."""
+def advance_front(engine: Engine, state: TopicState, *, may_ask_store: bool = False) -> None:
+    """After a delete by tag: `earliest_seq` goes on to the first live record, if that is in this log's segments.
+
+    Where it may be in a relocated one, only the relocator looks: no other caller waits for a store.
+    """
     first = state.floors.earliest_seq
-    if first < state.hot_floor:
+    if first < state.hot_floor or (not may_ask_store and any(info.last_seq >= first for info in state.cold)):
         return
     cuts, head = len(state.cuts), state.head_seq
     try:
@@ -151,10 +154,15 @@ def _evict(engine: Engine, state: TopicState, seq: int) -> bool:
 
 
 def _live_range(engine: Engine, state: TopicState, first: int, last: int) -> tuple[int, int] | None:
-    """The first and the last live seq among those of one segment, by the flags of its entries."""
+    """The first and the last live seq among those of one segment, by the flags of its entries.
+
+    All of a relocated one counts as live (L3 of seglog.floors): appends come here, and do not wait for a store.
+    """
     info = state.segment_of(first)
     if info is None:
         return None
+    if not info.is_hot:
+        return first, last
     segment = engine.segments.get(state.topic_id, info.first_seq)
     live: list[int] = []
     for begin in range(first, last + 1, _LOOK_RECORDS):

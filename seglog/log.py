@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,9 +13,11 @@ from types import TracebackType
 from seglog import housekeeping, write
 from seglog.checkpoint import checkpoint, relieve
 from seglog.clock import Clock, SystemClock
+from seglog.cold_stores import ColdStores
 from seglog.config import LogSettings, TopicConfig, load_settings
 from seglog.engine import Engine
 from seglog.errors import (
+    ColdStoreRequired,
     ColdTierAttached,
     DirectoryNotReadable,
     DirectoryNotWritable,
@@ -28,16 +31,22 @@ from seglog.lock import DirectoryLock
 from seglog.meta import Snapshot, WalPosition, store
 from seglog.names import check_topic_name
 from seglog.open_file import OpenFile
-from seglog.recovery import recover
+from seglog.recovery import Recovered, recover
+from seglog.relocator import relocate_due
 from seglog.retention import Retention
 from seglog.segment import SegmentCache
+from seglog.store import SegmentStores
+from seglog.store_local import LocalSegmentStore
 from seglog.tier import ColdTier
 from seglog.topic import Topic
 from seglog.upkeep import Background, UpkeepFactory
 from seglog.view import look
 from seglog.wal import NO_SPACE, Wal, create_first
 
-__all__ = ["Log", "open"]
+__all__ = ["Log", "cold_stores_of", "open"]
+
+_logger = logging.getLogger("seglog.log")
+_PATIENCE_S = 1.0
 
 
 def open(
@@ -49,12 +58,15 @@ def open(
     files: Files | None = None,
     settings: LogSettings | None = None,
     upkeep: UpkeepFactory = Background,
+    cold_stores: SegmentStores | None = None,
 ) -> Log:
     """Lock and recover the data directory at `path`; make it if it is not there and `create` says so.
 
     `settings` None: those of its seglog.toml. `upkeep` makes checkpoints when the write-ahead log has grown: `InCaller`
-    is for those who want no second thread. Raises `NotADataDirectory`, `DirectoryInUse`, `DirectoryNotWritable`,
-    `InvalidSetting`, `DiskFull`, and `FileCorrupt` or `FormatUnsupported` with nothing changed.
+    is for those who want no second thread. `cold_stores` are where older sealed segments go, instead of the setting
+    `cold_dir`: a store for each topic, given its id; the same ones at every opening. Raises `NotADataDirectory`,
+    `DirectoryInUse`, `DirectoryNotWritable`, `InvalidSetting`, `ColdStoreRequired`, `DiskFull`, and `FileCorrupt` or
+    `FormatUnsupported` with nothing changed.
 
     `read_only`: what is there is shown, as recovery would find it at this moment, and nothing is made, locked or
     changed; a running writer is neither in the way nor disturbed (see seglog.view). What would change something raises
@@ -72,7 +84,7 @@ def open(
             return Log(look(port, layout, clock, load_settings(layout.settings) if settings is None else settings))
         lock = DirectoryLock(port, layout.lock)
         try:
-            return Log(_start(port, layout, clock, settings, upkeep), lock)
+            return Log(_start(port, layout, clock, settings, upkeep, cold_stores), lock)
         except BaseException:
             lock.release()
             raise
@@ -186,13 +198,18 @@ class Log:
         return housekeeping.enforce(self._engine, states)
 
     def close(self) -> None:
-        """Make everything durable, and let go of the directory, whatever is raised. Idempotent."""
+        """Make everything durable, and let go of the directory, whatever is raised. Idempotent.
+
+        A cold store that does not answer is waited for for a second at most.
+        """
         if self._engine.is_closed:
             return
         if self._lock is None:
             self._engine.close()
             return
         try:
+            if not self._engine.relocator.close(_PATIENCE_S):
+                _logger.warning("the cold store has not answered yet: what is on its way there stays hot")
             self._engine.upkeep.close()
             self._engine.syncer.close()
             self._engine.committer.close()
@@ -200,15 +217,27 @@ class Log:
                 checkpoint(self._engine)
                 self._engine.wal.give_back()
         finally:
-            self._engine.close()
+            # Not between a relocation's flip and the end of its hot copy.
+            with self._engine.checkpoint_lock:
+                self._engine.close()
             self._lock.release()
 
 
-def _start(files: Files, layout: Layout, clock: Clock, settings: LogSettings | None, upkeep: UpkeepFactory) -> Engine:
+def _start(
+    files: Files,
+    layout: Layout,
+    clock: Clock,
+    settings: LogSettings | None,
+    upkeep: UpkeepFactory,
+    stores: SegmentStores | None,
+) -> Engine:
     settings = load_settings(layout.settings) if settings is None else settings
     if not _is_data_directory(files, layout):
         _make_new(files, layout)
     found = recover(files, layout)
+    cold_stores = cold_stores_of(files, layout, settings, stores)
+    if cold_stores is None:
+        _check_all_hot(found)
     engine = Engine(
         layout=layout,
         files=files,
@@ -222,12 +251,34 @@ def _start(files: Files, layout: Layout, clock: Clock, settings: LogSettings | N
         segments=SegmentCache(files, layout),
         deleted=found.deleted,
         epoch_floor=found.epoch_floor,
+        cold_stores=cold_stores,
+        doomed=found.doomed,
     )
     engine.upkeep = upkeep(lambda: relieve(engine))
     engine.syncer = upkeep(lambda: write.sync_written(engine))
+    engine.relocator = upkeep(lambda: relocate_due(engine))
     housekeeping.find_fronts(engine)
     checkpoint(engine)
     return engine
+
+
+def cold_stores_of(
+    files: Files, layout: Layout, settings: LogSettings, stores: SegmentStores | None
+) -> ColdStores | None:
+    """`cold_dir` is relative to the data directory, if it is relative."""
+    if stores is not None:
+        return ColdStores(stores, Path("cold store"))
+    if not settings.cold_dir:
+        return None
+    place = Layout(layout.root / settings.cold_dir)
+    return ColdStores(lambda topic_id: LocalSegmentStore(files, place, topic_id), place.root)
+
+
+def _check_all_hot(found: Recovered) -> None:
+    """Raises `ColdStoreRequired`."""
+    for state in found.topics.values():
+        if state.cold:
+            raise ColdStoreRequired(state.name, state.cold[0].first_seq, state.cold[-1].last_seq)
 
 
 def _is_data_directory(files: Files, layout: Layout) -> bool:

@@ -1,7 +1,7 @@
 """The snapshot of everything that is not in the WAL or in segment files: meta/snapshot.<16 digits>.json.
 
-    body     canonical JSON: {"deleted": [...], "epoch_floor", "format": 1, "next_topic_id", "topics": [...],
-             "wal": {"file", "offset", "ordinal"}}
+    body     canonical JSON: {"deleted": [...], "doomed": [...], "epoch_floor", "format": 1, "next_topic_id",
+             "topics": [...], "wal": {"file", "offset", "ordinal"}}
     newline  0x0A
     check    XXH3-64 of the body, 16 hex digits
     newline  0x0A
@@ -15,6 +15,10 @@ S3  Segment files are what it says: bytes past the active segment's lengths, and
     did not come to its end. They are derivable from the WAL.
 S4  `deleted` are ids of deleted topics whose directories may still be there; `epoch_floor` is the highest epoch that
     any deleted topic had, so that the next one of its name has a higher one.
+S5  `cold` of a topic are its segments that are in the cold store, as [first seq, last seq, bytes of data, first time,
+    last time, XXH3-64 of the .idx]: this is the pointer that a relocation flips, and opening asks no store. `cold_ops`
+    are the deletes by tag that may reach them and are not in their flags.
+S6  `doomed` are [topic id, first seq] of segments that a cold store may still have and nobody needs.
 
 Source: topics engine architecture, section 5.
 """
@@ -35,6 +39,7 @@ from seglog.files import Files, replace_atomically
 from seglog.floors import Floors
 from seglog.layout import Layout, number_in
 from seglog.open_file import OpenFile
+from seglog.segment import SegmentInfo
 
 __all__ = [
     "ActiveMeta",
@@ -88,6 +93,8 @@ class TopicMeta:
     ops: tuple[DeleteOp, ...]
     floors: Floors = field(default_factory=Floors)
     is_ahead: bool = False
+    cold: tuple[SegmentInfo, ...] = ()
+    cold_ops: tuple[DeleteOp, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +104,14 @@ class Snapshot:
     wal: WalPosition
     deleted: tuple[int, ...] = ()
     epoch_floor: int = 0
+    doomed: tuple[tuple[int, int], ...] = ()
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
     body = canonical.encode(
         {
             "deleted": list(snapshot.deleted),
+            "doomed": [list(key) for key in snapshot.doomed],
             "epoch_floor": snapshot.epoch_floor,
             "format": _FORMAT,
             "next_topic_id": snapshot.next_topic_id,
@@ -156,13 +165,22 @@ def _from_json(value: dict[str, Any]) -> Snapshot:
     wal = value["wal"]
     position = WalPosition(wal["file"], wal["offset"], wal["ordinal"])
     topics = tuple(map(_topic_from_json, value["topics"]))
-    return Snapshot(value["next_topic_id"], topics, position, tuple(value["deleted"]), value["epoch_floor"])
+    return Snapshot(
+        next_topic_id=value["next_topic_id"],
+        topics=topics,
+        wal=position,
+        deleted=tuple(value["deleted"]),
+        epoch_floor=value["epoch_floor"],
+        doomed=tuple((topic_id, first_seq) for topic_id, first_seq in value["doomed"]),
+    )
 
 
 def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
     active = topic.active
     return {
         "active": None if active is None else [active.first_seq, active.records, active.data_bytes],
+        "cold": [_cold_to_json(info) for info in topic.cold],
+        "cold_ops": [op.to_json() for op in topic.cold_ops],
         "config": topic.config.to_json(),
         "epoch": topic.epoch,
         "earliest_seq": topic.floors.earliest_seq,
@@ -196,4 +214,16 @@ def _topic_from_json(value: dict[str, Any]) -> TopicMeta:
         ops=tuple(map(DeleteOp.from_json, value["ops"])),
         floors=Floors(value["earliest_seq"], value["evict_from"], value["evict_floor"]),
         is_ahead=value["is_ahead"],
+        cold=tuple(map(_cold_from_json, value["cold"])),
+        cold_ops=tuple(map(DeleteOp.from_json, value["cold_ops"])),
     )
+
+
+def _cold_to_json(info: SegmentInfo) -> list[Any]:
+    check = f"{info.cold_check:016x}"
+    return [info.first_seq, info.last_seq, info.data_bytes, info.min_ts_ms, info.max_ts_ms, check]
+
+
+def _cold_from_json(value: list[Any]) -> SegmentInfo:
+    first_seq, last_seq, data_bytes, min_ts_ms, max_ts_ms, check = value
+    return SegmentInfo(first_seq, last_seq, data_bytes, min_ts_ms, max_ts_ms, sealed=True, cold_check=int(check, 16))

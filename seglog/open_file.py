@@ -7,11 +7,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Protocol
 
 from seglog.errors import FileCorrupt
 from seglog.files import Files
 
-__all__ = ["OpenFile"]
+__all__ = ["OpenFile", "Readable"]
+
+
+class Readable(Protocol):
+    """What is read of a file, wherever it lies; `path` is for errors."""
+
+    @property
+    def path(self) -> Path: ...
+    def read_exactly(self, length: int, offset: int) -> bytes: ...
+    def read(self, length: int, offset: int) -> bytes: ...
+    def size(self) -> int: ...
 
 
 class OpenFile:

@@ -12,6 +12,7 @@ R4  What retention took is told, as a `Gap` in between or by raising `Evicted`; 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,7 @@ def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, cut
         if run is None or (len(state.cuts) != cuts and state.generation != generation):
             continue
         try:
-            headers = run.headers()
+            headers = None if run.deletes else run.headers()
             if headers is None:
                 for index in range(len(run)):
                     yield [_frame(state, run, index)]
@@ -157,12 +158,16 @@ def load_run(engine: Engine, state: TopicState, first: int, last: int) -> Run | 
         if not state.hot_floor <= first <= state.head_seq or state.is_gone:
             return None
         segment = state.segment_of(first)
+        cold_ops = state.cold_ops
         if segment is None:
             file, entries = _find_in_tail(engine, state, first, last)
     if segment is None:
         return _read_run(state, first, file, entries)
     try:
-        return engine.segments.get(state.topic_id, segment.first_seq).run(first, min(last, segment.last_seq))
+        run = engine.segment(state.topic_id, segment).run(first, min(last, segment.last_seq))
+        if segment.is_hot or not cold_ops:
+            return run
+        return replace(run, deletes=tuple(op for op in cold_ops if op.may_reach(first)))
     except FileCorrupt:
         if state.generation != generation:
             return None
@@ -188,14 +193,18 @@ def _read_run(state: TopicState, first: int, file: OpenFile, entries: NDArray[An
 
 def live_records(state: TopicState, run: Run) -> Iterator[Record]:
     for record in run.records(np.flatnonzero(run.entries["flags"] & DELETED == 0)):
-        if not (state.pending and _is_reached(state.pending, record)):
+        is_pending = bool(state.pending) and _is_reached(state.pending, record)
+        if not is_pending and not (run.deletes and _is_reached(run.deletes, record)):
             yield record
 
 
 def _frame(state: TopicState, run: Run, index: int) -> bytes:
     entry, position, header = run.frame(index)
-    if entry.flags & DELETED and not _is_reached(state.ops, run.record(index)):
-        return tombstone(header)
+    if entry.flags & DELETED or run.deletes:
+        record = run.record(index)
+        is_deleted = entry.flags & DELETED or _is_reached(run.deletes, record)
+        if is_deleted and not _is_reached(state.ops, record):
+            return tombstone(header)
     return run.buffer[position : position + entry.length]
 
 

@@ -4,8 +4,9 @@
                  seen, and not durable yet, and nothing may be built on it before it is
     1 snapshot   the newest; damage there is reported
     2 WAL files  those before the snapshot's are unlinked; a blank one above CURRENT is too (W2 of seglog.wal)
-    3 segments   what is released, deleted, or goes beyond the snapshot, is unlinked or cut: it is derivable from the
-                 WAL (S3 of seglog.meta); what is missing is reported
+    3 segments   what is released, relocated, deleted, or goes beyond the snapshot, is unlinked or cut: it is derivable
+                 from the WAL (S3 of seglog.meta); what is missing is reported. Of relocated segments the snapshot tells
+                 all that is needed: no cold store is asked
     4 replay     all frames from the snapshot's position on, in order
     5 tail       in the active WAL file, what follows the last whole frame: zeros are reserved space; a torn write is
                  cut and logged; anything that was durable once is reported. The file is synced, so that a cut, this
@@ -62,6 +63,7 @@ class Recovered:
     older_files: tuple[int, ...]
     deleted: tuple[int, ...]
     epoch_floor: int
+    doomed: tuple[tuple[int, int], ...]
 
 
 def recover(files: Files, layout: Layout) -> Recovered:
@@ -86,6 +88,7 @@ def recover(files: Files, layout: Layout) -> Recovered:
         older_files=tuple(wal_files[:-1]),
         deleted=tuple(replay.deleted),
         epoch_floor=replay.epoch_floor,
+        doomed=tuple(replay.doomed),
     )
 
 
@@ -129,12 +132,14 @@ def _load_topics(files: Files, layout: Layout, snapshot: Snapshot) -> dict[int, 
 
 def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
     end = meta.sealed_seq if meta.active is None else meta.active.first_seq
+    cold = {info.first_seq: info for info in meta.cold}
     found = segment_names(files, layout, meta.topic_id)
-    _remove_segments(files, layout, meta.topic_id, [key for key in found if not meta.hot_floor <= key[1] <= end])
+    gone = [key for key in found if not meta.hot_floor <= key[1] <= end or key[1] in cold]
+    _remove_segments(files, layout, meta.topic_id, gone)
     sealed = []
     first = meta.hot_floor
     while first <= meta.sealed_seq:
-        info = _load_segment(files, layout, meta.topic_id, first)
+        info = cold.get(first) or _load_segment(files, layout, meta.topic_id, first)
         sealed.append(info)
         first = info.last_seq + 1
     if first != meta.sealed_seq + 1:
@@ -153,6 +158,7 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
         sealed=tuple(sealed),
         active=active,
         ops=meta.ops,
+        cold_ops=meta.cold_ops,
         next_op=meta.next_op,
         is_published=True,
         floors=meta.floors,
@@ -234,6 +240,7 @@ class _Replay:
         self.next_topic_id = snapshot.next_topic_id
         self.end = snapshot.wal
         self.deleted: list[int] = []
+        self.doomed = list(snapshot.doomed)
         self.epoch_floor = snapshot.epoch_floor
         self.ahead = {topic.topic_id for topic in snapshot.topics if topic.is_ahead}
 
@@ -300,7 +307,8 @@ class _Replay:
         apply_truncate(state, header.seq, epoch, kept)
 
     def _delete_topic(self, header: Header, epoch: int) -> None:
-        self._topic(header)
+        state = self._topic(header)
+        self.doomed += ((state.topic_id, info.first_seq) for info in state.cold)
         del self.topics[header.topic_id]
         self.deleted.append(header.topic_id)
         self.epoch_floor = max(self.epoch_floor, epoch)

@@ -6,12 +6,13 @@
     FLIPPED  the pointer says cold                               delete the hot copy
     COLD     the hot copy is gone, or half of it is              -
 
-A crash leaves one of these states, `relocate` finds out which, and goes on from there.
+A crash leaves one of these states, `relocate` finds out which, and goes on from there. What is in cold already is put
+once more: that it is seen there does not say that it is durable, only a `put` that returned does.
 
 M1  The hot copy goes only after the pointer is durable, and the pointer is flipped only after a read-back.
-M2  The pointer belongs to whoever keeps the topic's metadata: `flip` is theirs, makes it durable, and may be called
-    again for a segment that has it already.
-M3  While a segment is on its way, nobody changes flags in its idx: whoever flags holds off the relocator.
+M2  The pointer belongs to whoever keeps the topic's metadata: `flip` is theirs. Entered, it has made it durable, or
+    raises; until it is left nobody brings the hot copy back. It may be asked again for a segment that has it already.
+M3  Flags in the idx may change on the way: `flip` gets the XXH3-64 of the copied one, and raises if it is another now.
 
 Source: topics engine architecture, section 3.6, and the knobs of its layout section.
 """
@@ -19,14 +20,21 @@ Source: topics engine architecture, section 3.6, and the knobs of its layout sec
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TypeAlias
+
+from xxhash import xxh3_64_intdigest
 
 from seglog.errors import InvalidSetting, NoSuchSegment, SegmentCut
 from seglog.segment import SegmentInfo
 from seglog.store import Part, SegmentId, SegmentStore
 from seglog.topic_tier import TopicTier, is_whole
 
-__all__ = ["HotRetention", "relocate", "to_relocate"]
+__all__ = ["Flip", "HotRetention", "relocate", "to_relocate"]
+
+Flip: TypeAlias = Callable[[SegmentId, int], AbstractContextManager[None]]
+"""M2 and M3."""
 
 _COMPARE_BYTES = 1024 * 1024
 
@@ -60,7 +68,7 @@ def to_relocate(hot: Sequence[SegmentInfo], retention: HotRetention) -> list[Seg
     return [SegmentId(segment.first_seq) for segment in sealed[: len(sealed) - kept]]
 
 
-def relocate(tier: TopicTier, segment: SegmentId, flip: Callable[[SegmentId], None]) -> None:
+def relocate(tier: TopicTier, segment: SegmentId, flip: Flip) -> None:
     """From hot to cold, as far as it has not got yet; when it returns, only the cold copy is there.
 
     Raises `NoSuchSegment` if it is whole in neither, `SegmentCut` if what comes back from cold is not what went there,
@@ -69,22 +77,28 @@ def relocate(tier: TopicTier, segment: SegmentId, flip: Callable[[SegmentId], No
     if tier.cold is None:
         raise InvalidSetting("cold", "there is no cold store")
     if is_whole(tier.hot, segment):
-        _copy(tier.hot, tier.cold, segment)
-    elif not is_whole(tier.cold, segment):
+        idx = _copy(tier.hot, tier.cold, segment)
+    elif is_whole(tier.cold, segment):
+        idx = _read(tier.cold, segment, Part.IDX)
+    else:
         raise NoSuchSegment(segment)
-    flip(segment)
-    tier.hot.delete(segment)
+    with flip(segment, xxh3_64_intdigest(idx)):
+        tier.hot.delete(segment)
 
 
-def _copy(hot: SegmentStore, cold: SegmentStore, segment: SegmentId) -> None:
-    bodies = {part: hot.read_range(segment, part, 0, hot.length(segment, part)) for part in Part}
-    if is_whole(cold, segment) and _first_difference(cold, segment, bodies) is None:
-        return
+def _read(store: SegmentStore, segment: SegmentId, part: Part) -> bytes:
+    return store.read_range(segment, part, 0, store.length(segment, part))
+
+
+def _copy(hot: SegmentStore, cold: SegmentStore, segment: SegmentId) -> bytes:
+    """The idx."""
+    bodies = {part: _read(hot, segment, part) for part in Part}
     cold.put(segment, bodies[Part.DATA], bodies[Part.IDX])
     difference = _first_difference(cold, segment, bodies)
     if difference is not None:
         part, offset = difference
         raise SegmentCut(segment, part.value, offset, len(bodies[part]))
+    return bodies[Part.IDX]
 
 
 def _first_difference(store: SegmentStore, segment: SegmentId, bodies: dict[Part, bytes]) -> tuple[Part, int] | None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seglog.deletes import DeleteOp
 from seglog.errors import FileCorrupt, InvalidFrame
 from seglog.frame import (
     HAS_NODE,
@@ -44,13 +45,18 @@ _PLAIN_REST = (repeat(None), repeat(None), repeat(False))
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`buffer` holds the bytes of `path` from the first entry's offset to the last one's end; `entries` are ENTRIES."""
+    """`buffer` holds the bytes of `path` from the first entry's offset to the last one's end; `entries` are ENTRIES.
+
+    `deletes` may reach the records, and are not in the entries' flags: of relocated segments, where those stay as they
+    are.
+    """
 
     path: Path
     topic_id: int
     first_seq: int
     entries: NDArray[Any]
     buffer: bytes
+    deletes: tuple[DeleteOp, ...] = ()
 
     def __len__(self) -> int:
         return len(self.entries)

@@ -1,7 +1,8 @@
 """The first record at or after a time: times never go back within a topic, so it is a binary search.
 
-On this disk it looks at segments, then at .idx entries, then at the index of the tail: deleted records count. Below the
-hot floor it asks the cold tier for one record a step: about twenty steps for a million records, each a cold read.
+In this log it looks at segments, then at .idx entries, then at the index of the tail: deleted records count. Where the
+segment that the time falls in is relocated, its .idx comes from the cold store. Below the hot floor it asks the cold
+tier for one record a step: about twenty steps for a million records, each a cold read.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def _hot(engine: Engine, state: TopicState, ts_ms: int) -> int:
 
 
 def _in_segment(engine: Engine, state: TopicState, info: SegmentInfo, ts_ms: int) -> int:
-    segment = engine.segments.get(state.topic_id, info.first_seq)
+    segment = engine.segment(state.topic_id, info)
     seqs = range(info.first_seq, info.last_seq + 1)
     return seqs[bisect_left(seqs, ts_ms, key=lambda seq: int(segment.entries(seq, seq)["ts_ms"][0]))]
 

@@ -26,10 +26,10 @@ from seglog.errors import FileCorrupt, InvalidEntry
 from seglog.files import Files
 from seglog.index import ENTRY, encode_entries, load_entries, mark_deleted
 from seglog.layout import Layout
-from seglog.open_file import OpenFile
+from seglog.open_file import OpenFile, Readable
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 
-__all__ = ["SegmentCache", "SegmentFiles", "SegmentInfo", "SegmentWriter", "cut"]
+__all__ = ["SegmentCache", "SegmentFiles", "SegmentInfo", "SegmentReader", "SegmentWriter", "cut"]
 
 _FLUSH_BYTES = 1024 * 1024
 _OPEN_MAX = 64
@@ -37,7 +37,10 @@ _OPEN_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """One local segment. Times in ms since the epoch."""
+    """One segment of this log. Times in ms since the epoch.
+
+    `cold_check` is the XXH3-64 of its .idx once it is relocated, that is, in the cold store only; None: it is hot.
+    """
 
     first_seq: int
     last_seq: int
@@ -45,23 +48,26 @@ class SegmentInfo:
     min_ts_ms: int
     max_ts_ms: int
     sealed: bool
+    cold_check: int | None = None
+
+    @property
+    def is_hot(self) -> bool:
+        return self.cold_check is None
 
     @property
     def records(self) -> int:
         return self.last_seq - self.first_seq + 1
 
 
-class SegmentFiles:
-    """The two open files. Reads are safe from many threads, also while flags change."""
+class SegmentReader:
+    """Both parts, wherever they are. Safe for many threads."""
 
-    __slots__ = ("_flags_lock", "data", "first_seq", "idx", "topic_id")
+    __slots__ = ()
 
-    def __init__(self, files: Files, layout: Layout, topic_id: int, first_seq: int, flags: int = os.O_RDWR) -> None:
-        self.topic_id = topic_id
-        self.first_seq = first_seq
-        self.data = OpenFile(files, layout.data(topic_id, first_seq), flags)
-        self.idx = OpenFile(files, layout.idx(topic_id, first_seq), flags)
-        self._flags_lock = threading.Lock()
+    topic_id: int
+    first_seq: int
+    data: Readable
+    idx: Readable
 
     def entries(self, first: int, last: int) -> NDArray[Any]:
         """Of the records `first` to `last` (seqs), as ENTRIES. Raises `FileCorrupt`."""
@@ -87,15 +93,6 @@ class SegmentFiles:
         buffer = self.data.read_exactly(int(ends[count - 1]), begin)
         return Run(self.data.path, self.topic_id, first, entries[:count], buffer)
 
-    def set_deleted(self, first: int, last: int, seqs: list[int]) -> None:
-        """Set the flag in the entries of `seqs`, all from `first` to `last`. Durable after a datasync of `idx`."""
-        position = first - self.first_seq
-        with self._flags_lock:
-            raw = bytearray(self.idx.read_exactly((last - first + 1) * ENTRY.size, position * ENTRY.size))
-            for seq in seqs:
-                mark_deleted(raw, seq - first, seq)
-            self.idx.write(raw, position * ENTRY.size)
-
     def info(self, records: int, *, sealed: bool) -> SegmentInfo:
         """Of the first `records` records, of which there is one at least. Raises `FileCorrupt`."""
         last_seq = self.first_seq + records - 1
@@ -105,8 +102,34 @@ class SegmentFiles:
         return SegmentInfo(self.first_seq, last_seq, last[0] + last[1], first[2], last[2], sealed)
 
     def _read_raw(self, position: int, count: int) -> bytes:
+        """Entries, as they lie there."""
+        return self.idx.read_exactly(count * ENTRY.size, position * ENTRY.size)
+
+
+class SegmentFiles(SegmentReader):
+    """The two open files. Reads are safe from many threads, also while flags change."""
+
+    __slots__ = ("_flags_lock", "data", "first_seq", "idx", "topic_id")
+
+    def __init__(self, files: Files, layout: Layout, topic_id: int, first_seq: int, flags: int = os.O_RDWR) -> None:
+        self.topic_id = topic_id
+        self.first_seq = first_seq
+        self.data: OpenFile = OpenFile(files, layout.data(topic_id, first_seq), flags)
+        self.idx: OpenFile = OpenFile(files, layout.idx(topic_id, first_seq), flags)
+        self._flags_lock = threading.Lock()
+
+    def set_deleted(self, first: int, last: int, seqs: list[int]) -> None:
+        """Set the flag in the entries of `seqs`, all from `first` to `last`. Durable after a datasync of `idx`."""
+        position = first - self.first_seq
         with self._flags_lock:
-            return self.idx.read_exactly(count * ENTRY.size, position * ENTRY.size)
+            raw = bytearray(self.idx.read_exactly((last - first + 1) * ENTRY.size, position * ENTRY.size))
+            for seq in seqs:
+                mark_deleted(raw, seq - first, seq)
+            self.idx.write(raw, position * ENTRY.size)
+
+    def _read_raw(self, position: int, count: int) -> bytes:
+        with self._flags_lock:
+            return super()._read_raw(position, count)
 
 
 class SegmentCache:

@@ -18,7 +18,17 @@ from typing import Any, TypeAlias, TypeVar
 
 from seglog.errors import InvalidSetting
 
-__all__ = ["Setting", "check_settings", "choice", "from_section", "number", "settings_of", "toml_lines", "variables_of"]
+__all__ = [
+    "Setting",
+    "check_settings",
+    "choice",
+    "from_section",
+    "number",
+    "path",
+    "settings_of",
+    "toml_lines",
+    "variables_of",
+]
 
 _PREFIX = "SEGLOG_"
 _FIELD = "setting"
@@ -28,7 +38,7 @@ _Settings = TypeVar("_Settings")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`choices` for a text, `low` and `high` for a whole number; a `high` of None is no bound."""
+    """`choices` for a text, `low` and `high` for a whole number; a `high` of None is no bound. A path has none."""
 
     section: str
     key: str
@@ -48,15 +58,24 @@ class Setting:
         return f"{_PREFIX}{self.section}_{self.key}".upper()
 
     @property
+    def is_path(self) -> bool:
+        return isinstance(self.default, str) and not self.choices
+
+    @property
     def allowed(self) -> str:
         """In words, for errors and the docs."""
+        if self.is_path:
+            return "a path"
         if self.choices:
             return " or ".join((", ".join(self.choices[:-1]), self.choices[-1]))
         return f"{self.low} and more" if self.high is None else f"{self.low} to {self.high}"
 
     def check(self, value: object) -> None:
         """Raises `InvalidSetting`."""
-        if self.choices:
+        if self.is_path:
+            if type(value) is not str or "\0" in value:
+                raise InvalidSetting(self.name, f"{value!r} is not {self.allowed}")
+        elif self.choices:
             if type(value) is not str or value not in self.choices:
                 raise InvalidSetting(self.name, f"{value!r} is not {self.allowed}")
         elif type(value) is not int or value < self.low or (self.high is not None and value > self.high):
@@ -64,7 +83,8 @@ class Setting:
 
     def parse(self, text: str) -> Value:
         """What a variable of the environment says. Raises `InvalidSetting`, which names the variable."""
-        value: Value = int(text) if not self.choices and text.isascii() and text.isdigit() else text
+        is_number = isinstance(self.default, int)
+        value: Value = int(text) if is_number and text.isascii() and text.isdigit() else text
         try:
             self.check(value)
         except InvalidSetting as error:
@@ -80,6 +100,11 @@ def number(default: int, unit: str, low: int, high: int | None, meaning: str) ->
 def choice(default: str, choices: Iterable[str], meaning: str) -> Any:
     """The default of a dataclass field, whose value is one of these."""
     return field(default=default, metadata={_FIELD: {"unit": "", "choices": tuple(choices), "meaning": meaning}})
+
+
+def path(meaning: str) -> Any:
+    """The default of a dataclass field, whose value is a path as a text; empty, as it is by default: none."""
+    return field(default="", metadata={_FIELD: {"unit": "", "meaning": meaning}})
 
 
 def settings_of(kind: type[Any]) -> dict[str, Setting]:

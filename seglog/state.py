@@ -18,18 +18,21 @@ from seglog.meta import ActiveMeta, TopicMeta
 from seglog.segment import SegmentInfo
 from seglog.tail import Tail
 
-__all__ = ["TopicState", "active_meta"]
+__all__ = ["TopicState", "active_meta", "relocated"]
 
 
 @dataclass(slots=True, eq=False)
 class TopicState:
     """`pending` are the deletes not yet in the flags of the .idx files, `ops` the listed ones, these included.
 
+    `cold_ops` are those by tag that may reach relocated segments, whose flags do not change.
     `next_op` is the number after that of the last published delete.
     `generation` goes up whenever records change place or flags: a reader that sees it go up looks again.
     `floors` is one value, so that it may be read without the lock.
     `cuts` are the seqs at which the topic was truncated since the log was opened, `is_gone` says that it was deleted:
     readers on their way look at both. `cut_meta` waits for seglog.truncation to cut the files.
+    While `recalls` is above 0, no segment is relocated. `front_op` is the delete up to which the relocator has looked
+    for the first live record in the cold store.
     """
 
     topic_id: int
@@ -44,6 +47,7 @@ class TopicState:
     active: SegmentInfo | None = None
     ops: tuple[DeleteOp, ...] = ()
     pending: tuple[DeleteOp, ...] = ()
+    cold_ops: tuple[DeleteOp, ...] = ()
     next_op: int = 1
     is_published: bool = False
     generation: int = 0
@@ -52,6 +56,8 @@ class TopicState:
     cuts: tuple[int, ...] = ()
     is_gone: bool = False
     cut_meta: TopicMeta | None = None
+    recalls: int = 0
+    front_op: int = 0
     waiters: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     head_seq: int = field(init=False)
     assigned_seq: int = field(init=False)
@@ -61,6 +67,11 @@ class TopicState:
     def __post_init__(self) -> None:
         self.head_seq = self.tail.first_seq + len(self.tail) - 1
         self.take_back()
+
+    @property
+    def cold(self) -> tuple[SegmentInfo, ...]:
+        """The relocated ones."""
+        return relocated(self.sealed)
 
     @property
     def sealed_seq(self) -> int:
@@ -130,7 +141,13 @@ class TopicState:
             next_op=self.next_op,
             ops=self.ops,
             floors=self.floors,
+            cold=self.cold,
+            cold_ops=self.cold_ops,
         )
+
+
+def relocated(segments: Sequence[SegmentInfo]) -> tuple[SegmentInfo, ...]:
+    return tuple(info for info in segments if not info.is_hot)
 
 
 def active_meta(active: SegmentInfo | None) -> ActiveMeta | None:

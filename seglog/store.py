@@ -6,8 +6,8 @@ one). One conformance suite runs over all of them (tests/seglog/test_stores.py),
 Q1  `put` returns when both parts are durable. A segment is there with both parts, or `list` does not show it.
 Q2  To put a segment again is to repeat: the data are the same, and only flags in the idx may differ. So a crash in the
     middle of it leaves two parts that fit each other.
-Q3  What is not there is `NoSuchSegment`, and nothing else is: trouble is never taken for absence. Trouble is an
-    `OSError` or an error of the group Unavailable.
+Q3  What is not there is `NoSuchSegment`, and nothing else is: trouble is never taken for absence. Trouble is any
+    other error.
 Q4  Calls are synchronous and know nothing of each other: any thread may make them, at any time.
 
 A slow or dead store never delays an append or a read of hot data: so nobody holds a lock of the log over a call here.
@@ -17,9 +17,10 @@ Source: topics engine architecture, section 3.6.
 from __future__ import annotations
 
 import enum
-from typing import NewType, Protocol
+from collections.abc import Callable
+from typing import NewType, Protocol, TypeAlias
 
-__all__ = ["Part", "SegmentId", "SegmentStore"]
+__all__ = ["Part", "SegmentId", "SegmentStore", "SegmentStores"]
 
 SegmentId = NewType("SegmentId", int)
 """The segment's first seq."""
@@ -52,3 +53,7 @@ class SegmentStore(Protocol):
     def length(self, segment: SegmentId, part: Part) -> int:
         """In bytes. Raises `NoSuchSegment`."""
         ...
+
+
+SegmentStores: TypeAlias = Callable[[int], SegmentStore]
+"""The store of a topic, by its id. Called once for each topic and opening of the log; opens nothing that may hang."""

@@ -7,6 +7,7 @@ written to what lies below the mount point.
 
 from __future__ import annotations
 
+import errno
 import os
 
 from seglog.errors import NoSuchSegment, SegmentCut
@@ -46,7 +47,7 @@ class LocalSegmentStore:
         try:
             self._files.sync_dir(self._layout.topic(self._topic_id))
         except FileNotFoundError:
-            return
+            self._check_root()
 
     def list(self) -> list[SegmentId]:
         try:
@@ -71,7 +72,13 @@ class LocalSegmentStore:
         try:
             return OpenFile(self._files, place(self._topic_id, segment), os.O_RDONLY)
         except FileNotFoundError as error:
+            self._check_root()
             raise NoSuchSegment(segment) from error
+
+    def _check_root(self) -> None:
+        """What is not there because the disk is not mounted is trouble, not absence (Q3)."""
+        if not self._files.is_dir(self._layout.root):
+            raise FileNotFoundError(errno.ENOENT, "there is no such directory", str(self._layout.root))
 
     def _make_directory(self) -> None:
         for directory in (self._layout.topics, self._layout.topic(self._topic_id)):

@@ -66,7 +66,7 @@ class Topic:
 
     @property
     def hot_floor(self) -> int:
-        """The lowest seq on the local disk; `head_seq + 1` if there is none."""
+        """The lowest seq in this log's own segments, hot or relocated; `head_seq + 1` if there is none."""
         state = self._engine.find(self.name)
         return 1 if state is None else state.hot_floor
 
@@ -108,17 +108,26 @@ class Topic:
 
     @property
     def record_count_hot(self) -> int:
-        """Records on the local disk, deleted ones included: their seqs stay."""
+        """Records from `hot_floor` on, deleted ones included: their seqs stay."""
         return self.head_seq - self.hot_floor + 1
 
     @property
     def bytes_hot(self) -> int:
-        """Bytes of the frames on the local disk, deleted ones included."""
+        """Bytes of the frames in the data directory, deleted ones included."""
         state = self._engine.find(self.name)
         if state is None:
             return 0
         with self._engine.committer.lock:
-            return sum(segment.data_bytes for segment in state.segments) + state.tail.bytes
+            return sum(segment.data_bytes for segment in state.segments if segment.is_hot) + state.tail.bytes
+
+    @property
+    def bytes_relocated(self) -> int:
+        """Bytes of the frames in segments in the cold store, deleted ones included. The store is not asked."""
+        state = self._engine.find(self.name)
+        if state is None:
+            return 0
+        with self._engine.committer.lock:
+            return sum(segment.data_bytes for segment in state.cold)
 
     def append(
         self,
@@ -173,7 +182,8 @@ class Topic:
         """The live records from `start` to `end`, both inclusive; None: from `earliest_seq`, to the head as it is now.
 
         `since_ms` and `until_ms` bound their times as well, both inclusive; what lies outside is not read.
-        Records below `hot_floor` come from the cold tier. What was deleted is passed over. Where retention took records
+        Records below `hot_floor` come from the cold tier, those in relocated segments from the cold store, as long as
+        it takes: `ColdStoreFailed` if it fails. What was deleted is passed over. Where retention took records
         of the range, also while the reader is on its way, it gets a `Gap` in their place with `gaps`, or `Evicted` is
         raised. Raises `NoSuchTopic` and `SeqOutOfRange` at once; `ColdTierRequired`, `FileCorrupt`, `Evicted`,
         `Truncated` and what the cold tier raises when the reader gets there.
@@ -270,7 +280,7 @@ class Topic:
         self._grant(Wish(self.name, seal=True))
 
     def segments(self) -> tuple[SegmentInfo, ...]:
-        """The local ones, ascending; the active one, if any, is last. The newest records may be in none yet."""
+        """Hot and relocated ones, ascending; the active one, if any, is last. The newest records may be in none yet."""
         state = self._engine.state(self.name)
         with self._engine.committer.lock:
             return state.segments

@@ -12,6 +12,8 @@ U1  A file is cut only when a durable snapshot says that it ends there, and an o
 U2  What the cut takes of the WAL only (the tail) needs 1 alone: nothing in a file is used again.
 U3  Deletes that were made above the cut end below it, so that they never reach a record that takes an old seq.
 U4  The epoch goes up, readers that are above the cut end with `Truncated`.
+U6  A segment that the cut goes through is hot before 1, if it was relocated (seglog.recall); relocated ones above the
+    cut are doomed by 2 (K7 of seglog.checkpoint).
 U5  Not below what left this disk, was evicted, or, with `keep_history`, may be in an archive by now (is sealed).
 """
 
@@ -50,6 +52,7 @@ def apply_truncate(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | 
     """Step 1 in memory. `kept` as `kept_part` says."""
     state.ops = _ended_below(state.ops, seq)
     state.pending = _ended_below(state.pending, seq)
+    state.cold_ops = _ended_below(state.cold_ops, seq)
     state.floors = state.floors.cut(seq)
     state.epoch = epoch
     state.head_seq = seq - 1
@@ -77,8 +80,18 @@ def settle_cuts(engine: Engine) -> None:
     number, snapshot = load(engine.files, engine.layout)
     ahead = {meta.topic_id: replace(meta, is_ahead=True) for _, meta in waiting if meta is not None}
     topics = tuple(ahead.get(topic.topic_id, topic) for topic in snapshot.topics)
-    store(engine.files, engine.layout, number + 1, replace(snapshot, topics=topics))
+    cold = {(topic.topic_id, info.first_seq) for topic in topics for info in topic.cold}
+    doomed = tuple(
+        (topic.topic_id, info.first_seq)
+        for topic in snapshot.topics
+        for info in topic.cold
+        if (topic.topic_id, info.first_seq) not in cold
+    )
+    snapshot = replace(snapshot, topics=topics, doomed=(*snapshot.doomed, *doomed))
+    store(engine.files, engine.layout, number + 1, snapshot)
     engine.snapshot_number = number + 1
+    with engine.committer.lock:
+        engine.doomed += doomed
     for state, meta in waiting:
         if meta is not None:
             _cut_files(engine, meta)

@@ -27,8 +27,11 @@ class Upkeep(Protocol):
         """There will be work then. Of several the first one counts."""
         ...
 
-    def close(self) -> None:
-        """Returns when nothing is done any more; a later `wake` does nothing. Idempotent."""
+    def close(self, patience_s: float | None = None) -> bool:
+        """Returns when nothing is done any more, or after `patience_s`; a later `wake` does nothing. Idempotent.
+
+        False: something is still done.
+        """
         ...
 
 
@@ -60,13 +63,15 @@ class Background:
             self._due_s = time.monotonic() + delay_s
             self._stir()
 
-    def close(self) -> None:
+    def close(self, patience_s: float | None = None) -> bool:
         with self._changed:
             self._is_closed = True
             self._changed.notify()
             thread = self._thread
-        if thread is not None:
-            thread.join()
+        if thread is None:
+            return True
+        thread.join(patience_s)
+        return not thread.is_alive()
 
     def _stir(self) -> None:
         if self._thread is None:
@@ -106,5 +111,6 @@ class InCaller:
     def wake_later(self, delay_s: float) -> None:
         pass
 
-    def close(self) -> None:
+    def close(self, patience_s: float | None = None) -> bool:  # noqa: ARG002 - nothing is done in between
         self._is_closed = True
+        return True

@@ -33,6 +33,7 @@ from seglog.errors import (
 from seglog.frame import LABEL_MAX_BYTES, encode_appends
 from seglog.housekeeping import advance_front, enforce_caps
 from seglog.names import BRANCH_MARK
+from seglog.relocator import recall
 from seglog.retention import Retained, passed_cap
 from seglog.state import TopicState
 from seglog.truncation import kept_part, lowest_cut
@@ -208,26 +209,50 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None) ->
     _wake_upkeep(engine)
     if tag is not None:
         advance_front(engine, state)
+        if state.cold:
+            engine.wake_relocator()
     return op
 
 
 def truncate(engine: Engine, name: str, seq: int) -> None:
-    """Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`.
+    """Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, and what a read of the cold store raises.
 
     Once the frame is durable it is done: that the files could not be cut yet is the next checkpoint's business.
     """
     engine.check_writable()
+    state = engine.state(name)
+    with engine.committer.lock:
+        state.recalls += 1
+    try:
+        _recall_cut(engine, state, seq)
+        _truncate(engine, state, seq)
+    finally:
+        with engine.committer.lock:
+            state.recalls -= 1
+    engine.wake_relocator()
+
+
+def _recall_cut(engine: Engine, state: TopicState, seq: int) -> None:
+    """The segment that the cut goes through, if it is relocated, is made hot again: what is left of it will grow."""
+    # No relocation is on its way any more once that lock was had: `recalls` is counted up.
+    with engine.checkpoint_lock, engine.committer.lock:
+        is_in_segments = lowest_cut(state) <= seq < state.tail.first_seq
+        info = state.segment_of(seq) if is_in_segments else None
+    if info is not None and not info.is_hot and info.first_seq < seq:
+        recall(engine, state, info)
+
+
+def _truncate(engine: Engine, state: TopicState, seq: int) -> None:
     committer = engine.committer
     with engine.retention_lock, engine.checkpoint_lock:
-        state = engine.state(name)
         if lowest_cut(state) <= seq < state.tail.first_seq:
             kept = kept_part(state, seq, lambda first: engine.segments.get(state.topic_id, first))
         else:
             kept = None
         with committer.lock:
             committer.check_open()
-            if engine.topics.get(name) is not state:
-                raise NoSuchTopic(name)
+            if engine.topics.get(state.name) is not state:
+                raise NoSuchTopic(state.name)
             _check_cut(state, seq)
             if seq > state.assigned_seq:
                 return
@@ -238,7 +263,7 @@ def truncate(engine: Engine, name: str, seq: int) -> None:
         try:
             checkpoint_locked(engine, None)
         except SeglogError as error:
-            _logger.warning("%s is truncated, its files are not yet: %s", name, error)
+            _logger.warning("%s is truncated, its files are not yet: %s", state.name, error)
 
 
 def _check_cut(state: TopicState, seq: int) -> None:
@@ -259,6 +284,7 @@ def delete_topic(engine: Engine, name: str) -> None:
     def gone(state: TopicState) -> None:
         engine.leaving.pop(state.topic_id, None)
         engine.deleted += (state.topic_id,)
+        engine.doomed += tuple((state.topic_id, info.first_seq) for info in state.cold)
 
     with committer.lock:
         committer.check_open()

@@ -7,6 +7,8 @@ A life of a log runs on a simulated disk. At each of its effects, every legal im
                    power cut in its recovery, and at each effect after it
     after a cut    some of the images are opened and lived on with: power cut in recovery, and at each effect after it
 
+All of it once more with a cold store on the same disk, to which segments are relocated.
+
 What is durable after a recovery, and after closing, has to recover to the same state; and a recovery of what a recovery
 left has to find nothing to do.
 """
@@ -24,10 +26,11 @@ from pathlib import Path
 import pytest
 
 import seglog
+from seglog import Log, LogSettings
 from seglog.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.seglog.clocks import SetClock
-from tests.seglog.workload import SETTINGS, Bounds, Found, Journal, live, live_on, look
+from tests.seglog.workload import SETTINGS, TIERED, Bounds, Found, Journal, live, live_on, look
 
 DIRECTORY = Path("/parent/log")
 
@@ -55,6 +58,7 @@ class Recovery:
 class Explorer:
     until: float
     chance: random.Random
+    settings: LogSettings
     recoveries: dict[bytes, Recovery | str] = field(default_factory=dict)
     founds: dict[str, Found] = field(default_factory=dict)
     judged: dict[tuple[int, int], tuple[Found, Note]] = field(default_factory=dict)
@@ -114,7 +118,7 @@ class Explorer:
         self.opens += 1
         disk = SimulatedDisk(image)
         try:
-            with seglog.open(DIRECTORY, files=disk, settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+            with opened(disk, self.settings) as log:
                 found = self._shared(look(log))
                 kept, cut = _without_lock(disk.after_kill()), _without_lock(disk.after_power_cut())
             closed = _without_lock(disk.after_power_cut())
@@ -139,20 +143,27 @@ class Explorer:
         return f"{len(self.recoveries)} distinct images, {self.opens} recoveries; {counts}"
 
 
-def first_life() -> list[Note]:
+def opened(disk: SimulatedDisk, settings: LogSettings) -> Log:
+    return seglog.open(DIRECTORY, files=disk, settings=settings, clock=SetClock(), upkeep=InCaller)
+
+
+def first_life(settings: LogSettings) -> list[Note]:
     journal = Journal()
     notes: list[Note] = []
-    disk = SimulatedDisk(Image({str(DIRECTORY.parent): None}), _noting(notes, lambda: (journal.bounds(), journal)))
-    live(DIRECTORY, disk, journal)
+    tree = Image({str(DIRECTORY.parent): None, str(DIRECTORY.parent / "cold"): None})
+    disk = SimulatedDisk(tree, _noting(notes, lambda: (journal.bounds(), journal)))
+    live(DIRECTORY, disk, journal, settings)
     return notes
 
 
-def next_life(make: Callable[[Callable[[SimulatedDisk], None]], SimulatedDisk], before: Note) -> list[Note]:
+def next_life(
+    make: Callable[[Callable[[SimulatedDisk], None]], SimulatedDisk], before: Note, settings: LogSettings
+) -> list[Note]:
     """From the opening on, on the disk that `make` gives; until it is open, what `before` promised holds."""
     bounds, journal, is_open = before.bounds, before.journal, False
     notes: list[Note] = []
     disk = make(_noting(notes, lambda: (journal.bounds() if is_open else bounds, journal)))
-    with seglog.open(DIRECTORY, files=disk, settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+    with opened(disk, settings) as log:
         journal = journal.resumed(look(log), bounds)
         is_open = True
         log.attach_cold(journal.archive)
@@ -170,18 +181,18 @@ def _noting(notes: list[Note], promised: Callable[[], tuple[Bounds, Journal]]) -
     return note
 
 
-def after_kills(notes: list[Note]) -> Iterator[list[Note]]:
+def after_kills(notes: list[Note], settings: LogSettings) -> Iterator[list[Note]]:
     """A life from each moment on, that sees what is not durable yet."""
     for note in notes:
-        yield next_life(functools.partial(SimulatedDisk.resume, note.moment), note)
+        yield next_life(functools.partial(SimulatedDisk.resume, note.moment), note, settings)
 
 
-def after_cuts(notes: list[Note], chance: random.Random) -> Iterator[list[Note]]:
+def after_cuts(notes: list[Note], chance: random.Random, settings: LogSettings) -> Iterator[list[Note]]:
     """Without end, a life on any image of some moment."""
     while True:
         note = chance.choice(notes)
         image = chance.choice(list(note.moment.images(chance, 8)))
-        yield next_life(functools.partial(SimulatedDisk, image), note)
+        yield next_life(functools.partial(SimulatedDisk, image), note, settings)
 
 
 def _without_lock(image: Image) -> Image:
@@ -190,15 +201,15 @@ def _without_lock(image: Image) -> Image:
     return Image({path: body for path, body in image.tree.items() if path != lock}) if lock in image.tree else image
 
 
-def _prove(seconds: float, most: int, *, subsets: int, seed: int) -> Explorer:
-    explorer = Explorer(time.monotonic() + seconds, random.Random(seed))
-    notes = first_life()
+def _prove(seconds: float, most: int, *, subsets: int, seed: int, settings: LogSettings = SETTINGS) -> Explorer:
+    explorer = Explorer(time.monotonic() + seconds, random.Random(seed), settings)
+    notes = first_life(settings)
     lives = 1
-    for more in after_kills(notes):
+    for more in after_kills(notes, settings):
         lives += 1
         explorer.explore_cuts(more, subsets)
     explorer.explore(notes, subsets)
-    for more in after_cuts(notes, explorer.chance):
+    for more in after_cuts(notes, explorer.chance, settings):
         if explorer.is_over or len(explorer.recoveries) >= most:
             break
         lives += 1
@@ -219,7 +230,17 @@ def test_every_crash_leaves_a_disk_that_recovers() -> None:
     assert len(_prove(seconds=40, most=12_000, subsets=8, seed=1).recoveries) > 1_000
 
 
+def test_every_crash_with_a_cold_store_leaves_a_disk_that_recovers() -> None:
+    assert len(_prove(seconds=40, most=12_000, subsets=8, seed=3, settings=TIERED).recoveries) > 1_000
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(1500)
 def test_crash_images_by_the_hundred_thousand() -> None:
     assert len(_prove(seconds=1140, most=150_000, subsets=32, seed=2).recoveries) > 10_000
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1500)
+def test_crash_images_with_a_cold_store_by_the_hundred_thousand() -> None:
+    assert len(_prove(seconds=1140, most=150_000, subsets=32, seed=4, settings=TIERED).recoveries) > 10_000

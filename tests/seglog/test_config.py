@@ -22,6 +22,9 @@ from seglog.setting import settings_of
 def test_every_setting_takes_its_range_and_nothing_beyond() -> None:
     for key, setting in settings_of(LogSettings).items():
         assert getattr(LogSettings(), key) == setting.default
+        if setting.is_path:
+            assert getattr(LogSettings(**{key: "/any where/ü"}), key) == "/any where/ü"
+            continue
         assert setting.high is not None
         for value in (setting.low, setting.high):
             assert getattr(LogSettings(**{key: value}), key) == value
@@ -74,7 +77,7 @@ def test_the_default_file_says_the_defaults_and_the_remote(tmp_path: Path) -> No
     assert read_sections(tmp_path / "seglog.toml")["remote"] == {}
     write_default(tmp_path, 's3://b/"quoted"\\')
     assert read_sections(tmp_path / "seglog.toml")["remote"] == {"url": 's3://b/"quoted"\\'}
-    shown = tomllib.loads(re.sub(r"^# (\w+ = \d)", r"\1", default_toml(), flags=re.MULTILINE))["log"]
+    shown = tomllib.loads(re.sub(r"^# (\w+ = [\d\"])", r"\1", default_toml(), flags=re.MULTILINE))["log"]
     assert shown == {key: setting.default for key, setting in settings_of(LogSettings).items()}
 
 

@@ -9,6 +9,7 @@ from seglog.deletes import DeleteOp
 from seglog.errors import FileCorrupt
 from seglog.floors import Floors
 from seglog.meta import ActiveMeta, Snapshot, TopicMeta, WalPosition, decode_snapshot, encode_snapshot
+from seglog.segment import SegmentInfo
 
 SNAPSHOT = Snapshot(
     next_topic_id=3,
@@ -27,20 +28,25 @@ SNAPSHOT = Snapshot(
             ops=(DeleteOp(1, 104, 1720000000000, None, "ü*"),),
             floors=Floors(115, 103, 112),
             is_ahead=True,
+            cold=(SegmentInfo(111, 114, 400, 1720000000000, 1720000000061, sealed=True, cold_check=0xAB),),
+            cold_ops=(DeleteOp(1, 104, 1720000000000, None, "ü*"),),
         ),
     ),
     wal=WalPosition(17, 4096, 99),
     deleted=(1,),
     epoch_floor=4,
+    doomed=((1, 21), (2, 101)),
 )
 PLACE = Path("meta/snapshot.0000000000000001.json")
 GOLDEN = (
-    '{"deleted":[1],"epoch_floor":4,"format":1,"next_topic_id":3,"topics":[{"active":[121,5,500],'
+    '{"deleted":[1],"doomed":[[1,21],[2,101]],"epoch_floor":4,"format":1,"next_topic_id":3,"topics":[{'
+    '"active":[121,5,500],"cold":[[111,114,400,1720000000000,1720000000061,"00000000000000ab"]],'
+    '"cold_ops":[{"at_seq":104,"before":null,"op":1,"tag":"ü*","ts_ms":1720000000000}],'
     '"config":{"attributes":{"codec":"zstd"},"cap_bytes":null,"cap_records":null,"discard":"old","durability":"disk",'
     '"keep_history":true,"ttl_ms":null},"earliest_seq":115,"epoch":1,"evict_floor":112,"evict_from":103,'
     '"first_seq":101,"hot_floor":111,"id":2,"is_ahead":true,"last_ts_ms":1720000000661,"name":"orders@fix","next_op":2,'
     '"ops":[{"at_seq":104,"before":null,"op":1,"tag":"ü*","ts_ms":1720000000000}],"sealed_seq":120}],'
-    '"wal":{"file":17,"offset":4096,"ordinal":99}}\n3e2af95e974f9eac\n'
+    '"wal":{"file":17,"offset":4096,"ordinal":99}}\n8f1647c789e1ea6d\n'
 )
 
 

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xxhash import xxh3_64_intdigest
 
 from seglog.errors import InvalidSetting, NoSuchSegment, SegmentCut
 from seglog.files import Files, replace_atomically
@@ -84,8 +87,15 @@ class Pointer:
     def cold(self) -> list[int]:
         return list(json.loads(self._path.read_bytes())) if self._path.exists() else []
 
-    def flip(self, segment: SegmentId) -> None:
+    @contextmanager
+    def flip(self, segment: SegmentId, check: int) -> Iterator[None]:
+        assert check == xxh3_64_intdigest(IDX)
         replace_atomically(self._files, self._path, json.dumps(sorted({*self.cold(), segment})).encode())
+        yield
+
+
+def no_pointer(segment: SegmentId, check: int) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 def opened(files: Files, root: Path) -> tuple[TopicTier, Pointer]:
@@ -174,10 +184,12 @@ class Lossy(MemorySegmentStore):
 def test_the_hot_copy_stays_when_the_cold_one_does_not_read_back(tmp_path: Path, spoil: int | None) -> None:
     hot = MemorySegmentStore()
     hot.put(ONE, DATA, IDX)
-    flipped: list[SegmentId] = []
+
+    def flip(segment: SegmentId, check: int) -> AbstractContextManager[None]:
+        raise AssertionError((segment, check))
+
     with pytest.raises(SegmentCut):
-        relocate(TopicTier(hot, Lossy(spoil)), ONE, flipped.append)
-    assert flipped == []
+        relocate(TopicTier(hot, Lossy(spoil)), ONE, flip)
     check_whole(TopicTier(hot))
 
 
@@ -185,19 +197,37 @@ def test_a_stale_cold_copy_is_replaced_before_it_counts() -> None:
     hot, cold = MemorySegmentStore(), MemorySegmentStore()
     hot.put(ONE, DATA, IDX)
     cold.put(ONE, DATA, b"older flags")
-    relocate(TopicTier(hot, cold), ONE, lambda _: None)
+    relocate(TopicTier(hot, cold), ONE, no_pointer)
     check_whole(TopicTier(cold))
+
+
+class Counting(MemorySegmentStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.puts = 0
+
+    def put(self, segment: SegmentId, data: bytes, idx: bytes) -> None:
+        self.puts += 1
+        super().put(segment, data, idx)
+
+
+def test_a_cold_copy_that_is_seen_and_perhaps_not_durable_is_put_again() -> None:
+    hot, cold = MemorySegmentStore(), Counting()
+    for store in (hot, cold):
+        store.put(ONE, DATA, IDX)
+    relocate(TopicTier(hot, cold), ONE, no_pointer)
+    assert cold.puts == 2
 
 
 def test_when_the_pointer_cannot_be_flipped_the_hot_copy_stays() -> None:
     hot, cold = MemorySegmentStore(), MemorySegmentStore()
     hot.put(ONE, DATA, IDX)
 
-    def fail(segment: SegmentId) -> None:
+    def fail(segment: SegmentId, check: int) -> AbstractContextManager[None]:
         raise OSError(5, "no pointer")
 
     with pytest.raises(OSError, match="no pointer"):
         relocate(TopicTier(hot, cold), ONE, fail)
     check_whole(TopicTier(hot))
-    relocate(TopicTier(hot, cold), ONE, lambda _: None)
+    relocate(TopicTier(hot, cold), ONE, no_pointer)
     check_whole(TopicTier(cold))

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from seglog.errors import InvalidSetting
-from seglog.setting import check_settings, choice, from_section, number, settings_of, toml_lines, variables_of
+from seglog.setting import check_settings, choice, from_section, number, path, settings_of, toml_lines, variables_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,7 @@ class Some:
     size_bytes: int = number(10, "bytes", 2, 20, "of something")
     wait_s: int = number(0, "seconds", 0, None, "at least")
     color: str = choice("red", ("red", "green", "blue"), "to see")
+    place: str = path("to go to")
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -26,9 +27,10 @@ SETTINGS = settings_of(Some)
 
 
 def test_a_setting_says_all_about_itself() -> None:
-    size, wait, color = SETTINGS.values()
+    size, wait, color, place = SETTINGS.values()
     assert (size.name, size.variable, size.allowed) == ("some.size_bytes", "SEGLOG_SOME_SIZE_BYTES", "2 to 20")
     assert (wait.allowed, color.allowed) == ("0 and more", "red, green or blue")
+    assert (place.allowed, place.default, place.parse("7")) == ("a path", "", "7")
     assert (size.default, size.unit, size.meaning) == (10, "bytes", "of something")
     assert Some() == Some(size_bytes=10, wait_s=0, color="red")
 
@@ -46,6 +48,8 @@ def test_a_setting_says_all_about_itself() -> None:
         ("color", "pink"),
         ("color", 1),
         ("color", ["red"]),
+        ("place", 1),
+        ("place", "a\0b"),
     ],
 )
 def test_what_is_not_allowed_is_refused_by_name_wherever_it_comes_from(key: str, value: object) -> None:
@@ -79,6 +83,6 @@ def test_the_section_of_a_new_file_shows_the_defaults() -> None:
     text = toml_lines(Some)
     assert tomllib.loads(text) == {"some": {}}
     shown = tomllib.loads(text.replace("\n# ", "\n"))["some"]
-    assert shown == {"size_bytes": 10, "wait_s": 0, "color": "red"}
+    assert shown == {"size_bytes": 10, "wait_s": 0, "color": "red", "place": ""}
     assert '# color = "red"    # to see\n' in text
     assert "# size_bytes = 10  # bytes: of something\n" in text

@@ -7,7 +7,7 @@ says at a moment (`Bounds`) is compared with what a recovery finds (`Found`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -17,9 +17,23 @@ from seglog.files import Files
 from seglog.frame import DELETED, read_header, record_of
 from seglog.upkeep import InCaller
 
-__all__ = ["SETTINGS", "Archive", "Bounds", "Found", "FoundTopic", "Journal", "check", "live", "live_on", "look"]
+__all__ = [
+    "SETTINGS",
+    "TIERED",
+    "Archive",
+    "Bounds",
+    "Found",
+    "FoundTopic",
+    "Journal",
+    "check",
+    "live",
+    "live_on",
+    "look",
+]
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096)
+#: With a cold store beside the data directory: the test makes that directory.
+TIERED = replace(SETTINGS, cold_dir="../cold", hot_retain_segments=1)
 
 
 @dataclass
@@ -220,12 +234,12 @@ def look(log: Log) -> dict[str, FoundTopic]:
     return found
 
 
-def live(directory: Path, files: Files, journal: Journal) -> None:
+def live(directory: Path, files: Files, journal: Journal, settings: LogSettings = SETTINGS) -> None:
     """Every kind of operation, over two lives of the process, with rotations, rolls and interleaved topics.
 
     Without a second thread, so that the operations are the same ones every time.
     """
-    with seglog.open(directory, files=files, settings=SETTINGS, upkeep=InCaller) as log:
+    with seglog.open(directory, files=files, settings=settings, upkeep=InCaller) as log:
         log.attach_cold(journal.archive)
         log.create_topic("kept", TopicConfig(keep_history=True))
         for _ in range(3):
@@ -241,7 +255,7 @@ def live(directory: Path, files: Files, journal: Journal) -> None:
         journal.release(log, "a", 8)
         journal.append(log, "a", 12, tag="x")
         journal.delete(log, "a", tag="x")
-    with seglog.open(directory, files=files, settings=SETTINGS, upkeep=InCaller) as log:
+    with seglog.open(directory, files=files, settings=settings, upkeep=InCaller) as log:
         for _ in range(4):
             journal.append(log, "a", 4)
             journal.append(log, "kept", 4, durability="disk")
@@ -264,9 +278,9 @@ def live_on(log: Log, journal: Journal) -> None:
     journal.append(log, "kept", 40, durability="memory")
 
 
-def check(directory: Path, files: Files, journal: Journal) -> dict[str, int]:
+def check(directory: Path, files: Files, journal: Journal, settings: LogSettings = SETTINGS) -> dict[str, int]:
     """Recover, compare with the journal, go on, recover again. Returns the heads that were found."""
-    with seglog.open(directory, files=files, settings=SETTINGS) as log:
+    with seglog.open(directory, files=files, settings=settings) as log:
         log.attach_cold(journal.archive)
         found = look(log)
         bounds = journal.bounds()
@@ -278,7 +292,7 @@ def check(directory: Path, files: Files, journal: Journal) -> dict[str, int]:
             ]
         for name, head in heads.items():
             assert log.topic(name).append([b"next"]) == range(head + 1, head + 2)
-    with seglog.open(directory, files=files, settings=SETTINGS) as log:
+    with seglog.open(directory, files=files, settings=settings) as log:
         for name, head in heads.items():
             assert log.topic(name).head_seq == head + 1
             assert [record.value for record in log.topic(name).read(head + 1)] == [b"next"]

@@ -1,0 +1,159 @@
+"""Reading segments that were relocated: through their topic's store, verified as hot ones are.
+
+H1  No lock is held over a call of a store, which may take for ever: only who reads there waits.
+H2  An .idx is read whole, and has the XXH3-64 that the snapshot tells: so it is the one that was put there last, and
+    no delete is undone by an older one. It is kept in memory, the least recently used ones not.
+H3  What is missing, cut or not what was put there is `FileCorrupt` with its place in the store; trouble of the store is
+    `ColdStoreFailed`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from xxhash import xxh3_64_intdigest
+
+from seglog.errors import ColdStoreFailed, FileCorrupt, InvalidEntry, NoSuchSegment, SeglogError, SegmentCut
+from seglog.index import ENTRY, read_entries
+from seglog.layout import Layout
+from seglog.segment import SegmentInfo, SegmentReader
+from seglog.store import Part, SegmentId, SegmentStore, SegmentStores
+
+__all__ = ["ColdStores", "StoredPart", "store_errors"]
+
+_KEPT_BYTES = 32 * 1024 * 1024
+
+
+@contextmanager
+def store_errors(path: Path) -> Iterator[None]:
+    """H3."""
+    try:
+        yield
+    except NoSuchSegment as error:
+        raise FileCorrupt(path, 0, "the segment is missing in the cold store") from error
+    except SegmentCut as error:
+        raise FileCorrupt(path, error.offset, "the file ends before its time") from error
+    except (SeglogError, MemoryError):
+        raise
+    except Exception as error:
+        raise ColdStoreFailed(path, str(error) or type(error).__name__) from error
+
+
+class StoredPart:
+    """One part of a segment in a store, read as an open file is."""
+
+    __slots__ = ("_part", "_segment", "_store", "path")
+
+    def __init__(self, store: SegmentStore, segment: SegmentId, part: Part, path: Path) -> None:
+        self._store = store
+        self._segment = segment
+        self._part = part
+        self.path = path
+
+    def read_exactly(self, length: int, offset: int) -> bytes:
+        with store_errors(self.path):
+            return self._store.read_range(self._segment, self._part, offset, length)
+
+    def read(self, length: int, offset: int) -> bytes:
+        return self.read_exactly(max(0, min(length, self.size() - offset)), offset)
+
+    def size(self) -> int:
+        with store_errors(self.path):
+            return self._store.length(self._segment, self._part)
+
+
+class _Bytes:
+    """A part that is in memory."""
+
+    __slots__ = ("body", "path")
+
+    def __init__(self, path: Path, body: bytes) -> None:
+        self.path = path
+        self.body = body
+
+    def read_exactly(self, length: int, offset: int) -> bytes:
+        return self.body[offset : offset + length]
+
+    def read(self, length: int, offset: int) -> bytes:
+        return self.read_exactly(length, offset)
+
+    def size(self) -> int:
+        return len(self.body)
+
+
+class ColdSegment(SegmentReader):
+    __slots__ = ("data", "first_seq", "idx", "topic_id")
+
+    def __init__(self, topic_id: int, first_seq: int, data: StoredPart, idx: _Bytes) -> None:
+        self.topic_id = topic_id
+        self.first_seq = first_seq
+        self.data = data
+        self.idx = idx
+
+
+class ColdStores:
+    """Of a log. `place` is where the stores are, as errors name it. Safe for many threads."""
+
+    def __init__(self, make: SegmentStores, place: Path, kept_bytes: int = _KEPT_BYTES) -> None:
+        self._make = make
+        self._layout = Layout(place)
+        self._kept_bytes = kept_bytes
+        self._lock = threading.Lock()
+        self._stores: dict[int, SegmentStore] = {}
+        self._kept: OrderedDict[tuple[int, int, int], _Bytes] = OrderedDict()
+        self._size_bytes = 0
+
+    def store(self, topic_id: int) -> SegmentStore:
+        with self._lock:
+            found = self._stores.get(topic_id)
+            if found is None:
+                found = self._stores[topic_id] = self._make(topic_id)
+            return found
+
+    def part(self, topic_id: int, first_seq: int, part: Part) -> StoredPart:
+        name = self._layout.data if part is Part.DATA else self._layout.idx
+        return StoredPart(self.store(topic_id), SegmentId(first_seq), part, name(topic_id, first_seq))
+
+    def segment(self, topic_id: int, info: SegmentInfo) -> ColdSegment:
+        """Raises `FileCorrupt`, `ColdStoreFailed`; waits as long as the store lets it."""
+        data = self.part(topic_id, info.first_seq, Part.DATA)
+        return ColdSegment(topic_id, info.first_seq, data, self._idx(topic_id, info))
+
+    def _idx(self, topic_id: int, info: SegmentInfo) -> _Bytes:
+        assert info.cold_check is not None  # noqa: S101 - it is relocated
+        key = (topic_id, info.first_seq, info.cold_check)
+        with self._lock:
+            known = self._kept.get(key)
+            if known is not None:
+                self._kept.move_to_end(key)
+                return known
+        part = self.part(topic_id, info.first_seq, Part.IDX)
+        idx = _Bytes(part.path, part.read_exactly(info.records * ENTRY.size, 0))
+        if xxh3_64_intdigest(idx.body) != info.cold_check:
+            _check_damaged(idx, info.first_seq)
+            return idx
+        self._keep(key, idx)
+        return idx
+
+    def _keep(self, key: tuple[int, int, int], idx: _Bytes) -> None:
+        with self._lock:
+            if key in self._kept:
+                return
+            self._kept[key] = idx
+            self._size_bytes += len(idx.body)
+            while self._size_bytes > self._kept_bytes:
+                _, gone = self._kept.popitem(last=False)
+                self._size_bytes -= len(gone.body)
+
+
+def _check_damaged(idx: _Bytes, first_seq: int) -> None:
+    """It is not what was put there: fine as far as a damaged entry explains it, which costs those around it only."""
+    try:
+        read_entries(idx.body, first_seq)
+    except InvalidEntry:
+        return
+    raise FileCorrupt(idx.path, 0, "it is sound, and not the one that was put there: flags may be missing")

@@ -1,0 +1,174 @@
+"""Segments that go to the cold store, and what the cold store lets go: in a thread of its own, after checkpoints.
+
+    1 let go     what is doomed is deleted from the stores
+    2 copy       each segment that hot retention does not keep (seglog.relocation), oldest first
+    3 flip       a checkpoint whose snapshot says that it is in the cold store; then the hot copy goes
+    4 look       after deletes by tag, for the first live record, where that is in the cold store
+
+T1  No lock of the log is held over a call of a store. So a store that hangs or fails holds up this thread and who reads
+    there, and never an append, a read of what is hot, a checkpoint, or closing the log.
+T2  3 is done under the lock that flags, truncations and closing need, and only if nothing of the segment has changed
+    since it was read; otherwise it is copied again.
+T3  A name that is doomed is not put before it is deleted: an old segment is never taken for a new one.
+T4  What fails is logged, and tried again after the next checkpoint.
+
+Source: topics engine architecture, section 3.6.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from xxhash import xxh3_64_intdigest
+
+from seglog.checkpoint import Wish, checkpoint_locked
+from seglog.cold_stores import ColdStores
+from seglog.engine import Engine
+from seglog.errors import LogClosed, WriterPoisoned
+from seglog.housekeeping import advance_front
+from seglog.index import ENTRY
+from seglog.relocation import HotRetention, relocate, to_relocate
+from seglog.segment import SegmentInfo
+from seglog.state import TopicState
+from seglog.store import Part, SegmentId
+from seglog.store_local import LocalSegmentStore
+from seglog.topic_tier import TopicTier
+
+__all__ = ["recall", "relocate_due"]
+
+_logger = logging.getLogger("seglog.relocator")
+_TRIES = 3
+
+
+class _Changed(Exception):
+    """The segment is not any more what was copied."""
+
+
+def relocate_due(engine: Engine) -> None:
+    """All that is due now."""
+    stores = engine.cold_stores
+    if stores is None:
+        return
+    try:
+        _let_go(engine, stores)
+        for state in list(engine.topics.values()):
+            if engine.is_closed or engine.committer.is_poisoned:
+                return
+            _attempt(state, functools.partial(_relocate_topic, engine, stores, state))
+    except (LogClosed, WriterPoisoned):
+        return
+
+
+def recall(engine: Engine, state: TopicState, info: SegmentInfo) -> None:
+    """Make a relocated segment hot again, durably. The caller holds no lock, and counts `recalls` up meanwhile.
+
+    Raises what a read of it raises, and what a checkpoint raises. Nothing happens if it is gone meanwhile.
+    """
+    stores = engine.cold_stores
+    if stores is None:
+        return
+    segment = stores.segment(state.topic_id, info)
+    idx = segment.idx.read_exactly(info.records * ENTRY.size, 0)
+    data = stores.part(state.topic_id, info.first_seq, Part.DATA).read_exactly(info.data_bytes, 0)
+    with engine.checkpoint_lock:
+        engine.check_open()
+        if info not in state.sealed or engine.topics.get(state.name) is not state:
+            return
+        engine.segments.forget(state.topic_id, info.first_seq)
+        _hot(engine, state).put(SegmentId(info.first_seq), data, idx)
+        checkpoint_locked(engine, Wish(state.name, recalled=info.first_seq))
+
+
+def _attempt(state: TopicState, work: functools.partial[None]) -> None:
+    """T4."""
+    try:
+        work()
+    except (LogClosed, WriterPoisoned):
+        raise
+    except Exception as error:
+        _logger.warning("%s: nothing more is relocated for now: %s", state.name, error)
+
+
+def _let_go(engine: Engine, stores: ColdStores) -> None:
+    for key in engine.doomed:
+        topic_id, first_seq = key
+        try:
+            stores.store(topic_id).delete(SegmentId(first_seq))
+        except Exception as error:
+            _logger.warning("the cold store keeps segment %d of topic %d for now: %s", first_seq, topic_id, error)
+            continue
+        with engine.committer.lock:
+            engine.doomed = tuple(one for one in engine.doomed if one != key)
+
+
+def _relocate_topic(engine: Engine, stores: ColdStores, state: TopicState) -> None:
+    tier = TopicTier(_hot(engine, state), stores.store(state.topic_id))
+    tries = 0
+    while tries < _TRIES and (info := _next_due(engine, state)) is not None:
+        try:
+            relocate(tier, SegmentId(info.first_seq), functools.partial(_flip, engine, state, info))
+            tries = 0
+        except _Changed:
+            tries += 1
+            _drop_if_gone(engine, stores, state, info)
+    if not state.is_gone:
+        _look_for_front(engine, state)
+
+
+def _next_due(engine: Engine, state: TopicState) -> SegmentInfo | None:
+    settings = engine.settings
+    retention = HotRetention(settings.hot_retain_segments, settings.hot_retain_bytes)
+    with engine.committer.lock:
+        if engine.is_closed or state.recalls or not state.is_published or state.is_gone:
+            return None
+        hot = [info for info in state.segments if info.is_hot]
+        due = to_relocate(hot, retention)
+        doomed = {first_seq for topic_id, first_seq in engine.doomed if topic_id == state.topic_id}
+        return next((info for info in hot if info.first_seq in due and info.first_seq not in doomed), None)
+
+
+@contextmanager
+def _flip(engine: Engine, state: TopicState, info: SegmentInfo, segment: SegmentId, check: int) -> Iterator[None]:
+    """T2. Raises `_Changed`."""
+    with engine.checkpoint_lock:
+        engine.check_open()
+        if state.recalls or info not in state.sealed or engine.topics.get(state.name) is not state:
+            raise _Changed
+        if _check_now(engine, state, info) != check:
+            raise _Changed
+        checkpoint_locked(engine, Wish(state.name, relocated=(segment, check)))
+        if info in state.sealed or state.is_gone:
+            raise _Changed
+        try:
+            yield
+        finally:
+            engine.segments.forget(state.topic_id, segment)
+
+
+def _check_now(engine: Engine, state: TopicState, info: SegmentInfo) -> int:
+    idx = engine.segments.get(state.topic_id, info.first_seq).idx
+    return xxh3_64_intdigest(idx.read_exactly(info.records * ENTRY.size, 0))
+
+
+def _drop_if_gone(engine: Engine, stores: ColdStores, state: TopicState, info: SegmentInfo) -> None:
+    """The copy of a segment that was truncated, evicted or deleted on its way."""
+    with engine.committer.lock:
+        is_there = not state.is_gone and any(one.first_seq == info.first_seq for one in state.sealed)
+    if not is_there:
+        stores.store(state.topic_id).delete(SegmentId(info.first_seq))
+
+
+def _look_for_front(engine: Engine, state: TopicState) -> None:
+    last_op = state.next_op
+    has_tags = any(op.tag is not None for op in (*state.cold_ops, *state.pending))
+    is_cold = any(info.last_seq >= state.floors.earliest_seq for info in state.cold)
+    if has_tags and is_cold and state.front_op != last_op:
+        advance_front(engine, state, may_ask_store=True)
+        state.front_op = last_op
+
+
+def _hot(engine: Engine, state: TopicState) -> LocalSegmentStore:
+    return LocalSegmentStore(engine.files, engine.layout, state.topic_id)

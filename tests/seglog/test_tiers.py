@@ -1,0 +1,503 @@
+"""A log whose older sealed segments go to a cold store: all that a log does goes on over both."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import seglog
+from seglog import (
+    ColdStoreFailed,
+    ColdStoreRequired,
+    DeleteOp,
+    FileCorrupt,
+    Gap,
+    Log,
+    LogSettings,
+    NoSuchTopic,
+    Topic,
+    TopicConfig,
+)
+from seglog.cold_stores import ColdStores
+from seglog.files import OsFiles
+from seglog.frame import DELETED, read_header
+from seglog.index import ENTRY
+from seglog.layout import Layout
+from seglog.meta import load
+from seglog.store import Part, SegmentId
+from seglog.store_memory import MemorySegmentStore
+from seglog.upkeep import InCaller
+from tests.faults.files import UnsyncedFiles
+from tests.seglog.clocks import SetClock
+
+SETTINGS = LogSettings(segment_max_events=10, cold_dir="../cold", hot_retain_segments=2)
+
+
+class Counting(MemorySegmentStore):
+    """`trouble` is raised by every call, if there is one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+        self.trouble: Exception | None = None
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if self.trouble is not None:
+            raise self.trouble
+
+    def put(self, segment: SegmentId, data: bytes, idx: bytes) -> None:
+        self._call(f"put {segment}")
+        super().put(segment, data, idx)
+
+    def read_range(self, segment: SegmentId, part: Part, offset: int, length: int) -> bytes:
+        self._call(f"read {part.value} {segment}")
+        return super().read_range(segment, part, offset, length)
+
+    def delete(self, segment: SegmentId) -> None:
+        self._call(f"delete {segment}")
+        super().delete(segment)
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def store() -> Counting:
+    return Counting()
+
+
+@pytest.fixture
+def log(tmp_path: Path, clock: SetClock, store: Counting) -> Iterator[Log]:
+    with opened(tmp_path, store, clock) as log:
+        yield log
+
+
+def opened(tmp_path: Path, store: MemorySegmentStore, clock: SetClock | None = None) -> Log:
+    return seglog.open(
+        tmp_path / "data",
+        settings=SETTINGS,
+        clock=SetClock() if clock is None else clock,
+        files=UnsyncedFiles(),
+        upkeep=InCaller,
+        cold_stores=lambda _: store,
+    )
+
+
+def filled(log: Log, records: int = 55, tags: tuple[str | None, ...] = (None,)) -> Topic:
+    """One record each, of times 1000, 1001 and on, sealed as far as segments are full."""
+    topic = log.topic("t")
+    clock = log._engine.clock
+    for number in range(records):
+        assert isinstance(clock, SetClock)
+        clock.ms = 1_000 + number
+        topic.append([b"%d" % (number + 1)], tag=tags[number % len(tags)], durability="memory")
+    log.checkpoint()
+    return topic
+
+
+def cold(topic: Topic) -> list[int]:
+    return [segment.first_seq for segment in topic.segments() if not segment.is_hot]
+
+
+def seqs(topic: Topic, start: int | None = None, end: int | None = None) -> list[int]:
+    return [record.seq for record in topic.read(start, end)]
+
+
+# ---------------------------------------------------------------- reading
+
+
+def test_older_sealed_segments_leave_and_all_is_read_as_before(log: Log, store: Counting) -> None:
+    topic = filled(log)
+    assert cold(topic) == [1, 11, 21]
+    assert store.list() == [1, 11, 21]
+    directory = log.path / "topics" / "00000001"
+    assert [path.name for path in sorted(directory.glob("*.data"))] == [f"seg-{n:016d}.data" for n in (31, 41, 51)]
+    assert [(record.seq, record.value) for record in topic.read()] == [(seq, b"%d" % seq) for seq in range(1, 56)]
+    assert seqs(topic, 18, 33) == list(range(18, 34))
+    assert (topic.hot_floor, topic.head_seq, topic.sealed_seq, topic.record_count_hot) == (1, 55, 50, 55)
+    assert topic.bytes_hot + topic.bytes_relocated == sum(len(frame) for frame in topic.frames(1, 55))
+    assert topic.bytes_relocated == sum(store.length(segment, Part.DATA) for segment in store.list())
+
+
+def test_frames_are_the_same_bytes_whether_relocated_or_not(tmp_path: Path, log: Log) -> None:
+    topic = filled(log)
+    with seglog.open(tmp_path / "other", settings=replace(SETTINGS, cold_dir=""), clock=SetClock()) as other:
+        wanted = list(filled(other).frames(1, 55))
+        assert cold(other.topic("t")) == []
+    assert list(topic.frames(1, 55)) == wanted
+
+
+def test_times_are_found_in_relocated_segments(log: Log, store: Counting) -> None:
+    topic = filled(log)
+    store.calls.clear()
+    assert [topic.seq_at(1_000 + number) for number in (40, 54)] == [41, 55]
+    assert store.calls == []
+    assert [topic.seq_at(1_000 + number) for number in range(30)] == list(range(1, 31))
+    assert store.calls == ["read idx 1", "read idx 11", "read idx 21"]
+    assert [record.seq for record in topic.read(since_ms=1_014, until_ms=1_016)] == [15, 16, 17]
+
+
+def test_an_idx_is_read_once_and_reads_of_hot_segments_ask_nobody(log: Log, store: Counting) -> None:
+    topic = filled(log)
+    store.calls.clear()
+    for _ in range(3):
+        assert seqs(topic, 1, 10) == list(range(1, 11))
+    assert store.calls == ["read idx 1", *["read data 1"] * 3]
+    store.calls.clear()
+    topic.append([b"hot"])
+    assert seqs(topic, 31) == list(range(31, 57))
+    assert list(topic.frames(31, 56))
+    assert store.calls == []
+
+
+def test_what_is_kept_of_idx_files_is_bounded_in_bytes(tmp_path: Path) -> None:
+    store = Counting()
+    with opened(tmp_path, store) as log:
+        topic = filled(log)
+        infos = [segment for segment in topic.segments() if not segment.is_hot]
+        stores = ColdStores(lambda _: store, Path("cold"), kept_bytes=2 * 10 * ENTRY.size)
+        store.calls.clear()
+        for number in (0, 1, 0, 2, 0, 1):
+            stores.segment(topic.topic_id, infos[number])
+        assert store.calls == ["read idx 1", "read idx 11", "read idx 21", "read idx 11"]
+
+
+def test_without_a_cold_store_nothing_leaves(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "data", settings=replace(SETTINGS, cold_dir=""), clock=SetClock()) as log:
+        topic = filled(log)
+        assert (cold(topic), topic.bytes_relocated, len(topic.segments())) == ([], 0, 6)
+    assert not (tmp_path / "cold").exists()
+
+
+def test_a_cold_directory_has_the_layout_of_a_data_directory(tmp_path: Path) -> None:
+    (tmp_path / "cold").mkdir()
+    for _ in range(2):
+        with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+            topic = log.topic("t") if log.has_topic("t") else filled(log)
+            assert seqs(topic) == list(range(1, 56))
+            assert cold(topic) == [1, 11, 21]
+    names = [path.name for path in sorted((tmp_path / "cold/topics/00000001").iterdir())]
+    assert names == [f"seg-{number:016d}.{part}" for number in (1, 11, 21) for part in ("data", "idx")]
+
+
+def test_the_thread_of_the_log_does_it_too(tmp_path: Path) -> None:
+    (tmp_path / "cold").mkdir()
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock()) as log:
+        filled(log)
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock()) as log:
+        log.topic("t").seal()
+        assert seqs(log.topic("t")) == list(range(1, 56))
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+        assert cold(log.topic("t")) == [1, 11, 21, 31]
+        assert seqs(log.topic("t")) == list(range(1, 56))
+
+
+def test_hot_bytes_bound_what_stays(tmp_path: Path, store: Counting) -> None:
+    settings = replace(SETTINGS, hot_retain_bytes=1)
+    with seglog.open(
+        tmp_path / "data", settings=settings, clock=SetClock(), upkeep=InCaller, cold_stores=lambda _: store
+    ) as log:
+        assert cold(filled(log)) == [1, 11, 21, 31, 41]
+
+
+def test_a_reader_on_its_way_goes_on_when_its_segment_leaves(tmp_path: Path, store: Counting) -> None:
+    with opened(tmp_path, store) as log:
+        topic = filled(log, 20)
+        reader = topic.read()
+        assert next(reader).seq == 1
+        frames = topic.frame_batches(1, 20)
+        assert len(next(frames)) == 10
+        filled(log, 50)
+        assert cold(topic)[:2] == [1, 11]
+        assert [record.seq for record in reader] == list(range(2, 21))
+        assert [len(batch) for batch in frames] == [10]
+
+
+# ---------------------------------------------------------------- deletes
+
+
+def test_a_delete_by_tag_reaches_relocated_records_and_lasts(tmp_path: Path, store: Counting) -> None:
+    with opened(tmp_path, store) as log:
+        topic = filled(log, tags=("a", "b"))
+        before = store.calls.count("put 1")
+        topic.delete(tag="a")
+        alive = [seq for seq in range(1, 56) if seq % 2 == 0]
+        assert seqs(topic) == alive
+        log.checkpoint()
+        assert seqs(topic) == alive
+        assert (topic.delete_ops(), topic.earliest_seq) == ((), 2)
+        topic.append([b"later"], tag="a")
+    for _ in range(2):
+        with opened(tmp_path, store) as log:
+            assert seqs(log.topic("t")) == [*alive, 56]
+            flags = [read_header(frame).flags & DELETED for frame in log.topic("t").frames(1, 55)]
+            assert flags == [DELETED, 0] * 27 + [DELETED]
+    assert store.calls.count("put 1") == before
+
+
+def test_what_is_listed_of_deletes_does_not_grow_with_their_number(log: Log) -> None:
+    topic = filled(log, tags=("a", "b"))
+    for _ in range(5):
+        topic.delete(tag="a")
+        topic.delete(tag="b", before=30)
+        topic.delete(before=2)
+        log.checkpoint()
+    _, snapshot = load(OsFiles(), Layout(log.path))
+    assert [(op.op, op.tag) for op in snapshot.topics[0].cold_ops] == [(13, "a"), (14, "b")]
+    topic.release(30)
+    _, snapshot = load(OsFiles(), Layout(log.path))
+    assert (snapshot.topics[0].cold_ops, snapshot.topics[0].cold) == ((), ())
+
+
+@given(
+    st.builds(
+        DeleteOp,
+        st.just(1),
+        st.integers(1, 9),
+        st.just(0),
+        st.none() | st.integers(1, 9),
+        st.none() | st.sampled_from("ab"),
+    ),
+    st.builds(
+        DeleteOp,
+        st.just(2),
+        st.integers(1, 9),
+        st.just(0),
+        st.none() | st.integers(1, 9),
+        st.none() | st.sampled_from("ab"),
+    ),
+)
+def test_what_a_delete_covers_it_reaches(one: DeleteOp, other: DeleteOp) -> None:
+    if one.covers(other):
+        assert all(one.reaches(seq, tag) for seq in range(1, 12) for tag in (None, "a", "b") if other.reaches(seq, tag))
+    assert one.covers(one)
+
+
+def test_a_delete_while_a_segment_is_on_its_way_is_not_lost(tmp_path: Path) -> None:
+    class Deleting(Counting):
+        """Records are deleted between the copy and the flip, and the flags of the hot copy are set."""
+
+        log: Log | None = None
+
+        def put(self, segment: SegmentId, data: bytes, idx: bytes) -> None:
+            super().put(segment, data, idx)
+            if self.log is not None and segment == 11:
+                log, self.log = self.log, None
+                log.topic("t").delete(tag="a")
+                log.checkpoint()
+
+    store = Deleting()
+    with opened(tmp_path, store) as log:
+        store.log = log
+        topic = filled(log, tags=("a", "b"))
+        assert store.calls.count("put 11") == 2  # the first copy was outdated
+        assert 11 in cold(topic)
+        alive = [record.seq for record in topic.read() if record.tag == "b"]
+        assert seqs(topic, 1, 20) == list(range(2, 21, 2))
+        assert set(alive) >= set(range(2, 56, 2))
+    with opened(tmp_path, store) as log:
+        assert seqs(log.topic("t"), 1, 20) == list(range(2, 21, 2))
+
+
+def test_a_settled_delete_is_a_tombstone_in_relocated_segments_too(log: Log) -> None:
+    log.create_topic("t", TopicConfig(keep_history=True))
+    topic = filled(log, tags=("a", "b"))
+    [op] = [topic.delete(tag="a")]
+    log.checkpoint()
+    assert cold(topic) == [1, 11, 21]
+    assert [read_header(frame).flags & DELETED for frame in topic.frames(1, 50)] == [0] * 50
+    topic.settle_deletes(op.op)
+    assert [read_header(frame).flags & DELETED for frame in topic.frames(1, 50)] == [DELETED, 0] * 25
+    assert seqs(topic) == list(range(2, 56, 2))
+
+
+def test_a_front_that_is_dead_as_a_whole_is_dropped_from_the_store(log: Log, store: Counting) -> None:
+    topic = filled(log, tags=("a",))
+    topic.append([b"alive"], tag="b")
+    topic.delete(tag="a")
+    assert topic.earliest_seq == 56  # the relocator looked
+    log.checkpoint()
+    assert (store.list(), cold(topic), topic.hot_floor) == ([], [], 51)
+
+
+# ---------------------------------------------------------------- retention, release, truncation, deletion
+
+
+def test_deletes_and_releases_drop_whole_segments_in_both_tiers(log: Log, store: Counting) -> None:
+    topic = filled(log)
+    topic.delete(before=15)
+    log.checkpoint()
+    assert (store.list(), topic.hot_floor) == ([11, 21], 11)
+    assert seqs(topic) == list(range(15, 56))
+    topic.release(40)
+    assert (store.list(), cold(topic), topic.hot_floor) == ([], [], 41)
+    assert seqs(topic, 41) == list(range(41, 56))
+
+
+def test_retention_evicts_relocated_segments_without_asking_the_store(log: Log, store: Counting) -> None:
+    topic = filled(log)
+    log.configure("t", TopicConfig(cap_records=20))
+    store.calls.clear()
+    topic.append([b"more"])
+    assert store.calls == ["delete 1", "delete 11", "delete 21"]
+    assert next(topic.read(1, gaps=True)) == Gap(1, 30)
+    assert (topic.earliest_seq, topic.evict_floor, store.list()) == (31, 31, [])
+
+
+@pytest.mark.parametrize("seq", [1, 2, 10, 11, 15, 20, 21, 25, 31, 35, 51, 55, 56])
+def test_a_topic_is_truncated_in_either_tier(tmp_path: Path, store: Counting, seq: int) -> None:
+    with opened(tmp_path, store) as log:
+        topic = filled(log, tags=("a", "b"))
+        topic.delete(tag="a")
+        log.checkpoint()
+        topic.truncate(seq)
+        alive = list(range(2, seq, 2))
+        assert (topic.head_seq, seqs(topic)) == (seq - 1, alive)
+        assert not any(first >= seq for first in store.list())
+        topic.append([b"new"] * 25, tag="a")
+        log.checkpoint()
+        log.checkpoint()
+        assert [record.seq for record in topic.read(1)] == [*alive, *range(seq, seq + 25)]
+        assert store.list() == cold(topic)
+    with opened(tmp_path, store) as log:
+        topic = log.topic("t")
+        assert [record.seq for record in topic.read(1)] == [*alive, *range(seq, seq + 25)]
+        assert [record.value for record in topic.read(seq)] == [b"new"] * 25
+
+
+def test_a_truncation_that_the_store_does_not_allow_changes_nothing(log: Log, store: Counting) -> None:
+    topic = filled(log)
+    store.trouble = OSError(5, "cold trouble")
+    with pytest.raises(ColdStoreFailed):
+        topic.truncate(15)
+    assert (topic.head_seq, topic.epoch) == (55, 1)
+    topic.truncate(35)
+    store.trouble = None
+    assert seqs(topic) == list(range(1, 35))
+
+
+def test_a_deleted_topic_leaves_the_store(tmp_path: Path, store: Counting) -> None:
+    with opened(tmp_path, store) as log:
+        filled(log)
+        store.trouble = OSError(5, "cold trouble")
+        log.delete_topic("t")
+        log.checkpoint()
+        assert store.list() == [1, 11, 21]
+        store.trouble = None
+        with pytest.raises(NoSuchTopic):
+            log.topic("t").read()
+    with opened(tmp_path, store) as log:  # what waits is on record
+        assert store.list() == []
+        log.topic("other").append([b"so that there is something new"])
+    with opened(tmp_path, store):
+        assert store.calls.count("delete 1") == 2
+
+
+# ---------------------------------------------------------------- trouble
+
+
+def test_trouble_of_the_store_is_told_where_it_is_and_nothing_else_is_touched(
+    log: Log, store: Counting, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR)
+    topic = filled(log)
+    store.trouble = OSError(5, "cold trouble")
+    with pytest.raises(ColdStoreFailed, match=r"00000001/seg-0000000000000001\.idx: .*cold trouble") as caught:
+        seqs(topic)
+    assert isinstance(caught.value, seglog.Unavailable)
+    store.trouble = ValueError("a store's own")
+    with pytest.raises(ColdStoreFailed, match="own"):
+        list(topic.frames(11, 12))
+    for _ in range(3):
+        topic.append([b"x"] * 10)
+        topic.seal()
+    assert cold(topic) == [1, 11, 21]
+    assert seqs(topic, 31) == list(range(31, 86))
+    store.trouble = None
+    log.checkpoint()
+    assert len(cold(topic)) > 3
+    assert seqs(topic) == list(range(1, 86))
+
+
+def test_a_missing_segment_is_damage_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "cold").mkdir()
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+        filled(log)
+    missing = tmp_path / "cold/topics/00000001/seg-0000000000000011.data"
+    missing.unlink()
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+        topic = log.topic("t")
+        assert seqs(topic, 1, 10) == list(range(1, 11))
+        with pytest.raises(FileCorrupt, match="missing in the cold store") as caught:
+            seqs(topic)
+        assert (tmp_path / "data" / caught.value.path).resolve() == missing
+        assert seqs(topic, 21) == list(range(21, 56))
+
+
+def test_a_store_that_is_not_mounted_is_trouble_and_not_damage(tmp_path: Path) -> None:
+    (tmp_path / "cold").mkdir()
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+        filled(log)
+    (tmp_path / "cold").rename(tmp_path / "elsewhere")
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+        topic = log.topic("t")
+        with pytest.raises(ColdStoreFailed):
+            seqs(topic)
+        topic.delete(before=25)
+        log.checkpoint()
+        assert seqs(topic, 31) == list(range(31, 56))
+        (tmp_path / "elsewhere").rename(tmp_path / "cold")
+        assert seqs(topic) == list(range(25, 56))
+        log.checkpoint()
+        assert sorted(path.name for path in (tmp_path / "cold/topics/00000001").glob("*.idx")) == [
+            "seg-0000000000000021.idx"
+        ]
+
+
+def test_every_byte_of_a_relocated_segment_is_checked(tmp_path: Path, store: Counting) -> None:
+    with opened(tmp_path, store) as log:
+        filled(log, 35)
+    one = SegmentId(1)
+    bodies = {part: store.read_range(one, part, 0, store.length(one, part)) for part in Part}
+    for part in Part:
+        for at in range(len(bodies[part])):
+            broken = bytearray(bodies[part])
+            broken[at] ^= 0x10
+            spoiled = {**bodies, part: bytes(broken)}
+            store._parts[one] = spoiled
+            with opened(tmp_path, store) as log, pytest.raises(FileCorrupt) as caught:
+                seqs(log.topic("t"))
+            suffix = f"topics/00000001/seg-{1:016d}.{part.value}"
+            assert str(caught.value.path) == f"cold store/{suffix}"
+            assert caught.value.offset <= at
+
+
+def test_an_older_idx_does_not_bring_deleted_records_back(tmp_path: Path, store: Counting) -> None:
+    with opened(tmp_path, store) as log:
+        topic = filled(log, 20, tags=("a", "b"))
+        older = (log.path / "topics/00000001" / f"seg-{1:016d}.idx").read_bytes()
+        topic.delete(tag="a")
+        filled(log, 15)
+        assert cold(topic) == [1]
+    store._parts[SegmentId(1)][Part.IDX] = older  # a put that hung, and came through late
+    with opened(tmp_path, store) as log, pytest.raises(FileCorrupt, match="not the one that was put there"):
+        seqs(log.topic("t"))
+
+
+def test_a_log_with_relocated_segments_is_not_opened_without_their_store(tmp_path: Path, store: Counting) -> None:
+    with opened(tmp_path, store) as log:
+        filled(log)
+    with pytest.raises(ColdStoreRequired, match="records 1 to 30 of t") as caught:
+        seglog.open(tmp_path / "data", settings=replace(SETTINGS, cold_dir=""))
+    assert "cold_dir" in str(caught.value.hint)
+    with opened(tmp_path, store) as log:
+        assert seqs(log.topic("t")) == list(range(1, 56))
