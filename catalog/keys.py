@@ -6,6 +6,8 @@
     {vid}/log/{CBE64(lsn)}              Commit       put-if-absent
     {vid}/segments/{sid}                data object
     {vid}/segments/{sid}.index          index object
+    cold/{place}/{topic}/{seq}.data     segments that a log moved here as they are, and
+    cold/{place}/{topic}/{seq}.idx      their entries; topic: 8 hex digits, seq: 16 digits
 
 Keys are relative: a store adds the prefix it was opened with, and knows no way out of it.
 Source: Graft RFC 0001 (Object storage keyspace); refs are ours. This module does no I/O.
@@ -26,6 +28,9 @@ __all__ = [
     "check_key",
     "check_name",
     "check_prefix",
+    "cold_prefix",
+    "cold_segment_key",
+    "cold_segment_of",
     "commit_key",
     "commits_prefix",
     "control_key",
@@ -42,6 +47,7 @@ __all__ = [
 Key = NewType("Key", str)
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_COLD_SEGMENT = re.compile(r"/([0-9]{16})\.(data|idx)\Z")
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
 
 
@@ -103,6 +109,20 @@ def commit_key(vid: Vid, lsn: int) -> Key:
 def lsn_of(key: str) -> int:
     """The LSN of a commit key."""
     return from_cbe64(key.rpartition("/")[2])
+
+
+def cold_prefix(place: str, topic_id: int) -> str:
+    return f"cold/{check_name('place', place)}/{topic_id:08X}/"
+
+
+def cold_segment_key(place: str, topic_id: int, first_seq: int, part: str) -> Key:
+    return check_key(f"{cold_prefix(place, topic_id)}{first_seq:016d}.{part}")
+
+
+def cold_segment_of(key: str) -> tuple[int, str] | None:
+    """First seq and part of such a key; None for any other."""
+    match = _COLD_SEGMENT.search(key)
+    return None if match is None else (int(match[1]), match[2])
 
 
 def segments_prefix(vid: Vid) -> str:

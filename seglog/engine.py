@@ -27,9 +27,9 @@ class Engine:
     """`topics` also has those whose creation is on its way; `state` and `find` show published ones only.
 
     `checkpointed` is the end of what the newest snapshot covers. `upkeep`, `syncer` for what is acked at disk, and
-    `relocator` are set by whoever opens. `leaving` are topics whose deletion is on its way, `deleted` those whose directory
-    is to be removed, `epoch_floor` is the highest epoch that a deleted topic had. `doomed` are (topic id, first seq) of
-    segments that the relocator has to delete from the cold stores, before it moves others there.
+    `relocator` are set by whoever opens. `leaving` are topics whose deletion is on its way, `deleted` those whose
+    directory is to be removed, `epoch_floor` is the highest epoch that a deleted topic had. `doomed` are (topic id,
+    first seq) of segments that the relocator has to delete from the cold stores, before it moves others there.
     """
 
     layout: Layout

@@ -1,7 +1,7 @@
 """The port to where a topic's sealed segments are: one store a topic and tier. Segments go in and out whole.
 
 Implementations: `seglog.store_local` (a directory), `seglog.store_memory`, `seglog.topic_tier` (a hot one before a cold
-one). One conformance suite runs over all of them (tests/seglog/test_stores.py), and takes others.
+one). One conformance suite runs over all of them (tests/seglog/test_stores.py), and over others where those are.
 
 Q1  `put` returns when both parts are durable. A segment is there with both parts, or `list` does not show it.
 Q2  To put a segment again is to repeat: the data are the same, and only flags in the idx may differ. So a crash in the
