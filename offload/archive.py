@@ -108,6 +108,7 @@ class TopicStatus:
     earliest_seq: int
     evict_floor: int
     epoch: int
+    relocated_bytes: int
 
 
 def attach(
@@ -243,6 +244,7 @@ class Archive:
             earliest_seq=topic.earliest_seq,
             evict_floor=topic.evict_floor,
             epoch=topic.epoch,
+            relocated_bytes=topic.bytes_relocated,
         )
 
     # ------------------------------------------------------------------ reads

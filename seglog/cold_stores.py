@@ -17,11 +17,14 @@ from pathlib import Path
 
 from xxhash import xxh3_64_intdigest
 
+from seglog.config import LogSettings
 from seglog.errors import ColdStoreFailed, FileCorrupt, InvalidEntry, NoSuchSegment, SeglogError, SegmentCut
+from seglog.files import Files
 from seglog.index import ENTRY, read_entries
 from seglog.layout import Layout
 from seglog.segment import SegmentInfo, SegmentReader
 from seglog.store import Part, SegmentId, SegmentStore, SegmentStores
+from seglog.store_local import LocalSegmentStore
 
 __all__ = ["ColdStores", "StoredPart", "store_errors"]
 
@@ -106,6 +109,18 @@ class ColdStores:
         self._stores: dict[int, SegmentStore] = {}
         self._kept: OrderedDict[tuple[int, int, int], _Bytes] = OrderedDict()
         self._size_bytes = 0
+
+    @classmethod
+    def configured(
+        cls, files: Files, layout: Layout, settings: LogSettings, stores: SegmentStores | None
+    ) -> ColdStores | None:
+        """`stores`, if they are given, or directories in `cold_dir`, which may be relative to the data directory."""
+        if stores is not None:
+            return cls(stores, Path("cold store"))
+        if not settings.cold_dir:
+            return None
+        place = Layout(layout.root / settings.cold_dir)
+        return cls(lambda topic_id: LocalSegmentStore(files, place, topic_id), place.root)
 
     def store(self, topic_id: int) -> SegmentStore:
         with self._lock:

@@ -36,14 +36,13 @@ from seglog.relocator import relocate_due
 from seglog.retention import Retention
 from seglog.segment import SegmentCache
 from seglog.store import SegmentStores
-from seglog.store_local import LocalSegmentStore
 from seglog.tier import ColdTier
 from seglog.topic import Topic
 from seglog.upkeep import Background, UpkeepFactory
 from seglog.view import look
 from seglog.wal import NO_SPACE, Wal, create_first
 
-__all__ = ["Log", "cold_stores_of", "open"]
+__all__ = ["Log", "open"]
 
 _logger = logging.getLogger("seglog.log")
 _PATIENCE_S = 1.0
@@ -235,7 +234,7 @@ def _start(
     if not _is_data_directory(files, layout):
         _make_new(files, layout)
     found = recover(files, layout)
-    cold_stores = cold_stores_of(files, layout, settings, stores)
+    cold_stores = ColdStores.configured(files, layout, settings, stores)
     if cold_stores is None:
         _check_all_hot(found)
     engine = Engine(
@@ -260,18 +259,6 @@ def _start(
     housekeeping.find_fronts(engine)
     checkpoint(engine)
     return engine
-
-
-def cold_stores_of(
-    files: Files, layout: Layout, settings: LogSettings, stores: SegmentStores | None
-) -> ColdStores | None:
-    """`cold_dir` is relative to the data directory, if it is relative."""
-    if stores is not None:
-        return ColdStores(stores, Path("cold store"))
-    if not settings.cold_dir:
-        return None
-    place = Layout(layout.root / settings.cold_dir)
-    return ColdStores(lambda topic_id: LocalSegmentStore(files, place, topic_id), place.root)
 
 
 def _check_all_hot(found: Recovered) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 from seglog.damage import Findings
 from seglog.errors import InvalidEntry, InvalidFrame
 from seglog.files import Files
 from seglog.frame import DELETED, HAS_NODE, HAS_TAG, MIN_FRAME_BYTES, FrameType, Header, read_header, record_of
 from seglog.index import ENTRY, Entry, read_entries
 from seglog.layout import Layout
-from seglog.open_file import OpenFile
+from seglog.open_file import OpenFile, Readable
 from seglog.window import Window
 
-__all__ = ["check_segment"]
+__all__ = ["check_parts", "check_segment"]
 
 _BATCH_ENTRIES = 4096
 
@@ -24,13 +27,35 @@ def check_segment(
     Returns the records, and bytes of both files, that it has by its index.
     """
     data_path, idx_path = layout.data(topic_id, first_seq), layout.idx(topic_id, first_seq)
+    return check_parts(
+        lambda: OpenFile(files, idx_path),
+        lambda: OpenFile(files, data_path),
+        (idx_path, data_path),
+        topic_id,
+        first_seq,
+        extent,
+        found,
+    )
+
+
+def check_parts(
+    open_idx: Callable[[], Readable],
+    open_data: Callable[[], Readable],
+    paths: tuple[Path, Path],
+    topic_id: int,
+    first_seq: int,
+    extent: tuple[int, int] | None,
+    found: Findings,
+) -> tuple[int, int]:
+    """`check_segment` of parts that are anywhere; `paths` name them."""
+    idx_path, data_path = paths
     records, size = 0, 0
     with found.reading(idx_path):
-        idx = OpenFile(files, idx_path)
+        idx = open_idx()
         records = _records(idx, extent, found)
         size = records * ENTRY.size
         with found.reading(data_path):
-            data = OpenFile(files, data_path)
+            data = open_data()
             data_bytes = data.size() if extent is None else min(extent[1], data.size())
             size += data_bytes
             end = _Walk(idx, data, topic_id, first_seq, data_bytes, found).run(records)
@@ -41,7 +66,7 @@ def check_segment(
     return records, size
 
 
-def _records(idx: OpenFile, extent: tuple[int, int] | None, found: Findings) -> int:
+def _records(idx: Readable, extent: tuple[int, int] | None, found: Findings) -> int:
     records, rest = divmod(idx.size(), ENTRY.size)
     if extent is None:
         if rest or not records:
@@ -54,7 +79,7 @@ def _records(idx: OpenFile, extent: tuple[int, int] | None, found: Findings) -> 
 
 class _Walk:
     def __init__(
-        self, idx: OpenFile, data: OpenFile, topic_id: int, first_seq: int, data_bytes: int, found: Findings
+        self, idx: Readable, data: Readable, topic_id: int, first_seq: int, data_bytes: int, found: Findings
     ) -> None:
         self._idx = idx
         self._data = data

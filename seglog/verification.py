@@ -2,7 +2,8 @@
 
     snapshots   every one that is there
     WAL         every frame in every file, also those that segments have already
-    segments    every entry and every frame of those the snapshot counts, and that they agree; none missing between
+    segments    every entry and every frame of those the snapshot counts, and that they agree; none missing between;
+                those in the cold store too, if it is named
     recovery    tried over a port that changes nothing, if all of the above is sound: what holds between files
 
 Y1  It reads under a shared lock: others may verify, nobody may open the log for writing meanwhile, and a log that is
@@ -16,6 +17,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from seglog.cold_stores import ColdStores, store_errors
+from seglog.config import LogSettings, load_settings
 from seglog.damage import Checked, Findings, Report
 from seglog.errors import FormatUnsupported, NotADataDirectory
 from seglog.files import Files, OsFiles
@@ -25,26 +28,38 @@ from seglog.meta import Snapshot, TopicMeta, decode_snapshot, numbers
 from seglog.open_file import OpenFile
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.recovery import recover
-from seglog.segment_check import check_segment
+from seglog.segment import SegmentInfo
+from seglog.segment_check import check_parts, check_segment
+from seglog.store import Part, SegmentStores
 from seglog.wal_check import check_wal
 
 __all__ = ["verify"]
 
 
-def verify(path: str | os.PathLike[str], *, files: Files | None = None) -> Report:
+def verify(
+    path: str | os.PathLike[str],
+    *,
+    files: Files | None = None,
+    settings: LogSettings | None = None,
+    cold_stores: SegmentStores | None = None,
+) -> Report:
     """Read every byte that counts in the data directory at `path`, and say what is damaged where.
 
-    Raises `NotADataDirectory`, `DirectoryInUse`, and `FormatUnsupported` for what another version wrote.
+    `settings` and `cold_stores` are those of `seglog.open`, and tell where relocated segments are: a store that hangs
+    is waited for. Raises `NotADataDirectory`, `DirectoryInUse`, `InvalidSetting`, and `FormatUnsupported` for what
+    another version wrote.
     """
     port = ReadOnlyFiles(OsFiles() if files is None else files)
     layout = Layout(Path(path).absolute())
     if not _was_used(port, layout):
         raise NotADataDirectory(layout.root)
+    settings = load_settings(layout.settings) if settings is None else settings
+    stores = ColdStores.configured(port, layout, settings, cold_stores)
     with SharedLock(port, layout.lock):
         found = Findings()
         snapshot = _check_snapshots(port, layout, found)
         check_wal(port, layout, snapshot, found)
-        _check_topics(port, layout, snapshot, found)
+        _check_topics(port, layout, snapshot, stores, found)
         if not found.damages:
             with found.reading(layout.root):
                 recover(port, layout)
@@ -88,7 +103,9 @@ def _check_snapshots(files: Files, layout: Layout, found: Findings) -> Snapshot 
     return newest
 
 
-def _check_topics(files: Files, layout: Layout, snapshot: Snapshot | None, found: Findings) -> None:
+def _check_topics(
+    files: Files, layout: Layout, snapshot: Snapshot | None, stores: ColdStores | None, found: Findings
+) -> None:
     """Without a snapshot every segment there is taken for a sealed one."""
     known = {} if snapshot is None else {topic.topic_id: topic for topic in snapshot.topics}
     with found.reading(layout.topics):
@@ -97,7 +114,7 @@ def _check_topics(files: Files, layout: Layout, snapshot: Snapshot | None, found
         for topic_id in sorted({*known, *there}):
             firsts = there.get(topic_id, [])
             if topic_id in known:
-                _check_topic(files, layout, known[topic_id], firsts, found)
+                _check_topic(files, layout, known[topic_id], firsts, stores, found)
             elif snapshot is None:
                 for first in firsts:
                     _check_segment(files, layout, topic_id, first, None, found)
@@ -105,21 +122,34 @@ def _check_topics(files: Files, layout: Layout, snapshot: Snapshot | None, found
                 found.notes.extend(f"{layout.data(topic_id, first)}: of no topic in the snapshot" for first in firsts)
 
 
-def _check_topic(files: Files, layout: Layout, meta: TopicMeta, there: list[int], found: Findings) -> None:
+def _check_topic(
+    files: Files, layout: Layout, meta: TopicMeta, there: list[int], stores: ColdStores | None, found: Findings
+) -> None:
     """Seqs of the segments are without gaps from the hot floor to the end of what the snapshot counts."""
     active = meta.active
     end = meta.sealed_seq if active is None else active.first_seq + active.records - 1
-    counted = [first for first in there if meta.hot_floor <= first <= (end if active is None else active.first_seq)]
+    last = end if active is None else active.first_seq
+    cold = {info.first_seq: info for info in meta.cold}
+    counted = [first for first in there if meta.hot_floor <= first <= last and first not in cold]
+    if stores is not None:
+        _note_unknown(stores, meta, counted, found)
+    if cold and stores is None:
+        found.notes.append(
+            f"{len(cold)} segments of topic {meta.name} are in a cold store that is not named: not checked"
+        )
     for first in there:
         if first not in counted:
             path = layout.data(meta.topic_id, first)
             found.notes.append(f"{path}: the snapshot does not count it; recovery removes it")
     expected: int | None = meta.hot_floor
-    for first in counted:
+    for first in sorted([*counted, *cold]):
         if expected is not None and first != expected:
             reason = f"records {expected} to {first - 1} should be here" if expected < first else "two segments overlap"
             found.damage(layout.data(meta.topic_id, min(expected, first)), 0, reason)
-        expected = _check_segment(files, layout, meta.topic_id, first, meta, found)
+        if first in cold:
+            expected = _check_relocated(stores, meta, cold[first], found)
+        else:
+            expected = _check_segment(files, layout, meta.topic_id, first, meta, found)
     if expected is not None and expected != end + 1:
         found.damage(layout.data(meta.topic_id, expected), 0, f"the snapshot counts records up to {end}")
 
@@ -135,6 +165,34 @@ def _check_segment(
     name = None if meta is None else meta.name
     found.checked.append(Checked("segment", layout.data(topic_id, first), records, size, name))
     return first + records if len(found.damages) == before else None
+
+
+def _note_unknown(stores: ColdStores, meta: TopicMeta, hot: list[int], found: Findings) -> None:
+    """What the cold store has beside. A copy of a hot segment is none of it: that one is on its way."""
+    known = {*hot, *(info.first_seq for info in meta.cold)}
+    path = stores.part(meta.topic_id, meta.first_seq, Part.DATA).path.parent
+    with found.reading(path), store_errors(path):
+        for segment in stores.store(meta.topic_id).list():
+            if segment not in known:
+                found.notes.append(f"{path}: the snapshot does not count the segment that begins with seq {segment}")
+
+
+def _check_relocated(stores: ColdStores | None, meta: TopicMeta, info: SegmentInfo, found: Findings) -> int:
+    """The seq behind it, which the snapshot tells."""
+    behind = info.last_seq + 1
+    if stores is None:
+        return behind
+    before = len(found.damages)
+    idx, data = (stores.part(meta.topic_id, info.first_seq, part) for part in (Part.IDX, Part.DATA))
+    extent = (info.records, info.data_bytes)
+    records, size = check_parts(
+        lambda: idx, lambda: data, (idx.path, data.path), meta.topic_id, info.first_seq, extent, found
+    )
+    if len(found.damages) == before:
+        with found.reading(idx.path):
+            stores.segment(meta.topic_id, info)
+    found.checked.append(Checked("segment", data.path, records, size, meta.name))
+    return behind
 
 
 def _segments(files: Files, layout: Layout, topic_id: int) -> list[int]:

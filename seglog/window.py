@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seglog.open_file import OpenFile
+from seglog.open_file import Readable
 
 __all__ = ["WINDOW_BYTES", "Window"]
 
@@ -14,7 +14,7 @@ class Window:
 
     __slots__ = ("_base", "_end", "_file", "_read_bytes", "buffer")
 
-    def __init__(self, file: OpenFile, end: int, read_bytes: int = WINDOW_BYTES) -> None:
+    def __init__(self, file: Readable, end: int, read_bytes: int = WINDOW_BYTES) -> None:
         self._file = file
         self._end = end
         self._read_bytes = read_bytes

@@ -20,7 +20,7 @@ def status(
 ) -> None:
     """Show where each topic's records are: hot and cold ranges, what waits, what went wrong.
 
-    Asks only this directory, never the remote: it answers when the network does not.
+    Asks only this directory, never the remote or the cold store: it answers when the network does not.
     """
     session = session_of(context)
     with session.log_and_maybe_archive() as (log, archive):
@@ -43,12 +43,20 @@ def _local_only(topic: Topic) -> dict[str, object]:
         "earliest_seq": topic.earliest_seq,
         "evict_floor": topic.evict_floor,
         "epoch": topic.epoch,
+        "hot_bytes": topic.bytes_hot,
+        "relocated_bytes": topic.bytes_relocated,
     }
 
 
 def _describe_local(topic: Topic) -> str:
-    lines = [f"{topic.name}: up to seq {topic.head_seq:,}, all hot", *_floors(topic.earliest_seq, topic.evict_floor)]
+    place = _bytes(topic.bytes_hot, topic.bytes_relocated) if topic.bytes_relocated else "all hot"
+    lines = [f"{topic.name}: up to seq {topic.head_seq:,}, {place}", *_floors(topic.earliest_seq, topic.evict_floor)]
     return "\n".join(lines)
+
+
+def _bytes(hot: int, relocated: int) -> str:
+    """What is in the cold store is told where there is any."""
+    return f"{format_bytes(hot)} hot, {format_bytes(relocated)} relocated" if relocated else format_bytes(hot)
 
 
 def _floors(earliest_seq: int, evict_floor: int) -> list[str]:
@@ -61,7 +69,7 @@ def _floors(earliest_seq: int, evict_floor: int) -> list[str]:
 
 def _describe(state: TopicStatus) -> str:
     if state.head_seq >= state.hot_first_seq:
-        hot = f"hot {state.hot_first_seq}-{state.head_seq} ({format_bytes(state.hot_bytes)})"
+        hot = f"hot {state.hot_first_seq}-{state.head_seq} ({_bytes(state.hot_bytes, state.relocated_bytes)})"
     else:
         hot = "nothing hot"
     cold = f"cold up to {state.offloaded_seq} (lsn {state.lsn})" if state.lsn else "nothing offloaded"

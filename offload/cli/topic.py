@@ -102,8 +102,10 @@ def show(context: typer.Context, topic: Annotated[str, typer.Argument(help="The 
             "hot_first_seq": handle.hot_floor,
             "evict_floor": handle.evict_floor,
             "epoch": handle.epoch,
+            "hot_bytes": handle.bytes_hot,
+            "relocated_bytes": handle.bytes_relocated,
         }
-        text = "\n".join(f"{key:<14} {value}" for key, value in {**places, **config}.items() if value is not None)
+        text = "\n".join(f"{key:<15} {value}" for key, value in {**places, **config}.items() if value is not None)
         emit(session, {"topic": topic, **places, **config}, text)
 
 

@@ -15,13 +15,15 @@ _EXIT_CORRUPT = 5
 def verify(context: typer.Context) -> None:
     """Check every byte of the data directory, and change nothing: snapshots, WAL, segments and that they agree.
 
+    Segments in `cold_dir` are checked too.
+
     Damage is told with file and offset, and ends with exit code 5. The log must not be open meanwhile. The remote is
     not asked.
     """
     import seglog
 
     session = session_of(context)
-    report = seglog.verify(session.directory)
+    report = seglog.verify(session.directory, settings=session.log_settings())
     if session.as_json:
         for file in report.checked:
             emit(session, {"checked": str(file.path), "kind": file.kind, "items": file.items, "bytes": file.bytes}, "")

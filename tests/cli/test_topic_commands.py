@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -97,3 +98,25 @@ def test_follow_goes_on_until_there_was_nothing_for_a_while(started: Run) -> Non
     assert started("read", "t", "--follow", "--wait", "0.05").out == b"a\nb\n"
     assert started("read", "t", "--follow", "--limit", "1").out == b"a\n"
     assert started("read", "t", "--follow", "--to", "2").code == 2
+
+
+def test_status_shows_what_is_hot_and_what_is_relocated_and_verify_looks_at_both(started: Run, tmp_path: Path) -> None:
+    (tmp_path / "cold").mkdir()
+    (tmp_path / "data/seglog.toml").write_text('[log]\ncold_dir = "../cold"\nhot_retain_segments = 1\n')
+    _fill(started)
+    started("seal", "t")
+    shown = {}
+    while shown.get("relocated_bytes", 0) <= 2 * shown.get("hot_bytes", 0):  # a thread does it, while a command runs
+        shown = json.loads(started("--json", "status", "t").out)
+    assert shown["relocated_bytes"] == sum(path.stat().st_size for path in (tmp_path / "cold").rglob("*.data"))
+    assert f"{shown['hot_bytes']} B hot, {shown['relocated_bytes']} B relocated" in started("status", "t").text
+    assert json.loads(started("--json", "topic", "show", "t").out)["relocated_bytes"] == shown["relocated_bytes"]
+    assert started("read", "t").out == b"".join(b"record %d\n" % i for i in range(1, 21))
+    assert "20 records in 4 files" in started("verify").text
+    [damaged, *_] = sorted((tmp_path / "cold").rglob("*.data"))
+    damaged.unlink()
+    done = started("verify")
+    assert done.code == 5
+    assert "missing in the cold store" in done.text
+    refused = started("read", "t")
+    assert (refused.code, damaged.name in refused.err) == (5, True)

@@ -22,12 +22,12 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog import Log, SeglogError, TopicConfig
+from seglog import Log, LogSettings, SeglogError, TopicConfig
 from seglog.upkeep import InCaller
 from tests.faults.disk import Image, SimulatedDisk
 from tests.faults.files import FailingCalls
 from tests.seglog.clocks import SetClock
-from tests.seglog.workload import SETTINGS, Journal, look
+from tests.seglog.workload import SETTINGS, TIERED, Journal, look
 
 DIRECTORY = Path("/parent/log")
 
@@ -49,6 +49,7 @@ class Caller:
     """Goes on whatever is refused, as an application may. `journal` knows what it was told."""
 
     files: FailingCalls
+    settings: LogSettings = SETTINGS
     journal: Journal = field(default_factory=Journal)
     acks_after_failed_sync: int = 0
 
@@ -58,7 +59,7 @@ class Caller:
                 self._use(log)
 
     def _open(self) -> Log:
-        log = seglog.open(DIRECTORY, files=self.files, settings=SETTINGS, clock=SetClock(), upkeep=InCaller)
+        log = seglog.open(DIRECTORY, files=self.files, settings=self.settings, clock=SetClock(), upkeep=InCaller)
         log.attach_cold(self.journal.archive)
         self._lost_before = self._lost_wal_files()
         return log
@@ -101,7 +102,7 @@ class Caller:
 
 def _opens_on_a_good_disk(image: Image, caller: Caller) -> None:
     with seglog.open(
-        DIRECTORY, files=SimulatedDisk(image), settings=SETTINGS, clock=SetClock(), upkeep=InCaller
+        DIRECTORY, files=SimulatedDisk(image), settings=caller.settings, clock=SetClock(), upkeep=InCaller
     ) as log:
         found, bounds = look(log), caller.journal.bounds()
         assert caller.journal.lost(found, bounds) is None
@@ -124,6 +125,11 @@ def test_every_fifth_call_fails(error: str, for_good: bool) -> None:
     _prove(error, for_good=for_good, step=5)
 
 
+@pytest.mark.parametrize(("error", "step"), [("EIO", 2), ("ENOSPC", 5)])
+def test_calls_fail_once_with_a_cold_store(error: str, step: int) -> None:
+    _prove(error, for_good=False, step=step, settings=TIERED)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("error", ERRORS)
@@ -131,12 +137,12 @@ def test_each_call_fails_with_each_error(error: str, for_good: bool) -> None:
     _prove(error, for_good=for_good, step=1)
 
 
-def _prove(error: str, *, for_good: bool, step: int) -> None:
+def _prove(error: str, *, for_good: bool, step: int, settings: LogSettings = SETTINGS) -> None:
     hit: dict[str, int] = {}
     for at in range(1, 10_000, step):
-        disk = SimulatedDisk(Image({"/parent": None}))
+        disk = SimulatedDisk(Image({"/parent": None, "/parent/cold": None}))
         files = FailingCalls(disk, at, ERRORS[error], for_good=for_good)
-        caller = Caller(files)
+        caller = Caller(files, settings)
         caller.live()
         if files.failed is None:
             break

@@ -7,8 +7,11 @@ of it is told by the same bounds as in tests/seglog/workload.py: durable <= reco
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,22 +27,41 @@ from hypothesis.stateful import (
 
 import seglog
 from seglog import LogSettings, TopicConfig
+from seglog.layout import Layout
+from seglog.store_local import LocalSegmentStore
 from seglog.upkeep import InCaller
-from tests.faults.disk import SimulatedDisk
+from tests.faults.disk import Image, SimulatedDisk
 from tests.seglog.clocks import SetClock
 from tests.seglog.workload import Journal, look
 
 DIRECTORY = Path("/log")
+COLD = Path("/cold")
 SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
 TAGS = st.sampled_from([None, "eu-1", "eu-2", "us", "ü"])
+
+
+class ColdStore:
+    """Segments in a directory of the same disk, while it is not away."""
+
+    is_away = False
+
+    def __init__(self, disk: SimulatedDisk, topic_id: int) -> None:
+        self._inner = LocalSegmentStore(disk, Layout(COLD), topic_id)
+
+    def __getattr__(self, name: str) -> Any:
+        if self.is_away:
+            raise OSError(errno.EIO, "away")
+        return getattr(self._inner, name)
 
 
 class TopicModel(RuleBasedStateMachine):
     """`journal` is the model."""
 
+    settings = SETTINGS
+
     @initialize(keep_history=st.booleans())
     def begin(self, keep_history: bool) -> None:
-        self.disk = SimulatedDisk()
+        self.disk = SimulatedDisk(Image({str(COLD): None}))
         self.clock = SetClock()
         self.journal = Journal(keepers=frozenset({"t"} if keep_history else ()))
         self._open()
@@ -82,6 +104,22 @@ class TopicModel(RuleBasedStateMachine):
     def release(self, part: float) -> None:
         floor, sealed = self.topic.hot_floor, self.topic.sealed_seq
         self.journal.release(self.log, "t", floor + int(part * (sealed - floor)))
+
+    @precondition(lambda self: self.settings.hot_retain_segments == 0)
+    @rule(tag=st.sampled_from(["eu-1", "us", "*"]))
+    def go_on_without_the_cold_store(self, tag: str) -> None:
+        """All that asks nothing of it; what is due waits."""
+        self.store.is_away = True
+        self.append(6, 10, "eu-1", "fsync")
+        self.topic.seal()
+        self.delete(None, tag)
+        self.log.checkpoint()
+        self.append(2, 10, "us", "memory")
+        assert [record.seq for record in self.topic.read(self.topic.head_seq - 1)] == [
+            self.topic.head_seq - 1,
+            self.topic.head_seq,
+        ]
+        self.store.is_away = False
 
     @rule(ms=st.integers(0, 10_000))
     def jump(self, ms: int) -> None:
@@ -126,7 +164,11 @@ class TopicModel(RuleBasedStateMachine):
         return self.log.topic("t")
 
     def _open(self) -> None:
-        self.log = seglog.open(DIRECTORY, files=self.disk, settings=SETTINGS, clock=self.clock, upkeep=InCaller)
+        self.store = ColdStore(self.disk, 1)
+        stores = (lambda _: self.store) if self.settings.hot_retain_segments == 0 else None
+        self.log = seglog.open(
+            DIRECTORY, files=self.disk, settings=self.settings, clock=self.clock, upkeep=InCaller, cold_stores=stores
+        )
         self.log.attach_cold(self.journal.archive)
 
     def _crash(self, disk: SimulatedDisk) -> None:
@@ -141,14 +183,20 @@ class TopicModel(RuleBasedStateMachine):
         self.log.attach_cold(self.journal.archive)
 
 
+class TieredTopicModel(TopicModel):
+    """Sealed segments leave at once."""
+
+    settings = replace(SETTINGS, hot_retain_segments=0)
+
+
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "seglog")
 
 
-def _run(examples: int, steps: int) -> None:
+def _run(examples: int, steps: int, model: type[TopicModel] = TopicModel) -> None:
     run_state_machine_as_test(
-        TopicModel,
+        model,
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
@@ -164,7 +212,17 @@ def test_a_topic_is_a_list() -> None:
     _run(examples=120, steps=50)
 
 
+def test_a_topic_over_two_tiers_is_a_list() -> None:
+    _run(examples=60, steps=50, model=TieredTopicModel)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
 def test_a_topic_is_a_list_for_long() -> None:
     _run(examples=1500, steps=80)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_a_topic_over_two_tiers_is_a_list_for_long() -> None:
+    _run(examples=1500, steps=80, model=TieredTopicModel)

@@ -11,7 +11,7 @@ import seglog
 from seglog.upkeep import InCaller
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 from tests.seglog.clocks import SetClock
-from tests.seglog.topic_life import SETTINGS, Shown, check, live
+from tests.seglog.topic_life import SETTINGS, TIERED, Shown, check, live
 
 
 def _dry(tmp_path: Path) -> tuple[list[Shown], int]:
@@ -45,6 +45,42 @@ def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None)
             live(base / "log", CrashingFiles(disk, at), told)
         disk.after_power_cut(left, None if seed is None else seed * 1_000_003 + at)
         check(left / "log", UnsyncedFiles(), dry, len(told))
+        shutil.rmtree(base)
+        shutil.rmtree(left)
+
+
+def _tiered_dry(base: Path) -> tuple[list[Shown], int]:
+    """What the log shows is what it shows without a cold store."""
+    (base / "cold").mkdir(parents=True)
+    counter = Effects(UnsyncedFiles())
+    told: list[Shown | None] = []
+    live(base / "log", counter, told, TIERED, look=True)
+    dry, _ = _dry(base)
+    assert [shown for shown in told if shown is not None] == dry
+    return dry, counter.effects
+
+
+def test_the_process_may_die_at_any_operation_with_a_cold_store(tmp_path: Path) -> None:
+    dry, effects = _tiered_dry(tmp_path / "whole")
+    for at in range(1, effects + 1, 2):
+        base, told = tmp_path / str(at), []
+        (base / "cold").mkdir(parents=True)
+        with pytest.raises(SimulatedCrash):
+            live(base / "log", CrashingFiles(UnsyncedFiles(), at, tear=True), told, TIERED)
+        check(base / "log", UnsyncedFiles(), dry, len(told), TIERED)
+        shutil.rmtree(base)
+
+
+def test_the_power_may_be_cut_at_any_operation_with_a_cold_store(tmp_path: Path) -> None:
+    dry, effects = _tiered_dry(tmp_path / "whole")
+    for at in range(2, effects + 1, 2):
+        base, left, told = tmp_path / str(at), tmp_path / f"{at}-left", []
+        (base / "cold").mkdir(parents=True)
+        disk = PowerCutFiles(UnsyncedFiles(), base)
+        with pytest.raises(SimulatedCrash):
+            live(base / "log", CrashingFiles(disk, at), told, TIERED)
+        disk.after_power_cut(left, at)
+        check(left / "log", UnsyncedFiles(), dry, len(told), TIERED)
         shutil.rmtree(base)
         shutil.rmtree(left)
 

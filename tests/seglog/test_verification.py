@@ -15,11 +15,12 @@ from seglog import Report, meta
 from seglog.errors import DirectoryInUse, FileCorrupt, FormatUnsupported, NotADataDirectory
 from seglog.files import OsFiles
 from seglog.frame import FrameType, encode
-from seglog.index import ENTRY, encode_entry
+from seglog.index import ENTRY, encode_entry, mark_deleted
 from seglog.layout import Layout
 from seglog.read_only_files import ReadOnlyFiles
+from seglog.upkeep import InCaller
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
-from tests.seglog.workload import SETTINGS, Journal, live
+from tests.seglog.workload import SETTINGS, TIERED, Journal, live
 
 
 def tree(directory: Path) -> dict[str, bytes]:
@@ -410,3 +411,92 @@ def test_damage_has_the_words_of_the_error_that_opening_gives(copied: Path) -> N
     with pytest.raises(FileCorrupt) as caught:
         seglog.open(copied, files=UnsyncedFiles(), settings=SETTINGS)
     assert (damage.path, damage.offset, damage.reason) == (wal, caught.value.offset, caught.value.reason)
+
+
+# ---------------------------------------------------------------- relocated segments
+
+
+@pytest.fixture
+def tiered(tmp_path: Path) -> Path:
+    """Four segments of four records each are in the cold store, as its settings say, and one of two is hot."""
+    (tmp_path / "cold").mkdir()
+    with seglog.open(tmp_path / "log", files=UnsyncedFiles(), settings=TIERED, upkeep=InCaller) as log:
+        log.topic("t").append([b"record %d" % number for number in range(18)], tag="eu")
+        log.topic("t").seal()
+    (tmp_path / "log/seglog.toml").write_text('[log]\ncold_dir = "../cold"\n')
+    return tmp_path / "log"
+
+
+def cold_parts(tiered: Path) -> list[Path]:
+    return sorted((tiered.parent / "cold/topics/00000001").iterdir())
+
+
+def test_relocated_segments_are_checked_record_by_record(tiered: Path) -> None:
+    report = verified(tiered)
+    assert (report.damages, report.notes) == ((), ())
+    checked = [(file.path.parent.parent.parent.name, file.items) for file in report.checked if file.kind == "segment"]
+    assert checked == [("cold", 4)] * 4 + [("log", 2)]
+
+
+def test_damage_in_the_cold_store_is_named_where_it_is(tiered: Path) -> None:
+    for path in cold_parts(tiered):
+        whole = path.read_bytes()
+        for at in range(0, len(whole), 7):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 8]) + whole[at + 1 :])
+            [damage] = verified(tiered).damages[:1]
+            assert damage.path.name == path.name
+            assert at - ENTRY.size < damage.offset <= at or path.suffix == ".data"
+        path.write_bytes(whole[:-3])
+        assert {damage.path.resolve() for damage in verified(tiered).damages} == {path}
+        path.write_bytes(whole)
+    assert verified(tiered).is_sound
+
+
+def test_missing_relocated_segments_are_damage(tiered: Path) -> None:
+    first, second, *_ = cold_parts(tiered)
+    first.unlink()
+    second.unlink()
+    assert {(damage.path.name, damage.reason) for damage in verified(tiered).damages} == {
+        (second.name, "the segment is missing in the cold store")
+    }
+    (tiered.parent / "cold").rename(tiered.parent / "elsewhere")
+    damages = verified(tiered).damages
+    assert len(damages) == 4
+    assert all("it cannot be read" in damage.reason for damage in damages)
+
+
+def test_an_older_idx_in_the_cold_store_is_damage(tiered: Path) -> None:
+    idx = cold_parts(tiered)[1]
+    assert idx.suffix == ".idx"
+    raw = bytearray(idx.read_bytes())
+    mark_deleted(raw, 0, 1)
+    idx.write_bytes(raw)
+    [damage] = verified(tiered).damages
+    assert damage.path.resolve() == idx
+
+
+def test_what_the_log_knows_nothing_of_in_the_cold_store_is_noted(tiered: Path) -> None:
+    for path in cold_parts(tiered)[:2]:
+        shutil.copy(path, path.with_stem(f"seg-{99:016d}"))
+    report = verified(tiered)
+    assert report.is_sound
+    assert ["begins with seq 99" in note for note in report.notes] == [True]
+
+
+def test_a_cold_store_that_is_not_named_is_noted(tiered: Path) -> None:
+    (tiered / "seglog.toml").unlink()
+    report = verified(tiered)
+    assert report.is_sound
+    assert any("4 segments of topic t are in a cold store that is not named" in note for note in report.notes)
+
+
+def test_what_a_crash_left_of_a_hot_copy_is_a_note(tiered: Path) -> None:
+    data, idx = cold_parts(tiered)[:2]
+    shutil.copy(data, tiered / "topics/00000001")
+    shutil.copy(idx, tiered / "topics/00000001")
+    report = verified(tiered)
+    assert report.is_sound
+    assert [note for note in report.notes if data.name in note]
+    with seglog.open(tiered, settings=TIERED, upkeep=InCaller) as log:
+        assert len(list(log.topic("t").read())) == 18
+    assert not (tiered / "topics/00000001" / data.name).exists()

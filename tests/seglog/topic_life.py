@@ -17,9 +17,11 @@ from seglog.files import Files
 from seglog.upkeep import InCaller
 from tests.seglog.clocks import SetClock
 
-__all__ = ["SETTINGS", "STEPS", "Shown", "TopicShown", "check", "live", "shown"]
+__all__ = ["SETTINGS", "STEPS", "TIERED", "Shown", "TopicShown", "check", "live", "shown"]
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096, segment_max_age_ms=10_000)
+#: With a cold store beside the data directory: the test makes that directory.
+TIERED = replace(SETTINGS, cold_dir="../cold", hot_retain_segments=0)
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,12 @@ STEPS: tuple[Step, ...] = (
 )
 
 
-def live(directory: Path, files: Files, done: list[Shown | None], *, look: bool = False) -> None:
+def live(
+    directory: Path, files: Files, done: list[Shown | None], settings: LogSettings = SETTINGS, *, look: bool = False
+) -> None:
     """All steps, each told to `done` when it is done; `look`: with what the log shows then."""
     clock = SetClock()
-    with seglog.open(directory, upkeep=InCaller, files=files, settings=SETTINGS, clock=clock) as log:
+    with seglog.open(directory, upkeep=InCaller, files=files, settings=settings, clock=clock) as log:
         done.append({} if look else None)
         for step in STEPS:
             step(log, clock)
@@ -101,10 +105,10 @@ def shown(log: Log) -> Shown:
     return {name: _topic_shown(log, name) for name in log.topics()}
 
 
-def check(directory: Path, files: Files, dry: list[Shown], done: int) -> None:
+def check(directory: Path, files: Files, dry: list[Shown], done: int, settings: LogSettings = SETTINGS) -> None:
     """Recover after a crash when `done` entries had been told, go on, recover again."""
     before, after = dry[max(done - 1, 0)], dry[min(done, len(dry) - 1)]
-    with seglog.open(directory, upkeep=InCaller, files=files, settings=SETTINGS, clock=SetClock()) as log:
+    with seglog.open(directory, upkeep=InCaller, files=files, settings=settings, clock=SetClock()) as log:
         found = shown(log)
         for name in {*before, *after, *found}:
             _check_topic(found.get(name), before.get(name), after.get(name))
@@ -112,12 +116,27 @@ def check(directory: Path, files: Files, dry: list[Shown], done: int) -> None:
         for name, head in heads.items():
             log.configure(name, replace(log.topic(name).config, cap_records=None))
             assert log.topic(name).append([b"next"]) == range(head + 1, head + 2)
-    with seglog.open(directory, upkeep=InCaller, files=files, settings=SETTINGS, clock=SetClock()) as log:
+    with seglog.open(directory, upkeep=InCaller, files=files, settings=settings, clock=SetClock()) as log:
         for name, head in heads.items():
             topic = log.topic(name)
             assert topic.epoch == found[name].epoch
             assert _topic_shown(log, name).items == (*found[name].items, (head + 1, b"next"))
         assert not list((directory / "topics").glob("*.deleted"))
+        _check_cold_store(log)
+
+
+def _check_cold_store(log: Log) -> None:
+    """It has what the log says, and nothing that a topic has no more."""
+    if log.settings.cold_dir:
+        log.checkpoint()
+        known = {
+            f"{log.topic(name).topic_id:08X}/seg-{segment.first_seq:016d}.data"
+            for name in log.topics()
+            for segment in log.topic(name).segments()
+            if not segment.is_hot
+        }
+        topics = (log.path / log.settings.cold_dir / "topics").resolve()
+        assert {str(path.relative_to(topics)) for path in topics.rglob("*.data")} >= known
 
 
 def _check_topic(found: TopicShown | None, before: TopicShown | None, after: TopicShown | None) -> None:
