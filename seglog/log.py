@@ -17,7 +17,6 @@ from seglog.cold_stores import ColdStores
 from seglog.config import LogSettings, TopicConfig, load_settings
 from seglog.engine import Engine
 from seglog.errors import (
-    ColdStoreRequired,
     ColdTierAttached,
     DirectoryNotReadable,
     DirectoryNotWritable,
@@ -31,10 +30,11 @@ from seglog.lock import DirectoryLock
 from seglog.meta import Snapshot, WalPosition, store
 from seglog.names import check_topic_name
 from seglog.open_file import OpenFile
-from seglog.recovery import Recovered, recover
+from seglog.recovery import recover
 from seglog.relocator import relocate_due
 from seglog.retention import Retention
 from seglog.segment import SegmentCache
+from seglog.state import check_all_hot
 from seglog.store import SegmentStores
 from seglog.tier import ColdTier
 from seglog.topic import Topic
@@ -80,7 +80,9 @@ def open(
         elif not _is_data_directory(port, layout):
             raise NotADataDirectory(layout.root)
         if read_only:
-            return Log(look(port, layout, clock, load_settings(layout.settings) if settings is None else settings))
+            settings = load_settings(layout.settings) if settings is None else settings
+            stores = ColdStores.configured(port, layout, settings, cold_stores)
+            return Log(look(port, layout, clock, settings, stores))
         lock = DirectoryLock(port, layout.lock)
         try:
             return Log(_start(port, layout, clock, settings, upkeep, cold_stores), lock)
@@ -236,7 +238,7 @@ def _start(
     found = recover(files, layout)
     cold_stores = ColdStores.configured(files, layout, settings, stores)
     if cold_stores is None:
-        _check_all_hot(found)
+        check_all_hot(found.topics.values())
     engine = Engine(
         layout=layout,
         files=files,
@@ -259,13 +261,6 @@ def _start(
     housekeeping.find_fronts(engine)
     checkpoint(engine)
     return engine
-
-
-def _check_all_hot(found: Recovered) -> None:
-    """Raises `ColdStoreRequired`."""
-    for state in found.topics.values():
-        if state.cold:
-            raise ColdStoreRequired(state.name, state.cold[0].first_seq, state.cold[-1].last_seq)
 
 
 def _is_data_directory(files: Files, layout: Layout) -> bool:

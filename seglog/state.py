@@ -8,17 +8,18 @@ is published and so visible. `take_back` makes the first the second again.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
+from seglog.errors import ColdStoreRequired
 from seglog.floors import Floors
 from seglog.meta import ActiveMeta, TopicMeta
 from seglog.segment import SegmentInfo
 from seglog.tail import Tail
 
-__all__ = ["TopicState", "active_meta", "relocated"]
+__all__ = ["TopicState", "active_meta", "check_all_hot", "relocated"]
 
 
 @dataclass(slots=True, eq=False)
@@ -144,6 +145,13 @@ class TopicState:
             cold=self.cold,
             cold_ops=self.cold_ops,
         )
+
+
+def check_all_hot(states: Iterable[TopicState]) -> None:
+    """For who has no cold store. Raises `ColdStoreRequired`."""
+    for state in states:
+        if state.cold:
+            raise ColdStoreRequired(state.name, state.cold[0].first_seq, state.cold[-1].last_seq)
 
 
 def relocated(segments: Sequence[SegmentInfo]) -> tuple[SegmentInfo, ...]:

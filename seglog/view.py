@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from seglog.clock import Clock
+from seglog.cold_stores import ColdStores
 from seglog.config import LogSettings
 from seglog.engine import Engine
 from seglog.errors import FileCorrupt, ViewOutdated
@@ -37,7 +38,7 @@ from seglog.layout import Layout, number_in
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.recovery import recover
 from seglog.segment import SegmentCache, SegmentInfo
-from seglog.state import TopicState
+from seglog.state import TopicState, check_all_hot
 from seglog.wal import Wal
 
 __all__ = ["explained", "guarded", "look"]
@@ -48,12 +49,12 @@ T = TypeVar("T")
 _LOOKS_MAX = 100
 
 
-def look(files: Files, layout: Layout, clock: Clock, settings: LogSettings) -> Engine:
-    """Raises `FileCorrupt`, `FormatUnsupported`, `ViewOutdated`, `OSError`."""
+def look(files: Files, layout: Layout, clock: Clock, settings: LogSettings, cold_stores: ColdStores | None) -> Engine:
+    """Raises `FileCorrupt`, `FormatUnsupported`, `ViewOutdated`, `ColdStoreRequired`, `OSError`."""
     before = ""
     for _ in range(_LOOKS_MAX):
         try:
-            return _look_once(ReadOnlyFiles(files), layout, clock, settings)
+            return _look_once(ReadOnlyFiles(files), layout, clock, settings, cold_stores)
         except (FileCorrupt, OSError) as error:
             if str(error) == before:
                 raise
@@ -61,8 +62,12 @@ def look(files: Files, layout: Layout, clock: Clock, settings: LogSettings) -> E
     raise ViewOutdated(layout.root)
 
 
-def _look_once(files: ReadOnlyFiles, layout: Layout, clock: Clock, settings: LogSettings) -> Engine:
+def _look_once(
+    files: ReadOnlyFiles, layout: Layout, clock: Clock, settings: LogSettings, cold_stores: ColdStores | None
+) -> Engine:
     found = recover(files, layout)
+    if cold_stores is None:
+        check_all_hot(found.topics.values())
     engine = Engine(
         layout=layout,
         files=files,
@@ -75,6 +80,7 @@ def _look_once(files: ReadOnlyFiles, layout: Layout, clock: Clock, settings: Log
         wal=Wal(files, layout, settings.wal_file_bytes, found.wal_end, found.older_files),
         segments=SegmentCache(files, layout),
         is_read_only=True,
+        cold_stores=cold_stores,
     )
     find_fronts(engine)
     return engine
@@ -106,7 +112,7 @@ def _has_moved_on(engine: Engine, state: TopicState, error: FileCorrupt | FileNo
     path = error.path if isinstance(error, FileCorrupt) else Path(str(error.filename))
     files = engine.files.inner if isinstance(engine.files, ReadOnlyFiles) else engine.files
     try:
-        fresh = look(files, engine.layout, engine.clock, engine.settings).topics.get(state.name)
+        fresh = look(files, engine.layout, engine.clock, engine.settings, engine.cold_stores).topics.get(state.name)
     except FileCorrupt:
         return False
     if fresh is None or (fresh.topic_id, fresh.epoch) != (state.topic_id, state.epoch):

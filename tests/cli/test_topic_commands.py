@@ -107,6 +107,7 @@ def test_status_shows_what_is_hot_and_what_is_relocated_and_verify_looks_at_both
     started("seal", "t")
     shown = {}
     while shown.get("relocated_bytes", 0) <= 2 * shown.get("hot_bytes", 0):  # a thread does it, while a command runs
+        started("seal", "t")
         shown = json.loads(started("--json", "status", "t").out)
     assert shown["relocated_bytes"] == sum(path.stat().st_size for path in (tmp_path / "cold").rglob("*.data"))
     assert f"{shown['hot_bytes']} B hot, {shown['relocated_bytes']} B relocated" in started("status", "t").text

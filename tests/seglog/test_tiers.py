@@ -23,6 +23,7 @@ from seglog import (
     NoSuchTopic,
     Topic,
     TopicConfig,
+    ViewOutdated,
 )
 from seglog.cold_stores import ColdStores
 from seglog.files import OsFiles
@@ -501,3 +502,23 @@ def test_a_log_with_relocated_segments_is_not_opened_without_their_store(tmp_pat
     assert "cold_dir" in str(caught.value.hint)
     with opened(tmp_path, store) as log:
         assert seqs(log.topic("t")) == list(range(1, 56))
+
+
+def test_a_read_only_log_reads_both_tiers_beside_the_writer(tmp_path: Path, store: Counting) -> None:
+    with opened(tmp_path, store) as log:
+        topic = filled(log, tags=("a", "b"))
+        topic.delete(tag="a")
+        log.checkpoint()
+        calls = len(store.calls)
+        view = seglog.open(tmp_path / "data", read_only=True, settings=SETTINGS, cold_stores=lambda _: store)
+        assert len(store.calls) == calls
+        with view:
+            seen = view.topic("t")
+            assert (cold(seen), seqs(seen)) == ([1, 11, 21], list(range(2, 56, 2)))
+            assert [record.seq for batch in seen.read_batches(1) for record in batch] == list(range(2, 56, 2))
+            topic.release(20)
+            with pytest.raises(ViewOutdated):
+                list(seen.read(1))
+            assert seqs(seen, 31) == list(range(32, 56, 2))
+        with pytest.raises(ColdStoreRequired):
+            seglog.open(tmp_path / "data", read_only=True, settings=replace(SETTINGS, cold_dir=""))

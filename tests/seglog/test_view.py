@@ -182,9 +182,19 @@ def test_a_directory_that_may_not_be_read_is_told_so(tmp_path: Path) -> None:
 
 
 READS = {
-    *("bytes_hot", "config", "delete_ops", "due_seq", "earliest_seq", "epoch", "evict_floor", "exists"),
+    *(
+        "bytes_hot",
+        "bytes_relocated",
+        "config",
+        "delete_ops",
+        "due_seq",
+        "earliest_seq",
+        "epoch",
+        "evict_floor",
+        "exists",
+    ),
     *("first_seq", "follow", "frame_batches", "frames", "head_seq", "hot_floor", "last_ts_ms", "name", "read"),
-    *("record_count_hot", "sealed_seq", "segments", "seq_at", "topic_id"),
+    *("read_batches", "record_count_hot", "sealed_seq", "segments", "seq_at", "topic_id"),
     *("attach_cold", "close", "detach_cold", "existing", "has_topic", "is_read_only", "path", "settings", "topic"),
     *("topic_defaults", "topics", "wal_bytes"),
 }
