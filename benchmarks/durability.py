@@ -14,6 +14,7 @@ with one shard where the setting `wal_shards` is there.
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import seglog
 from benchmarks import ways
@@ -107,5 +108,5 @@ def _has_shards() -> bool:
 
 
 def _settings(shards: int) -> seglog.LogSettings:
-    given = {"wal_shards": shards} if _has_shards() else {}
+    given: dict[str, Any] = {"wal_shards": shards} if _has_shards() else {}
     return seglog.LogSettings(**given)

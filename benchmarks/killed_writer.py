@@ -36,8 +36,8 @@ class _NoUpkeep:
     def wake_later(self, delay_s: float) -> None:
         pass
 
-    def close(self) -> None:
-        pass
+    def close(self, patience_s: float | None = None) -> bool:  # noqa: ARG002 - nothing is done in between
+        return True
 
 
 def fill_and_be_killed(store: str, directory: Path, size_bytes: int, records: int) -> None:
