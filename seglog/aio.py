@@ -305,6 +305,7 @@ def _commit(engine: Engine, group: Sequence[_Part]) -> list[_Outcome]:
         begun = [_begin(engine, part) for part in group]
         return [_finish(engine, one) if isinstance(one, write.Begun) else one for one in begun]
     except BaseException as error:
+        engine.committer.abandon()
         return [error] * len(group)
 
 

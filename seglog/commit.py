@@ -13,17 +13,22 @@ C3  The first failed write or sync is final: pending and later commits raise `Wr
     succeed without the data (Linux marks the pages clean after the first failure), so it is not tried.
 C4  What was written and is to be synced later (`Entry.written_ms`) is known until something has synced it:
     `unsynced_since_ms` is the time of the oldest. Who appends after the interval syncs, else a thread of the log does.
+C5  An interrupt is no failure. A leader goes on with its group where it was hit, hands over, and is interrupted then;
+    what an interrupted caller has enqueued is committed, by itself if nobody else leads. What is handed out is at any
+    time what is published and what the entries on their way take (`Entry.assign`), so it can be counted anew.
 
 Source: topics engine architecture, sections 2.2 and 2.3.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from seglog.errors import DiskFull, LogClosed, SeglogError, WriterPoisoned
+from seglog.interrupts import failure_under, uninterrupted
 from seglog.meta import WalPosition
 from seglog.wal import Wal
 
@@ -36,26 +41,29 @@ class Entry(ABC):
     """What one caller wants in the log, as a whole. `pieces` hold `frames` whole frames.
 
     `sync`: it is done when it is durable. `written_ms`: it is done before, and is to be durable soon after that time.
-    The committer's own: `turn` wakes the caller, who then `leads` or finds it done; a caller that has `left` was
-    interrupted while it waited.
+    The committer's own: `owner` is the caller's thread, `turn` wakes it: to find the entry done, or to lead. A caller
+    that has `left` was interrupted, and does not wait for it.
     """
 
-    __slots__ = ("error", "frames", "is_done", "leads", "left", "pieces", "sync", "turn", "written_ms")
+    __slots__ = ("error", "frames", "is_done", "left", "owner", "pieces", "sync", "turn", "written_ms")
 
     def __init__(self, pieces: list[bytes], frames: int, *, sync: bool, written_ms: int | None = None) -> None:
         self.pieces = pieces
         self.frames = frames
         self.sync = sync
         self.written_ms = written_ms
+        self.owner = 0
         self.turn: threading.Lock | None = None
         self.error: BaseException | None = None
         self.is_done = False
-        self.leads = False
         self.left = False
+
+    def assign(self) -> None:  # noqa: B027 - most take nothing
+        """Take what it is to have: seqs, a name. Called under the lock when it is enqueued, and again (C5)."""
 
     @abstractmethod
     def publish(self, file: int, offset: int, /) -> None:
-        """Make it visible: it is at `offset` of that WAL file. Called under the lock."""
+        """Make it visible: it is at `offset` of that WAL file. Called under the lock, and again after an interrupt."""
 
 
 class Barrier(Entry):
@@ -80,9 +88,14 @@ class Committer:
         self._wal = wal
         self._take_back = take_back
         self._queue: list[Entry] = []
-        self._has_leader = False
+        self._leader: int | None = None
+        self._successor: Entry | None = None
         self._is_closed = False
         self._poison: WriterPoisoned | None = None
+        # The leader's: what it has taken from the queue, the frame that ends it, and why it gives it up.
+        self._group: list[Entry] = []
+        self._group_end = 0
+        self._failure: Exception | None = None
 
     def check_open(self) -> None:
         """Raises `LogClosed` or `WriterPoisoned`. The lock is held."""
@@ -96,43 +109,54 @@ class Committer:
             raise WriterPoisoned(self._poison.path, self._poison.cause)
 
     def enqueue(self, entry: Entry) -> None:
-        """The lock is held, `check_open` has passed; `finish` follows without it."""
-        self._queue.append(entry)
-        if self._has_leader:
+        """The lock is held, `check_open` has passed; `finish` follows without it.
+
+        If anything but an error of ours is raised in between, `abandon` has to be called.
+        """
+        entry.owner = threading.get_ident()
+        if self._leader is None:
+            self._leader = entry.owner
+        else:
             entry.turn = threading.Lock()
             entry.turn.acquire()
-        else:
-            self._has_leader = entry.leads = True
+        self._queue.append(entry)
+        entry.assign()
 
     def finish(self, entry: Entry) -> None:
         """Returns when the entry is published. Raises `DiskFull` or `WriterPoisoned` when it never will be."""
-        if entry.turn is not None:
-            self._wait(entry, entry.turn)
+        if entry.turn is not None and not entry.is_done and self._leader != entry.owner:
+            entry.turn.acquire()
         # More than once only if those before it, that nobody waits for, filled a group.
         while not entry.is_done:
-            self._lead()
+            uninterrupted(self._lead)
         if entry.error is not None:
             raise entry.error
+
+    def abandon(self) -> None:
+        """This thread was interrupted between `enqueue` and the end of `finish`: nobody waits for its entries (C5)."""
+        uninterrupted(self._abandon)
 
     def flush(self) -> None:
         """Everything enqueued before is durable on return."""
         barrier = Barrier()
-        with self.lock:
-            self.check_open()
-            self.enqueue(barrier)
-        self.finish(barrier)
+        try:
+            with self.lock:
+                self.check_open()
+                self.enqueue(barrier)
+            self.finish(barrier)
+        except SeglogError:
+            raise
+        except BaseException:
+            self.abandon()
+            raise
 
     def close(self) -> None:
-        """No entry is taken any more; those enqueued before come to their end, and are synced. Idempotent."""
+        """No entry is taken any more; those enqueued before come to their end, and are synced. Idempotent.
+
+        Nobody writes on return, nor when an interrupt is raised: that waits.
+        """
         barrier = Barrier()
-        with self.lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            if self._poison is not None:
-                return
-            self.enqueue(barrier)
-        self.finish(barrier)
+        uninterrupted(lambda: self._close(barrier))
 
     def poison(self, error: BaseException) -> None:
         """Take no writes any more, because of a failure elsewhere in the directory."""
@@ -147,98 +171,137 @@ class Committer:
     def is_poisoned(self) -> bool:
         return self._poison is not None
 
-    def _wait(self, entry: Entry, turn: threading.Lock) -> None:
-        try:
-            turn.acquire()
-        except BaseException:
-            # An interrupt: the entry is committed by somebody, but its caller will not lead.
-            with self.lock:
-                entry.left = True
-                must_lead = entry.leads and not entry.is_done
-            if must_lead:
-                self._lead()
-            raise
+    def _abandon(self) -> None:
+        owner = threading.get_ident()
+        with self.lock:
+            for entry in self._queue:
+                entry.left = entry.left or entry.owner == owner
+            self._count_anew()
+            if self._leader is None and self._queue:
+                self._leader = owner
+            leads = self._leader == owner
+        if leads:
+            self._lead()
+
+    def _close(self, barrier: Entry) -> None:
+        with self.lock:
+            if barrier not in (*self._queue, *self._group) and not barrier.is_done:
+                if self._is_closed or self._poison is not None:
+                    self._is_closed = True
+                    return
+                self.enqueue(barrier)
+            self._is_closed = True
+        self.finish(barrier)
 
     def _lead(self) -> None:
-        """One group, and the next leader. Whatever happens in between, nobody is left waiting."""
-        group: list[Entry] = []
-        failure: BaseException | None = None
-        try:
-            with self.lock:
-                group = self._take_group()
-            place = self._write(group)
-            with self.lock:
-                self._publish(group, place)
-                successor = self._name_leader()
-        except BaseException as error:
-            failure = error
-            with self.lock:
-                self._give_up(group, error)
-                successor = self._name_leader()
-        for entry in group:
-            if entry.turn is not None and not entry.leads:
+        """One group, and the next leader. Called again after an interrupt, it goes on where that hit."""
+        owner = threading.get_ident()
+        with self.lock:
+            self._wake_successor()
+            if self._leader != owner:
+                return
+            if not self._group:
+                self._take_group()
+        if self._failure is None:
+            self._write()
+        with self.lock:
+            self._settle()
+        for entry in self._group:
+            if entry.turn is not None and entry.turn.locked():
                 entry.turn.release()
-        if successor is not None and successor.turn is not None:
-            successor.turn.release()
-        if failure is not None and not isinstance(failure, (SeglogError, OSError)):
-            raise failure
+        with self.lock:
+            self._hand_over()
 
-    def _take_group(self) -> list[Entry]:
-        size, count = 0, 0
+    def _take_group(self) -> None:
+        size, count, frames = 0, 0, 0
         for entry in self._queue:
             size += sum(map(len, entry.pieces))
             if count and size > _GROUP_MAX_BYTES:
                 break
+            frames += entry.frames
             count += 1
-        group = self._queue[:count]
-        del self._queue[:count]
-        return group
+        self._group_end = self._wal.end.ordinal + frames
+        self._group, self._queue = self._queue[:count], self._queue[count:]
 
-    def _write(self, group: list[Entry]) -> tuple[int, int]:
-        pieces = [piece for entry in group for piece in entry.pieces]
-        place = self._wal.write(pieces, sum(entry.frames for entry in group)) if pieces else (0, 0)
-        if any(entry.sync for entry in group):
-            self._wal.sync()
-        return place
+    def _write(self) -> None:
+        """Written and synced, or `_failure`. What an interrupt has kept from being told is done again."""
+        outer = sys.exc_info()[1]
+        try:
+            frames = self._group_end - self._wal.end.ordinal
+            if frames > 0:
+                self._wal.write([piece for entry in self._group for piece in entry.pieces], frames)
+            if any(entry.sync for entry in self._group):
+                self._wal.sync()
+        except Exception as error:
+            self._failure = error
+        except BaseException as interrupt:
+            self._failure = failure_under(interrupt, outer)
+            raise
 
-    def _publish(self, group: list[Entry], place: tuple[int, int]) -> None:
+    def _settle(self) -> None:
+        """Published, or given up. The lock is held."""
+        if self._failure is None:
+            try:
+                self._publish()
+            except Exception as error:
+                self._failure = error
+        if self._failure is not None:
+            self._give_up(self._failure)
+
+    def _publish(self) -> None:
         """C1. The lock is held."""
-        file, offset = place
-        for entry in group:
-            entry.publish(file, offset)
-            entry.is_done = True
+        file, offset = self._wal.written_at
+        for entry in self._group:
+            if not entry.is_done:
+                entry.publish(file, offset)
+                entry.is_done = True
             offset += sum(map(len, entry.pieces))
         self.published_end = self._wal.end
-        if any(entry.sync for entry in group):
+        if any(entry.sync for entry in self._group):
             self.unsynced_since_ms = None
         elif self.unsynced_since_ms is None:
-            self.unsynced_since_ms = next((entry.written_ms for entry in group if entry.written_ms is not None), None)
+            self.unsynced_since_ms = next(
+                (entry.written_ms for entry in self._group if entry.written_ms is not None), None
+            )
 
-    def _give_up(self, group: list[Entry], error: BaseException) -> None:
+    def _give_up(self, error: Exception) -> None:
         """C2 and C3. The lock is held. The queue behind goes too: its seqs would leave a gap."""
         if not isinstance(error, DiskFull) and self._poison is None:
             self._poison = self._poisoned_by(error)
-        group += self._queue
-        self._queue.clear()
-        for entry in group:
+        self._group, self._queue = [*self._group, *self._queue], []
+        for entry in self._group:
             if not entry.is_done:
                 entry.error = self._refusal(error)
                 entry.is_done = True
+        self._count_anew()
+
+    def _count_anew(self) -> None:
+        """What is handed out is what is published, and what the entries on their way take. The lock is held."""
         self._take_back()
+        for entry in (*self._group, *self._queue):
+            if not entry.is_done:
+                entry.assign()
 
-    def _refusal(self, error: BaseException) -> SeglogError:
+    def _refusal(self, error: Exception) -> SeglogError:
         """One for each caller: an exception that several threads raise would mix up their tracebacks."""
+        refusal: SeglogError = DiskFull(error.path) if isinstance(error, DiskFull) else self._poisoned_by(error)
         if self._poison is not None:
-            return WriterPoisoned(self._poison.path, self._poison.cause)
-        return DiskFull(error.path) if isinstance(error, DiskFull) else self._poisoned_by(error)
+            refusal = WriterPoisoned(self._poison.path, self._poison.cause)
+        refusal.__cause__ = error
+        return refusal
 
-    def _name_leader(self) -> Entry | None:
-        """The lock is held. It is to be woken without."""
+    def _hand_over(self) -> None:
+        """The lock is held."""
         successor = next((entry for entry in self._queue if not entry.left), None)
-        self._has_leader = successor is not None
-        if successor is not None:
-            successor.leads = True
-        return successor
+        leader = None if successor is None else successor.owner
+        # Together: an interrupt comes between calls only. `_lead` wakes the successor, if this does not get to it.
+        self._group, self._failure, self._successor, self._leader = [], None, successor, leader
+        self._wake_successor()
+
+    def _wake_successor(self) -> None:
+        """The lock is held."""
+        if self._successor is not None and self._successor.turn is not None and self._successor.turn.locked():
+            self._successor.turn.release()
 
     def _poisoned_by(self, error: BaseException) -> WriterPoisoned:
         return WriterPoisoned(self._wal.file(self._wal.end.file).path, str(error) or type(error).__name__)

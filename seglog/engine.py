@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Concatenate, ParamSpec, TypeVar
 
 from seglog.clock import Clock
 from seglog.cold_stores import ColdStores
 from seglog.commit import Committer
 from seglog.config import LogSettings, TopicConfig
-from seglog.errors import LogClosed, NoSuchTopic, ReadOnly
+from seglog.errors import LogClosed, NoSuchTopic, ReadOnly, SeglogError
 from seglog.files import Files
 from seglog.layout import Layout
 from seglog.meta import WalPosition
@@ -19,7 +22,10 @@ from seglog.tier import ColdTier
 from seglog.upkeep import Upkeep
 from seglog.wal import Wal
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "change"]
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
 
 
 @dataclass(slots=True, eq=False)
@@ -108,11 +114,28 @@ class Engine:
 
     def _take_back(self) -> None:
         for name, state in list(self.topics.items()):
-            if state.is_published:
-                state.take_back()
-            else:
+            state.take_back()
+            if not state.is_published:
                 del self.topics[name]
         for state in self.leaving.values():
             state.take_back()
             self.topics[state.name] = state
         self.leaving.clear()
+
+
+def change(
+    function: Callable[Concatenate[Engine, _Given], _Result],
+) -> Callable[Concatenate[Engine, _Given], _Result]:
+    """For what enqueues and finishes entries: wherever it is interrupted, nobody else is left waiting."""
+
+    @functools.wraps(function)
+    def guarded(engine: Engine, /, *given: _Given.args, **named: _Given.kwargs) -> _Result:
+        try:
+            return function(engine, *given, **named)
+        except SeglogError:
+            raise
+        except BaseException:
+            engine.committer.abandon()
+            raise
+
+    return guarded

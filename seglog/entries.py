@@ -39,11 +39,12 @@ __all__ = [
 class AppendEntry(Entry):
     """`frames` lie one after the other, and are as long as `lengths` says."""
 
-    __slots__ = ("_lengths", "_state", "_ts_ms")
+    __slots__ = ("_first_seq", "_lengths", "_state", "_ts_ms")
 
     def __init__(
         self,
         state: TopicState,
+        first_seq: int,
         ts_ms: int,
         frames: bytes,
         lengths: Sequence[int],
@@ -53,20 +54,36 @@ class AppendEntry(Entry):
     ) -> None:
         super().__init__([frames], len(lengths), sync=sync, written_ms=written_ms)
         self._state = state
+        self._first_seq = first_seq
         self._ts_ms = ts_ms
         self._lengths = lengths
 
+    def assign(self) -> None:
+        state, size = self._state, len(self.pieces[0])
+        if state.head_seq < self._first_seq:
+            state.in_flight_bytes += size
+        state.assigned_ts_ms = self._ts_ms
+        state.assigned_seq = self._first_seq + self.frames - 1
+
     def publish(self, file: int, offset: int, /) -> None:
-        self._state.publish(file, offset, self._lengths, self._ts_ms)
-        self._state.in_flight_bytes -= len(self.pieces[0])
+        if self._state.head_seq < self._first_seq:
+            self._state.publish(file, offset, self._lengths, self._ts_ms)
+        elif self._state.waiters:
+            self._state.wake()
 
 
 class CreateEntry(Entry):
-    __slots__ = ("state",)
+    """`topics` are those of the log, by name."""
 
-    def __init__(self, created: TopicCreated) -> None:
+    __slots__ = ("_topics", "state")
+
+    def __init__(self, created: TopicCreated, topics: dict[str, TopicState]) -> None:
         super().__init__([encode_create(created)], 1, sync=True)
         self.state = new_state(created)
+        self._topics = topics
+
+    def assign(self) -> None:
+        self._topics[self.state.name] = self.state
 
     def publish(self, _file: int, _offset: int, /) -> None:
         self.state.is_published = True
@@ -92,8 +109,13 @@ class DeleteEntry(Entry):
         self._state = state
         self._op = op
 
+    def assign(self) -> None:
+        self._state.assigned_op = self._op.op
+        self._state.assigned_ts_ms = self._op.ts_ms
+
     def publish(self, _file: int, _offset: int, /) -> None:
-        apply_delete(self._state, self._op)
+        if self._op.op >= self._state.next_op:
+            apply_delete(self._state, self._op)
 
 
 class EvictEntry(Entry):
@@ -118,25 +140,35 @@ class TruncateEntry(Entry):
         self._seq = seq
         self._kept = kept
 
+    def assign(self) -> None:
+        self._state.assigned_seq = self._seq - 1
+
     def publish(self, _file: int, _offset: int, /) -> None:
-        apply_truncate(self._state, self._seq, self._epoch, self._kept)
+        if self._state.epoch < self._epoch:
+            apply_truncate(self._state, self._seq, self._epoch, self._kept)
 
 
 class TopicDeleteEntry(Entry):
-    """`then` is called under the lock, once nobody finds the topic any more."""
+    """`leave` frees the name, `go` is called once nobody finds the topic any more. Both under the lock, and again."""
 
-    __slots__ = ("_state", "_then")
+    __slots__ = ("_go", "_leave", "_state")
 
-    def __init__(self, state: TopicState, then: Callable[[TopicState], None]) -> None:
+    def __init__(
+        self, state: TopicState, leave: Callable[[TopicState], None], go: Callable[[TopicState], None]
+    ) -> None:
         super().__init__([encode_topic_delete(state.topic_id, state.assigned_ts_ms, state.epoch)], 1, sync=True)
         self._state = state
-        self._then = then
+        self._leave = leave
+        self._go = go
+
+    def assign(self) -> None:
+        self._leave(self._state)
 
     def publish(self, _file: int, _offset: int, /) -> None:
         self._state.is_gone = True
         self._state.generation += 1
         self._state.wake()
-        self._then(self._state)
+        self._go(self._state)
 
 
 def apply_evict(state: TopicState, floors: Floors) -> None:
@@ -146,13 +178,17 @@ def apply_evict(state: TopicState, floors: Floors) -> None:
 
 
 def apply_delete(state: TopicState, op: DeleteOp) -> None:
-    state.ops += (op,)
-    state.pending += (op,)
-    state.next_op = max(state.next_op, op.op + 1)
-    state.last_ts_ms = max(state.last_ts_ms, op.ts_ms)
     if op.tag is None:
         end = op.at_seq + 1
         state.floors = state.floors.raised(end if op.before is None else min(op.before, end))
+    next_op, last_ts_ms = max(state.next_op, op.op + 1), max(state.last_ts_ms, op.ts_ms)
+    # Together: an interrupt comes between calls only.
+    state.ops, state.pending, state.next_op, state.last_ts_ms = (
+        (*state.ops, op),
+        (*state.pending, op),
+        next_op,
+        last_ts_ms,
+    )
 
 
 def new_state(created: TopicCreated) -> TopicState:

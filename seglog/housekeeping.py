@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 
 from seglog.checkpoint import checkpoint, is_to_be_sealed
-from seglog.engine import Engine
+from seglog.engine import Engine, change
 from seglog.entries import EvictEntry
 from seglog.errors import SeglogError
 from seglog.frame import DELETED
@@ -123,6 +123,7 @@ def _enforce_topic(engine: Engine, state: TopicState) -> Retention:
     return Retention(state.name, evicted_seq=seq if is_done else 0)
 
 
+@change
 def _evict(engine: Engine, state: TopicState, seq: int) -> bool:
     """Steps 2 and 3. False if records changed place meanwhile: look again."""
     with engine.committer.lock:

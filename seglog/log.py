@@ -6,7 +6,7 @@ import errno
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -209,11 +209,13 @@ class Log:
             self._engine.close()
             return
         try:
-            if not self._engine.relocator.close(_PATIENCE_S):
-                _logger.warning("the cold store has not answered yet: what is on its way there stays hot")
-            self._engine.upkeep.close()
-            self._engine.syncer.close()
-            self._engine.committer.close()
+            # None of them raises, not even an interrupt, before its work is over; but for the store, which may hang.
+            with ExitStack() as ends:
+                ends.callback(self._engine.committer.close)
+                ends.callback(self._engine.syncer.close)
+                ends.callback(self._engine.upkeep.close)
+                if not self._engine.relocator.close(_PATIENCE_S):
+                    _logger.warning("the cold store has not answered yet: what is on its way there stays hot")
             if not self._engine.committer.is_poisoned:
                 checkpoint(self._engine)
                 self._engine.wal.give_back()

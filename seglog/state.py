@@ -80,17 +80,20 @@ class TopicState:
 
     def publish(self, file: int, offset: int, lengths: Sequence[int], ts_ms: int) -> None:
         """Records that lie one after the other in a WAL file are there."""
-        self.tail.extend(file, offset, lengths, ts_ms)
-        self.last_ts_ms = ts_ms
-        self.head_seq += len(lengths)
+        size = sum(lengths)
+        if self.tail.end_seq == self.head_seq + 1:
+            self.tail.extend(file, offset, lengths, ts_ms)
+        end = self.tail.end_seq
+        # Together: an interrupt comes between calls only, and after one this is called again.
+        self.head_seq, self.last_ts_ms, self.in_flight_bytes = end - 1, ts_ms, self.in_flight_bytes - size
         if self.waiters:
             self.wake()
 
     def wake(self) -> None:
-        """There is news: call each of the `waiters`, once. None of them may block."""
-        waiters, self.waiters = self.waiters, []
-        for waiter in waiters:
-            waiter()
+        """There is news: call each of the `waiters`. None of them may block."""
+        while self.waiters:
+            self.waiters[-1]()
+            self.waiters.pop()
 
     @property
     def retained_from(self) -> int:

@@ -23,41 +23,50 @@ __all__ = ["Tail"]
 class Tail:
     """Of the records from `first_seq` on, without gaps: WAL file, offset in it, length of the frame, time."""
 
-    __slots__ = ("_files", "_lengths", "_offsets", "_times", "bytes", "first_seq")
+    __slots__ = ("_count", "_files", "_lengths", "_offsets", "_times", "bytes", "first_seq")
 
     def __init__(self, first_seq: int) -> None:
         self.first_seq = first_seq
         self.bytes = 0
+        self._count = 0
         self._files = array("Q")
         self._offsets = array("I")
         self._lengths = array("I")
         self._times = array("Q")
 
     def __len__(self) -> int:
-        return len(self._lengths)
+        return self._count
+
+    @property
+    def end_seq(self) -> int:
+        """Of the next record."""
+        return self.first_seq + self._count
 
     def extend(self, file: int, offset: int, lengths: Sequence[int], ts_ms: int) -> None:
-        """Records that lie one after the other from `offset` of a WAL file on."""
+        """Records that lie one after the other from `offset` of a WAL file on: all are there, or none."""
         count = len(lengths)
         ends = list(accumulate(lengths, initial=offset))
-        self.bytes += ends.pop() - offset
+        size = ends.pop() - offset
+        if len(self._offsets) != self._count:
+            self._trim()
         self._offsets.extend(ends)
         self._lengths.extend(lengths)
         self._files.extend(repeat(file, count))
         self._times.extend(repeat(ts_ms, count))
+        self.bytes, self._count = self.bytes + size, self._count + count
 
     def ts_ms(self, seq: int) -> int:
         return self._times[seq - self.first_seq]
 
     def first_seq_at(self, ts_ms: int) -> int:
-        return self.first_seq + bisect_left(self._times, ts_ms)
+        return self.first_seq + bisect_left(self._times, ts_ms, hi=self._count)
 
     def cut(self, seq: int) -> None:
         """There is nothing from `seq` on any more."""
         count = seq - self.first_seq
-        self.bytes -= sum(self._lengths[count:])
-        for column in (self._files, self._offsets, self._lengths, self._times):
-            del column[count:]
+        size = sum(self._lengths[:count])
+        self.bytes, self._count = size, count
+        self._trim()
 
     def drop(self, count: int) -> None:
         """The first `count` are elsewhere now."""
@@ -65,6 +74,7 @@ class Tail:
         self.bytes -= int(np.array(self._lengths[:count]).sum(dtype=np.int64))
         for column in (self._files, self._offsets, self._lengths, self._times):
             del column[:count]
+        self._count -= count
 
     def near(self, start: int, stop: int, gap_max: int, bytes_max: int) -> tuple[int, NDArray[Any]]:
         """WAL file and entries (as ENTRIES) of the records `start` to `stop` (exclusive), as far as they lie near each
@@ -83,3 +93,8 @@ class Tail:
         is_far[0] = False
         count = int(is_far.argmax()) if is_far.any() else len(entries)
         return self._files[start], entries[:count]
+
+    def _trim(self) -> None:
+        """What an interrupt left of an `extend`."""
+        for column in (self._lengths, self._files, self._times, self._offsets):
+            del column[self._count :]

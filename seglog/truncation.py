@@ -54,18 +54,20 @@ def apply_truncate(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | 
     state.pending = _ended_below(state.pending, seq)
     state.cold_ops = _ended_below(state.cold_ops, seq)
     state.floors = state.floors.cut(seq)
-    state.epoch = epoch
     state.head_seq = seq - 1
     state.cuts += (seq,)
     state.generation += 1
     state.wake()
     if seq >= state.tail.first_seq:
         state.tail.cut(seq)
-        return
-    state.sealed = tuple(info for info in state.sealed if info.last_seq < seq)
-    state.active = kept
-    state.tail = Tail(seq)
-    state.cut_meta = state.to_meta()
+    else:
+        state.sealed = tuple(info for info in state.sealed if info.last_seq < seq)
+        state.active = kept
+        meta = replace(state.to_meta(), epoch=epoch)
+        tail = Tail(seq)
+        state.tail, state.cut_meta = tail, meta
+    # Last, and only then this is not called again.
+    state.epoch = epoch
 
 
 def settle_cuts(engine: Engine) -> None:

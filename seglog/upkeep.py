@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
+from seglog.interrupts import uninterrupted
+
 __all__ = ["Background", "InCaller", "Upkeep", "UpkeepFactory"]
 
 
@@ -64,6 +66,13 @@ class Background:
             self._stir()
 
     def close(self, patience_s: float | None = None) -> bool:
+        if patience_s is not None:
+            return self._stop(patience_s)
+        # An interrupt waits for the work too: whoever closes lets go of the directory next.
+        uninterrupted(self._stop)
+        return True
+
+    def _stop(self, patience_s: float | None = None) -> bool:
         with self._changed:
             self._is_closed = True
             self._changed.notify()

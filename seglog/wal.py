@@ -11,6 +11,7 @@ W3  After every datasync a SYNC_MARK frame says that what lies before it is dura
     mark after it is damage, and what is invalid and has none is a torn write, that nobody was told of.
 W4  After a failed write for lack of space the file is cut back to its last good frame, durably, before the space is
     used again.
+W5  A step that an interrupt has cut off may be done again: the same bytes go to the same place.
 
 A writer is not thread-safe: seglog.commit sees to it that one thread at a time leads. What another thread may call at
 the same time, one at a time, says so.
@@ -55,6 +56,8 @@ class Wal:
         self._synced = end.offset
         self._next: OpenFile | None = None
         self._was_prepared_in = 0
+        #: File and offset of the last `write`.
+        self.written_at = (end.file, end.offset)
 
     @property
     def end(self) -> WalPosition:
@@ -90,7 +93,7 @@ class Wal:
         return self._open[number]
 
     def write(self, pieces: Sequence[bytes], frames: int) -> tuple[int, int]:
-        """Write `pieces`, which hold that many whole frames. Returns where: file and offset. Not durable before `sync`.
+        """Write `pieces`, which hold that many whole frames. Returns `written_at`. Not durable before `sync`.
 
         Raises `DiskFull` with nothing changed; after any other `OSError` the writer must not be used again.
         """
@@ -103,9 +106,9 @@ class Wal:
             self._give_up_if_full(error)
             raise
         offset = self._offset
-        self._offset += size
-        self._ordinal += frames
-        return self._number, offset
+        # Together: an interrupt comes between calls only (W5).
+        self.written_at, self._offset, self._ordinal = (self._number, offset), offset + size, self._ordinal + frames
+        return self.written_at
 
     def sync(self) -> None:
         """Whatever was written is durable after this. After an `OSError` the writer must not be used again."""
@@ -115,15 +118,14 @@ class Wal:
         active.datasync()
         mark = encode(FrameType.SYNC_MARK, topic_id=self._number, seq=self._offset, ts_ms=0)
         active.write(mark, self._offset)
-        self._offset += len(mark)
-        self._ordinal += 1
-        self._synced = self._offset
+        end = self._offset + SYNC_MARK_BYTES
+        self._offset, self._ordinal, self._synced = end, self._ordinal + 1, end
 
     def remove_below(self, number: int) -> None:
         """Unlink the files before `number`: a durable snapshot holds all that is in them. For another thread."""
         for old in sorted(self._sizes):
             if old < number:
-                self._files.unlink(self._layout.wal_file(old))
+                self._unlink_if_there(self._layout.wal_file(old))
                 del self._sizes[old], self._open[old]
 
     def give_back(self) -> None:

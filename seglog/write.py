@@ -16,7 +16,7 @@ from seglog.commit import Entry
 from seglog.config import TopicConfig, check_durability
 from seglog.control import TopicCreated
 from seglog.deletes import DeleteOp
-from seglog.engine import Engine
+from seglog.engine import Engine, change
 from seglog.entries import AppendEntry, ConfigEntry, CreateEntry, DeleteEntry, TopicDeleteEntry, TruncateEntry
 from seglog.errors import (
     HistoryKept,
@@ -60,6 +60,7 @@ _PLAIN = frozenset({bytes})
 _BYTE_STRINGS = (bytes, bytearray, memoryview)
 
 
+@change
 def append(
     engine: Engine,
     name: str,
@@ -140,14 +141,10 @@ def begin_append(
             _check_room(state, len(lengths), len(frames))
         is_late = is_disk and committer.is_sync_due(now_ms, engine.settings.disk_sync_interval_ms)
         written_ms = now_ms if is_disk else None
-        entry = AppendEntry(state, ts_ms, frames, lengths, sync=durable or is_late, written_ms=written_ms)
+        entry = AppendEntry(state, first, ts_ms, frames, lengths, sync=durable or is_late, written_ms=written_ms)
         if create is not None:
             committer.enqueue(create)
-            engine.topics[name] = state
         committer.enqueue(entry)
-        state.assigned_seq += len(lengths)
-        state.assigned_ts_ms = ts_ms
-        state.in_flight_bytes += len(frames)
     return Begun(state, (entry,) if create is None else (create, entry), range(first, first + len(lengths)))
 
 
@@ -161,6 +158,7 @@ def finish_append(engine: Engine, begun: Begun) -> range:
     return begun.seqs
 
 
+@change
 def create_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int, ts_floor_ms: int) -> None:
     """Raises `TopicExists`, `InvalidSetting`."""
     engine.check_writable()
@@ -173,10 +171,10 @@ def create_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: i
             raise TopicExists(name)
         entry = _new_topic(engine, name, config, first_seq=first_seq, ts_floor_ms=ts_floor_ms)
         committer.enqueue(entry)
-        engine.topics[name] = entry.state
     committer.finish(entry)
 
 
+@change
 def configure(engine: Engine, name: str, config: TopicConfig) -> None:
     """Raises `NoSuchTopic`."""
     engine.check_writable()
@@ -188,6 +186,7 @@ def configure(engine: Engine, name: str, config: TopicConfig) -> None:
     committer.finish(entry)
 
 
+@change
 def delete(engine: Engine, name: str, *, before: int | None, tag: str | None) -> DeleteOp:
     """Raises `NoSuchTopic`, `InvalidLabel`, and `InvalidSetting` without any condition."""
     engine.check_writable()
@@ -203,8 +202,6 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None) ->
         op = DeleteOp(state.assigned_op + 1, state.assigned_seq, ts_ms, before, tag)
         entry = DeleteEntry(state, op)
         committer.enqueue(entry)
-        state.assigned_op = op.op
-        state.assigned_ts_ms = ts_ms
     committer.finish(entry)
     _wake_upkeep(engine)
     if tag is not None:
@@ -214,6 +211,7 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None) ->
     return op
 
 
+@change
 def truncate(engine: Engine, name: str, seq: int) -> None:
     """Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, and what a read of the cold store raises.
 
@@ -258,7 +256,6 @@ def _truncate(engine: Engine, state: TopicState, seq: int) -> None:
                 return
             entry = TruncateEntry(state, seq, kept)
             committer.enqueue(entry)
-            state.assigned_seq = seq - 1
         committer.finish(entry)
         try:
             checkpoint_locked(engine, None)
@@ -276,26 +273,29 @@ def _check_cut(state: TopicState, seq: int) -> None:
         raise SeqOutOfRange(state.name, seq, lowest, state.assigned_seq)
 
 
+@change
 def delete_topic(engine: Engine, name: str) -> None:
     """Raises `NoSuchTopic`, `HistoryKept`."""
     engine.check_writable()
     committer = engine.committer
 
-    def gone(state: TopicState) -> None:
+    def leave(state: TopicState) -> None:
+        engine.topics.pop(name, None)
+        engine.leaving[state.topic_id] = state
+        engine.epoch_floor = max(engine.epoch_floor, state.epoch)
+
+    def go(state: TopicState) -> None:
         engine.leaving.pop(state.topic_id, None)
-        engine.deleted += (state.topic_id,)
-        engine.doomed += tuple((state.topic_id, info.first_seq) for info in state.cold)
+        if state.topic_id not in engine.deleted:
+            engine.deleted += (state.topic_id,)
+            engine.doomed += tuple((state.topic_id, info.first_seq) for info in state.cold)
 
     with committer.lock:
         committer.check_open()
         state = engine.state(name)
         if state.config.keep_history:
             raise HistoryKept(name)
-        entry = TopicDeleteEntry(state, gone)
-        committer.enqueue(entry)
-        del engine.topics[name]
-        engine.leaving[state.topic_id] = state
-        engine.epoch_floor = max(engine.epoch_floor, state.epoch)
+        committer.enqueue(entry := TopicDeleteEntry(state, leave, go))
     committer.finish(entry)
     _wake_upkeep(engine)
 
@@ -304,7 +304,7 @@ def _new_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int
     """The lock is held. An id that is not used after all is left out."""
     created = TopicCreated(engine.next_topic_id, name, engine.epoch_floor + 1, first_seq, config, ts_floor_ms)
     engine.next_topic_id += 1
-    return CreateEntry(created)
+    return CreateEntry(created, engine.topics)
 
 
 def sync_written(engine: Engine) -> None:

@@ -1,0 +1,45 @@
+"""Interrupts: what a signal's handler raises in the main thread, wherever that happens to be (`KeyboardInterrupt`).
+
+They come between two calls, or out of one that waits; never between statements that call nothing. So work that others
+depend on is written in steps that may be done again, and `uninterrupted` does so until it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["failure_under", "uninterrupted"]
+
+# So many for one piece of work are no interrupts: whatever raises them will go on to do so.
+_MOST = 100
+
+
+def uninterrupted(work: Callable[[], object]) -> None:
+    """Call `work`, again after each interrupt, until it returns or fails; then raise the interrupt, if there was one.
+
+    An interrupt is what is no `Exception`. A handler that raises one of those has failed the work.
+    """
+    interrupt: BaseException | None = None
+    for _ in range(_MOST):
+        try:
+            work()
+            break
+        except Exception:
+            raise
+        except BaseException as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
+
+
+def failure_under(interrupt: BaseException, outer: BaseException | None) -> Exception | None:
+    """The failure that was on its way up when the interrupt came on top of it, if any.
+
+    `outer` is what the caller was handling before (`sys.exception`): that is none of ours.
+    """
+    error = interrupt.__context__
+    while error is not None and error is not outer:
+        if isinstance(error, Exception):
+            return error
+        error = error.__context__
+    return None

@@ -1,0 +1,161 @@
+"""An interrupt (Ctrl-C, a signal whose handler raises) stops who it hits, and nobody else.
+
+every point   a change of a topic is interrupted wherever the interpreter looks for signals, while it leads a group;
+              then another thread goes on, what was acked is there, and so it is after the log was opened again
+a process     appends from several threads, and gets SIGINT over and over in its main thread, which appends too
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog import Log, LogSettings
+from tests.faults.disk import SimulatedDisk
+from tests.faults.interrupts import interrupted, points
+
+DIRECTORY = Path("/log")
+SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
+MODULES = ("seglog.commit", "seglog.entries", "seglog.state", "seglog.tail", "seglog.wal", "seglog.write")
+# Checkpoints are made by another thread, as usual.
+CHANGES: dict[str, Callable[[Log], object]] = {
+    "append": lambda log: log.topic("t").append([b"x", b"y"]),
+    "append that rotates": lambda log: log.topic("t").append([b"x" * 3000]),
+    "first append": lambda log: log.topic("new").append([b"x"]),
+    "delete": lambda log: log.topic("t").delete(before=2),
+    "create": lambda log: log.create_topic("new"),
+    "delete topic": lambda log: log.delete_topic("t"),
+    "flush": lambda log: log._engine.committer.flush(),
+}
+
+
+def _open(disk: SimulatedDisk) -> Log:
+    log = seglog.open(DIRECTORY, files=disk, settings=SETTINGS)
+    if not log.has_topic("t"):
+        log.topic("t").append([b"a" * 1000])
+    return log
+
+
+def _others_go_on(log: Log) -> None:
+    done: list[range] = []
+    thread = threading.Thread(target=lambda: done.append(log.topic("t").append([b"after"])), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert done, "another thread waits for ever, or was refused"
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_an_interrupt_at_any_point_stops_nobody_else(what: str) -> None:
+    change = CHANGES[what]
+    with _open(SimulatedDisk()) as log:
+        count = points(lambda: change(log), MODULES)
+    assert count > 20
+    for at in range(1, count + 1):
+        disk = SimulatedDisk()
+        log = _open(disk)
+        assert interrupted(lambda log=log: change(log), MODULES, at), at  # type: ignore[misc]
+        try:
+            _others_go_on(log)
+            assert not log._engine.committer.is_poisoned
+            records = {name: list(log.topic(name).read()) for name in log.topics()}
+            for name in log.topics():
+                seqs = [record.seq for record in records[name]]
+                assert seqs == list(range(seqs[0], log.topic(name).head_seq + 1)) if seqs else True
+                assert log._engine.state(name).in_flight_bytes == 0
+            log.close()
+            with _open(disk) as again:
+                assert {name: list(again.topic(name).read()) for name in again.topics()} == records
+        except BaseException as problem:
+            problem.add_note(f"interrupted at point {at} of {count}")
+            raise
+
+
+CHILD = """
+import os, signal, sys, threading
+import seglog
+from seglog import LogSettings
+
+is_armed = False
+
+def interrupt(number, frame):
+    global is_armed
+    if is_armed:
+        is_armed = False
+        raise KeyboardInterrupt
+
+signal.signal(signal.SIGINT, interrupt)
+log = seglog.open(sys.argv[1], settings=LogSettings(wal_file_bytes=64 * 1024, segment_max_events=200))
+
+def write(name):
+    while not stop.is_set():
+        seqs = log.topic("t").append([name + b" %d" % counts[name]])
+        counts[name] += 1
+        os.write(1, b"acked %d %s %d\\n" % (seqs[0], name, counts[name] - 1))
+
+stop = threading.Event()
+counts = {b"main": 0, b"one": 0, b"two": 0}
+threads = [threading.Thread(target=write, args=(name,)) for name in (b"one", b"two")]
+for thread in threads:
+    thread.start()
+interrupts = 0
+while interrupts < int(sys.argv[2]):
+    try:
+        is_armed = True
+        write(b"main")
+    except KeyboardInterrupt:
+        interrupts += 1
+        counts[b"main"] += 1
+before = dict(counts)
+while any(counts[name] == before[name] for name in (b"one", b"two")):
+    log.topic("t").append([b"end"])
+stop.set()
+for thread in threads:
+    thread.join()
+log.close()
+os.write(1, b"ended\\n")
+"""
+
+
+def test_a_process_that_is_interrupted_over_and_over_loses_and_stops_nothing(tmp_path: Path) -> None:
+    root = str(Path(__file__).parents[2])
+    interrupts = 150
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path / "data"), str(interrupts)],
+        stdout=subprocess.PIPE,
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": root},
+    ) as child:
+        assert child.stdout is not None
+        output: list[bytes] = []
+        reader = threading.Thread(target=lambda: output.append(child.stdout.read()))  # type: ignore[union-attr]
+        first = child.stdout.readline()
+        reader.start()
+        sent = 0
+        while sent < interrupts and child.poll() is None:
+            child.send_signal(signal.SIGINT)
+            sent += 1
+            time.sleep(0.004)
+        while reader.is_alive() and child.poll() is None:
+            # Two may have become one: those that are missing.
+            reader.join(0.2)
+            if reader.is_alive() and b"ended" not in b"".join(output):
+                child.send_signal(signal.SIGINT)
+        reader.join()
+    lines = (first + b"".join(output)).split(b"\n")[:-1]
+    assert lines[-1] == b"ended"
+    acked = {int(words[1]): b" ".join(words[2:]) for line in lines[:-1] if len(words := line.split()) == 4}
+    with seglog.open(tmp_path / "data") as log:
+        there = {record.seq: record.value for record in log.topic("t").read()}
+    print(f"{interrupts} interrupts, {len(acked)} acked, {len(there)} there")
+    assert len(acked) > interrupts
+    assert {seq: there.get(seq) for seq in acked} == acked
+    assert len({*there}) == max(there)
