@@ -228,6 +228,18 @@ class LedgerSegment(_message.Message):
     first_entry_id: int
     def __init__(self, ensemble_member: _Optional[_Iterable[str]] = ..., first_entry_id: _Optional[int] = ...) -> None: ...
 
+class StreamedLedgerInfo(_message.Message):
+    __slots__ = ("ledger_id", "entries", "size", "timestamp")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    entries: int
+    size: int
+    timestamp: int
+    def __init__(self, ledger_id: _Optional[int] = ..., entries: _Optional[int] = ..., size: _Optional[int] = ..., timestamp: _Optional[int] = ...) -> None: ...
+
 class CustomMetadata(_message.Message):
     __slots__ = ("key", "value")
     KEY_FIELD_NUMBER: _ClassVar[int]

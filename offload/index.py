@@ -20,7 +20,9 @@ X2  Codec none has one for each chunk, too: a chunk at position p is written as 
 X3  The head carries no checksum (PIP-17 has none): its blake3 is in the commit, and `decode_head` checks it first.
 X4  Every length and count is checked against the bytes at hand before anything is made of it; the chunk table is
     checked to cover exactly the seqs and to lie in order within the blocks.
-X5  An index object of Pulsar's own decodes too; it has no SegmentMetadata.
+X5  An index object of Pulsar's own decodes too; it has no SegmentMetadata. Where an entry fits no block, Pulsar ends
+    the ledger before it, and yet writes an index entry, which lies at the data object's end: it is left out.
+X6  Bytes behind the length that the index object states are no part of it.
 
 Source: PIP-17, "Index format", with the constants of Apache Pulsar's code. This module does no I/O.
 """
@@ -57,7 +59,7 @@ __all__ = [
 HEADER = struct.Struct(">IIQQII")
 ENTRY = struct.Struct(">QIQ")
 MAGIC = 0xDE47DE47
-MAGIC_V2 = 0x3D1FB0BC  # Pulsar's streaming offload
+MAGIC_V2 = 0x3D1FB0BC  # Pulsar's streaming offload: offload.streamed
 
 _CUSTOM_KEY = "seglog"
 _BOOKIE = "seglog:0"  # Pulsar's reader asks for an ensemble member that parses; it never connects to it
@@ -129,7 +131,9 @@ def decode_ledger_index(body: bytes, key: str, head_hash: bytes | None = None) -
         raise InvalidIndex(key, 0, f"an index object has {HEADER.size} bytes at least, here are {len(body)}")
     magic, index_length, data_length, data_header_length, entry_count, ledger_length = HEADER.unpack_from(body)
     if magic == MAGIC_V2:
-        raise FormatUnsupported(key, "an index object of version 2, Pulsar's streaming offload,")
+        raise FormatUnsupported(
+            key, "an index object of version 2, Pulsar's streaming offload, in the place of one of ours"
+        )
     if magic != MAGIC:
         raise InvalidIndex(key, 0, f"0x{magic:08X} begins no index object")
     ledger_end = HEADER.size + ledger_length
@@ -142,6 +146,8 @@ def decode_ledger_index(body: bytes, key: str, head_hash: bytes | None = None) -
         raise InvalidIndex(key, 16, f"block headers of {data_header_length} bytes")
     ledger = _parse_ledger(body[HEADER.size : ledger_end], key)
     entries = tuple(BlockRef(*fields) for fields in ENTRY.iter_unpack(body[ledger_end:head_length]))
+    if len(entries) > 1 and entries[-1].offset == data_length:
+        entries = entries[:-1]
     _check_entries(entries, data_length, key, ledger_end)
     found = LedgerIndex(index_length, head_length, data_length, entries, ledger, None)
     return replace(found, segment=_segment_of(found, key))

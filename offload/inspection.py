@@ -24,7 +24,10 @@ from catalog.gid import Gid
 from offload.block import BLOCK_MAGIC, decode_block_header
 from offload.errors import UnknownObject
 from offload.index import MAGIC as INDEX_MAGIC
-from offload.index import MAGIC_V2, decode_ledger_index
+from offload.index import decode_ledger_index
+from offload.streamed import BLOCK_MAGIC as STREAMED_BLOCK_MAGIC
+from offload.streamed import MAGIC as STREAMED_MAGIC
+from offload.streamed import decode_streamed_block_header, decode_streamed_index
 from seglog.errors import InvalidFrame
 from seglog.frame import FrameType, read_header
 from seglog.index import read_entries
@@ -33,7 +36,9 @@ from seglog.layout import number_in
 __all__ = ["inspect_bytes"]
 
 _BLOCK_MAGICS = {magic.to_bytes(4, "big") for magic in BLOCK_MAGIC.values()}
-_INDEX_MAGICS = {magic.to_bytes(4, "big") for magic in (INDEX_MAGIC, MAGIC_V2)}
+_INDEX_MAGIC = INDEX_MAGIC.to_bytes(4, "big")
+_STREAMED_MAGIC = STREAMED_MAGIC.to_bytes(4, "big")
+_STREAMED_BLOCK_MAGIC = STREAMED_BLOCK_MAGIC.to_bytes(4, "big")
 _DECODERS = {
     MessageType.CONTROL: decode_control,
     MessageType.FORK: decode_fork,
@@ -48,8 +53,12 @@ def inspect_bytes(body: bytes, place: str) -> dict[str, Any]:
     name = PurePath(place).name
     if magic[:3] == ENVELOPE_MAGIC[:3]:
         return _envelope(body, place)
-    if magic in _INDEX_MAGICS:
+    if magic == _INDEX_MAGIC:
         return _index(body, place)
+    if magic == _STREAMED_MAGIC:
+        return _streamed_index(body, place)
+    if magic == _STREAMED_BLOCK_MAGIC:
+        return {"kind": "streamed data object", "bytes": len(body), "blocks": list(_streamed_blocks(body, place))}
     if magic in _BLOCK_MAGICS:
         return {"kind": "data object", "bytes": len(body), "blocks": list(_blocks(body, place))}
     if (first_seq := number_in("idx", name)) is not None:
@@ -75,6 +84,7 @@ def _index(body: bytes, place: str) -> dict[str, Any]:
         "bytes": found.index_length,
         "head_bytes": found.head_length,
         "trailer_bytes": found.index_length - found.head_length,
+        "bytes_behind_it": len(body) - found.index_length,
         "data_bytes": found.data_length,
         "ledger": {"length": ledger.length, "last_entry_id": ledger.last_entry_id, "ctime_ms": ledger.ctime},
         "entries": _plain(found.entries),
@@ -86,6 +96,34 @@ def _index(body: bytes, place: str) -> dict[str, Any]:
         segment["tags"] = None if tags is None else {tag: len(BitMap.deserialize(bits)) for tag, bits in tags.items()}
         described["segment"] = segment
     return described
+
+
+def _streamed_index(body: bytes, place: str) -> dict[str, Any]:
+    found = decode_streamed_index(body, place)
+    return {
+        "kind": "streamed index object",
+        "bytes": found.index_length,
+        "bytes_behind_it": len(body) - found.index_length,
+        "data_bytes": found.data_length,
+        "ledgers": [
+            {
+                "ledger_id": ledger.ledger_id,
+                "entries_in_all": ledger.info.entries,
+                "length_in_all": ledger.info.size,
+                "timestamp_ms": ledger.info.timestamp,
+                "entries": _plain(ledger.entries),
+            }
+            for ledger in found.ledgers
+        ],
+    }
+
+
+def _streamed_blocks(body: bytes, place: str) -> Iterator[dict[str, Any]]:
+    offset = 0
+    while offset < len(body):
+        header = decode_streamed_block_header(body[offset : offset + 128], place, offset)
+        yield {"offset": offset, **_plain(header)}
+        offset += header.length
 
 
 def _blocks(body: bytes, place: str) -> Iterator[dict[str, Any]]:

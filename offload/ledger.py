@@ -1,0 +1,229 @@
+"""Ledgers that were offloaded, by Apache Pulsar or by us: their entries, from an index object and its data object.
+
+L1  Where an entry is, the index object and the headers of the blocks say; never the store's parts, and never user
+    metadata, which some writers leave out. Bytes behind what the index object names are not looked at.
+L2  Entries of a ledger come ascending and without a gap, or there is an error that names the object and the offset.
+    What lies before the damage is given first.
+L3  Objects of Pulsar carry no checksum. Checked are the headers, each entry's id and length, the padding, and that the
+    last entry is there; a flipped bit inside an entry's data cannot be seen. In objects of ours each chunk is checked.
+L4  Memory: a window of `_WINDOW_BYTES`, or one entry (of ours: one chunk) if that is larger; and the index object.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import attrgetter
+
+from catalog.errors import InvalidObject
+from catalog.keys import Key
+from catalog.objects.base import ObjectStore
+from offload.block import BLOCK_HEADER_LENGTH, PADDING, decode_block_header
+from offload.codec import decode_chunk
+from offload.entry import ENTRY
+from offload.entry import entries as entries_of
+from offload.errors import InvalidBlock
+from offload.index import LedgerIndex, decode_ledger_index
+from offload.metadata import SegmentIndex
+from offload.streamed import MAGIC as STREAMED_MAGIC
+from offload.streamed import StreamedIndex, decode_streamed_block_header, decode_streamed_index
+
+__all__ = ["LedgerEntry", "OffloadedLedgers", "open_ledgers"]
+
+_WINDOW_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """`ledger_id` is None where the index object does not say: only that of a streaming offload does."""
+
+    ledger_id: int | None
+    entry_id: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A block as the index object has it: it ends where the next one starts, whosever that is."""
+
+    first_entry_id: int
+    offset: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """`last_entry_id` is None where only the last block tells."""
+
+    ledger_id: int | None
+    blocks: tuple[_Block, ...]
+    last_entry_id: int | None
+
+
+def open_ledgers(store: ObjectStore, data_key: Key, body: bytes, index_key: str) -> OffloadedLedgers:
+    """The ledgers of the data object `data_key`, whose index object is `body`; `index_key` is its name, for errors.
+
+    Makes no request. Raises `InvalidIndex` and `FormatUnsupported`.
+    """
+    if int.from_bytes(body[:4], "big") == STREAMED_MAGIC:
+        streamed = decode_streamed_index(body, index_key)
+        return OffloadedLedgers(store, data_key, streamed.data_length, _streamed_ledgers(streamed), None)
+    found = decode_ledger_index(body, index_key)
+    return OffloadedLedgers(store, data_key, found.data_length, (_whole_ledger(found),), found.segment)
+
+
+class OffloadedLedgers:
+    """The ledgers of one data object. It keeps no position: any number of threads may read it."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        data_key: Key,
+        data_length: int,
+        ledgers: tuple[_Ledger, ...],
+        segment: SegmentIndex | None,
+    ) -> None:
+        self._store = store
+        self._key = data_key
+        self._data_length = data_length
+        self._ledgers = ledgers
+        self._segment = segment
+
+    @property
+    def ledger_ids(self) -> tuple[int | None, ...]:
+        """In the order in which they lie in the data object."""
+        return tuple(ledger.ledger_id for ledger in self._ledgers)
+
+    def entries(self, first: int = 0, last: int | None = None) -> Iterator[LedgerEntry]:
+        """Those of each ledger with `first <= entry id <= last`, ascending.
+
+        Raises `InvalidBlock`, `InvalidChunk`, and what the store raises.
+        """
+        if self._segment is not None:
+            yield from self._own_entries(self._segment, first, last)
+            return
+        window = _Window(self._store, self._key, self._data_length)
+        for ledger in self._ledgers:
+            yield from self._ledger_entries(window, ledger, first, last)
+
+    def _own_entries(self, segment: SegmentIndex, first: int, last: int | None) -> Iterator[LedgerEntry]:
+        """Of a data object of ours, by its chunk table."""
+        last = segment.count - 1 if last is None else last
+        for chunk in segment.chunks_between(segment.first_seq + first, segment.first_seq + last):
+            stored = self._store.get_range(self._key, chunk.offset, chunk.stored_length)
+            raw = decode_chunk(stored, chunk, segment.codec, self._key)
+            for entry_id, data in entries_of(raw, self._key, chunk.offset):
+                if first <= entry_id <= last:
+                    yield LedgerEntry(None, entry_id, bytes(data))
+
+    def _ledger_entries(self, window: _Window, ledger: _Ledger, first: int, last: int | None) -> Iterator[LedgerEntry]:
+        start = max(bisect_right(ledger.blocks, first, key=attrgetter("first_entry_id")) - 1, 0)
+        expected = ledger.blocks[start].first_entry_id
+        for block in ledger.blocks[start:]:
+            if last is not None and block.first_entry_id > last:
+                return
+            if block.first_entry_id != expected:
+                raise InvalidBlock(
+                    self._key, block.offset, f"it begins with entry {block.first_entry_id}, not {expected}"
+                )
+            for entry in self._block_entries(window, ledger, block):
+                expected = entry.entry_id + 1
+                if last is not None and entry.entry_id > last:
+                    return
+                if entry.entry_id >= first:
+                    yield entry
+        if ledger.last_entry_id is not None and expected <= ledger.last_entry_id:
+            raise InvalidBlock(
+                self._key,
+                self._data_length,
+                f"it ends before entry {expected} of {ledger.last_entry_id}: Pulsar cuts a ledger, without an error, "
+                "at an entry that no block takes",
+            )
+
+    def _block_entries(self, window: _Window, ledger: _Ledger, block: _Block) -> Iterator[LedgerEntry]:
+        self._check_header(window, ledger, block)
+        end = block.end
+        expected = block.first_entry_id
+        position = block.offset + BLOCK_HEADER_LENGTH
+        while position < end:
+            head = window.at(position, min(ENTRY.size, end - position))
+            if head[:1] == PADDING[:1]:
+                if head[: len(PADDING)] != PADDING[: len(head)]:
+                    raise InvalidBlock(self._key, position, "neither an entry nor padding")
+                return
+            if len(head) < ENTRY.size:
+                raise InvalidBlock(self._key, position, "its last entry is cut")
+            length, entry_id = ENTRY.unpack(head)
+            if position + ENTRY.size + length > end:
+                raise InvalidBlock(self._key, position, f"an entry of {length} bytes goes beyond its block")
+            if entry_id != expected:
+                raise InvalidBlock(self._key, position, f"entry {entry_id} where {expected} must be")
+            yield LedgerEntry(ledger.ledger_id, entry_id, window.at(position + ENTRY.size, length))
+            position += ENTRY.size + length
+            expected += 1
+
+    def _check_header(self, window: _Window, ledger: _Ledger, block: _Block) -> None:
+        """It must agree with the index object."""
+        header = window.at(block.offset, BLOCK_HEADER_LENGTH)
+        length: int
+        if ledger.ledger_id is None:
+            found = decode_block_header(header, self._key, block.offset)
+            length, first_entry_id, ledger_id = found.length, found.first_entry_id, None
+        else:
+            streamed = decode_streamed_block_header(header, self._key, block.offset)
+            length, first_entry_id, ledger_id = streamed.length, streamed.first_entry_id, streamed.ledger_id
+        if (first_entry_id, ledger_id) != (block.first_entry_id, ledger.ledger_id):
+            raise InvalidBlock(
+                self._key,
+                block.offset,
+                f"its header is of entry {first_entry_id} of ledger {ledger_id}, "
+                f"the index object's of entry {block.first_entry_id} of {ledger.ledger_id}",
+            )
+        if block.offset + length != block.end:
+            raise InvalidBlock(
+                self._key, block.offset, f"a block of {length} bytes where {block.end - block.offset} are"
+            )
+
+
+class _Window:
+    """Bytes of an object, fetched many at a time."""
+
+    def __init__(self, store: ObjectStore, key: Key, size: int) -> None:
+        self._store = store
+        self._key = key
+        self._size = size
+        self._start = 0
+        self._body = b""
+
+    def at(self, offset: int, length: int) -> bytes:
+        inside = offset - self._start
+        if inside < 0 or inside + length > len(self._body):
+            wanted = max(length, min(_WINDOW_BYTES, self._size - offset))
+            try:
+                self._body = self._store.get_range(self._key, offset, wanted)
+            except InvalidObject as error:
+                raise InvalidBlock(self._key, offset, f"the object is shorter than its index says: {error}") from error
+            self._start, inside = offset, 0
+        return self._body[inside : inside + length]
+
+
+def _whole_ledger(found: LedgerIndex) -> _Ledger:
+    ends = [*(entry.offset for entry in found.entries[1:]), found.data_length]
+    blocks = (_Block(entry.first_entry_id, entry.offset, end) for entry, end in zip(found.entries, ends, strict=True))
+    return _Ledger(None, tuple(blocks), found.ledger.last_entry_id)
+
+
+def _streamed_ledgers(found: StreamedIndex) -> tuple[_Ledger, ...]:
+    offsets = [*sorted(entry.offset for ledger in found.ledgers for entry in ledger.entries), found.data_length]
+    ends = dict(pairwise(offsets))
+    ledgers = sorted(found.ledgers, key=lambda ledger: ledger.entries[0].offset)
+    return tuple(
+        _Ledger(
+            ledger.ledger_id,
+            tuple(_Block(entry.first_entry_id, entry.offset, ends[entry.offset]) for entry in ledger.entries),
+            None,
+        )
+        for ledger in ledgers
+    )

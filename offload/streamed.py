@@ -1,0 +1,162 @@
+"""What Apache Pulsar's streaming offload writes: blocks of one or more ledgers in one data object. Big-endian.
+
+The index object, version 2:
+
+    offset    size    field
+    0         4       magic                    0x3D1FB0BC
+    4         4       length of the whole index object
+    8         8       data object length
+    16        8       data header length       128
+    24        ...     then per ledger, until the end:
+      0       8       ledger id
+      8       4       index entry count C
+      12      4       ledger info length N
+      16      N       StreamedLedgerInfo of catalog/schema.proto, which is Pulsar's LedgerInfo
+      16+N    20 * C  per block, ascending: first entry id (8), part (4), offset (8)
+
+The header of a block, whose entries are those of offload.entry with any data:
+
+    offset  size  field
+    0       4     magic            0x26A66D32
+    4       8     header length    128
+    12      8     block length     whole block, header and padding included
+    20      8     first entry id
+    28      8     ledger id
+    36      92    zeros
+
+S1  A block is of one ledger. It has the least size that the broker is set to, padded like those of version 1, or, when
+    its entries are more, ends with them: then the next block's magic follows, whose first bit says nothing. So only
+    lengths tell where a block's entries end.
+S2  A ledger may begin above entry 0 and go on in other objects: how many entries it has in this one, its blocks say.
+S3  Ledgers may come in any order. Bytes behind the length that the index states are no part of it.
+S4  Every length and count is checked against the bytes at hand before anything is made of it.
+
+We read it, and write none. Source: Apache Pulsar's code. This module does no I/O.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from itertools import pairwise
+
+from google.protobuf.message import DecodeError
+
+from catalog import schema_pb2 as pb
+from offload.block import BLOCK_HEADER_LENGTH, BlockRef
+from offload.errors import InvalidBlock, InvalidIndex
+
+__all__ = [
+    "BLOCK_HEADER",
+    "BLOCK_MAGIC",
+    "ENTRY",
+    "HEADER",
+    "LEDGER",
+    "MAGIC",
+    "StreamedBlockHeader",
+    "StreamedIndex",
+    "StreamedLedger",
+    "decode_streamed_block_header",
+    "decode_streamed_index",
+]
+
+HEADER = struct.Struct(">IIQQ")
+LEDGER = struct.Struct(">QII")
+ENTRY = struct.Struct(">QIQ")
+BLOCK_HEADER = struct.Struct(">IQQQQ")
+MAGIC = 0x3D1FB0BC
+BLOCK_MAGIC = 0x26A66D32
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedLedger:
+    """Of one ledger in the data object: its blocks there, and what Pulsar knew of the whole ledger."""
+
+    ledger_id: int
+    info: pb.StreamedLedgerInfo
+    entries: tuple[BlockRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedIndex:
+    """Lengths in bytes."""
+
+    index_length: int
+    data_length: int
+    ledgers: tuple[StreamedLedger, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedBlockHeader:
+    """`length` in bytes, header and padding included."""
+
+    length: int
+    first_entry_id: int
+    ledger_id: int
+
+
+def decode_streamed_index(body: bytes, key: str) -> StreamedIndex:
+    """Raises `InvalidIndex`."""
+    if len(body) < HEADER.size:
+        raise InvalidIndex(key, 0, f"a streamed index object has {HEADER.size} bytes at least, here are {len(body)}")
+    magic, index_length, data_length, data_header_length = HEADER.unpack_from(body)
+    if magic != MAGIC:
+        raise InvalidIndex(key, 0, f"0x{magic:08X} begins no streamed index object")
+    if not HEADER.size < index_length <= len(body):
+        raise InvalidIndex(key, 4, f"{len(body)} bytes of {index_length}")
+    if data_header_length != BLOCK_HEADER_LENGTH:
+        raise InvalidIndex(key, 16, f"block headers of {data_header_length} bytes")
+    ledgers: list[StreamedLedger] = []
+    position = HEADER.size
+    while position < index_length:
+        ledger, position = _decode_ledger(body, position, index_length, key)
+        ledgers.append(ledger)
+    _check(ledgers, data_length, key)
+    return StreamedIndex(index_length, data_length, tuple(ledgers))
+
+
+def decode_streamed_block_header(header: bytes, key: str, offset: int) -> StreamedBlockHeader:
+    """From the first 128 bytes of a block at `offset` of the data object `key`. Raises `InvalidBlock`."""
+    if len(header) < BLOCK_HEADER_LENGTH:
+        raise InvalidBlock(key, offset, f"a block header has {BLOCK_HEADER_LENGTH} bytes, here are {len(header)}")
+    magic, header_length, length, first_entry_id, ledger_id = BLOCK_HEADER.unpack_from(header)
+    if magic != BLOCK_MAGIC:
+        raise InvalidBlock(key, offset, f"0x{magic:08X} begins no streamed block")
+    if header_length != BLOCK_HEADER_LENGTH or length < BLOCK_HEADER_LENGTH:
+        raise InvalidBlock(key, offset, f"impossible lengths: header {header_length}, block {length}")
+    if any(header[BLOCK_HEADER.size : BLOCK_HEADER_LENGTH]):
+        raise InvalidBlock(key, offset, "the header's reserved bytes are not zero")
+    return StreamedBlockHeader(length, first_entry_id, ledger_id)
+
+
+def _decode_ledger(body: bytes, position: int, end: int, key: str) -> tuple[StreamedLedger, int]:
+    """The ledger at `position`, and where it ends."""
+    if position + LEDGER.size > end:
+        raise InvalidIndex(key, position, "its last ledger is cut")
+    ledger_id, entry_count, info_length = LEDGER.unpack_from(body, position)
+    info_start = position + LEDGER.size
+    entries_start = info_start + info_length
+    entries_end = entries_start + ENTRY.size * entry_count
+    if entries_end > end:
+        raise InvalidIndex(key, position, f"ledger {ledger_id} is cut")
+    if not entry_count:
+        raise InvalidIndex(key, position, f"ledger {ledger_id} has no index entries")
+    try:
+        info = pb.StreamedLedgerInfo.FromString(body[info_start:entries_start])
+    except DecodeError as error:
+        raise InvalidIndex(key, info_start, f"the info of ledger {ledger_id} does not decode: {error}") from error
+    entries = tuple(BlockRef(*fields) for fields in ENTRY.iter_unpack(body[entries_start:entries_end]))
+    if any(b.first_entry_id <= a.first_entry_id or b.offset <= a.offset for a, b in pairwise(entries)):
+        raise InvalidIndex(key, entries_start, f"the index entries of ledger {ledger_id} do not ascend")
+    return StreamedLedger(ledger_id, info, entries), entries_end
+
+
+def _check(ledgers: list[StreamedLedger], data_length: int, key: str) -> None:
+    ids = [ledger.ledger_id for ledger in ledgers]
+    if len(set(ids)) != len(ids):
+        raise InvalidIndex(key, HEADER.size, "it has a ledger twice")
+    offsets = sorted(entry.offset for ledger in ledgers for entry in ledger.entries)
+    if offsets[0] != 0 or offsets[-1] + BLOCK_HEADER_LENGTH > data_length:
+        raise InvalidIndex(key, HEADER.size, f"its blocks do not lie in a data object of {data_length} bytes")
+    if any(b - a < BLOCK_HEADER_LENGTH for a, b in pairwise(offsets)):
+        raise InvalidIndex(key, HEADER.size, "its blocks overlap")
