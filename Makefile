@@ -9,10 +9,10 @@ SHELL := /bin/sh
 RUN := scripts/isolated.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test soak demo bench lock proto docs clean
+.PHONY: help setup check format test test-pulsar soak demo bench lock proto docs clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-11s %s\n", $$1, $$2}'
 
 setup: ## make .venv from requirements.lock; does nothing when it is current
 	@scripts/setup.sh
@@ -29,8 +29,11 @@ format: setup ## put the code into its form, mend what ruff can mend
 	$(RUN) ruff check --fix
 	$(RUN) ruff format
 
-test: setup ## all tests but the soak ones
-	@$(RUN) python -m pytest -m "not soak" $(ARGS)
+test: setup ## all tests but the soak ones and Pulsar's
+	@$(RUN) python -m pytest -m "not soak and not pulsar" $(ARGS)
+
+test-pulsar: setup ## Apache Pulsar's own code reads our objects, and we read its; needs Maven, and a JDK
+	@$(RUN) python -m pytest -m pulsar $(ARGS) tests/interop
 
 soak: setup ## the long tests
 	@$(RUN) python -m pytest -m soak $(ARGS) || { status=$$?; [ $$status -eq 5 ] && echo "no soak tests yet"; }
@@ -52,6 +55,6 @@ docs: setup ## make the generated parts of docs/
 	$(RUN) python scripts/docs.py
 
 clean: ## remove caches, build output and the demo's data; .venv stays
-	rm -rf build dist demo-data spark-warehouse metastore_db derby.log *.egg-info
+	rm -rf build dist tests/interop/pulsar/target demo-data spark-warehouse metastore_db derby.log *.egg-info
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name .venv -prune -o -name .git -prune -o -type d -name __pycache__ -exec rm -rf {} +

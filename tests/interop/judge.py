@@ -1,0 +1,130 @@
+"""Apache Pulsar's own code, built once a test session and asked by lines: see tests/interop/pulsar.
+
+Without a JDK, without Maven, or with a registry that does not answer, its tests are skipped and say so. Whatever else
+goes wrong is a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.s3_server import ACCESS_KEY, REGION, SECRET_KEY
+
+__all__ = ["Answer", "Judge", "JudgeRefused", "judge"]
+
+PROJECT = Path(__file__).parent / "pulsar"
+_TARGET = PROJECT / "target"
+_DOWNLOAD_S = 240
+_COMMAND_S = 180
+_UNREACHABLE = re.compile(
+    r"Could not transfer artifact|Unknown host|Connection (refused|reset|timed out)|No route to host|"
+    r"Network is unreachable|in offline mode|Name or service not known|Temporary failure in name resolution",
+    re.IGNORECASE,
+)
+
+
+class JudgeRefused(Exception):
+    """Pulsar's code threw; the text is the chain of its exceptions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The entries that a command gave, and what it said at its end."""
+
+    entries: list[dict[str, Any]]
+    end: dict[str, Any]
+
+
+class Judge:
+    """A running judge. One command at a time."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    def ask(self, *words: object) -> Answer:
+        """Raises `JudgeRefused`."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\t".join(map(str, words)) + "\n")
+        self._process.stdin.flush()
+        entries: list[dict[str, Any]] = []
+        late = threading.Timer(_COMMAND_S, self._process.kill)
+        late.start()
+        try:
+            for line in self._process.stdout:
+                found = json.loads(line)
+                if "error" in found:
+                    raise JudgeRefused(found["error"])
+                if "done" in found:
+                    return Answer(entries, found)
+                entries.append(found)
+        finally:
+            late.cancel()
+        pytest.fail(f"the judge ended, or was ended after {_COMMAND_S} s:\n{self._log.read_text()[-4000:]}")
+
+
+@pytest.fixture(scope="session")
+def judge(s3_endpoint: str) -> Iterator[Judge]:
+    """Pulsar's code, with the tests' S3 server as its object storage."""
+    for tool in ("java", "javac", "mvn"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not here: Apache Pulsar's code cannot be asked")
+    _fetch()
+    class_path = _compile()
+    with tempfile.TemporaryDirectory() as directory:
+        log = Path(directory) / "judge.log"
+        with log.open("w") as errors:
+            process = subprocess.Popen(
+                ["java", "-Xmx1g", "-cp", class_path, "judge.Judge", s3_endpoint, ACCESS_KEY, SECRET_KEY, REGION],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        with process:
+            yield Judge(process, log)
+            process.kill()
+
+
+def _fetch() -> None:
+    """Download Pulsar's archive, if Maven does not have it yet, and unpack it."""
+    command = ["mvn", "--batch-mode", "--quiet", "--file", str(PROJECT / "pom.xml"), "process-resources"]
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=_DOWNLOAD_S, check=False)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"Maven did not have Apache Pulsar's code after {_DOWNLOAD_S} s")
+    if run.returncode:
+        output = run.stdout + run.stderr
+        if _UNREACHABLE.search(output):
+            pytest.skip(f"Maven cannot reach a registry: {output.strip().splitlines()[0]}")
+        pytest.fail(f"Maven failed:\n{output[-4000:]}")
+
+
+def _compile() -> str:
+    """Compile the judge. Returns its class path."""
+    pulsar = f"{_TARGET / 'pulsar'}:{_TARGET / 'pulsar' / 'META-INF' / 'bundled-dependencies'}/*"
+    classes = _TARGET / "classes"
+    shutil.rmtree(classes, ignore_errors=True)
+    classes.mkdir(parents=True)
+    sources = sorted(map(str, (PROJECT / "src").rglob("*.java")))
+    run = subprocess.run(
+        ["javac", "-Xlint:all,-processing,-classfile,-try", "-Werror", "-d", str(classes), "-cp", pulsar, *sources],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode:
+        pytest.fail(f"javac failed:\n{run.stdout}{run.stderr}")
+    return f"{classes}:{pulsar}"
