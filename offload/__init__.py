@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from offload.archive import Archive, Deleted, OffloadResult, Restored, TopicStatus, attach
+    from offload.cold_settings import ColdSettings
     from offload.errors import OffloadError
     from offload.settings import OffloadSettings
 
 __all__ = [
     "Archive",
+    "ColdSettings",
     "Deleted",
     "OffloadError",
     "OffloadResult",
@@ -24,7 +26,11 @@ __all__ = [
     "attach",
 ]
 
-_HOME = {"OffloadError": "offload.errors", "OffloadSettings": "offload.settings"}
+_HOME = {
+    "ColdSettings": "offload.cold_settings",
+    "OffloadError": "offload.errors",
+    "OffloadSettings": "offload.settings",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -37,7 +37,9 @@ from catalog.errors import CatalogError
 from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState
 from offload.block import largest_entry
+from offload.cache import open_cache
 from offload.cold import ColdReader
+from offload.cold_settings import ColdSettings, load_cold_settings
 from offload.deletes import count_cold, count_hot, live_entries
 from offload.errors import HistoryBehind, NoRemote, OffloadError
 from offload.handles import Handles, split_name
@@ -117,6 +119,7 @@ def attach(
     *,
     store: ObjectStore | None = None,
     settings: OffloadSettings | None = None,
+    cold: ColdSettings | None = None,
     clock: Clock | None = None,
 ) -> Archive:
     """Give `log` its cold tier: from now on its reads go on below the hot floor. Makes no request yet.
@@ -126,10 +129,11 @@ def attach(
     """
     configured_url, configured = load_archive_settings(log.path / SETTINGS_FILE)
     url = url or configured_url
+    cold = cold or load_cold_settings(log.path / SETTINGS_FILE)
     if store is None:
         if not url:
             raise NoRemote(log.path)
-        store = open_store(url)
+        store = open_store(url, cold)
     settings = settings or configured
     largest = min(largest_entry(settings.block_size, codec) for codec in Codec)
     if log.settings.max_record_bytes + _FRAME_OVERHEAD_BYTES > largest:
@@ -137,22 +141,30 @@ def attach(
             "offload.block_size",
             f"a record of log.max_record_bytes ({log.settings.max_record_bytes}) would not fit one",
         )
-    return Archive(log, store, settings, clock or SystemClock())
+    return Archive(log, store, settings, cold, clock or SystemClock())
 
 
 class Archive:
     """The cold tier of one log. A context manager; closing it leaves the log open."""
 
-    def __init__(self, log: Log, store: ObjectStore, settings: OffloadSettings, clock: Clock) -> None:
+    def __init__(
+        self, log: Log, store: ObjectStore, settings: OffloadSettings, cold: ColdSettings, clock: Clock
+    ) -> None:
         self._log = log
         self._store = store
         self._clock = clock
-        self._reader = ColdReader(store)
-        log.attach_cold(_ColdTier(self._reader, self.snapshot))
+        cache_bytes = 0 if log.is_read_only else cold.cache_bytes
+        self._reader = ColdReader(store, cold, open_cache(cold.place_of_cache(log.path), cache_bytes))
+        try:
+            log.attach_cold(_ColdTier(self._reader, self.snapshot))
+        except BaseException:
+            self._reader.close()
+            raise
         try:
             self._local = LocalCatalog(log.path / "catalog.db")
         except BaseException:
             log.detach_cold()
+            self._reader.close()
             raise
         log.topic_defaults = replace(log.topic_defaults, keep_history=True)
         self._volumes = Volumes(store, self._local)
@@ -178,6 +190,7 @@ class Archive:
             return
         self._is_closed = True
         self._log.detach_cold()
+        self._reader.close()
         self._local.close()
         self._store.close()
 
@@ -388,7 +401,7 @@ class Archive:
     def _count(self, snapshot: Snapshot) -> tuple[int, Record | None]:
         """How many live records there are, and the last one. Reads the head of each segment's index object."""
         count, last_seq = 0, 0
-        for view in snapshot.segments:
+        for view in self._reader.indexed(snapshot.segments):
             live = live_entries(view, self._reader)
             if live:
                 count += len(live)

@@ -28,7 +28,7 @@ def chunk_encoder(codec: Codec, zstd_level: int) -> Callable[[bytearray], bytes 
     return zstandard.ZstdCompressor(level=zstd_level, write_checksum=True, write_content_size=True).compress
 
 
-def decode_chunk(stored: bytes, chunk: ChunkRef, codec: Codec, key: str) -> bytes:
+def decode_chunk(stored: bytes | memoryview, chunk: ChunkRef, codec: Codec, key: str) -> bytes | memoryview:
     """The chunk's entries, from what was read at its place in the data object `key`. Raises `InvalidChunk`."""
     if len(stored) != chunk.stored_length:
         raise InvalidChunk(key, chunk.offset, f"{len(stored)} bytes of {chunk.stored_length}")

@@ -1,82 +1,107 @@
-"""Reads records from object storage: the index object's head once, then one ranged GET for each run of chunks.
+"""Reads records from object storage: the index object's head once, then ranged GETs of chunks, ahead of the reader.
 
 R1  No byte is returned unverified: the index head against the hash in the commit, each chunk against its XXH3,
     each record against the XXH3 that was made when it was appended.
 R2  A missing or damaged object is an error that names the object and the place; a record is never skipped for it.
-R3  Memory: one read of at most `_READ_BYTES` (or one chunk, if that is larger), and its chunks one at a time.
+R3  Memory: the index cache, what is read ahead (`read_ahead_total_bytes` for all readers), and of each reader one
+    window and one chunk decompressed.
+R4  GETs ahead are made by a pool of their own, which nothing but cold reads waits for. `close` waits for those that
+    are under way.
+
+Which GETs a read makes: docs/requests.md, offload.read_ahead, offload.flight.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import closing
 
 from pyroaring import BitMap
 
 from catalog import SegmentRef, SegmentView, Snapshot, Vid, keys
 from catalog.objects.base import ObjectStore
-from offload.block import ChunkRef, adjacent
-from offload.codec import decode_chunk
+from offload.budget import ByteBudget
+from offload.cache import ChunkCache
+from offload.cold_settings import ColdSettings
 from offload.entry import entries
-from offload.index import decode_head
+from offload.flight import Flights, Place
+from offload.index_cache import IndexCache
 from offload.metadata import SegmentIndex
+from offload.pool import Pool
+from offload.read_ahead import ReadAhead
 from offload.records import record_of_entry
 from seglog import Record
 
 __all__ = ["ColdReader"]
 
-_READ_BYTES = 8 * 1024 * 1024
-_CACHED_INDEXES = 256
+_INDEXES_AHEAD = 4
+_INDEXES_AT_A_TIME = 16
+
+_Segment = tuple[SegmentView, int, int]
+"""A segment, and the seqs to read of it, inclusive."""
 
 
 class ColdReader:
-    """Readers share its index cache; it keeps no position, so any number of threads may use it."""
+    """Readers share its caches and GETs; it keeps no position, so any number of threads may use it.
 
-    def __init__(self, store: ObjectStore) -> None:
+    It closes `cache` with itself.
+    """
+
+    def __init__(
+        self, store: ObjectStore, settings: ColdSettings | None = None, cache: ChunkCache | None = None
+    ) -> None:
         self._store = store
-        self._indexes: OrderedDict[bytes, SegmentIndex] = OrderedDict()
-        self._lock = threading.Lock()
+        self._settings = settings or ColdSettings()
+        self._cache = cache
+        self._indexes = IndexCache(store, self._settings.index_cache_bytes)
+        self._pool = Pool(self._settings.connections, "seglog-cold")
+        self._flights = Flights(store, cache, ByteBudget(self._settings.read_ahead_total_bytes), self._pool)
+
+    def close(self) -> None:
+        """What was read ahead and not begun is given up. Idempotent."""
+        self._pool.close()
+        if self._cache is not None:
+            self._cache.close()
 
     def records(self, snapshot: Snapshot, first: int, last: int) -> Iterator[Record]:
         """Live records of `snapshot` with `first <= seq <= last`, ascending."""
-        for view in snapshot.segments:
-            low, high = max(first, view.first), min(last, view.last)
-            if low > high:
-                continue
-            deleted = BitMap.deserialize(view.deleted) if view.deleted else BitMap()
-            for record in self.segment_records(view, low, high):
-                if record.seq - view.ref.first_seq not in deleted:
-                    yield record
+        wanted = [
+            (view, max(first, view.first), min(last, view.last))
+            for view in snapshot.segments
+            if view.first <= last and first <= view.last
+        ]
+        current: SegmentView | None = None
+        deleted = BitMap()
+        for view, record in self._records(wanted):
+            if view is not current:
+                current, deleted = view, BitMap.deserialize(view.deleted) if view.deleted else BitMap()
+            if record.seq - view.ref.first_seq not in deleted:
+                yield record
 
     def segment_records(self, view: SegmentView, first: int, last: int) -> Iterator[Record]:
         """Records of one segment whatever later commits deleted; those whose bytes are gone are left out."""
-        index = self.index(view)
-        key = keys.data_key(view.vid, view.ref.sid)
-        for chunk, raw in self._chunks(view, index, first, last):
-            for entry_id, entry in entries(raw, key, chunk.offset):
-                seq = view.ref.first_seq + entry_id
-                if first <= seq <= last:
-                    record = record_of_entry(entry, seq, index.topic_id, key, chunk.offset)
-                    if record is not None:
-                        yield record
+        return (record for _, record in self._records([(view, first, last)]))
 
     def index(self, view: SegmentView) -> SegmentIndex:
         """The segment's index, without its trailer. Raises `InvalidIndex`."""
-        sid = view.ref.sid.raw
-        with self._lock:
-            cached = self._indexes.get(sid)
-            if cached is not None:
-                self._indexes.move_to_end(sid)
-                return cached
-        key = keys.index_key(view.vid, view.ref.sid)
-        head = self._store.get_range(key, 0, view.ref.index_head_length)
-        index = decode_head(head, key, view.ref.index_head_hash)
-        with self._lock:
-            self._indexes[sid] = index
-            while len(self._indexes) > _CACHED_INDEXES:
-                self._indexes.popitem(last=False)
-        return index
+        return self._indexes.get(view)
+
+    def indexed(self, views: Iterable[SegmentView]) -> Iterator[SegmentView]:
+        """The views, each when its index is at hand; several are fetched at a time. Raises as `index`."""
+        waiting: deque[tuple[SegmentView, Future[SegmentIndex] | None]] = deque()
+        try:
+            for view in views:
+                waiting.append((view, self._pool.begin(self._indexes.get, view)))
+                if len(waiting) == _INDEXES_AT_A_TIME:
+                    yield self._when_indexed(*waiting.popleft())
+            while waiting:
+                yield self._when_indexed(*waiting.popleft())
+        finally:
+            for _, future in waiting:
+                if future is not None:
+                    future.cancel()
 
     def last_seq_at(self, vid: Vid, ref: SegmentRef, ts_ms: int) -> int:
         """The last seq of a segment with a ts at or before `ts_ms`; one below its first if there is none."""
@@ -94,14 +119,44 @@ class ColdReader:
                 found = record.seq
         return found
 
-    def _chunks(
-        self, view: SegmentView, index: SegmentIndex, first: int, last: int
-    ) -> Iterator[tuple[ChunkRef, bytes]]:
-        """Each chunk that holds a seq of the range, verified and decompressed."""
-        key = keys.data_key(view.vid, view.ref.sid)
-        for run in adjacent(index.chunks_between(first, last), _READ_BYTES):
-            start = run[0].offset
-            body = self._store.get_range(key, start, run[-1].offset + run[-1].stored_length - start)
-            for chunk in run:
-                offset = chunk.offset - start
-                yield chunk, decode_chunk(body[offset : offset + chunk.stored_length], chunk, view.ref.codec, key)
+    def _records(self, segments: list[_Segment]) -> Iterator[tuple[SegmentView, Record]]:
+        """Of each segment those between its two seqs, with the segment."""
+        ahead = ReadAhead(
+            self._places(segments),
+            self._store,
+            self._flights,
+            self._cache,
+            window_bytes=self._settings.window_bytes,
+            limit_bytes=self._settings.read_ahead_bytes,
+        )
+        with closing(ahead.chunks()) as chunks:
+            for place, raw in chunks:
+                view, key, offset = place.view, place.key, place.chunk.offset
+                for entry_id, entry in entries(raw, key, offset):
+                    seq = view.ref.first_seq + entry_id
+                    if place.first <= seq <= place.last:
+                        record = record_of_entry(entry, seq, place.index.topic_id, key, offset)
+                        if record is not None:
+                            yield view, record
+
+    def _places(self, segments: list[_Segment]) -> Iterator[Place]:
+        """The chunks to read. Whoever asks for a second one goes on, probably: then the next indexes are fetched."""
+        asked = 0
+        prefetched = 0
+        for number, (view, first, last) in enumerate(segments):
+            index = self._indexes.get(view)
+            key = keys.data_key(view.vid, view.ref.sid)
+            for chunk in index.chunks_between(first, last):
+                if asked:
+                    for next_view, _, _ in segments[max(prefetched, number) + 1 : number + 1 + _INDEXES_AHEAD]:
+                        self._pool.begin(self._indexes.get, next_view)
+                    prefetched = number + _INDEXES_AHEAD
+                asked += 1
+                yield Place(view, index, chunk, key, first, last)
+
+    def _when_indexed(self, view: SegmentView, index: Future[SegmentIndex] | None) -> SegmentView:
+        if index is None:
+            self._indexes.get(view)
+        else:
+            index.result()
+        return view

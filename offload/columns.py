@@ -72,7 +72,7 @@ class Columns:
 
 
 def decode_columns(
-    raw: bytes, lengths: NDArray[np.uint32], chunk: ChunkRef, first_seq: int, topic_id: int, key: str
+    raw: bytes | memoryview, lengths: NDArray[np.uint32], chunk: ChunkRef, first_seq: int, topic_id: int, key: str
 ) -> Columns:
     """The records of a decoded chunk with these entry lengths, of an object that begins with `first_seq`.
 
@@ -107,7 +107,7 @@ def _bounds(heads: NDArray[Any], starts: NDArray[np.int64]) -> NDArray[np.int64]
 
 
 def _check(
-    raw: bytes,
+    raw: bytes | memoryview,
     heads: NDArray[Any],
     lengths: NDArray[np.uint32],
     bounds: NDArray[np.int64],

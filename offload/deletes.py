@@ -27,7 +27,7 @@ def count_hot(topic: Topic, before: int | None, tag: str | None, *, start: int =
 def count_cold(op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, reader: ColdReader) -> int:
     """How many live records of `snapshot` such a delete takes, that none of the `earlier` ones takes."""
     count = 0
-    for view in snapshot.segments:
+    for view in reader.indexed(_reached(op, snapshot)):
         taken = _taken(op, view, reader)
         for other in earlier if taken else ():
             taken -= _taken(other, view, reader)
@@ -40,7 +40,7 @@ def deletions_of(op: DeleteOp, snapshot: Snapshot, reader: ColdReader) -> Deleti
 
     By tag this reads the segments' index objects, and scans a segment only if it has more tags than its index lists.
     """
-    taken = {view.ref.sid: _taken(op, view, reader) for view in snapshot.segments}
+    taken = {view.ref.sid: _taken(op, view, reader) for view in reader.indexed(_reached(op, snapshot))}
     bitmaps = {sid: bits.serialize() for sid, bits in taken.items() if bits}
     if not bitmaps:
         return None
@@ -59,9 +59,17 @@ def live_entries(view: SegmentView, reader: ColdReader) -> BitMap:
     return visible & decode_bitmap(index.live, index, keys.index_key(view.vid, view.ref.sid))
 
 
+def _reached(op: DeleteOp, snapshot: Snapshot) -> list[SegmentView]:
+    return [view for view in snapshot.segments if view.first <= _highest(op)]
+
+
+def _highest(op: DeleteOp) -> int:
+    return op.at_seq if op.before is None else min(op.at_seq, op.before - 1)
+
+
 def _taken(op: DeleteOp, view: SegmentView, reader: ColdReader) -> BitMap:
     first_seq = view.ref.first_seq
-    highest = op.at_seq if op.before is None else min(op.at_seq, op.before - 1)
+    highest = _highest(op)
     if view.first > highest:
         return BitMap()
     in_range = BitMap(range(min(view.last, highest) - first_seq + 1))

@@ -70,7 +70,7 @@ ENTRY_HEAD = np.dtype(
 )
 
 
-def entries(raw: bytes, key: str, offset: int) -> Iterator[tuple[int, memoryview]]:
+def entries(raw: bytes | memoryview, key: str, offset: int) -> Iterator[tuple[int, memoryview]]:
     """(entry id, entry data) of a decoded chunk. `key` and `offset` are its place, for the error.
 
     Raises `InvalidChunk` where the entries do not end with the chunk.
@@ -89,7 +89,7 @@ def entries(raw: bytes, key: str, offset: int) -> Iterator[tuple[int, memoryview
         yield entry_id, view[start:position]
 
 
-def frames_of(raw: bytes, key: str, offset: int) -> Iterator[bytes]:
+def frames_of(raw: bytes | memoryview, key: str, offset: int) -> Iterator[bytes]:
     """The entries of a decoded chunk as whole frames, as `Topic.frames` gave them. Raises `InvalidChunk`."""
     for _, data in entries(raw, key, offset):
         yield frame_of(data)
@@ -108,7 +108,7 @@ def entry_starts(lengths: NDArray[Any]) -> NDArray[np.int64]:
     return starts
 
 
-def entry_heads(raw: bytes | bytearray, starts: NDArray[np.int64]) -> NDArray[Any]:
+def entry_heads(raw: bytes | bytearray | memoryview, starts: NDArray[np.int64]) -> NDArray[Any]:
     """The heads of the entries at `starts`, each of which must have `MIN_DATA_LENGTH` of data in `raw`."""
     windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(raw, dtype=np.uint8), ENTRY_HEAD.itemsize)
     gathered: NDArray[Any] = windows[starts].view(ENTRY_HEAD)[:, 0]

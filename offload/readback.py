@@ -5,18 +5,22 @@ An upload that was acknowledged is not yet one that can be read.
 
 from __future__ import annotations
 
+from functools import partial
+
 from blake3 import blake3
 
 from catalog import Attempt, Commit, SegmentRef, keys
 from catalog.encoding import decode_commit_at
 from catalog.errors import InvalidObject
 from catalog.objects.base import ObjectStore
+from offload.in_order import in_order
 from offload.index import decode_head
 from offload.trailer import decode_trailer
 
 __all__ = ["check_published"]
 
 _READ_BYTES = 8 * 1024 * 1024
+_READS_AT_A_TIME = 4
 
 
 def check_published(store: ObjectStore, attempt: Attempt) -> None:
@@ -35,8 +39,12 @@ def check_published(store: ObjectStore, attempt: Attempt) -> None:
     decode_trailer(index[head_length:], chunks, index_key, head_length)
     data_key = keys.data_key(attempt.vid, attempt.sid)
     hasher = blake3()
-    for start in range(0, segment.data_length, _READ_BYTES):
-        hasher.update(store.get_range(data_key, start, min(_READ_BYTES, segment.data_length - start)))
+    reads = (
+        partial(store.get_range, data_key, start, min(_READ_BYTES, segment.data_length - start))
+        for start in range(0, segment.data_length, _READ_BYTES)
+    )
+    for body in in_order(reads, _READS_AT_A_TIME, "seglog-readback"):
+        hasher.update(body)
     if hasher.digest() != segment.data_hash:
         raise InvalidObject(data_key, "its bytes are not what the commit says")
 

@@ -1,5 +1,7 @@
 """Settings of the archive: the `[remote]` and `[offload]` sections of seglog.toml, and the table of all settings.
 
+The section `[cold]` is in offload.cold_settings.
+
 What keys there are, with their defaults, units and ranges, the fields of `OffloadSettings` say, and
 docs/configuration.md. A key that is not listed is refused by name.
 """
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from catalog.commit import Codec
+from offload.cold_settings import ColdSettings
 from seglog.config import NO_VARIABLES, LogSettings, default_toml, read_sections
 from seglog.errors import InvalidSetting
 from seglog.setting import Setting, check_settings, choice, from_section, number, settings_of, toml_lines
@@ -62,10 +65,12 @@ class OffloadSettings:
         check_settings(self)
 
 
-SETTINGS: tuple[Setting, ...] = (*settings_of(LogSettings).values(), *settings_of(OffloadSettings).values())
+SETTINGS: tuple[Setting, ...] = tuple(
+    setting for kind in (LogSettings, OffloadSettings, ColdSettings) for setting in settings_of(kind).values()
+)
 """Those of all sections but [remote], whose only key is the URL."""
 
-_SECTIONS = (LogSettings.SECTION, "remote", OffloadSettings.SECTION)
+_SECTIONS = (LogSettings.SECTION, "remote", OffloadSettings.SECTION, ColdSettings.SECTION)
 
 
 def load_archive_settings(
@@ -90,4 +95,4 @@ def load_archive_settings(
 
 def default_file(remote: str | None = None) -> str:
     """The seglog.toml that `seglog init` writes: every key with its default, commented out."""
-    return f"{default_toml(remote)}\n{toml_lines(OffloadSettings)}"
+    return f"{default_toml(remote)}\n{toml_lines(OffloadSettings)}\n{toml_lines(ColdSettings)}"

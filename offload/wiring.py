@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from catalog.objects.base import ObjectStore
+from offload.cold_settings import ColdSettings
 from offload.errors import InvalidRemote
 
 __all__ = ["open_store"]
@@ -14,8 +15,8 @@ __all__ = ["open_store"]
 _SEGMENT = re.compile(r"[A-Za-z0-9!_.*'()-]+")
 
 
-def open_store(url: str) -> ObjectStore:
-    """The store behind `s3://bucket/prefix` or `file:///path`. Opens nothing yet.
+def open_store(url: str, settings: ColdSettings | None = None) -> ObjectStore:
+    """The store behind `s3://bucket/prefix` or `file:///path`. Opens nothing yet. `settings` are those of its reads.
 
     S3's endpoint, region and credentials come from the standard AWS environment and configuration.
     Raises `InvalidRemote`.
@@ -29,7 +30,7 @@ def open_store(url: str) -> ObjectStore:
     if parts.scheme == "file":
         return _local(url, parts.netloc, unquote(parts.path))
     if parts.scheme == "s3":
-        return _s3(url, parts.netloc, parts.path.strip("/"))
+        return _s3(url, parts.netloc, parts.path.strip("/"), settings or ColdSettings())
     raise InvalidRemote(url, "the scheme is neither s3 nor file")
 
 
@@ -41,11 +42,15 @@ def _local(url: str, host: str, path: str) -> ObjectStore:
     return LocalStore(Path(path))
 
 
-def _s3(url: str, bucket: str, prefix: str) -> ObjectStore:
-    from catalog.objects.s3 import S3Store  # boto3 takes a quarter of a second to import: only when it is used
+def _s3(url: str, bucket: str, prefix: str, settings: ColdSettings) -> ObjectStore:
+    from catalog.objects.s3 import (  # boto3 takes a quarter of a second to import: only when it is used
+        ReadSettings,
+        S3Store,
+    )
 
     if not bucket:
         raise InvalidRemote(url, "the bucket is missing")
     if prefix and not all(_SEGMENT.fullmatch(part) and part not in {".", ".."} for part in prefix.split("/")):
         raise InvalidRemote(url, "the prefix has an empty or unsafe path segment")
-    return S3Store(f"s3://{bucket}/{prefix}" if prefix else f"s3://{bucket}")
+    reads = ReadSettings(timeout_s=settings.get_timeout_s, attempts=settings.get_attempts)
+    return S3Store(f"s3://{bucket}/{prefix}" if prefix else f"s3://{bucket}", reads=reads)

@@ -6,15 +6,19 @@ input does, so none outlives the test run.
 Where moto falls short of S3 in what we rely on, it is mended here:
 - it checks `If-None-Match` and writes in two steps: conditional writes take turns;
 - it answers 500 for an upload that is gone when a part comes or it is completed: NoSuchUpload.
+
+`take_requests` tells what was asked of it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import threading
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +30,8 @@ import pytest
 ACCESS_KEY = "seglog-test"
 SECRET_KEY = "seglog-test-secret"
 REGION = "us-east-1"
+
+_REQUESTS = "/seglog-test/requests"
 
 
 @pytest.fixture(scope="session")
@@ -81,6 +87,30 @@ def s3_remote(s3_environment: str) -> str:
     return f"s3://{bucket}/acme"
 
 
+def take_requests(endpoint: str) -> list[str]:
+    """Each as `METHOD path`, with the range of a GET behind it, since this was asked last."""
+    with urllib.request.urlopen(endpoint + _REQUESTS, timeout=30) as answer:  # noqa: S310 - our own server
+        found: list[str] = json.load(answer)
+        return found
+
+
+class _Recorded:
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._lock = threading.Lock()
+        self._requests: list[str] = []
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        path = environ["PATH_INFO"]
+        with self._lock:
+            if path == _REQUESTS:
+                body, self._requests = json.dumps(self._requests).encode(), []
+                start_response("200 OK", [("Content-Length", str(len(body)))])
+                return [body]
+            self._requests.append(f"{environ['REQUEST_METHOD']} {path} {environ.get('HTTP_RANGE', '')}".rstrip())
+        return self._app(environ, start_response)
+
+
 class _ConditionalWritesTakeTurns:
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -114,7 +144,7 @@ def _serve() -> None:
     from werkzeug.serving import make_server
 
     _name_uploads_that_are_gone()
-    app = _ConditionalWritesTakeTurns(DomainDispatcherApplication(create_backend_app))
+    app = _Recorded(_ConditionalWritesTakeTurns(DomainDispatcherApplication(create_backend_app)))
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_port, flush=True)

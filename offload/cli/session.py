@@ -16,6 +16,7 @@ import typer
 
 if TYPE_CHECKING:
     from offload.archive import Archive
+    from offload.cold_settings import ColdSettings
     from offload.settings import OffloadSettings
     from seglog import Log, LogSettings
 
@@ -57,6 +58,13 @@ class Session:
 
         return load_archive_settings(self.directory / SETTINGS_FILE, os.environ)[1]
 
+    def cold_settings(self) -> ColdSettings:
+        """Of seglog.toml and the environment."""
+        from offload.cold_settings import load_cold_settings
+        from seglog import SETTINGS_FILE
+
+        return load_cold_settings(self.directory / SETTINGS_FILE, os.environ)
+
     @contextmanager
     def log(self) -> Iterator[Log]:
         """The log alone, without its remote."""
@@ -70,7 +78,10 @@ class Session:
         """The log with its remote. Raises `NoRemote` if none is configured."""
         import offload
 
-        with self.log() as log, offload.attach(log, self.remote, settings=self.offload_settings()) as archive:
+        with (
+            self.log() as log,
+            offload.attach(log, self.remote, settings=self.offload_settings(), cold=self.cold_settings()) as archive,
+        ):
             yield log, archive
 
     @contextmanager
@@ -81,7 +92,7 @@ class Session:
 
         with self.log() as log:
             try:
-                archive = offload.attach(log, self.remote, settings=self.offload_settings())
+                archive = offload.attach(log, self.remote, settings=self.offload_settings(), cold=self.cold_settings())
             except NoRemote:
                 yield log, None
                 return

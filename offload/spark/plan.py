@@ -8,7 +8,6 @@ Z2  A run carries all that a task needs to read and check it, and nothing more: 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -31,7 +30,6 @@ from offload.wiring import open_store
 __all__ = ["RUN_BYTES", "ChunkRun", "pin", "plan", "runs_of"]
 
 RUN_BYTES = 32 * 1024 * 1024
-_CONCURRENT_GETS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +70,12 @@ def pin(options: ReadOptions) -> ForkPoint:
 
 def plan(options: ReadOptions, point: ForkPoint) -> list[ChunkRun]:
     """The runs of the topic at `point`, ascending by seq. Reads the commits and the head of each index object."""
-    with closing(open_store(options.url)) as store, ThreadPoolExecutor(_CONCURRENT_GETS) as pool:
+    with closing(open_store(options.url)) as store, closing(ColdReader(store)) as reader:
         views = Volumes(store).snapshot(point.vid, point.lsn, point.seq).segments
-        indexes = pool.map(ColdReader(store).index, views)
         return [
             run
-            for view, index in zip(views, indexes, strict=True)
-            for run in runs_of(view, index, options.url, options.topic)
+            for view in reader.indexed(views)
+            for run in runs_of(view, reader.index(view), options.url, options.topic)
         ]
 
 

@@ -2,7 +2,8 @@
 
 W1  No record leaves unverified: directory and lengths by their XXH3, chunks by theirs, records by their own.
 W2  Deleted records, and those outside what the version shows, are left out before anything of them is copied.
-W3  Memory: one GET of at most 8 MiB (or one chunk, if that is larger), one chunk decompressed, one batch.
+W3  Memory: two GETs of at most 8 MiB (or one chunk, if that is larger), one chunk decompressed, one batch. The second
+    is made ahead; nothing is kept on the executor's disk.
 W4  Every batch has exactly the schema that it is asked for: Spark checks the first only, and fails without a word on
     a later one.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +23,7 @@ from catalog.objects.base import ObjectStore
 from offload.block import ChunkRef, adjacent
 from offload.codec import decode_chunk
 from offload.columns import Columns, decode_columns
+from offload.in_order import in_order
 from offload.spark.plan import ChunkRun
 from offload.trailer import decode_directory, decode_lengths, directory_length
 from offload.wiring import open_store
@@ -29,6 +32,7 @@ from seglog.frame import DELETED
 __all__ = ["scan"]
 
 _READ_BYTES = 8 * 1024 * 1024
+_READS_AT_A_TIME = 2
 _SMALL_TRAILER_BYTES = 64 * 1024  # up to this, one GET for all of it is cheaper than two for its parts
 
 _Rows = NDArray[np.int64]
@@ -74,13 +78,23 @@ def _visible(run: ChunkRun, columns: Columns, deleted: BitMap) -> _Rows:
     return np.flatnonzero(shown)
 
 
-def _chunks(store: ObjectStore, run: ChunkRun) -> Iterator[tuple[ChunkRef, bytes]]:
-    for group in adjacent(run.chunks, _READ_BYTES):
-        start = group[0].offset
-        body = store.get_range(run.data_key, start, group[-1].offset + group[-1].stored_length - start)
+def _chunks(store: ObjectStore, run: ChunkRun) -> Iterator[tuple[ChunkRef, bytes | memoryview]]:
+    groups = list(adjacent(run.chunks, _READ_BYTES))
+    reads = [
+        partial(
+            store.get_range,
+            run.data_key,
+            group[0].offset,
+            group[-1].offset + group[-1].stored_length - group[0].offset,
+        )
+        for group in groups
+    ]
+    bodies = in_order(reads, _READS_AT_A_TIME, "seglog-scan") if len(reads) > 1 else (read() for read in reads)
+    for group, body in zip(groups, bodies, strict=True):
+        view = memoryview(body)
         for chunk in group:
-            place = chunk.offset - start
-            yield chunk, decode_chunk(body[place : place + chunk.stored_length], chunk, run.codec, run.data_key)
+            place = chunk.offset - group[0].offset
+            yield chunk, decode_chunk(view[place : place + chunk.stored_length], chunk, run.codec, run.data_key)
 
 
 def _entry_lengths(store: ObjectStore, run: ChunkRun) -> Iterator[NDArray[np.uint32]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from offload.cold_settings import ColdSettings, load_cold_settings
 from offload.settings import SETTINGS, OffloadSettings, default_file, load_archive_settings
 from seglog import LogSettings, load_settings
 from seglog.errors import InvalidSetting
@@ -56,12 +57,27 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         ("[offload]\nblocksize = 1\n", "offload.blocksize"),
         ("[offload]\nblock_size = 1\n", "offload.block_size"),
         ("[offload]\ncodec = 'lz4'\n", "offload.codec"),
+        ("[cold]\ncache = 1\n", "cold.cache"),
+        ("[cold]\ncache_dir = '\\u0000'\n".replace("'", '"'), "cold.cache_dir"),
+        ("[cold]\ncache_dir = 1\n", "cold.cache_dir"),
+        ("[cold]\nget_attempts = 0\n", "cold.get_attempts"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, body: str, key: str) -> None:
     with pytest.raises(InvalidSetting) as caught:
-        load(tmp_path, body)
+        load(tmp_path, body), load_cold_settings(tmp_path / "seglog.toml")
     assert caught.value.key == key
+
+
+def test_settings_of_cold_reads_come_from_the_same_places(tmp_path: Path) -> None:
+    path = tmp_path / "seglog.toml"
+    assert load_cold_settings(path) == ColdSettings()
+    path.write_text("[cold]\ncache_bytes = 0\ncache_dir = '/fast'\n")
+    assert load_cold_settings(path, {"SEGLOG_COLD_CONNECTIONS": "3"}) == ColdSettings(
+        cache_bytes=0, cache_dir="/fast", connections=3
+    )
+    with pytest.raises(InvalidSetting, match="SEGLOG_COLD_CACHE"):
+        load_cold_settings(path, {"SEGLOG_COLD_CACHE": "3"})
 
 
 def test_the_file_of_init_has_every_key_and_changes_nothing(tmp_path: Path) -> None:
@@ -69,6 +85,7 @@ def test_the_file_of_init_has_every_key_and_changes_nothing(tmp_path: Path) -> N
     path.write_text(default_file("s3://bucket/acme"))
     assert load_archive_settings(path) == ("s3://bucket/acme", OffloadSettings())
     assert load_settings(path) == LogSettings()
+    assert load_cold_settings(path) == ColdSettings()
     lines = [line[2:] if line.startswith("# ") and " = " in line else line for line in default_file().splitlines()]
     shown = tomllib.loads("\n".join(lines))
     assert {(s.section, s.key): s.default for s in SETTINGS} == {

@@ -12,6 +12,7 @@ from catalog.branch import Branches
 from catalog.commit import Bounds, Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef
 from catalog.encoding import encode_commit
 from catalog.gid import Sid, Vid
+from catalog.objects.base import ObjectStore
 from catalog.volume import Volumes
 from offload.wiring import open_store
 from tests.offload.samples import Sample, encode_object, frames_of_samples
@@ -22,8 +23,10 @@ NOW_MS = 1_700_000_000_000
 class TopicArchive:
     """One branch of a topic, to which segments and deletes are committed."""
 
-    def __init__(self, url: str, topic: str = "orders", branch: str = "main", parent: ForkPoint | None = None) -> None:
-        self.store = open_store(url)
+    def __init__(
+        self, store: str | ObjectStore, topic: str = "orders", branch: str = "main", parent: ForkPoint | None = None
+    ) -> None:
+        self.store = open_store(store) if isinstance(store, str) else store
         self.volumes = Volumes(self.store)
         self.vid: Vid = Branches(self.volumes).create(topic, branch, parent, now_ms=NOW_MS)
         self._nonces = itertools.count(1)

@@ -1,0 +1,233 @@
+"""Chunks of data objects on the local disk, as they are stored: one budget of bytes for all readers of a directory.
+
+    <cache_dir>/seglog-chunks/                       mode 0700
+        LOCK                                         held by the process that uses it
+        <segment id>-<offset>-<length>               a chunk; the numbers in hexadecimal; mode 0600
+        tmp-<random>                                 on its way to its name
+
+C1  Every entry is checked at every read, length and XXH3, against the chunk table of its index object. One that does
+    not match is logged, dropped and fetched again; it is never returned.
+C2  Nothing is synced: what a power cut tears fails C1, and what it takes is fetched again.
+C3  Room is made before a download begins (`admit`), so the files never take more than the budget. Which chunks are kept
+    `offload.cache_policy` decides. Sizes are counted in whole pages of 4 KiB, as disks do.
+C4  What is there is known from the names alone, so opening reads no entry. What has another name is left alone.
+C5  One process at a time: a second one goes without the cache, and says so. So does one whose user does not own the
+    directory alone.
+C6  Trouble with the disk costs the cache, never a read: it is logged, and the store is asked.
+
+A chunk that was read may stay here after its bytes were erased elsewhere, until others push it out: remove the
+directory to be sure. It may be removed at any time when nobody uses it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+import stat
+import threading
+from pathlib import Path
+
+from xxhash import xxh3_64_intdigest
+
+from offload.cache_policy import CachePolicy, Name
+from seglog.files import Files, OsFiles
+
+__all__ = ["ChunkCache", "open_cache"]
+
+_log = logging.getLogger("offload.cache")
+
+_DIRECTORY = "seglog-chunks"
+_LOCK = "LOCK"
+_TEMPORARY = "tmp-"
+_ENTRY = re.compile(r"([0-9a-f]{32})-([0-9a-f]{1,16})-([0-9a-f]{1,8})")
+_PAGE_BYTES = 4096
+
+
+class NotOurs(Exception):
+    """The directory cannot be the cache's."""
+
+
+def open_cache(directory: Path, limit_bytes: int, files: Files | None = None) -> ChunkCache | None:
+    """The cache in `directory`, made if need be. None for a `limit_bytes` of 0, and when there can be none (C5, C6)."""
+    if limit_bytes == 0:
+        return None
+    try:
+        return ChunkCache(directory / _DIRECTORY, limit_bytes, files or OsFiles())
+    except BlockingIOError:
+        _log.warning("another process uses the chunk cache %s: going without", directory)
+    except (OSError, NotOurs) as error:
+        _log.warning("cannot use the chunk cache %s, going without: %s", directory, error)
+    return None
+
+
+class ChunkCache:
+    """Safe to use from many threads. Raises `OSError` and `NotOurs` when it cannot be opened; nothing does later."""
+
+    def __init__(self, directory: Path, limit_bytes: int, files: Files) -> None:
+        self._directory = directory
+        self._files = files
+        self._policy = CachePolicy(limit_bytes)
+        self._lengths: dict[Name, int] = {}
+        self._arriving: dict[Name, bytes] = {}
+        self._lock = threading.Lock()
+        _make_private(directory)
+        self._lock_fd = files.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+        try:
+            files.lock(self._lock_fd)
+            self._find_entries()
+        except BaseException:
+            files.close(self._lock_fd)
+            raise
+
+    def close(self) -> None:
+        with self._lock:
+            if self._lock_fd >= 0:
+                self._files.close(self._lock_fd)
+            self._lock_fd = -1
+
+    @property
+    def held_bytes(self) -> int:
+        """Of files that are there, and of room that is kept for what is on its way."""
+        with self._lock:
+            return self._policy.held_bytes
+
+    def has(self, name: Name) -> bool:
+        """Whether it is there as far as is known; `get` may still say no."""
+        with self._lock:
+            return name in self._lengths or name in self._arriving
+
+    def get(self, name: Name, length: int, xxh3: int) -> bytes | None:
+        """A chunk of that length and checksum, or None (C1)."""
+        with self._lock:
+            self._policy.use(name)
+            body = self._arriving.get(name)
+            known = self._lengths.get(name)
+        if body is None and known is not None:
+            body = self._read(name, known)
+        if body is None:
+            return None
+        if len(body) == length and xxh3_64_intdigest(body) == xxh3:
+            return body
+        _log.warning("%s is damaged: dropped, to be fetched again", self._path(name, known or length))
+        self.drop(name)
+        return None
+
+    def admit(self, name: Name, length: int, *, is_scan: bool) -> bool:
+        """Make room for a chunk that is about to be fetched. False: do not keep it. Else `hand_over` or `drop` it."""
+        with self._lock:
+            if name in self._policy or self._lock_fd < 0:
+                return False
+            gone = self._policy.admit(name, _on_disk(length), is_scan=is_scan)
+            paths = [self._forget(other) for other in gone or ()]
+        for path in paths:
+            if path is not None:
+                self._unlink(path)
+        return gone is not None
+
+    def hand_over(self, name: Name, body: bytes) -> None:
+        """From now on `get` gives it; `write` has to follow."""
+        with self._lock:
+            if name in self._policy:
+                self._arriving[name] = body
+
+    def write(self, name: Name, xxh3: int) -> None:
+        """Put what was handed over on the disk, if it is what it should be."""
+        with self._lock:
+            body = self._arriving.get(name)
+        if body is None:
+            return
+        if xxh3_64_intdigest(body) != xxh3:  # the reader finds out for itself, and fetches it again
+            self.drop(name)
+            return
+        path = self._path(name, len(body))
+        if not self._write(path, body):
+            self.drop(name)
+            return
+        with self._lock:
+            is_wanted = self._arriving.pop(name, None) is not None and name in self._policy
+            if is_wanted:
+                self._lengths[name] = len(body)
+        if not is_wanted:
+            self._unlink(path)
+
+    def drop(self, name: Name) -> None:
+        with self._lock:
+            self._policy.remove(name)
+            path = self._forget(name)
+        if path is not None:
+            self._unlink(path)
+
+    def _find_entries(self) -> None:
+        for file in self._files.list_dir(self._directory):
+            found = _ENTRY.fullmatch(file)
+            if found is None:
+                if file.startswith(_TEMPORARY):
+                    self._unlink(self._directory / file)
+                continue
+            name, length = (bytes.fromhex(found[1]), int(found[2], 16)), int(found[3], 16)
+            for other in self._policy.restore(name, _on_disk(length)):
+                path = self._forget(other)
+                if path is not None:
+                    self._unlink(path)
+            self._lengths[name] = length
+
+    def _forget(self, name: Name) -> Path | None:
+        """The lock is held. The path of its file, if it has one, which has to go."""
+        self._arriving.pop(name, None)
+        length = self._lengths.pop(name, None)
+        return None if length is None else self._path(name, length)
+
+    def _path(self, name: Name, length: int) -> Path:
+        return self._directory / f"{name[0].hex()}-{name[1]:x}-{length:x}"
+
+    def _read(self, name: Name, length: int) -> bytes | None:
+        path = self._path(name, length)
+        try:
+            fd = self._files.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                return self._files.pread(fd, length, 0)
+            finally:
+                self._files.close(fd)
+        except FileNotFoundError:  # pushed out just now, or removed by somebody
+            self.drop(name)
+        except OSError as error:
+            _log.warning("cannot read %s, dropped: %s", path, error)
+            self.drop(name)
+        return None
+
+    def _write(self, path: Path, body: bytes) -> bool:
+        temporary = self._directory / f"{_TEMPORARY}{secrets.token_hex(8)}"
+        try:
+            fd = self._files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
+            try:
+                self._files.pwrite(fd, body, 0)
+            finally:
+                self._files.close(fd)
+            self._files.rename(temporary, path)
+        except OSError as error:
+            _log.warning("cannot write %s, not kept: %s", path, error)
+            self._unlink(temporary)
+            return False
+        return True
+
+    def _unlink(self, path: Path) -> None:
+        try:
+            self._files.unlink(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            _log.warning("cannot remove %s: %s", path, error)
+
+
+def _make_private(directory: Path) -> None:
+    directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, exist_ok=True)
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise NotOurs(f"{directory} is not a directory of this user alone (mode 0700)")
+
+
+def _on_disk(length: int) -> int:
+    return -(-length // _PAGE_BYTES) * _PAGE_BYTES

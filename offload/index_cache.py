@@ -1,0 +1,80 @@
+"""Index objects in memory, without their trailers: bounded by bytes, shared by all readers.
+
+N1  An index is checked against the hash in the commit before it is kept. One that does not match is fetched again,
+    once: what the store has may be whole, and the answer was not.
+N2  Readers that want the same index at the same time share one GET.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+
+from catalog import SegmentView, keys
+from catalog.objects.base import ObjectStore
+from offload.errors import InvalidIndex
+from offload.index import decode_head
+from offload.metadata import SegmentIndex
+from offload.single_flight import SingleFlight
+
+__all__ = ["IndexCache", "size_of"]
+
+_log = logging.getLogger("offload.cold")
+
+_CHUNK_BYTES = 400  # what a ChunkRef and its numbers take in memory
+_INDEX_BYTES = 2000
+
+
+class IndexCache:
+    """Safe to use from many threads."""
+
+    def __init__(self, store: ObjectStore, max_bytes: int) -> None:
+        self._store = store
+        self._max_bytes = max_bytes
+        self._held_bytes = 0
+        self._indexes: OrderedDict[bytes, SegmentIndex] = OrderedDict()
+        self._lock = threading.Lock()
+        self._flights: SingleFlight[bytes, SegmentIndex] = SingleFlight()
+
+    @property
+    def held_bytes(self) -> int:
+        return self._held_bytes
+
+    def get(self, view: SegmentView) -> SegmentIndex:
+        """Raises `InvalidIndex`, and what the store raises."""
+        sid = view.ref.sid.raw
+        with self._lock:
+            cached = self._indexes.get(sid)
+            if cached is not None:
+                self._indexes.move_to_end(sid)
+                return cached
+        return self._flights.do(sid, lambda: self._load(view))
+
+    def _load(self, view: SegmentView) -> SegmentIndex:
+        try:
+            index = self._fetch(view)
+        except InvalidIndex as damage:
+            _log.warning("fetching again: %s", damage)
+            index = self._fetch(view)
+        self._keep(view.ref.sid.raw, index)
+        return index
+
+    def _fetch(self, view: SegmentView) -> SegmentIndex:
+        key = keys.index_key(view.vid, view.ref.sid)
+        head = self._store.get_range(key, 0, view.ref.index_head_length)
+        return decode_head(head, key, view.ref.index_head_hash)
+
+    def _keep(self, sid: bytes, index: SegmentIndex) -> None:
+        with self._lock:
+            former = self._indexes.pop(sid, None)
+            self._held_bytes += size_of(index) - (size_of(former) if former else 0)
+            self._indexes[sid] = index
+            while self._held_bytes > self._max_bytes:
+                self._held_bytes -= size_of(self._indexes.popitem(last=False)[1])
+
+
+def size_of(index: SegmentIndex) -> int:
+    """About what it takes in memory, in bytes."""
+    tags = sum(len(tag) + len(bitmap) for tag, bitmap in (index.tags or {}).items())
+    return _INDEX_BYTES + _CHUNK_BYTES * len(index.chunks) + len(index.live) + tags

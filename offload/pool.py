@@ -1,0 +1,31 @@
+"""Threads for work that may be done ahead of time, and is done by whoever needs it if it was not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+__all__ = ["Pool"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Pool:
+    def __init__(self, threads: int, name: str) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._is_closed = False
+        self._lock = threading.Lock()
+
+    def begin(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> Future[T] | None:
+        """None once the pool is closed."""
+        with self._lock:
+            return None if self._is_closed else self._threads.submit(work, *args, **named)
+
+    def close(self) -> None:
+        """Waits for what is under way; what was not begun never is. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+        self._threads.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,161 @@
+"""Chunks in order, fetched ahead: more the longer a reader goes on.
+
+    window   size                              fetched
+    0        one chunk                         when it is asked for, and nothing beyond: most reads end here
+    1        1 MiB                             when the second chunk is asked for, together with window 2
+    2 ...    twice the one before, up to       1, 2, 4, then 8 windows ahead, as far as the bytes allow: those of this
+             `window_bytes` (16 MiB)           reader (`read_ahead_bytes`) and those of all (`read_ahead_total_bytes`)
+
+W1  Sizes are of stored bytes. A window is one GET, unless parts of it are in the cache or on their way already.
+W2  Nothing beyond the last chunk that was asked for is fetched.
+W3  What cannot be had is raised when the reader gets there, after all that lies before it.
+W4  A chunk that does not match its checksum is fetched again, from the store alone; if that does not match either, the
+    error names the object and the range of bytes.
+W5  A reader that stops leaves its flights: those nobody else wants are not begun any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Generator, Iterator
+
+from catalog.objects.base import ObjectStore
+from offload.cache import ChunkCache
+from offload.codec import decode_chunk
+from offload.errors import InvalidChunk
+from offload.flight import Flight, Flights, Place
+
+__all__ = ["ReadAhead"]
+
+_log = logging.getLogger("offload.cold")
+
+_FIRST_BYTES = 1024 * 1024
+_WINDOWS_MAX = 8
+
+_Window = deque[tuple[Place, Flight | None]]
+
+
+class ReadAhead:
+    """One reader's way through `places`. Not to be shared by threads."""
+
+    def __init__(
+        self,
+        places: Iterator[Place],
+        store: ObjectStore,
+        flights: Flights,
+        cache: ChunkCache | None,
+        *,
+        window_bytes: int,
+        limit_bytes: int,
+    ) -> None:
+        self._places = places
+        self._store = store
+        self._flights = flights
+        self._cache = cache
+        self._window_bytes = window_bytes
+        self._limit_bytes = limit_bytes
+        self._windows: deque[_Window] = deque()
+        self._waiting: deque[Place] = deque()  # taken from `places`, and in no window yet
+        self._failure: Exception | None = None
+        self._planned = 0
+        self._passed = 0
+        self._ahead_bytes = 0
+
+    def chunks(self) -> Generator[tuple[Place, bytes | memoryview], None, None]:
+        """Each place with its entries, verified and decompressed. Raises `InvalidChunk`, and what the store raises."""
+        try:
+            while self._fill():
+                window = self._windows[0]
+                place, flight = window.popleft()
+                self._ahead_bytes -= place.chunk.stored_length
+                if not window:
+                    self._windows.popleft()
+                    self._passed += 1
+                yield place, self._entries(place, flight)
+        finally:
+            for window in self._windows:
+                for _, flight in window:
+                    if flight is not None:
+                        self._flights.leave(flight)
+
+    def _fill(self) -> bool:
+        """Plan what is due. False at the end."""
+        if not self._windows and not self._plan(is_ahead=False):
+            if self._failure is not None:
+                raise self._failure
+            return False
+        ahead = min(1 << (self._passed - 1), _WINDOWS_MAX) if self._passed else 0
+        while len(self._windows) <= ahead and self._ahead_bytes < self._limit_bytes and self._plan(is_ahead=True):
+            pass
+        return True
+
+    def _plan(self, *, is_ahead: bool) -> bool:
+        """Make the next window. False if there is none, or no room for one that is ahead."""
+        size_bytes = self._next_size()
+        if is_ahead and self._ahead_bytes + size_bytes > self._limit_bytes:
+            return False
+        places = self._take(size_bytes)
+        if not places:
+            return False
+        if is_ahead:
+            flights = self._flights.join_ahead(places)
+        else:
+            flights = self._flights.join(places, is_scan=self._planned > 0)
+        if flights is None:
+            self._waiting.extendleft(reversed(places))
+            return False
+        self._windows.append(deque(zip(places, flights, strict=True)))
+        self._ahead_bytes += sum(place.chunk.stored_length for place in places)
+        self._planned += 1
+        return True
+
+    def _next_size(self) -> int:
+        if self._planned == 0:
+            return 0
+        return min(_FIRST_BYTES << min(self._planned - 1, 32), self._window_bytes, self._limit_bytes)
+
+    def _take(self, size_bytes: int) -> list[Place]:
+        """Places of up to `size_bytes` together, or one."""
+        taken: list[Place] = []
+        taken_bytes = 0
+        while not taken or taken_bytes < size_bytes:
+            place = self._waiting.popleft() if self._waiting else self._next()
+            if place is None:
+                break
+            taken_bytes += place.chunk.stored_length
+            if taken and taken_bytes > size_bytes:
+                self._waiting.appendleft(place)
+                break
+            taken.append(place)
+        return taken
+
+    def _next(self) -> Place | None:
+        try:
+            return next(self._places, None)
+        except Exception as error:  # an index beyond what is shown so far: raised when it is needed (W3)
+            self._failure = error
+            return None
+
+    def _entries(self, place: Place, flight: Flight | None) -> bytes | memoryview:
+        stored = self._stored(place, flight)
+        try:
+            return decode_chunk(stored, place.chunk, place.codec, place.key)
+        except InvalidChunk as damage:
+            _log.warning("fetching again: %s", damage)
+        self._flights.forget(place)
+        start, length = place.chunk.offset, place.chunk.stored_length
+        stored = memoryview(self._store.get_range(place.key, start, length))
+        try:
+            return decode_chunk(stored, place.chunk, place.codec, place.key)
+        except InvalidChunk as damage:
+            reason = f"bytes {start} to {start + length}, fetched twice: {damage.reason}"
+            raise InvalidChunk(place.key, start, reason) from damage
+
+    def _stored(self, place: Place, flight: Flight | None) -> bytes | memoryview:
+        while flight is None:
+            cached = self._cache.get(place.id, place.chunk.stored_length, place.chunk.xxh3) if self._cache else None
+            if cached is not None:
+                return cached
+            [flight] = self._flights.join([place], is_scan=False)
+        return self._flights.bytes_of(flight, place)

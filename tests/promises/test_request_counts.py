@@ -1,0 +1,120 @@
+"""docs/requests.md is true: each operation makes exactly the requests that its table says, in memory and over HTTP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import offload
+import seglog
+from catalog import SegmentView
+from catalog.objects.base import ObjectStore
+from catalog.objects.memory import MemoryStore
+from catalog.objects.s3 import S3Store
+from offload import ColdSettings, OffloadSettings
+from tests.faults.store import CountingStore
+from tests.s3_server import take_requests
+
+BLOCK_BYTES = 5 << 20
+RECORD_BYTES = 8_000
+PAGE = Path(__file__).parents[2] / "docs" / "requests.md"
+
+
+def documented() -> dict[str, int]:
+    rows = re.findall(r"^\| ([^|]+?) \| (\d+) \|", PAGE.read_text(), re.MULTILINE)
+    return {operation: int(requests) for operation, requests in rows}
+
+
+@pytest.fixture(params=["memory", "http"])
+def counted(request: pytest.FixtureRequest) -> Iterator[tuple[ObjectStore, Callable[[], int]]]:
+    """A store, and how many requests it got since that was asked last."""
+    if request.param == "memory":
+        store = CountingStore(MemoryStore())
+
+        def count() -> int:
+            total = store.counts.total()
+            store.counts.clear()
+            return total
+
+        yield store, count
+        return
+    endpoint = request.getfixturevalue("s3_environment")
+    remote = S3Store(request.getfixturevalue("s3_remote"))
+    take_requests(endpoint)
+    yield remote, lambda: len(take_requests(endpoint))
+
+
+def test_every_operation_makes_the_requests_that_are_documented(
+    counted: tuple[ObjectStore, Callable[[], int]], tmp_path: Path
+) -> None:
+    store, count = counted
+    random = Random(1)
+    found: dict[str, int] = {}
+    with (
+        seglog.open(tmp_path, settings=seglog.LogSettings(max_record_bytes=1 << 20, segment_max_bytes=1 << 28)) as log,
+        offload.attach(
+            log, store=store, settings=OffloadSettings(block_size=BLOCK_BYTES, codec="none"), cold=ColdSettings()
+        ) as archive,
+    ):
+        topic = log.topic("t")
+
+        def send(blocks: int) -> None:
+            share = 0.9 if blocks == 1 else blocks - 0.3
+            records = int(share * BLOCK_BYTES / (RECORD_BYTES + 70))
+            topic.append([random.randbytes(RECORD_BYTES) for _ in range(records)])
+            topic.seal()
+            archive.offload("t")
+
+        for operation, blocks in (
+            ("first offload of a topic, 1 block", 1),
+            ("offload of 1 block", 1),
+            ("offload of 2 blocks", 2),
+        ):
+            send(blocks)
+            found[operation] = count()
+        archive.offload("t", drop_hot=True)
+        count()
+        first_seq = topic.head_seq + 1
+        send(3)
+        found["offload of 3 blocks"] = count()
+        archive.offload("t", drop_hot=True)
+        found["release of a run of 3 blocks"] = count()
+        archive.offload("t")
+        found["offload with nothing to send"] = count()
+
+        last_seq = topic.head_seq
+        for operation, seq in (
+            ("cold point read", first_seq),
+            ("point read with the index in memory", first_seq + 500),
+            ("point read of a chunk in the disk cache", first_seq),
+        ):
+            assert [record.seq for record in topic.read(seq, seq)] == [seq]
+            found[operation] = count()
+
+        assert sum(1 for _ in archive._reader.segment_records(_last(archive), first_seq + 140, last_seq)) > 1_500
+        found["scan of 14 MiB, index in memory"] = count()
+
+        archive.delete("t", before=3)
+        found["delete of records of one segment in the archive"] = count()
+        archive.restore("t", to="head", name="a")
+        count()
+        archive.restore("t", to="head", name="b")
+        found["restore, indexes and last chunk at hand"] = count()
+        archive.status("t")
+        archive.history("t")
+        found["status, log"] = count()
+    assert found == documented()
+
+
+def _last(archive: offload.Archive) -> SegmentView:
+    return archive.snapshot("t").segments[-1]
+
+
+def test_an_offload_of_n_blocks_is_n_plus_5_requests_or_fewer() -> None:
+    table = documented()
+    for blocks in (1, 2, 3):
+        assert table[f"offload of {blocks} block{'s' * (blocks > 1)}"] <= blocks + 5
