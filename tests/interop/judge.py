@@ -100,7 +100,15 @@ def judge(s3_endpoint: str) -> Iterator[Judge]:
 
 def _fetch() -> None:
     """Download Pulsar's archive, if Maven does not have it yet, and unpack it."""
-    command = ["mvn", "--batch-mode", "--quiet", "--file", str(PROJECT / "pom.xml"), "process-resources"]
+    command = [
+        "mvn",
+        "--batch-mode",
+        "--quiet",
+        "-Dstyle.color=never",
+        "--file",
+        str(PROJECT / "pom.xml"),
+        "process-resources",
+    ]
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=_DOWNLOAD_S, check=False)
     except subprocess.TimeoutExpired:
