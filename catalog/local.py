@@ -28,6 +28,7 @@ from typing import Any, Self
 
 from catalog.errors import FormatUnsupported, InvalidObject, LocalCatalogUnavailable
 from catalog.gid import Sid, Vid
+from catalog.local_copy import copy_aside
 
 __all__ = ["Attempt", "Handle", "LocalCatalog"]
 
@@ -103,19 +104,27 @@ _SELECT_ATTEMPTS = f"SELECT {', '.join(_ATTEMPT_COLUMNS)} FROM attempts"  # noqa
 class LocalCatalog:
     """Opens `path`, or makes it. A context manager.
 
+    `read_only`: a private copy of it, so that nothing changes there; what is saved in it goes when it is closed.
     Raises `LocalCatalogUnavailable`, `FormatUnsupported`, and `InvalidObject` for a file that is no such database.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self._path = path
         self._lock = threading.Lock()
-        with self._errors():
-            self._connection = _connect(path)
-            try:
-                self._prepare()
-            except BaseException:
-                self._connection.close()
-                raise
+        self._copy = copy_aside(path) if read_only else None
+        if self._copy is not None:
+            path = Path(self._copy.name, path.name)
+        try:
+            with self._errors():
+                self._connection = _connect(path)
+                try:
+                    self._prepare()
+                except BaseException:
+                    self._connection.close()
+                    raise
+        except BaseException:
+            self._drop_copy()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -128,6 +137,7 @@ class LocalCatalog:
     def close(self) -> None:
         with self._lock, self._errors():
             self._connection.close()
+            self._drop_copy()
 
     # ------------------------------------------------------------ handles and attempts
 
@@ -213,6 +223,10 @@ class LocalCatalog:
             for statement in _SCHEMA:
                 run.execute(statement)
             run.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def _drop_copy(self) -> None:
+        if self._copy is not None:
+            self._copy.cleanup()
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

@@ -124,6 +124,7 @@ def attach(
 ) -> Archive:
     """Give `log` its cold tier: from now on its reads go on below the hot floor. Makes no request yet.
 
+    Over a log that is open for reading only, the archive changes nothing either, here or in the remote: `ReadOnly`.
     `url` is `s3://bucket/prefix` or `file:///path`; without it the `[remote]` section of seglog.toml decides. A `store`
     may be given instead. Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`, `ColdTierAttached`.
     """
@@ -161,7 +162,7 @@ class Archive:
             self._reader.close()
             raise
         try:
-            self._local = LocalCatalog(log.path / "catalog.db")
+            self._local = LocalCatalog(log.path / "catalog.db", read_only=log.is_read_only)
         except BaseException:
             log.detach_cold()
             self._reader.close()
@@ -215,6 +216,7 @@ class Archive:
         many bytes of frames were taken, every now and then. Raises `NoSuchTopic`, `Diverged`, and what the store
         raises; repeat it to resume.
         """
+        self._log.check_writable()
         topic = self._log.existing(name)
         with self._turn:
             self._handles.open(name)
@@ -295,6 +297,7 @@ class Archive:
 
         Raises `NoSuchBranch` for a branch that does not exist; a new plain topic is made by its first append.
         """
+        self._log.check_writable()
         if self._log.has_topic(name) or split_name(name)[1] == MAIN:
             return self._log.topic(name)
         with self._turn:
@@ -331,6 +334,7 @@ class Archive:
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic of the log that has nothing in the remote. Raises `NoSuchTopic`, `HistoryKept`."""
+        self._log.check_writable()
         topic = self._log.existing(name)
         with self._turn:
             if self._local.handle(name) is not None:
@@ -368,6 +372,7 @@ class Archive:
         Nothing is overwritten, no data is copied.
         Raises `BranchExists`, and what `point` raises.
         """
+        self._log.check_writable()
         keys.check_name("branch", name)
         base, _ = split_name(topic)
         point = self.point(topic, to)

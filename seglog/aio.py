@@ -8,9 +8,8 @@
             print(record.seq, record.value)
 
 What tasks append while the loop runs, and while a group is written, is the next group: one hop, one write, one sync.
-There is a twin only for what is done often. The rest is `sync`, which is safe for many threads:
-
-    await asyncio.to_thread(log.sync.topic("orders").delete, before=100)
+Whatever else may wait for the disk or for other threads has a twin of the same name that runs in a thread. What needs
+no I/O, as `head_seq`, is asked of `sync`, which is the log, or the topic, itself.
 
 A1  Appends of one topic get their seqs in the order in which their tasks came to await them.
 A2  An append that is cancelled before its group begins appends nothing. One that is cancelled later is appended, once,
@@ -25,25 +24,32 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, overload
 
 import seglog.log
 from seglog import write
 from seglog.checkpoint import wait_for_room
+from seglog.config import TopicConfig
+from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.errors import LogClosed
+from seglog.follow import Follower
 from seglog.log import Log
-from seglog.record import Record
+from seglog.record import Gap, Record
+from seglog.retention import Retention
 from seglog.topic import Topic
 
 __all__ = ["AsyncLog", "AsyncTopic", "open"]
 
 # Of what is appended as one; more is another entry of the same group.
 _MERGED_MAX_BYTES = 16 * 1024 * 1024
+_READ_RECORDS = 1024
+_READ_BYTES = 1024 * 1024
 
 # Topic, tag, node, unterminated, durability: what appends have in common that can be one.
 _Kind: TypeAlias = tuple[str, str | None, str | None, bool, str | None]
@@ -88,6 +94,33 @@ class AsyncLog:
         assert self._queue is not None  # noqa: S101 - set with the log
         return AsyncTopic(topic, self._queue)
 
+    def existing(self, name: str) -> AsyncTopic:
+        """No I/O. Raises `NoSuchTopic`, `InvalidTopicName`, `LogClosed`."""
+        self.sync.existing(name)
+        return self.topic(name)
+
+    def topics(self) -> list[str]:
+        """Names, ascending. No I/O."""
+        return self.sync.topics()
+
+    async def create_topic(
+        self, name: str, config: TopicConfig | None = None, first_seq: int = 1, ts_floor_ms: int = 0
+    ) -> AsyncTopic:
+        await asyncio.to_thread(self.sync.create_topic, name, config, first_seq, ts_floor_ms)
+        return self.topic(name)
+
+    async def configure(self, name: str, config: TopicConfig) -> None:
+        await asyncio.to_thread(self.sync.configure, name, config)
+
+    async def delete_topic(self, name: str) -> None:
+        await asyncio.to_thread(self.sync.delete_topic, name)
+
+    async def checkpoint(self) -> None:
+        await asyncio.to_thread(self.sync.checkpoint)
+
+    async def enforce_retention(self) -> list[Retention]:
+        return await asyncio.to_thread(self.sync.enforce_retention)
+
     async def close(self) -> None:
         """Appends on their way come to their end; later ones raise `LogClosed`. Idempotent."""
         if self._log is None or self._queue is None:
@@ -130,12 +163,85 @@ class AsyncTopic:
             kind = (self.sync.name, tag, node, unterminated, durability)
         return self._queue.append(values, kind)
 
-    async def read(self, start: int | None = None, end: int | None = None) -> AsyncIterator[Record]:
+    @overload
+    def read(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        gaps: Literal[False] = False,
+    ) -> AsyncIterator[Record]: ...
+    @overload
+    def read(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        gaps: bool,
+    ) -> AsyncIterator[Record | Gap]: ...
+    def read(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        gaps: bool = False,
+    ) -> AsyncIterator[Record] | AsyncIterator[Record | Gap]:
         """`Topic.read`, up to a MiB at a time in another thread. It raises when a record is asked for."""
+        if since_ms is None and until_ms is None and not gaps:
+            return self._read_batches(start, end)
+        return _in_batches(lambda: self.sync.read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=gaps))
+
+    async def _read_batches(self, start: int | None, end: int | None) -> AsyncIterator[Record]:
         batches = self.sync.read_batches(start, end)
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
             for record in batch:
                 yield record
+
+    @overload
+    def follow(
+        self, start: int | None = None, *, timeout_s: float | None = None, gaps: Literal[False] = False
+    ) -> AsyncIterator[Record]: ...
+    @overload
+    def follow(
+        self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool
+    ) -> AsyncIterator[Record | Gap]: ...
+    def follow(
+        self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool = False
+    ) -> AsyncIterator[Record] | AsyncIterator[Record | Gap]:
+        """`Topic.follow`: no thread waits. It raises when a record is asked for."""
+        return self._follow(start, timeout_s, gaps=gaps)
+
+    async def _follow(self, start: int | None, timeout_s: float | None, *, gaps: bool) -> AsyncIterator[Any]:
+        follower = self.sync.follower(start, gaps=gaps)
+        try:
+            while True:
+                async for item in _in_batches(follower.news):
+                    yield item
+                if not await _wait(follower, timeout_s):
+                    return
+        except LogClosed:
+            return
+
+    async def delete(self, *, before: int | None = None, tag: str | None = None) -> DeleteOp:
+        return await asyncio.to_thread(self.sync.delete, before=before, tag=tag)
+
+    async def truncate(self, seq: int) -> None:
+        await asyncio.to_thread(self.sync.truncate, seq)
+
+    async def seq_at(self, ts_ms: int) -> int:
+        return await asyncio.to_thread(self.sync.seq_at, ts_ms)
+
+    async def seal(self) -> None:
+        await asyncio.to_thread(self.sync.seal)
+
+    async def enforce_retention(self) -> Retention:
+        return await asyncio.to_thread(self.sync.enforce_retention)
 
 
 class _Part:
@@ -334,3 +440,53 @@ def _own(error: BaseException) -> BaseException:
     own.__dict__.update(error.__dict__)
     own.__cause__ = error
     return own
+
+
+async def _in_batches(start: Callable[[], Iterator[Any]]) -> AsyncIterator[Any]:
+    records: Iterator[Any] | None = None
+    error: Exception | None = None
+    is_at_end = False
+    while not is_at_end:
+        if records is None:
+            records = await asyncio.to_thread(start)
+        batch, is_at_end, error = await asyncio.to_thread(_take, records)
+        for record in batch:
+            yield record
+    if error is not None:
+        raise error
+
+
+async def _wait(follower: Follower, timeout_s: float | None) -> bool:
+    """Until there is news; False at the time-out. Raises `LogClosed`."""
+    loop = asyncio.get_running_loop()
+    news = asyncio.Event()
+
+    def waiter() -> None:
+        with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+            loop.call_soon_threadsafe(news.set)
+
+    try:
+        while not follower.has_news(waiter):
+            try:
+                await asyncio.wait_for(news.wait(), timeout_s)
+            except TimeoutError:
+                return False
+            news.clear()
+        return True
+    finally:
+        follower.forget(waiter)
+
+
+def _take(records: Iterator[Record | Gap]) -> tuple[list[Record | Gap], bool, Exception | None]:
+    """The next ones, whether that was all, and what came instead of the one after."""
+    batch: list[Record | Gap] = []
+    size_bytes = 0
+    try:
+        for record in records:
+            batch.append(record)
+            size_bytes += 0 if isinstance(record, Gap) else len(record.value)
+            if len(batch) >= _READ_RECORDS or size_bytes >= _READ_BYTES:
+                return batch, False, None
+    except Exception as error:
+        return batch, True, error
+    return batch, True, None

@@ -353,7 +353,8 @@ def _finish(draft: _Draft, writer: SegmentWriter, *, seal: bool) -> None:
 
 def _is_full(info: SegmentInfo, frame_bytes: int, settings: LogSettings) -> bool:
     """Whether a segment takes no more; one record it takes whatever its size."""
-    is_over = info.data_bytes + frame_bytes > settings.segment_max_bytes
+    limit = settings.segment_max_bytes
+    is_over = info.data_bytes >= limit or info.data_bytes + frame_bytes > limit + settings.max_store_overflow
     return info.records >= settings.segment_max_events or (info.records > 0 and is_over)
 
 

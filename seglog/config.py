@@ -65,6 +65,9 @@ class LogSettings:
     segment_max_bytes: int = number(
         64 * MIB, "bytes", 1, 1024 * MIB, "or when the next record would not fit in so many"
     )
+    max_store_overflow: int = number(
+        0, "bytes", 0, 1024 * MIB, "by which a record may take its segment beyond segment_max_bytes"
+    )
     wal_file_bytes: int = number(
         64 * MIB, "bytes", 4096, 1024 * MIB, "of one file of the write-ahead log; reserved in advance"
     )

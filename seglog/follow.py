@@ -8,7 +8,7 @@ N3  It ends when the log closes, and when there was no news for `timeout_s`; for
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from seglog.engine import Engine
 from seglog.errors import LogClosed
@@ -16,42 +16,68 @@ from seglog.read import check_place, continue_records
 from seglog.record import Gap, Record
 from seglog.state import TopicState
 
-__all__ = ["follow_records"]
+__all__ = ["Follower", "follow_records"]
 
 
-def follow_records(
-    engine: Engine, state: TopicState, first: int, cuts: int, timeout_s: float | None, *, gaps: bool
-) -> Iterator[Record | Gap]:
-    """From `first` on. `cuts` is how often the topic had been truncated when the caller chose it."""
-    seq = first
+class Follower:
+    """A place in a topic, for a reader that goes on from there. `seq` is the next one it wants."""
+
+    def __init__(self, engine: Engine, state: TopicState, first: int, cuts: int, *, gaps: bool) -> None:
+        """`cuts` is how often the topic had been truncated when the caller chose `first`."""
+        self.seq = first
+        self._engine = engine
+        self._state = state
+        self._cuts = cuts
+        self._gaps = gaps
+
+    def news(self) -> Iterator[Record | Gap]:
+        """What there is from `seq` on. Raises what a read raises, also `LogClosed`."""
+        state = self._state
+        head = state.head_seq
+        check_place(state, self.seq, self._cuts)
+        for item in continue_records(self._engine, state, self.seq, head, self._cuts, gaps=self._gaps):
+            self.seq = (item.gap_to if isinstance(item, Gap) else item.seq) + 1
+            yield item
+        # Below the head there may have been deleted ones at the end. After a cut the head is lower than it was.
+        self.seq = max(self.seq, min(head, state.head_seq) + 1)
+
+    def has_news(self, waiter: Callable[[], None]) -> bool:
+        """Whether there is a record `seq`, or the topic was cut or deleted; if not, `waiter` is called once then (N2).
+
+        `waiter` must neither block nor raise. Raises `LogClosed`.
+        """
+        state = self._state
+        with self._engine.committer.lock:
+            self._engine.check_open()
+            is_below = self.seq > min(state.cuts[self._cuts :], default=self.seq)
+            if state.head_seq >= self.seq or is_below or state.is_gone:
+                return True
+            state.waiters.append(waiter)
+            return False
+
+    def forget(self, waiter: Callable[[], None]) -> None:
+        with self._engine.committer.lock:
+            if waiter in self._state.waiters:
+                self._state.waiters.remove(waiter)
+
+
+def follow_records(follower: Follower, timeout_s: float | None) -> Iterator[Record | Gap]:
+    """N3, in the caller's thread."""
     try:
         while True:
-            head = state.head_seq
-            check_place(state, seq, cuts)
-            for item in continue_records(engine, state, seq, head, cuts, gaps=gaps):
-                seq = (item.gap_to if isinstance(item, Gap) else item.seq) + 1
-                yield item
-            # Below the head there may have been deleted ones at the end. After a cut the head is lower than it was.
-            seq = max(seq, min(head, state.head_seq) + 1)
-            if not _wait(engine, state, seq, cuts, timeout_s):
+            yield from follower.news()
+            if not _wait(follower, timeout_s):
                 return
     except LogClosed:
         return
 
 
-def _wait(engine: Engine, state: TopicState, seq: int, cuts: int, timeout_s: float | None) -> bool:
-    """Until there is a record `seq`, or the topic was cut or deleted; False at the time-out. Raises `LogClosed`."""
+def _wait(follower: Follower, timeout_s: float | None) -> bool:
+    """Until there is news; False at the time-out. Raises `LogClosed`."""
     news = threading.Event()
-    while True:
-        with engine.committer.lock:
-            engine.check_open()
-            is_below = seq > min(state.cuts[cuts:], default=seq)
-            if state.head_seq >= seq or is_below or state.is_gone:
-                return True
-            news.clear()
-            state.waiters.append(news.set)
+    while not follower.has_news(news.set):
         if not news.wait(timeout_s):
-            with engine.committer.lock:
-                if news.set in state.waiters:
-                    state.waiters.remove(news.set)
+            follower.forget(news.set)
             return False
+        news.clear()
+    return True

@@ -115,6 +115,10 @@ class Log:
     def is_read_only(self) -> bool:
         return self._engine.is_read_only
 
+    def check_writable(self) -> None:
+        """For upper layers, before they change something of their own. Raises `ReadOnly`."""
+        self._engine.check_writable()
+
     @property
     def settings(self) -> LogSettings:
         return self._engine.settings

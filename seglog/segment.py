@@ -216,7 +216,10 @@ class SegmentWriter:
     def room(self, lengths: NDArray[Any], settings: LogSettings) -> int:
         """How many frames of those lengths it takes before it is full; one it takes whatever its size."""
         ends = self.data_bytes + self._pending_bytes + np.cumsum(lengths, dtype=np.int64)
-        fitting = max(int(ends.searchsorted(settings.segment_max_bytes, "right")), not self.records)
+        limit = settings.segment_max_bytes
+        begun = int((ends - lengths).searchsorted(limit, "left"))
+        within = int(ends.searchsorted(limit + settings.max_store_overflow, "right"))
+        fitting = max(min(begun, within), not self.records)
         return min(fitting, settings.segment_max_events - self.records)
 
     def add(self, frames: bytes, lengths: NDArray[Any], times: NDArray[Any], flags: NDArray[Any]) -> None:

@@ -13,7 +13,7 @@ from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.errors import ReadOnly, SeqOutOfRange
-from seglog.follow import follow_records
+from seglog.follow import Follower, follow_records
 from seglog.read import continue_records, read_frame_batches
 from seglog.record import Gap, Record
 from seglog.retention import Retention
@@ -208,7 +208,7 @@ class Topic:
         state = self._engine.state(self.name)
         cuts, head = len(state.cuts), state.head_seq
         last = head if end is None else min(end, head)
-        return read_batches(self._engine, state, self._first(state, start), last, cuts)
+        return guarded(self._engine, state, read_batches(self._engine, state, self._first(state, start), last, cuts))
 
     @overload
     def follow(
@@ -226,12 +226,16 @@ class Topic:
         Ends when the log closes, or after `timeout_s` seconds without a new record. Raises what `read` raises, and
         `NoSuchTopic` when the topic is deleted meanwhile; `ReadOnly` for a log that is, for nothing ever comes there.
         """
+        found = follow_records(self.follower(start, gaps=gaps), timeout_s)
+        return found if gaps else cast("Iterator[Record]", found)
+
+    def follower(self, start: int | None = None, *, gaps: bool = False) -> Follower:
+        """What `follow` stands on, for whoever waits in another way. Raises as `follow` does."""
         if self._engine.is_read_only:
             raise ReadOnly(self._engine.layout.root, "what it shows does not grow")
         state = self._engine.state(self.name)
         cuts = len(state.cuts)
-        found = follow_records(self._engine, state, self._first(state, start), cuts, timeout_s, gaps=gaps)
-        return found if gaps else cast("Iterator[Record]", found)
+        return Follower(self._engine, state, self._first(state, start), cuts, gaps=gaps)
 
     def seq_at(self, ts_ms: int) -> int:
         """The first seq whose time is `ts_ms` or later, not below `earliest_seq`; `head_seq + 1` if there is none.

@@ -13,7 +13,22 @@ from typing import Annotated
 
 import typer
 
-from offload.cli import append, branch, delete, init, inspect, log, offload, read, restore, seal, status, topic, verify
+from offload.cli import (
+    append,
+    branch,
+    delete,
+    init,
+    inspect,
+    log,
+    offload,
+    read,
+    restore,
+    seal,
+    status,
+    topic,
+    truncate,
+    verify,
+)
 from offload.cli.session import Session
 
 __all__ = ["app", "main"]
@@ -59,6 +74,7 @@ app.command()(init.init)
 app.command()(append.append)
 app.command()(read.read)
 app.command()(delete.delete)
+app.command()(truncate.truncate)
 app.command()(seal.seal)
 app.command()(offload.offload)
 app.command()(status.status)

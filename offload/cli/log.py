@@ -23,7 +23,7 @@ def log(
     """Show the commits that made a topic what it is, newest first. Each LSN is a target for restore and read --at."""
     session = session_of(context)
     name = with_branch(topic, branch)
-    with session.archive() as (_, archive):
+    with session.archive(read_only=True) as (_, archive):
         volume = None
         for stored in archive.history(name):
             if volume is not None and stored.commit.vid != volume and not session.as_json:

@@ -82,7 +82,8 @@ def read(
             if (since_ms is None or item.ts_ms >= since_ms) and (tag is None or item.tag == tag):
                 yield item
 
-    with session.log_and_maybe_archive() as (log, archive):
+    # A target may have to be offloaded first, and what is followed has to be appended by this process.
+    with session.log_and_maybe_archive(read_only=at is None and not follow) as (log, archive):
         if archive is None and at is not None:
             raise NoRemote(log.path)
         found: Iterator[Record | Gap]

@@ -66,31 +66,31 @@ class Session:
         return load_cold_settings(self.directory / SETTINGS_FILE, os.environ)
 
     @contextmanager
-    def log(self) -> Iterator[Log]:
+    def log(self, *, read_only: bool = False) -> Iterator[Log]:
         """The log alone, without its remote."""
         import seglog
 
-        with seglog.open(self.directory, create=False, settings=self.log_settings()) as log:
+        with seglog.open(self.directory, create=False, read_only=read_only, settings=self.log_settings()) as log:
             yield log
 
     @contextmanager
-    def archive(self) -> Iterator[tuple[Log, Archive]]:
+    def archive(self, *, read_only: bool = False) -> Iterator[tuple[Log, Archive]]:
         """The log with its remote. Raises `NoRemote` if none is configured."""
         import offload
 
         with (
-            self.log() as log,
+            self.log(read_only=read_only) as log,
             offload.attach(log, self.remote, settings=self.offload_settings(), cold=self.cold_settings()) as archive,
         ):
             yield log, archive
 
     @contextmanager
-    def log_and_maybe_archive(self) -> Iterator[tuple[Log, Archive | None]]:
+    def log_and_maybe_archive(self, *, read_only: bool = False) -> Iterator[tuple[Log, Archive | None]]:
         """The log, with its remote if one is configured."""
         import offload
         from offload.errors import NoRemote
 
-        with self.log() as log:
+        with self.log(read_only=read_only) as log:
             try:
                 archive = offload.attach(log, self.remote, settings=self.offload_settings(), cold=self.cold_settings())
             except NoRemote:

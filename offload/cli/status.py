@@ -23,7 +23,7 @@ def status(
     Asks only this directory, never the remote or the cold store: it answers when the network does not.
     """
     session = session_of(context)
-    with session.log_and_maybe_archive() as (log, archive):
+    with session.log_and_maybe_archive(read_only=True) as (log, archive):
         names = log.topics() if topic is None else [log.existing(topic).name]
         if not session.as_json:
             emit(session, {}, f"{log.path.resolve()}, remote {archive.url if archive else 'none'}")

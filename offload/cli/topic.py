@@ -93,7 +93,7 @@ def set_config(
 def show(context: typer.Context, topic: Annotated[str, typer.Argument(help="The topic.")]) -> None:
     """Show a topic's configuration, and where it begins and ends."""
     session = session_of(context)
-    with session.log() as log:
+    with session.log(read_only=True) as log:
         handle = log.existing(topic)
         config = handle.config.to_json()
         places = {
@@ -132,7 +132,7 @@ def _describe(config: dict[str, Any]) -> str:
 def list_topics(context: typer.Context) -> None:
     """List the topics of this data directory."""
     session = session_of(context)
-    with session.log() as log:
+    with session.log(read_only=True) as log:
         for name in log.topics():
             topic = log.topic(name)
             emit(

@@ -121,3 +121,44 @@ def test_status_shows_what_is_hot_and_what_is_relocated_and_verify_looks_at_both
     assert "missing in the cold store" in done.text
     refused = started("read", "t")
     assert (refused.code, damaged.name in refused.err) == (5, True)
+
+
+def test_truncate_removes_the_end_only_when_meant(started: Run) -> None:
+    started("append", "t", stdin=b"a\nb\nc\nd\n")
+    refused = started("truncate", "t", "--from", "3")
+    assert (refused.code, "say --yes" in refused.err) == (2, True)
+    assert started("read", "t").out == b"a\nb\nc\nd\n"
+    done = json.loads(started("--json", "truncate", "t", "--from", "3", "--yes").out)
+    assert done == {"topic": "t", "removed": 2, "head_seq": 2, "epoch": 2}
+    assert started("append", "t", stdin=b"C\n").text.strip()
+    assert started("read", "t").out == b"a\nb\nC\n"
+    assert (
+        started("truncate", "t", "--from", "4", "--yes").text == "removed 0 records of t, which ends with seq 3 now\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("t", "--yes"), 2),
+        (("t", "--from", "0", "--yes"), 2),
+        (("t", "--from", "x", "--yes"), 2),
+        (("t", "--from", "9", "--yes"), 3),
+        (("none", "--from", "1", "--yes"), 3),
+    ],
+)
+def test_what_cannot_be_truncated_is_refused(started: Run, arguments: tuple[str, ...], code: int) -> None:
+    started("append", "t", stdin=b"a\n")
+    assert started("truncate", *arguments).code == code
+    assert started("read", "t").out == b"a\n"
+
+
+def test_what_may_be_in_the_remote_is_not_truncated(run: Run, remote: str) -> None:
+    run("init", "--remote", remote)
+    run("append", "t", stdin=b"a\nb\n")
+    run("seal", "t")
+    run("append", "t", stdin=b"c\nd\n")
+    refused = run("truncate", "t", "--from", "2", "--yes")
+    assert (refused.code, "3 is the lowest" in refused.err) == (2, True)
+    assert run("truncate", "t", "--from", "4", "--yes").code == 0
+    assert run("read", "t").out == b"a\nb\nc\n"

@@ -217,9 +217,9 @@ def test_a_topic_over_two_tiers_is_a_list() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3000)
 def test_a_topic_is_a_list_for_long() -> None:
-    _run(examples=1500, steps=80)
+    _run(examples=1000, steps=80)
 
 
 @pytest.mark.soak

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -9,7 +10,18 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog import DiskFull, FileCorrupt, LogClosed, LogSettings, NoSuchTopic, RecordTooLarge, WriterPoisoned, aio
+from seglog import (
+    DiskFull,
+    FileCorrupt,
+    Gap,
+    LogClosed,
+    LogSettings,
+    NoSuchTopic,
+    RecordTooLarge,
+    TopicConfig,
+    WriterPoisoned,
+    aio,
+)
 from seglog.aio import AsyncLog
 from tests.faults.files import FailingFiles, UnsyncedFiles
 
@@ -294,3 +306,97 @@ def test_a_log_that_is_not_open_says_so(tmp_path: Path) -> None:
         log.topic("t")
     asyncio.run(log.close())
     assert not (tmp_path / "data").exists()
+
+
+def test_a_follower_gets_what_comes_and_no_thread_waits(tmp_path: Path) -> None:
+    async def test(log: AsyncLog) -> None:
+        topic = log.topic("t")
+        await topic.append([b"1", b"2"])
+        followed = topic.follow(2)
+        assert (await anext(followed)).value == b"2"
+        later = asyncio.ensure_future(anext(followed))
+        while not log.sync._engine.topics["t"].waiters:
+            await asyncio.sleep(0)
+        await asyncio.to_thread(log.sync.topic("t").append, [b"3"])
+        assert (await later).value == b"3"
+        assert [record.seq async for record in topic.follow(3, timeout_s=0)] == [3]
+        waiting = [asyncio.ensure_future(anext(topic.follow(4))) for _ in range(100)]
+        while len(log.sync._engine.topics["t"].waiters) < 100:
+            await asyncio.sleep(0.001)
+        assert threading.active_count() < 50
+        for each in waiting[1:]:
+            each.cancel()
+        await asyncio.wait(waiting[1:])
+        assert len(log.sync._engine.topics["t"].waiters) == 1
+        await topic.append([b"4"])
+        assert (await waiting[0]).seq == 4
+
+    run(test, tmp_path / "data")
+
+
+def test_a_follower_ends_with_its_log_and_with_its_topic(tmp_path: Path) -> None:
+    async def test(log: AsyncLog) -> None:
+        for name in ("gone", "t"):
+            await log.topic(name).append([b"1"])
+        ends = [asyncio.ensure_future(_count(log.topic(name))) for name in ("gone", "t")]
+        while not all(log.sync._engine.topics[name].waiters for name in ("gone", "t")):
+            await asyncio.sleep(0.001)
+        await log.delete_topic("gone")
+        with pytest.raises(NoSuchTopic):
+            await ends[0]
+        await log.close()
+        assert await ends[1] == 1
+
+    async def _count(topic: aio.AsyncTopic) -> int:
+        return len([record async for record in topic.follow()])
+
+    run(test, tmp_path / "data")
+
+
+def test_what_a_log_does_it_does_with_await(tmp_path: Path) -> None:
+    async def test(log: AsyncLog) -> None:
+        topic = await log.create_topic("t", TopicConfig(durability="disk"))
+        assert (log.topics(), log.existing("t").sync.config.durability) == (["t"], "disk")
+        await topic.append([b"5", b"6", b"7"])
+        await topic.append([b"8"], tag="x")
+        await topic.seal()
+        assert topic.sync.sealed_seq == 4
+        assert await topic.seq_at(0) == 1
+        assert (await topic.delete(tag="x")).op == 1
+        await topic.truncate(3)
+        assert [record.value async for record in topic.read(1, since_ms=0)] == [b"5", b"6"]
+        await topic.seal()
+        await topic.append([b"7"])
+        await topic.seal()
+        await log.configure("t", TopicConfig(cap_records=1))
+        assert (await topic.enforce_retention()).evicted_seq == 2
+        assert [item.gap_to async for item in topic.read(1, gaps=True) if isinstance(item, Gap)] == [2]
+        assert await log.enforce_retention() == []
+        await log.checkpoint()
+        await log.delete_topic("t")
+        with pytest.raises(NoSuchTopic):
+            log.existing("t")
+
+    run(test, tmp_path / "data", files=UnsyncedFiles())
+
+
+def test_every_method_that_waits_has_a_twin() -> None:
+    for face, twin, without in (
+        (seglog.Log, AsyncLog, {"attach_cold", "check_writable", "detach_cold", "has_topic"}),
+        (
+            seglog.Topic,
+            aio.AsyncTopic,
+            {
+                "delete_ops",
+                "follower",
+                "frame_batches",
+                "frames",
+                "read_batches",
+                "release",
+                "segments",
+                "settle_deletes",
+            },
+        ),
+    ):
+        methods = {name for name, _ in inspect.getmembers(face, inspect.isfunction) if not name.startswith("_")}
+        assert methods - {name for name in dir(twin) if not name.startswith("_")} == without

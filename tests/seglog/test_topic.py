@@ -186,6 +186,33 @@ def test_a_segment_takes_one_record_whatever_its_size(tmp_path: Path) -> None:
         assert [(s.first_seq, s.last_seq) for s in topic.segments()] == [(1, 1), (2, 2), (3, 3), (4, 4)]
 
 
+@pytest.mark.parametrize(
+    ("overflow", "expected"),
+    [
+        (0, [(1, 2), (3, 4), (5, 5), (6, 6)]),
+        (45, [(1, 2), (3, 4), (5, 5), (6, 6)]),
+        (46, [(1, 3), (4, 4), (5, 5), (6, 6)]),
+        (400, [(1, 3), (4, 5), (6, 6)]),
+        (1000, [(1, 3), (4, 5), (6, 6)]),
+    ],
+)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_record_may_overflow_its_segment(
+    tmp_path: Path, overflow: int, expected: list[tuple[int, int]], at_once: bool
+) -> None:
+    """Frames of 47 bytes, then one of 446; a segment has room for two and a bit."""
+    settings = LogSettings(segment_max_bytes=94 + 1, max_store_overflow=overflow)
+    with seglog.open(tmp_path / "data", settings=settings) as log:
+        topic = log.topic("orders")
+        for value in (b"x", b"x", b"x", b"x", b"x" * 400, b"x"):
+            topic.append([value])
+            if not at_once:
+                log.checkpoint()
+        topic.seal()
+        assert [(s.first_seq, s.last_seq) for s in topic.segments()] == expected
+        assert len(list(topic.read())) == 6
+
+
 def test_deleted_records_are_never_seen_again(log: Log) -> None:
     topic = log.topic("orders")
     topic.append([b"1", b"2"], tag="eu-west")
