@@ -6,8 +6,9 @@ says where it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ _FEW = 8
 _MORE_THAN_A_VALUE = HAS_TAG | HAS_NODE | UNTERMINATED
 # Tag, node and unterminated of a record that is nothing but its value.
 _PLAIN_REST = (repeat(None), repeat(None), repeat(False))
+# As `Record._make`, without its check of the length.
+_as_record: Callable[[tuple[Any, ...]], Record] = partial(tuple.__new__, Record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +137,15 @@ class Run:
         """Those of that number in the run. Raises `FileCorrupt` when the reader gets there."""
         headers = self.headers() if len(indices) > _FEW else None
         if headers is None:
-            yield from map(self.record, indices.tolist())
-            return
+            return map(self.record, indices.tolist())
         headers, starts, buffer = headers[indices], self.starts()[indices], self.buffer
         if (headers["flags"] & _MORE_THAN_A_VALUE).any():
-            for start, header in zip(starts.tolist(), map(Header._make, headers.tolist()), strict=True):
-                yield self._record(start, header)
-            return
+            return map(self._record, starts.tolist(), map(Header._make, headers.tolist()))
         starts += HEADER.size
-        ends = starts + headers["data_len"]
-        values = [buffer[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        ends = (starts + headers["data_len"]).tolist()
+        values = [buffer[start:end] for start, end in zip(starts.tolist(), ends, strict=True)]
         columns = zip(headers["seq"].tolist(), headers["ts_ms"].tolist(), values, *_PLAIN_REST, strict=False)
-        yield from map(Record._make, columns)
+        return map(_as_record, columns)
 
     def _record(self, position: int, header: Header) -> Record:
         try:
