@@ -116,7 +116,8 @@ def test_an_unknown_setting_is_named(started: Run, tmp_path: Path) -> None:
 def test_a_directory_held_by_another_process(started: Run, tmp_path: Path) -> None:
     with (tmp_path / "data" / "LOCK").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        _refused(started("read", "t"), 4, "in use")
+        _refused(started("append", "t", stdin=b"c\n"), 4, "in use")
+        assert started("read", "t").out == b"a\nb\n"
 
 
 def test_a_directory_that_may_not_be_written(started: Run, tmp_path: Path) -> None:
