@@ -318,6 +318,9 @@ class Archive:
         reached now is no error here: the next `offload` publishes it.
         """
         topic = self._log.existing(self.writable(name).name)
+        if topic.config.durability == "ephemeral":
+            taken = count_hot(topic, before, tag)
+            return Deleted(topic.delete(before=before, tag=tag), taken, None)
         self._handles.keep_deletes(name)
         offloaded_seq = self._handles.offloaded_seq(name)
         hot_count = count_hot(topic, before, tag, start=offloaded_seq + 1)

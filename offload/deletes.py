@@ -13,7 +13,7 @@ from pyroaring import BitMap
 from catalog import Deletions, SegmentView, Snapshot, keys
 from offload.cold import ColdReader
 from offload.metadata import decode_bitmap
-from seglog import DeleteOp, Topic
+from seglog import DeleteOp, Record, Topic
 
 __all__ = ["count_cold", "count_hot", "deletions_of", "live_entries"]
 
@@ -21,7 +21,8 @@ __all__ = ["count_cold", "count_hot", "deletions_of", "live_entries"]
 def count_hot(topic: Topic, before: int | None, tag: str | None, *, start: int = 1) -> int:
     """How many live records from seq `start` on, that are on the local disk, such a delete would take now."""
     op = DeleteOp(op=0, at_seq=topic.head_seq, ts_ms=0, before=before, tag=tag)
-    return sum(map(op.matches, topic.read(max(start, topic.hot_floor, topic.evict_floor))))
+    found = topic.read(max(start, topic.hot_floor, topic.evict_floor), gaps=True)
+    return sum(op.matches(item) for item in found if isinstance(item, Record))
 
 
 def count_cold(op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, reader: ColdReader) -> int:

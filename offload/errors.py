@@ -17,6 +17,7 @@
         ├── InvalidInput         a line of an input file
         ├── InvalidOption
         ├── InvalidRemote
+        ├── NeverWritten         an ephemeral topic has nothing to offload
         ├── NoRemote
         ├── UnknownObject        nothing that `inspect` knows
         └── UnsupportedOption
@@ -45,6 +46,7 @@ __all__ = [
     "InvalidOption",
     "InvalidRemote",
     "Misuse",
+    "NeverWritten",
     "NoRemote",
     "ObjectDamaged",
     "OffloadError",
@@ -193,6 +195,15 @@ class InvalidInput(Misuse):
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(f"line {line} {reason}", hint='a line looks like {"value": "text", "tag": "optional"}')
         self.line = line
+
+
+class NeverWritten(Misuse):
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"topic {topic} is ephemeral: its records are never written, so there is nothing to offload",
+            hint=f"`seglog topic set {topic} --durability memory`, or disk, or fsync, for those to come",
+        )
+        self.topic = topic
 
 
 class NoRemote(Misuse):

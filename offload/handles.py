@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from catalog import MAIN, Bounds, Branches, Handle, LocalCatalog, Vid, Volumes, keys
 from catalog.errors import Diverged, InvalidName, NoSuchBranch, NoSuchTopic
-from offload.errors import OtherRemote
+from offload.errors import NeverWritten, OtherRemote
 from seglog import Log
 from seglog.clock import Clock
 
@@ -56,8 +56,10 @@ class Handles:
     def open(self, name: str) -> Handle:
         """The handle of a topic of the log; the first time its volume is made, or joined if it fits (N2).
 
-        Raises `Diverged`, `OtherRemote`, and what the store raises.
+        Raises `Diverged`, `OtherRemote`, `NeverWritten`, and what the store raises.
         """
+        if self._log.topic(name).config.durability == "ephemeral":
+            raise NeverWritten(name)
         self.keep_deletes(name)
         handle = self.find(name)
         if handle is None:

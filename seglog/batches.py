@@ -12,8 +12,8 @@ from typing import cast
 from seglog.engine import Engine
 from seglog.errors import FileCorrupt
 from seglog.read import check_place, continue_records, live_records, load_run
-from seglog.record import Record
-from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS
+from seglog.record import Gap, Record
+from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 from seglog.state import TopicState
 
 __all__ = ["read_batches"]
@@ -35,6 +35,13 @@ def read_batches(engine: Engine, state: TopicState, first: int, last: int, cuts:
         run = load_run(engine, state, seq, last)
         if run is None:
             continue
+        lost = run if isinstance(run, Gap) else run.lost_front()
+        if lost is not None:
+            yield from _one_by_one(engine, state, seq, lost.gap_to, cuts)
+            seq = lost.gap_to + 1
+            continue
+        assert isinstance(run, Run)  # noqa: S101 - what is no run is lost
+        run = run.before_lost()
         try:
             batch = list(live_records(state, run))
         except FileCorrupt:

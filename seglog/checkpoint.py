@@ -21,6 +21,8 @@ K7  No call of a cold store is made here, and nothing waits for one (seglog.relo
     the relocated segments is doomed: the snapshot says so, and the relocator has it deleted. Their flags stay as they
     are; a delete by tag that may reach them is one of the topic's `cold_ops` instead, and none other counts there, for
     below `earliest_seq` nothing is read.
+K8  Records that are in memory only stay there. Where others follow that are absorbed, a lost one takes the place of
+    each, so that seqs stay dense; behind the last of those only the snapshot's `head_seq` knows of them.
 K5  Any failure but a full disk poisons the writer: what the files hold is unknown.
 
 Source: topics engine architecture, section 3, without its CheckpointMark frames (see seglog.meta).
@@ -39,10 +41,10 @@ from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.errors import DiskFull, SeglogError, WriterPoisoned
 from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store
-from seglog.read import tail_run
+from seglog.read import lost_times, tail_run
 from seglog.removal import remove_topics
 from seglog.retention import is_aged
-from seglog.run import RUN_MAX_RECORDS
+from seglog.run import RUN_MAX_RECORDS, lost_run
 from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.state import TopicState, active_meta, relocated
 from seglog.truncation import settle_cuts
@@ -75,11 +77,17 @@ class Wish:
 
 @dataclass(slots=True)
 class _Draft:
-    """A topic on its way through a checkpoint: as planned, then as it will be published."""
+    """A topic on its way through a checkpoint: as planned, then as it will be published.
+
+    The tail goes from `first_seq` to `last_seq`, and is absorbed up to `kept_seq`; from `lost_seq` to the tail all were
+    ephemeral.
+    """
 
     state: TopicState
     meta: TopicMeta
+    lost_seq: int
     first_seq: int
+    kept_seq: int
     last_seq: int
     pending: tuple[DeleteOp, ...]
     seal: bool
@@ -144,13 +152,14 @@ def relieve(engine: Engine) -> None:
     If that fails, the WAL keeps what it has, and the next one tries again; appends go on until they have to wait for
     one. What no code of ours has foreseen poisons the writer.
     """
-    if engine.committer.is_poisoned or not engine.wal.needs_upkeep:
+    if engine.committer.is_poisoned or not (engine.wal.needs_upkeep or engine.wants_checkpoint):
         return
     if not engine.checkpoint_lock.acquire(blocking=False):
         return
     try:
         engine.wal.prepare_next()
-        if engine.wal.older_files:
+        if engine.wal.older_files or engine.wants_checkpoint:
+            engine.wants_checkpoint = False
             checkpoint_locked(engine, None, pause_s=_PAUSE_S)
     except SeglogError as error:
         _logger.warning("a checkpoint failed, the WAL keeps its files: %s", error)
@@ -200,7 +209,8 @@ def _plan(engine: Engine, wish: Wish | None) -> _Plan:
         for state in engine.states():
             own = wish if wish is not None and wish.topic == state.name else None
             aged = is_to_be_sealed(engine, state)
-            if len(state.tail) or state.pending or own is not None or aged or _is_outdated(state):
+            has_news = len(state.tail) or state.pending or state.head_seq != state.kept_head
+            if has_news or own is not None or aged or _is_outdated(state):
                 plan.drafts.append(_draft(state, own, seal=aged))
             else:
                 plan.unchanged.append(state.to_meta())
@@ -243,7 +253,9 @@ def _draft(state: TopicState, wish: Wish | None, *, seal: bool) -> _Draft:
     return _Draft(
         state=state,
         meta=replace(state.to_meta(), hot_floor=hot_floor, ops=ops),
+        lost_seq=state.segments_end + 1,
         first_seq=state.tail.first_seq,
+        kept_seq=state.tail.kept_seq,
         last_seq=state.head_seq,
         pending=pending,
         seal=seal or (wish is not None and wish.seal),
@@ -292,9 +304,13 @@ def _absorb(engine: Engine, draft: _Draft, pause_s: float) -> None:
     had_segments = bool(draft.sealed or draft.released or draft.active)
     writer: SegmentWriter | None = None
     created = False
-    seq = draft.first_seq
-    while seq <= draft.last_seq:
-        run = tail_run(engine, draft.state, seq, draft.last_seq)
+    seq = draft.lost_seq
+    while draft.first_seq <= draft.kept_seq and seq <= draft.kept_seq:
+        if seq < draft.first_seq:
+            upto = min(draft.first_seq - 1, seq + RUN_MAX_RECORDS - 1)
+            run = lost_run(draft.state.topic_id, seq, lost_times(engine, draft.state, seq, upto))
+        else:
+            run = tail_run(engine, draft.state, seq, draft.kept_seq)
         headers = run.verified()
         start = 0
         while start < len(run):
@@ -416,12 +432,15 @@ def _publish(draft: _Draft) -> None:
     planned = meta.next_op
     state.generation += 1
     state.tail.drop(draft.last_seq - draft.first_seq + 1)
+    state.kept_head = draft.last_seq
     state.sealed = tuple(draft.sealed)
     state.active = draft.active
     state.hot_floor = meta.hot_floor
     state.ops = (*meta.ops, *(op for op in state.ops if op.op >= planned))
     state.pending = tuple(op for op in state.pending if op.op >= planned)
     state.cold_ops = draft.cold_ops
+    state.resident.drop_below(state.hot_floor)
+    state.settle_front()
 
 
 def _free(engine: Engine, plan: _Plan) -> None:

@@ -35,6 +35,7 @@ __all__ = [
     "LogSettings",
     "TopicConfig",
     "check_durability",
+    "check_history",
     "default_toml",
     "load_settings",
     "read_sections",
@@ -50,6 +51,7 @@ DURABILITIES: Final = {
     "disk": "acked once the system has it: survives the process; a power cut takes what was written in the last "
     "`disk_sync_interval_ms` at most",
     "memory": "as disk, but nothing is synced for it: no promise at all",
+    "ephemeral": "acked once it is in memory, and never written: gone when the process ends",
 }
 
 DISCARDS: Final = ("old", "reject")
@@ -81,6 +83,13 @@ class LogSettings:
     queue_max_bytes: int = number(
         64 * MIB, "bytes", 1, 1024 * MIB, "of appends that wait in an asyncio program; then more of them wait for room"
     )
+    ephemeral_max_bytes: int = number(
+        64 * MIB,
+        "bytes",
+        4096,
+        1024 * 1024 * MIB,
+        "of ephemeral records in memory, of all topics; then `discard` decides",
+    )
     segment_max_age_ms: int = number(
         0, "ms", 0, 31_536_000_000, "a segment is sealed when its oldest record is older; 0: never"
     )
@@ -103,7 +112,8 @@ class TopicConfig:
     """Of one topic. `attributes` are opaque to the log: upper layers keep theirs there.
 
     With `keep_history`, deletes stay listed until they are settled, so that the archive can tell of them, and nothing
-    is evicted: what retention wants gone waits until the archive has it. Caps and ttl: see the table above.
+    is evicted: what retention wants gone waits until the archive has it; so no record of it is ephemeral. Caps and ttl:
+    see the table above.
     """
 
     durability: str = "fsync"
@@ -116,6 +126,7 @@ class TopicConfig:
 
     def __post_init__(self) -> None:
         check_durability(self.durability)
+        check_history(self.durability, keep_history=self.keep_history)
         for key in ("ttl_ms", "cap_records", "cap_bytes"):
             value = getattr(self, key)
             if value is not None and (type(value) is not int or value < 1):
@@ -154,11 +165,18 @@ class TopicConfig:
 
 def check_durability(name: str) -> str:
     """`name`, or `InvalidSetting`."""
-    if name == "ephemeral":
-        raise InvalidSetting("durability", "ephemeral is not there yet; memory is the nearest")
     if name not in DURABILITIES:
         raise InvalidSetting("durability", f"{name!r} is none of {', '.join(DURABILITIES)}")
     return name
+
+
+def check_history(durability: str, *, keep_history: bool) -> None:
+    """Raises `InvalidSetting`: what is never written cannot be kept."""
+    if keep_history and durability == "ephemeral":
+        reason = (
+            "a topic that keeps its history takes no ephemeral records: memory is the nearest, or a topic of their own"
+        )
+        raise InvalidSetting("durability", reason)
 
 
 def read_sections(path: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@
     TOPIC_DELETE     0             {"epoch"}                       the topic's last one
     CONFIG_UPDATE    0             {"config"}
     DELETE           at_seq        {"before", "op", "tag"}
+    HEAD_WATERMARK   head          none: no data at all
     EVICT_WATERMARK  earliest_seq  {"evict_floor", "evict_from"}   the floors from here on
     TRUNCATE         first gone    {"epoch"}                       the topic's from here on
 
@@ -28,6 +29,7 @@ __all__ = [
     "encode_create",
     "encode_delete",
     "encode_evict",
+    "encode_head",
     "encode_topic_delete",
     "encode_truncate",
     "read_config",
@@ -72,6 +74,10 @@ def encode_delete(topic_id: int, op: DeleteOp) -> bytes:
 def encode_evict(topic_id: int, ts_ms: int, floors: Floors) -> bytes:
     body = {"evict_floor": floors.evict_floor, "evict_from": floors.evict_from}
     return _encode(FrameType.EVICT_WATERMARK, topic_id, floors.earliest_seq, ts_ms, body)
+
+
+def encode_head(topic_id: int, ts_ms: int, seq: int) -> bytes:
+    return encode(FrameType.HEAD_WATERMARK, topic_id=topic_id, seq=seq, ts_ms=ts_ms)
 
 
 def encode_truncate(topic_id: int, ts_ms: int, seq: int, epoch: int) -> bytes:

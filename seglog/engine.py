@@ -16,6 +16,7 @@ from seglog.errors import LogClosed, NoSuchTopic, ReadOnly, SeglogError
 from seglog.files import Files
 from seglog.layout import Layout
 from seglog.meta import WalPosition
+from seglog.resident import Memory
 from seglog.segment import SegmentCache, SegmentInfo, SegmentReader
 from seglog.state import TopicState
 from seglog.tier import ColdTier
@@ -36,6 +37,7 @@ class Engine:
     `relocator` are set by whoever opens. `leaving` are topics whose deletion is on its way, `deleted` those whose
     directory is to be removed, `epoch_floor` is the highest epoch that a deleted topic had. `doomed` are (topic id,
     first seq) of segments that the relocator has to delete from the cold stores, before it moves others there.
+    `wants_checkpoint` asks the upkeep for one.
     """
 
     layout: Layout
@@ -49,6 +51,7 @@ class Engine:
     wal: Wal
     segments: SegmentCache
     committer: Committer = field(init=False)
+    memory: Memory = field(init=False)
     upkeep: Upkeep = field(init=False)
     syncer: Upkeep = field(init=False)
     relocator: Upkeep = field(init=False)
@@ -63,8 +66,10 @@ class Engine:
     epoch_floor: int = 0
     is_closed: bool = False
     is_read_only: bool = False
+    wants_checkpoint: bool = False
 
     def __post_init__(self) -> None:
+        self.memory = Memory(self.settings.ephemeral_max_bytes)
         self.committer = Committer(self.wal, threading.Lock(), self._take_back)
 
     def states(self) -> list[TopicState]:

@@ -12,11 +12,13 @@ from seglog.control import (
     encode_create,
     encode_delete,
     encode_evict,
+    encode_head,
     encode_topic_delete,
     encode_truncate,
 )
 from seglog.deletes import DeleteOp
 from seglog.floors import Floors
+from seglog.resident import Memory
 from seglog.segment import SegmentInfo
 from seglog.state import TopicState
 from seglog.tail import Tail
@@ -27,11 +29,13 @@ __all__ = [
     "ConfigEntry",
     "CreateEntry",
     "DeleteEntry",
+    "EphemeralEntry",
     "EvictEntry",
     "TopicDeleteEntry",
     "TruncateEntry",
     "apply_delete",
     "apply_evict",
+    "delete_resident",
     "new_state",
 ]
 
@@ -39,7 +43,7 @@ __all__ = [
 class AppendEntry(Entry):
     """`frames` lie one after the other, and are as long as `lengths` says."""
 
-    __slots__ = ("_first_seq", "_lengths", "_state", "_ts_ms")
+    __slots__ = ("_ahead", "_first_seq", "_lengths", "_size_bytes", "_state", "_ts_ms")
 
     def __init__(
         self,
@@ -52,22 +56,63 @@ class AppendEntry(Entry):
         sync: bool,
         written_ms: int | None,
     ) -> None:
-        super().__init__([frames], len(lengths), sync=sync, written_ms=written_ms)
+        ahead = _head_first(state)
+        super().__init__([*ahead, frames], len(ahead) + len(lengths), sync=sync, written_ms=written_ms)
+        self._ahead = sum(map(len, ahead))
+        self._size_bytes = len(frames)
         self._state = state
         self._first_seq = first_seq
         self._ts_ms = ts_ms
         self._lengths = lengths
 
     def assign(self) -> None:
-        state, size = self._state, len(self.pieces[0])
+        state = self._state
         if state.head_seq < self._first_seq:
-            state.in_flight_bytes += size
+            state.in_flight_bytes += self._size_bytes
         state.assigned_ts_ms = self._ts_ms
-        state.assigned_seq = self._first_seq + self.frames - 1
+        state.assigned_seq = state.assigned_logged = self._first_seq + len(self._lengths) - 1
 
     def publish(self, file: int, offset: int, /) -> None:
         if self._state.head_seq < self._first_seq:
-            self._state.publish(file, offset, self._lengths, self._ts_ms)
+            self._state.publish(file, offset + self._ahead, self._lengths, self._ts_ms)
+        elif self._state.waiters:
+            self._state.wake()
+
+
+class EphemeralEntry(Entry):
+    """Nothing is written: it waits for its turn behind what the topic has on its way."""
+
+    __slots__ = ("_first_seq", "_frames", "_lengths", "_memory", "_state", "_tag", "_ts_ms")
+
+    def __init__(
+        self,
+        state: TopicState,
+        memory: Memory,
+        first_seq: int,
+        ts_ms: int,
+        frames: bytes,
+        lengths: Sequence[int],
+        tag: str | None,
+    ) -> None:
+        super().__init__([], 0, sync=False)
+        self._state = state
+        self._memory = memory
+        self._first_seq = first_seq
+        self._ts_ms = ts_ms
+        self._frames = frames
+        self._lengths = lengths
+        self._tag = tag
+
+    def assign(self) -> None:
+        state, size = self._state, len(self._frames)
+        if state.head_seq < self._first_seq:
+            state.in_flight_bytes += size
+        state.assigned_ts_ms = self._ts_ms
+        state.assigned_seq = self._first_seq + len(self._lengths) - 1
+
+    def publish(self, _file: int, _offset: int, /) -> None:
+        if self._state.head_seq < self._first_seq:
+            self._state.publish_resident(self._memory, self._frames, self._lengths, self._ts_ms, self._tag)
         elif self._state.waiters:
             self._state.wake()
 
@@ -105,29 +150,34 @@ class DeleteEntry(Entry):
     __slots__ = ("_op", "_state")
 
     def __init__(self, state: TopicState, op: DeleteOp) -> None:
-        super().__init__([encode_delete(state.topic_id, op)], 1, sync=True)
+        pieces = [*_head_first(state), encode_delete(state.topic_id, op)]
+        super().__init__(pieces, len(pieces), sync=True)
         self._state = state
         self._op = op
 
     def assign(self) -> None:
         self._state.assigned_op = self._op.op
+        self._state.assigned_logged = self._op.at_seq
         self._state.assigned_ts_ms = self._op.ts_ms
 
     def publish(self, _file: int, _offset: int, /) -> None:
         if self._op.op >= self._state.next_op:
             apply_delete(self._state, self._op)
+        self._state.settle_front()
 
 
 class EvictEntry(Entry):
     __slots__ = ("_floors", "_state")
 
     def __init__(self, state: TopicState, floors: Floors) -> None:
-        super().__init__([encode_evict(state.topic_id, state.assigned_ts_ms, floors)], 1, sync=True)
+        pieces = [*_head_first(state), encode_evict(state.topic_id, state.assigned_ts_ms, floors)]
+        super().__init__(pieces, len(pieces), sync=True)
         self._state = state
         self._floors = floors
 
     def publish(self, _file: int, _offset: int, /) -> None:
         apply_evict(self._state, self._floors)
+        self._state.settle_front()
 
 
 class TruncateEntry(Entry):
@@ -135,13 +185,14 @@ class TruncateEntry(Entry):
 
     def __init__(self, state: TopicState, seq: int, kept: SegmentInfo | None) -> None:
         self._epoch = state.epoch + 1
-        super().__init__([encode_truncate(state.topic_id, state.assigned_ts_ms, seq, self._epoch)], 1, sync=True)
+        pieces = [*_head_first(state), encode_truncate(state.topic_id, state.assigned_ts_ms, seq, self._epoch)]
+        super().__init__(pieces, len(pieces), sync=True)
         self._state = state
         self._seq = seq
         self._kept = kept
 
     def assign(self) -> None:
-        self._state.assigned_seq = self._seq - 1
+        self._state.assigned_seq = self._state.assigned_logged = self._seq - 1
 
     def publish(self, _file: int, _offset: int, /) -> None:
         if self._state.epoch < self._epoch:
@@ -166,6 +217,7 @@ class TopicDeleteEntry(Entry):
 
     def publish(self, _file: int, _offset: int, /) -> None:
         self._state.is_gone = True
+        self._state.resident.clear()
         self._state.generation += 1
         self._state.wake()
         self._go(self._state)
@@ -174,13 +226,12 @@ class TopicDeleteEntry(Entry):
 def apply_evict(state: TopicState, floors: Floors) -> None:
     """A delete that came between may have raised `earliest_seq` further."""
     state.floors = floors.raised(state.floors.earliest_seq)
+    state.resident.drop_below(state.floors.earliest_seq)
     state.generation += 1
 
 
 def apply_delete(state: TopicState, op: DeleteOp) -> None:
-    if op.tag is None:
-        end = op.at_seq + 1
-        state.floors = state.floors.raised(end if op.before is None else min(op.before, end))
+    _reach(state, op)
     next_op, last_ts_ms = max(state.next_op, op.op + 1), max(state.last_ts_ms, op.ts_ms)
     # Together: an interrupt comes between calls only.
     state.ops, state.pending, state.next_op, state.last_ts_ms = (
@@ -189,6 +240,33 @@ def apply_delete(state: TopicState, op: DeleteOp) -> None:
         next_op,
         last_ts_ms,
     )
+
+
+def delete_resident(state: TopicState, op: DeleteOp) -> None:
+    """Of a topic that has nothing on a disk: nothing is written for it, and it has no number."""
+    _reach(state, op)
+    state.last_ts_ms = state.assigned_ts_ms = max(state.last_ts_ms, op.ts_ms)
+    state.settle_front()
+    state.generation += 1
+
+
+def _reach(state: TopicState, op: DeleteOp) -> None:
+    """What a delete does at once. Done again after an interrupt, it is the same."""
+    if op.tag is None:
+        end = op.at_seq + 1
+        state.floors = state.floors.raised(end if op.before is None else min(op.before, end))
+    state.resident.delete(op)
+    state.resident.drop_below(state.floors.earliest_seq)
+
+
+def _head_first(state: TopicState) -> list[bytes]:
+    """The frame that has to stand before any other of the topic, if ephemeral records had seqs meanwhile.
+
+    Without it, what follows would take their seqs after a crash, or reach, as a delete, records that take them.
+    """
+    if state.assigned_logged == state.assigned_seq:
+        return []
+    return [encode_head(state.topic_id, state.assigned_ts_ms, state.assigned_seq)]
 
 
 def new_state(created: TopicCreated) -> TopicState:

@@ -4,7 +4,8 @@
     0       4     length     bytes after this field
     4       1     type       see FrameType
     5       1     flags      bit0 has_tag, bit1 has_node, bit2 durable, bit3 deleted, bit4 unterminated (the value
-                             was the last line of a text, without a line end); the others are zero
+                             was the last line of a text, without a line end), bit5 lost (an ephemeral record had this
+                             seq; always with bit3, and nothing else is left of it); the others are zero
     6       8     topic_id   interned by the machine that wrote
     14      8     seq        from 1; 0 in control frames, unless the type says otherwise
     22      8     ts         ms since the epoch
@@ -15,7 +16,7 @@
     end-8   8     xxh3       XXH3-64 of the bytes [4, end-8)
 
 F1  A frame is valid iff its type and flags are known, its length is the sum of its parts, a label is there iff its flag
-    is set, and the checksum matches. So a change of any one byte is found.
+    is set, what is lost is deleted, and the checksum matches. So a change of any one byte is found.
 F2  Zeros are never a valid frame, so preallocated space is not data.
 F3  Torn or corrupt is not knowable here: seglog.recovery decides, from what follows.
 F4  A frame never changes between append and object storage. The one exception is a deleted record whose delete is not
@@ -47,6 +48,7 @@ __all__ = [
     "HEADER",
     "HEADERS",
     "LABEL_MAX_BYTES",
+    "LOST",
     "MIN_FRAME_BYTES",
     "UNTERMINATED",
     "Buffer",
@@ -55,6 +57,7 @@ __all__ = [
     "data_of",
     "encode",
     "encode_appends",
+    "encode_lost",
     "read_header",
     "read_headers",
     "record_of",
@@ -90,7 +93,8 @@ HAS_NODE = 2
 DURABLE = 4
 DELETED = 8
 UNTERMINATED = 16
-_KNOWN_FLAGS = HAS_TAG | HAS_NODE | DURABLE | DELETED | UNTERMINATED
+LOST = 32
+_KNOWN_FLAGS = HAS_TAG | HAS_NODE | DURABLE | DELETED | UNTERMINATED | LOST
 _LENGTH_BYTES = 4
 _OVERHEAD = MIN_FRAME_BYTES - _LENGTH_BYTES
 
@@ -99,6 +103,7 @@ class FrameType(enum.IntEnum):
     """1 to 11 are those of the source; the others are ours.
 
     TRUNCATE: seq is the first one removed, later appends use it again.
+    HEAD_WATERMARK: seq and ts are the last ones handed out; records up to there that no frame has are lost.
     SYNC_MARK: all bytes of this WAL file before this frame are durable; topic_id is the file's number, seq the offset
     of this frame in it.
     """
@@ -189,6 +194,11 @@ def encode_appends(
     return b"".join(pieces), [overhead + _LENGTH_BYTES + size for size in sizes]
 
 
+def encode_lost(topic_id: int, seq: int, ts_ms: int) -> bytes:
+    """What stands in a segment for a record that was in memory only."""
+    return encode(FrameType.APPEND, topic_id=topic_id, seq=seq, ts_ms=ts_ms, flags=DELETED | LOST)
+
+
 def read_header(buffer: Buffer, offset: int = 0) -> Header:
     """The header of the whole, sound frame at `offset`. Raises `InvalidFrame`."""
     room = len(buffer) - offset
@@ -205,7 +215,8 @@ def read_header(buffer: Buffer, offset: int = 0) -> Header:
     end = offset + length + _LENGTH_BYTES - CHECKSUM.size
     if xxh3_64_intdigest(memoryview(buffer)[offset + _LENGTH_BYTES : end]) != CHECKSUM.unpack_from(buffer, end)[0]:
         raise InvalidFrame(offset, "checksum mismatch")
-    if flags & ~_KNOWN_FLAGS or (tag_len and not flags & HAS_TAG) or (node_len and not flags & HAS_NODE):
+    is_odd = flags & ~_KNOWN_FLAGS or flags & (LOST | DELETED) == LOST
+    if is_odd or (tag_len and not flags & HAS_TAG) or (node_len and not flags & HAS_NODE):
         raise InvalidFrame(offset, f"flags {flags:#04x} do not fit the frame")
     return header
 
@@ -226,6 +237,7 @@ def read_headers(buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.int6
         & (lengths == ends - starts - _LENGTH_BYTES)
         & (lengths == headers["data_len"].astype(np.int64) + node_lens + tag_lens + _OVERHEAD)
         & (flags & ~np.uint8(_KNOWN_FLAGS) == 0)
+        & (flags & (LOST | DELETED) != LOST)
         & ((tag_lens == 0) | (flags & HAS_TAG != 0))
         & ((node_lens == 0) | (flags & HAS_NODE != 0))
     )
@@ -260,7 +272,7 @@ def record_of(buffer: Buffer, offset: int, header: Header) -> Record:
 
 def tombstone(header: Header) -> bytes:
     """What is left of a deleted record: its seq and time, so that seqs stay dense."""
-    flags = header.flags & DURABLE | DELETED
+    flags = header.flags & (DURABLE | LOST) | DELETED
     return encode(FrameType.APPEND, topic_id=header.topic_id, seq=header.seq, ts_ms=header.ts_ms, flags=flags)
 
 

@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import logging
 
+import numpy as np
+
 from seglog.checkpoint import checkpoint, is_to_be_sealed
 from seglog.engine import Engine, change
 from seglog.entries import EvictEntry
+from seglog.ephemeral import trim
 from seglog.errors import SeglogError
-from seglog.frame import DELETED
+from seglog.frame import DELETED, LOST
 from seglog.read import read_records
-from seglog.record import Gap, Record
+from seglog.record import Gap
 from seglog.retention import Retained, Retention, due_seq, passed_cap
 from seglog.state import TopicState
 
@@ -90,8 +93,9 @@ def find_fronts(engine: Engine) -> None:
 
 
 def _first_live(engine: Engine, state: TopicState, first: int, last: int) -> int | None:
-    found = (item for item in read_records(engine, state, first, last, gaps=True) if isinstance(item, Record))
-    return next((record.seq for record in found), None)
+    """Or the first lost one."""
+    found = next(read_records(engine, state, first, last, gaps=True), None)
+    return None if found is None else found.gap_from if isinstance(found, Gap) else found.seq
 
 
 def _enforce(engine: Engine, states: list[TopicState]) -> list[Retention]:
@@ -113,9 +117,10 @@ def _wants_checkpoint(engine: Engine, state: TopicState) -> bool:
 
 
 def _enforce_topic(engine: Engine, state: TopicState) -> Retention:
+    trimmed = trim(engine, state)
     seq = due(engine, state)
     if not seq:
-        return Retention(state.name)
+        return Retention(state.name, evicted_seq=trimmed)
     if state.config.keep_history:
         _logger.warning("%s: records up to %d are due, and wait for the archive to have them", state.name, seq)
         return Retention(state.name, waiting_seq=seq)
@@ -155,7 +160,8 @@ def _evict(engine: Engine, state: TopicState, seq: int) -> bool:
 
 
 def _live_range(engine: Engine, state: TopicState, first: int, last: int) -> tuple[int, int] | None:
-    """The first and the last live seq among those of one segment, by the flags of its entries.
+    """The first and the last live seq among those of one segment, by the flags of its entries. Lost ones count: whoever
+    reads has to be told of them.
 
     All of a relocated one counts as live (L3 of seglog.floors): appends come here, and do not wait for a store.
     """
@@ -168,7 +174,8 @@ def _live_range(engine: Engine, state: TopicState, first: int, last: int) -> tup
     live: list[int] = []
     for begin in range(first, last + 1, _LOOK_RECORDS):
         entries = segment.entries(begin, min(last, begin + _LOOK_RECORDS - 1))
-        live += [seq for seq, flags in enumerate(entries["flags"].tolist(), begin) if not flags & DELETED]
+        told = (entries["flags"] & DELETED == 0) | (entries["flags"] & LOST != 0)
+        live += (np.flatnonzero(told) + begin).tolist()
         live = [live[0], live[-1]] if live else []
     return (live[0], live[-1]) if live else None
 

@@ -78,7 +78,10 @@ class ActiveMeta:
 
 @dataclass(frozen=True, slots=True)
 class TopicMeta:
-    """`sealed_seq` is the highest sealed one, `first_seq - 1` before there is any; `ops` are the listed deletes."""
+    """`sealed_seq` is the highest sealed one, `first_seq - 1` before there is any; `ops` are the listed deletes.
+
+    `head_seq`: what is above the segments were ephemeral records, and their seqs are not used again.
+    """
 
     topic_id: int
     name: str
@@ -88,6 +91,7 @@ class TopicMeta:
     hot_floor: int
     sealed_seq: int
     active: ActiveMeta | None
+    head_seq: int
     last_ts_ms: int
     next_op: int
     ops: tuple[DeleteOp, ...]
@@ -187,6 +191,7 @@ def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
         "evict_floor": topic.floors.evict_floor,
         "evict_from": topic.floors.evict_from,
         "first_seq": topic.first_seq,
+        "head_seq": topic.head_seq,
         "hot_floor": topic.hot_floor,
         "id": topic.topic_id,
         "is_ahead": topic.is_ahead,
@@ -209,6 +214,7 @@ def _topic_from_json(value: dict[str, Any]) -> TopicMeta:
         hot_floor=value["hot_floor"],
         sealed_seq=value["sealed_seq"],
         active=None if active is None else ActiveMeta(*active),
+        head_seq=value["head_seq"],
         last_ts_ms=value["last_ts_ms"],
         next_op=value["next_op"],
         ops=tuple(map(DeleteOp.from_json, value["ops"])),

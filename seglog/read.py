@@ -24,7 +24,7 @@ from seglog.errors import ColdTierRequired, Evicted, FileCorrupt, NoSuchTopic, S
 from seglog.frame import DELETED, tombstone
 from seglog.open_file import OpenFile
 from seglog.record import Gap, Record
-from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
+from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run, lost_run
 from seglog.state import TopicState
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "continue_records",
     "live_records",
     "load_run",
+    "lost_times",
     "read_frame_batches",
     "read_records",
     "tail_run",
@@ -60,6 +61,26 @@ def continue_records(
     engine: Engine, state: TopicState, first: int, last: int, cuts: int, *, gaps: bool
 ) -> Iterator[Record | Gap]:
     """As `read_records`, for a reader that began when the topic had been truncated `cuts` times."""
+    held: Gap | None = None
+    for item in _items(engine, state, first, last, cuts, gaps=gaps):
+        if isinstance(item, Gap):
+            if held is not None and held.gap_to + 1 < item.gap_from:
+                yield held
+                held = None
+            held = item if held is None else Gap(held.gap_from, item.gap_to)
+            continue
+        if held is not None:
+            yield held
+            held = None
+        yield item
+    if held is not None:
+        yield held
+
+
+def _items(
+    engine: Engine, state: TopicState, first: int, last: int, cuts: int, *, gaps: bool
+) -> Iterator[Record | Gap]:
+    """A gap may come in parts."""
     seq = first
     while seq <= last:
         engine.check_open()
@@ -89,6 +110,15 @@ def continue_records(
         run = load_run(engine, state, seq, last)
         if run is None:
             continue
+        lost = run if isinstance(run, Gap) else run.lost_front()
+        if lost is not None:
+            if not gaps:
+                raise Evicted(state.name, lost.gap_from, lost.gap_to)
+            yield lost
+            seq = lost.gap_to + 1
+            continue
+        assert isinstance(run, Run)  # noqa: S101 - what is no run is lost
+        run = run.before_lost()
         try:
             for record in live_records(state, run):
                 # Looked at after the deletes: a checkpoint raises the generation before it drops one that is in the
@@ -117,6 +147,9 @@ def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, cut
         run = load_run(engine, state, seq, last)
         if run is None or (len(state.cuts) != cuts and state.generation != generation):
             continue
+        if isinstance(run, Gap):
+            upto = min(run.gap_to, seq + RUN_MAX_RECORDS - 1)
+            run = lost_run(state.topic_id, seq, lost_times(engine, state, seq, upto))
         try:
             headers = None if run.deletes else run.headers()
             if headers is None:
@@ -147,22 +180,39 @@ def tail_run(engine: Engine, state: TopicState, first: int, last: int) -> Run:
     """The records of the tail from `first` on, as many as a run takes. The caller keeps the tail from moving."""
     with engine.committer.lock:
         file, entries = _find_in_tail(engine, state, first, last)
+    if file is None:
+        return lost_run(state.topic_id, first, entries["ts_ms"].tolist())
     return _read_run(state, first, file, entries)
 
 
-def load_run(engine: Engine, state: TopicState, first: int, last: int) -> Run | None:
-    """None if the records went to another place meanwhile: look again."""
+def lost_times(engine: Engine, state: TopicState, first: int, last: int) -> list[int]:
+    """Of seqs that are in no file: their own as long as they are in memory, else that of the next record."""
+    with engine.committer.lock:
+        tail = state.tail
+        after = tail.ts_ms(tail.first_seq) if len(tail) else state.last_ts_ms
+        found = (state.resident.ts_ms_from(seq) for seq in range(first, last + 1))
+        return [after if ts_ms is None else min(ts_ms, after) for ts_ms in found]
+
+
+def load_run(engine: Engine, state: TopicState, first: int, last: int) -> Run | Gap | None:
+    """None if the records went to another place meanwhile: look again. A gap: they are in no place."""
     with engine.committer.lock:
         engine.check_open()
         generation = state.generation
         if not state.hot_floor <= first <= state.head_seq or state.is_gone:
             return None
+        resident = state.resident.run(state.topic_id, first, last)
+        if resident is not None:
+            return resident
+        last = min(last, (state.resident.first_from(first) or last + 1) - 1)
         segment = state.segment_of(first)
         cold_ops = state.cold_ops
+        if segment is None and first < state.tail.first_seq:
+            return Gap(first, min(last, state.tail.first_seq - 1))
         if segment is None:
             file, entries = _find_in_tail(engine, state, first, last)
     if segment is None:
-        return _read_run(state, first, file, entries)
+        return Gap(first, first + len(entries) - 1) if file is None else _read_run(state, first, file, entries)
     try:
         run = engine.segment(state.topic_id, segment).run(first, min(last, segment.last_seq))
         if segment.is_hot or not cold_ops:
@@ -178,12 +228,12 @@ def load_run(engine: Engine, state: TopicState, first: int, last: int) -> Run | 
         raise FileCorrupt(engine.layout.data(state.topic_id, segment.first_seq), 0, "the segment is missing") from error
 
 
-def _find_in_tail(engine: Engine, state: TopicState, first: int, last: int) -> tuple[OpenFile, NDArray[Any]]:
-    """The lock is held."""
+def _find_in_tail(engine: Engine, state: TopicState, first: int, last: int) -> tuple[OpenFile | None, NDArray[Any]]:
+    """No file for what is in none. The lock is held."""
     start = first - state.tail.first_seq
     stop = min(last - state.tail.first_seq + 1, start + RUN_MAX_RECORDS)
     number, entries = state.tail.near(start, stop, _GAP_MAX_BYTES, RUN_MAX_BYTES)
-    return engine.wal.file(number), entries
+    return engine.wal.file(number) if number else None, entries
 
 
 def _read_run(state: TopicState, first: int, file: OpenFile, entries: NDArray[Any]) -> Run:

@@ -78,6 +78,7 @@ def recover(files: Files, layout: Layout) -> Recovered:
     replay.check_end()
     topics = {state.name: state for state in replay.topics.values()}
     for state in topics.values():
+        state.settle_front()
         state.take_back()
     return Recovered(
         topics=topics,
@@ -154,7 +155,7 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
         first_seq=meta.first_seq,
         hot_floor=meta.hot_floor,
         last_ts_ms=meta.last_ts_ms,
-        tail=Tail(first if active is None else active.last_seq + 1),
+        tail=Tail(max(first if active is None else active.last_seq + 1, meta.head_seq + 1)),
         sealed=tuple(sealed),
         active=active,
         ops=meta.ops,
@@ -266,6 +267,8 @@ class _Replay:
                 self._topic(header).config = read_config(data_of(buffer, position, header))
             elif header.type == FrameType.DELETE:
                 self._delete(header, data_of(buffer, position, header))
+            elif header.type == FrameType.HEAD_WATERMARK:
+                self._lose(header)
             elif header.type == FrameType.EVICT_WATERMARK:
                 apply_evict(self._topic(header), read_evict(header, data_of(buffer, position, header)))
             elif header.type == FrameType.TRUNCATE:
@@ -285,6 +288,13 @@ class _Replay:
         if header.seq != state.head_seq + 1:
             raise _Misplaced(f"seq {header.seq} of topic {state.name} follows seq {state.head_seq}")
         state.publish(self.end.file, offset, (header.frame_bytes,), header.ts_ms)
+
+    def _lose(self, header: Header) -> None:
+        """The seqs up to this one were handed out, and what is not here was ephemeral."""
+        state = self._topic(header)
+        if header.seq < state.head_seq:
+            raise _Misplaced(f"topic {state.name} has handed out seq {header.seq}, and ends with {state.head_seq}")
+        state.lose(header.seq - state.head_seq, header.ts_ms)
 
     def check_end(self) -> None:
         """Raises `FileCorrupt` if a frame is missing that was durable before the snapshot was written."""

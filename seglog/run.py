@@ -7,7 +7,7 @@ says where it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -19,20 +19,23 @@ from numpy.typing import NDArray
 from seglog.deletes import DeleteOp
 from seglog.errors import FileCorrupt, InvalidFrame
 from seglog.frame import (
+    DELETED,
     HAS_NODE,
     HAS_TAG,
     HEADER,
+    LOST,
     UNTERMINATED,
     FrameType,
     Header,
+    encode_lost,
     read_header,
     read_headers,
     record_of,
 )
-from seglog.index import Entry
-from seglog.record import Record
+from seglog.index import ENTRIES, Entry
+from seglog.record import Gap, Record
 
-__all__ = ["RUN_MAX_BYTES", "RUN_MAX_RECORDS", "Run"]
+__all__ = ["RUN_MAX_BYTES", "RUN_MAX_RECORDS", "Run", "lost_run"]
 
 RUN_MAX_BYTES = 1024 * 1024
 RUN_MAX_RECORDS = 1024
@@ -67,6 +70,19 @@ class Run:
     @property
     def last_seq(self) -> int:
         return self.first_seq + len(self.entries) - 1
+
+    def lost_front(self) -> Gap | None:
+        """The records at the front that were ephemeral, and are lost."""
+        if not self.entries["flags"][0] & LOST:
+            return None
+        kept = np.flatnonzero(self.entries["flags"] & LOST == 0)
+        count = int(kept[0]) if len(kept) else len(self)
+        return Gap(self.first_seq, self.first_seq + count - 1)
+
+    def before_lost(self) -> Run:
+        """Up to the first of those."""
+        lost = np.flatnonzero(self.entries["flags"] & LOST)
+        return replace(self, entries=self.entries[: int(lost[0])]) if len(lost) else self
 
     def starts(self) -> NDArray[np.int64]:
         """Positions of the frames in the buffer."""
@@ -153,3 +169,13 @@ class Run:
         except InvalidFrame as error:
             offset = int(self.entries[0]["offset"]) + position
             raise FileCorrupt(self.path, offset, error.reason) from error
+
+
+def lost_run(topic_id: int, first_seq: int, times: list[int]) -> Run:
+    """What stands for ephemeral records of those times where only seqs without a gap can stand."""
+    frames = [encode_lost(topic_id, seq, ts_ms) for seq, ts_ms in enumerate(times, first_seq)]
+    lengths = np.array([*map(len, frames)], np.int64)
+    entries = np.zeros(len(frames), ENTRIES)
+    entries["offset"], entries["length"] = np.cumsum(lengths) - lengths, lengths
+    entries["ts_ms"], entries["flags"] = times, DELETED | LOST
+    return Run(Path("lost"), topic_id, first_seq, entries, b"".join(frames))

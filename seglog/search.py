@@ -1,6 +1,7 @@
 """The first record at or after a time: times never go back within a topic, so it is a binary search.
 
-In this log it looks at segments, then at .idx entries, then at the index of the tail: deleted records count. Where the
+In this log it looks at segments, then at .idx entries, then at the index of the tail: deleted records count, and lost
+ones, with a time between those of their neighbours. Ephemeral ones are looked up in memory beside that. Where the
 segment that the time falls in is relocated, its .idx comes from the cold store. Below the hot floor it asks the cold
 tier for one record a step: about twenty steps for a million records, each a cold read.
 """
@@ -37,10 +38,13 @@ def first_seq_at(engine: Engine, state: TopicState, ts_ms: int) -> int:
 def _hot(engine: Engine, state: TopicState, ts_ms: int) -> int:
     with engine.committer.lock:
         segments = state.segments
+        resident = state.resident.first_seq_at(ts_ms)
         position = bisect_left(segments, ts_ms, key=lambda segment: segment.max_ts_ms)
         if position == len(segments):
-            return state.tail.first_seq_at(ts_ms)
-    return _in_segment(engine, state, segments[position], ts_ms)
+            found = state.tail.first_seq_at(ts_ms)
+            return found if resident is None else min(found, resident)
+    found = _in_segment(engine, state, segments[position], ts_ms)
+    return found if resident is None else min(found, resident)
 
 
 def _in_segment(engine: Engine, state: TopicState, info: SegmentInfo, ts_ms: int) -> int:

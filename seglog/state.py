@@ -16,6 +16,8 @@ from seglog.deletes import DeleteOp
 from seglog.errors import ColdStoreRequired
 from seglog.floors import Floors
 from seglog.meta import ActiveMeta, TopicMeta
+from seglog.record import Gap
+from seglog.resident import Memory, Resident
 from seglog.segment import SegmentInfo
 from seglog.tail import Tail
 
@@ -34,6 +36,8 @@ class TopicState:
     readers on their way look at both. `cut_meta` waits for seglog.truncation to cut the files.
     While `recalls` is above 0, no segment is relocated. `front_op` is the delete up to which the relocator has looked
     for the first live record in the cold store.
+    `resident` are the ephemeral records. Where others follow, the WAL says first up to where seqs were handed out:
+    `logged_seq` is that, and `assigned_logged` with what is on its way. `kept_head` is the head in the newest snapshot.
     """
 
     topic_id: int
@@ -59,14 +63,18 @@ class TopicState:
     cut_meta: TopicMeta | None = None
     recalls: int = 0
     front_op: int = 0
+    resident: Resident = field(default_factory=Resident)
     waiters: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     head_seq: int = field(init=False)
     assigned_seq: int = field(init=False)
     assigned_ts_ms: int = field(init=False)
     assigned_op: int = field(init=False)
+    logged_seq: int = field(init=False)
+    assigned_logged: int = field(init=False)
+    kept_head: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.head_seq = self.tail.first_seq + len(self.tail) - 1
+        self.head_seq = self.logged_seq = self.kept_head = self.tail.first_seq + len(self.tail) - 1
         self.take_back()
 
     @property
@@ -86,8 +94,43 @@ class TopicState:
         end = self.tail.end_seq
         # Together: an interrupt comes between calls only, and after one this is called again.
         self.head_seq, self.last_ts_ms, self.in_flight_bytes = end - 1, ts_ms, self.in_flight_bytes - size
+        self.logged_seq = self.head_seq
         if self.waiters:
             self.wake()
+
+    def publish_resident(
+        self, memory: Memory, frames: bytes, lengths: Sequence[int], ts_ms: int, tag: str | None
+    ) -> None:
+        """Ephemeral records are there."""
+        self.resident.add(memory, self.head_seq + 1, frames, lengths, ts_ms, tag)
+        self.lose(len(lengths), ts_ms, len(frames))
+        if self.waiters:
+            self.wake()
+
+    def lose(self, count: int, ts_ms: int, size_bytes: int = 0) -> None:
+        """That many seqs were handed out to records that are on no disk; they were `size_bytes` on their way."""
+        if self.tail.end_seq == self.head_seq + 1:
+            self.tail.lose(count, ts_ms)
+        end, last_ts_ms = self.tail.end_seq, max(self.last_ts_ms, ts_ms)
+        # Together, as in `publish`.
+        self.head_seq, self.last_ts_ms, self.in_flight_bytes = end - 1, last_ts_ms, self.in_flight_bytes - size_bytes
+
+    def settle_front(self) -> None:
+        """What was lost in front of all else is told by the floors from now on, and has no place any more."""
+        if self.segments or self.floors.earliest_seq < self.hot_floor:
+            return
+        first = self.resident.first_from(self.hot_floor)
+        front = self.tail.first_seq if first is None else min(first, self.tail.first_seq)
+        if front > self.hot_floor:
+            lost = Gap(self.floors.earliest_seq, front - 1) if self.floors.earliest_seq < front else None
+            self.floors = self.floors.evicted(front, lost)
+            self.hot_floor = front
+
+    def drop_oldest_resident(self) -> None:
+        """It is lost from now on: the memory is needed, or retention wants it gone."""
+        self.resident.drop_oldest()
+        self.settle_front()
+        self.generation += 1
 
     def wake(self) -> None:
         """There is news: call each of the `waiters`. None of them may block."""
@@ -110,21 +153,42 @@ class TopicState:
         """Of frames on this disk and on their way, but for segments that are dead as a whole."""
         first = self.retained_from
         segments = sum(segment.data_bytes for segment in self.segments if segment.last_seq >= first)
-        return segments + self.tail.bytes + self.in_flight_bytes
+        return segments + self.tail.bytes + self.resident.frame_bytes + self.in_flight_bytes
 
     @property
     def segments(self) -> tuple[SegmentInfo, ...]:
         return self.sealed if self.active is None else (*self.sealed, self.active)
 
+    @property
+    def segments_end(self) -> int:
+        """The last seq in a segment, released ones included. From there to the tail all were ephemeral."""
+        return self.sealed_seq if self.active is None else self.active.last_seq
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no append, delete or truncation of it is on its way."""
+        return self.assigned_seq == self.head_seq and self.assigned_op == self.next_op - 1
+
+    @property
+    def is_being_cut(self) -> bool:
+        return self.assigned_seq < self.head_seq
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether all that it has is in memory only, and nothing on its way."""
+        is_written = bool(self.segments or len(self.tail) or self.floors.earliest_seq < self.hot_floor)
+        return self.is_quiet and not is_written and bool(self.resident.chunks)
+
     def take_back(self) -> None:
         self.assigned_seq = self.head_seq
         self.assigned_ts_ms = self.last_ts_ms
         self.assigned_op = self.next_op - 1
+        self.assigned_logged = self.logged_seq
         self.in_flight_bytes = 0
 
     def segment_of(self, seq: int) -> SegmentInfo | None:
-        """That holds `seq`; None if it is in the tail. Not for seqs below the hot floor."""
-        if seq >= self.tail.first_seq:
+        """That holds `seq`; None if it is in the tail, or in none. Not for seqs below the hot floor."""
+        if seq > self.segments_end:
             return None
         if self.active is not None and seq >= self.active.first_seq:
             return self.active
@@ -141,6 +205,7 @@ class TopicState:
             hot_floor=self.hot_floor,
             sealed_seq=self.sealed_seq,
             active=active_meta(self.active),
+            head_seq=self.head_seq,
             last_ts_ms=self.last_ts_ms,
             next_op=self.next_op,
             ops=self.ops,

@@ -19,9 +19,14 @@ from seglog.index import ENTRIES
 
 __all__ = ["Tail"]
 
+_NO_FILE = 0
+
 
 class Tail:
-    """Of the records from `first_seq` on, without gaps: WAL file, offset in it, length of the frame, time."""
+    """Of the records from `first_seq` on, without gaps: WAL file, offset in it, length of the frame, time.
+
+    Those that are in no file (`lose`) have the file 0 and no length; the first one is in a file.
+    """
 
     __slots__ = ("_count", "_files", "_lengths", "_offsets", "_times", "bytes", "first_seq")
 
@@ -55,6 +60,19 @@ class Tail:
         self._times.extend(repeat(ts_ms, count))
         self.bytes, self._count = self.bytes + size, self._count + count
 
+    def lose(self, count: int, ts_ms: int) -> None:
+        """The next records are in no file."""
+        if self._count:
+            self.extend(_NO_FILE, 0, [0] * count, ts_ms)
+        else:
+            self.first_seq += count
+
+    @property
+    def kept_seq(self) -> int:
+        """The last one that is in a file; `first_seq - 1` if there is none."""
+        kept = np.flatnonzero(np.array(self._files[: self._count]))
+        return self.first_seq + int(kept[-1]) if len(kept) else self.first_seq - 1
+
     def ts_ms(self, seq: int) -> int:
         return self._times[seq - self.first_seq]
 
@@ -69,7 +87,9 @@ class Tail:
         self._trim()
 
     def drop(self, count: int) -> None:
-        """The first `count` are elsewhere now."""
+        """The first `count` are elsewhere now, and so are those after them that are in no file."""
+        while count < self._count and self._files[count] == _NO_FILE:
+            count += 1
         self.first_seq += count
         self.bytes -= int(np.array(self._lengths[:count]).sum(dtype=np.int64))
         for column in (self._files, self._offsets, self._lengths, self._times):
@@ -77,8 +97,8 @@ class Tail:
         self._count -= count
 
     def near(self, start: int, stop: int, gap_max: int, bytes_max: int) -> tuple[int, NDArray[Any]]:
-        """WAL file and entries (as ENTRIES) of the records `start` to `stop` (exclusive), as far as they lie near each
-        other.
+        """WAL file (0: in none) and entries (as ENTRIES) of the records `start` to `stop` (exclusive), as far as they
+        lie near each other.
 
         Near is: in one file, gaps of at most `gap_max` bytes, `bytes_max` in all; the first comes whatever its size.
         """

@@ -113,12 +113,13 @@ class Topic:
 
     @property
     def bytes_hot(self) -> int:
-        """Bytes of the frames in the data directory, deleted ones included."""
+        """Bytes of the frames in the data directory and of ephemeral ones in memory, deleted ones included."""
         state = self._engine.find(self.name)
         if state is None:
             return 0
         with self._engine.committer.lock:
-            return sum(segment.data_bytes for segment in state.segments if segment.is_hot) + state.tail.bytes
+            hot = sum(segment.data_bytes for segment in state.segments if segment.is_hot)
+            return hot + state.tail.bytes + state.resident.frame_bytes
 
     @property
     def bytes_relocated(self) -> int:
@@ -140,9 +141,10 @@ class Topic:
     ) -> range:
         """Append records, all or none, and return their seqs when they are as safe as `durability` says.
 
-        `durability` is "fsync", "disk" or "memory"; None: as the topic is configured. `unterminated` says that these
-        are lines without a line end. The topic is made if it is not there, with the log's `topic_defaults`; a branch is
-        not, for only its maker knows where it starts: `NoSuchTopic`.
+        `durability` is "fsync", "disk", "memory" or "ephemeral"; None: as the topic is configured. Ephemeral records
+        are never written: they end with the process, and are a `Gap` after it. `unterminated` says that these are lines
+        without a line end. The topic is made if it is not there, with the log's `topic_defaults`; a branch is not, for
+        only its maker knows where it starts: `NoSuchTopic`.
         Raises `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`, `DiskFull`, `WriterPoisoned`, `LogClosed`: nothing
         was appended, but after `WriterPoisoned` only recovery knows.
         """
@@ -263,6 +265,8 @@ class Topic:
 
     def delete(self, *, before: int | None = None, tag: str | None = None) -> DeleteOp:
         """Delete the records that are there now and are below `before`, have the tag, or both. Durable on return.
+
+        Where all of them are ephemeral nothing is written, and the delete has the number 0.
 
         `tag` is exact, or a prefix with a trailing `*`. Raises `NoSuchTopic`, `InvalidSetting` without any condition.
         """

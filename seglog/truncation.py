@@ -28,7 +28,7 @@ from seglog.files import Files
 from seglog.layout import Layout, number_in
 from seglog.meta import TopicMeta, load, store
 from seglog.segment import SegmentFiles, SegmentInfo, cut
-from seglog.state import TopicState
+from seglog.state import TopicState, active_meta, relocated
 from seglog.tail import Tail
 
 __all__ = ["apply_truncate", "kept_part", "lowest_cut", "segment_names", "settle_cuts"]
@@ -54,20 +54,33 @@ def apply_truncate(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | 
     state.pending = _ended_below(state.pending, seq)
     state.cold_ops = _ended_below(state.cold_ops, seq)
     state.floors = state.floors.cut(seq)
-    state.head_seq = seq - 1
+    state.resident.cut(seq)
+    state.head_seq = state.logged_seq = seq - 1
     state.cuts += (seq,)
     state.generation += 1
     state.wake()
     if seq >= state.tail.first_seq:
         state.tail.cut(seq)
+    elif seq > state.segments_end:
+        state.tail = Tail(seq)
     else:
-        state.sealed = tuple(info for info in state.sealed if info.last_seq < seq)
-        state.active = kept
-        meta = replace(state.to_meta(), epoch=epoch)
-        tail = Tail(seq)
-        state.tail, state.cut_meta = tail, meta
+        _cut_segments(state, seq, epoch, kept)
     # Last, and only then this is not called again.
     state.epoch = epoch
+
+
+def _cut_segments(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | None) -> None:
+    sealed = tuple(info for info in state.sealed if info.last_seq < seq)
+    meta = replace(
+        state.to_meta(),
+        epoch=epoch,
+        sealed_seq=sealed[-1].last_seq if sealed else state.hot_floor - 1,
+        active=active_meta(kept),
+        cold=relocated(sealed),
+    )
+    tail = Tail(seq)
+    # Together: an interrupt comes between calls only, and this is not called again then.
+    state.sealed, state.active, state.tail, state.cut_meta = sealed, kept, tail, meta
 
 
 def settle_cuts(engine: Engine) -> None:
@@ -98,6 +111,7 @@ def settle_cuts(engine: Engine) -> None:
         if meta is not None:
             _cut_files(engine, meta)
             state.cut_meta = None
+            state.kept_head = meta.head_seq
 
 
 def segment_names(files: Files, layout: Layout, topic_id: int) -> list[tuple[str, int]]:

@@ -13,11 +13,21 @@ from dataclasses import dataclass
 
 from seglog.checkpoint import checkpoint_locked, wait_for_room
 from seglog.commit import Entry
-from seglog.config import TopicConfig, check_durability
+from seglog.config import TopicConfig, check_durability, check_history
 from seglog.control import TopicCreated
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine, change
-from seglog.entries import AppendEntry, ConfigEntry, CreateEntry, DeleteEntry, TopicDeleteEntry, TruncateEntry
+from seglog.entries import (
+    AppendEntry,
+    ConfigEntry,
+    CreateEntry,
+    DeleteEntry,
+    EphemeralEntry,
+    TopicDeleteEntry,
+    TruncateEntry,
+    delete_resident,
+)
+from seglog.ephemeral import make_room, trim
 from seglog.errors import (
     HistoryKept,
     InvalidLabel,
@@ -58,6 +68,9 @@ _logger = logging.getLogger("seglog.write")
 _APPEND_MAX_BYTES = 1024 * 1024 * 1024
 _PLAIN = frozenset({bytes})
 _BYTE_STRINGS = (bytes, bytearray, memoryview)
+
+# Behind a record that is in the WAL only, the index has an entry for each ephemeral one, until a checkpoint.
+_LOST_IN_TAIL_MAX = 100_000
 
 
 @change
@@ -130,6 +143,7 @@ def begin_append(
             create = _new_topic(engine, name, engine.topic_defaults, first_seq=1, ts_floor_ms=0)
             state = create.state
         durability = durability or state.config.durability
+        check_history(durability, keep_history=state.config.keep_history)
         durable, is_disk = durability == "fsync", durability == "disk"
         now_ms = engine.clock.now_ms()
         first = state.assigned_seq + 1
@@ -139,13 +153,25 @@ def begin_append(
         )
         if state.config.is_capped:
             _check_room(state, len(lengths), len(frames))
-        is_late = is_disk and committer.is_sync_due(now_ms, engine.settings.disk_sync_interval_ms)
-        written_ms = now_ms if is_disk else None
-        entry = AppendEntry(state, first, ts_ms, frames, lengths, sync=durable or is_late, written_ms=written_ms)
+        entry: Entry
+        if durability == "ephemeral":
+            make_room(engine, state, len(frames), len(lengths))
+            entry = EphemeralEntry(state, engine.memory, first, ts_ms, frames, lengths, tag)
+        else:
+            is_late = is_disk and committer.is_sync_due(now_ms, engine.settings.disk_sync_interval_ms)
+            written_ms = now_ms if is_disk else None
+            entry = AppendEntry(state, first, ts_ms, frames, lengths, sync=durable or is_late, written_ms=written_ms)
+        seqs = range(first, first + len(lengths))
+        if durability == "ephemeral" and create is None and state.is_quiet:
+            # There is nothing to wait for, and so not for what other topics have on their way either.
+            entry.assign()
+            entry.publish(0, 0)
+            engine.wants_checkpoint |= len(state.tail) > 0 and state.head_seq - state.logged_seq > _LOST_IN_TAIL_MAX
+            return Begun(state, (), seqs)
         if create is not None:
             committer.enqueue(create)
         committer.enqueue(entry)
-    return Begun(state, (entry,) if create is None else (create, entry), range(first, first + len(lengths)))
+    return Begun(state, (entry,) if create is None else (create, entry), seqs)
 
 
 def finish_append(engine: Engine, begun: Begun) -> range:
@@ -154,6 +180,7 @@ def finish_append(engine: Engine, begun: Begun) -> range:
         engine.committer.finish(entry)
     _wake_upkeep(engine)
     if begun.state.config.is_capped:
+        trim(engine, begun.state)
         enforce_caps(engine, begun.state)
     return begun.seqs
 
@@ -199,11 +226,16 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None) ->
         committer.check_open()
         state = engine.state(name)
         ts_ms = max(engine.clock.now_ms(), state.assigned_ts_ms)
-        op = DeleteOp(state.assigned_op + 1, state.assigned_seq, ts_ms, before, tag)
-        entry = DeleteEntry(state, op)
-        committer.enqueue(entry)
-    committer.finish(entry)
-    _wake_upkeep(engine)
+        is_resident = state.is_resident
+        op = DeleteOp(0 if is_resident else state.assigned_op + 1, state.assigned_seq, ts_ms, before, tag)
+        if is_resident:
+            delete_resident(state, op)
+        else:
+            entry = DeleteEntry(state, op)
+            committer.enqueue(entry)
+    if not is_resident:
+        committer.finish(entry)
+        _wake_upkeep(engine)
     if tag is not None:
         advance_front(engine, state)
         if state.cold:
@@ -321,7 +353,7 @@ def sync_written(engine: Engine) -> None:
 
 
 def _wake_upkeep(engine: Engine) -> None:
-    if engine.wal.needs_upkeep:
+    if engine.wal.needs_upkeep or engine.wants_checkpoint:
         engine.upkeep.wake()
     if engine.committer.unsynced_since_ms is not None:
         engine.syncer.wake_later(engine.settings.disk_sync_interval_ms / 1000)

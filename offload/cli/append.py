@@ -35,7 +35,11 @@ def append(
     ] = None,
     node: Annotated[str | None, typer.Option(help="Where the records come from.", show_default=False)] = None,
     durability: Annotated[
-        str | None, typer.Option(help="fsync, disk or memory, instead of the topic's own.", show_default=False)
+        str | None,
+        typer.Option(
+            help="fsync, disk or memory, instead of the topic's own. Not ephemeral: this process ends.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Append the lines of a file or of standard input, and print the seqs they got.
@@ -67,6 +71,9 @@ def _append(
     first = last = 0
     with session.log_and_maybe_archive() as (log, archive):
         target = log.topic(topic) if archive is None or log.has_topic(topic) else archive.writable(topic)
+        if (durability or target.config.durability) == "ephemeral":
+            reason = "ephemeral records end with the process that appends them, and this one ends at once"
+            raise typer.BadParameter(f"{reason}; nothing was appended. Say --durability memory, disk or fsync")
         if file is not None and file.is_file() and input_format is Format.LINES:
             # A line that will be refused is found before the first one is appended: a file goes in whole or not at all.
             longest = longest_line(stream)

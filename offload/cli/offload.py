@@ -9,6 +9,7 @@ import typer
 from offload.archive import Archive
 from offload.cli.progress import progress
 from offload.cli.session import Session, counted, emit, format_bytes, say, session_of
+from seglog import Topic
 
 __all__ = ["offload"]
 
@@ -33,7 +34,7 @@ def offload(
         raise typer.BadParameter("name a TOPIC, or give --all")
     session = session_of(context)
     with session.archive() as (log, archive):
-        names = log.topics() if topic is None else [topic]
+        names = [topic] if topic is not None else [name for name in log.topics() if _is_written(log.topic(name))]
         failed: Exception | None = None
         for name in names:
             try:
@@ -46,6 +47,10 @@ def offload(
                 failed = error
         if failed is not None:
             raise failed
+
+
+def _is_written(topic: Topic) -> bool:
+    return topic.config.durability != "ephemeral"
 
 
 def _offload(

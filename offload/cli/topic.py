@@ -23,7 +23,9 @@ def create(
         str | None,
         typer.Option(help="How it is offloaded: zstd (small) or none (Apache Pulsar's format).", show_default=False),
     ] = None,
-    durability: Annotated[str, typer.Option(help="When an append is acked: fsync, disk or memory.")] = "fsync",
+    durability: Annotated[
+        str, typer.Option(help="When an append is acked: fsync, disk, memory or ephemeral (never written).")
+    ] = "fsync",
 ) -> None:
     """Make a topic with a configuration of its own. Without this the first append makes it, with the defaults."""
     from catalog import keys
@@ -36,9 +38,8 @@ def create(
         codec_named(codec)
     with session.log_and_maybe_archive() as (log, archive):
         attributes = {"codec": codec} if codec else {}
-        log.create_topic(
-            topic, TopicConfig(durability=durability, keep_history=archive is not None, attributes=attributes)
-        )
+        keep_history = archive is not None and durability != "ephemeral"
+        log.create_topic(topic, TopicConfig(durability=durability, keep_history=keep_history, attributes=attributes))
     emit(session, {"topic": topic, "codec": codec, "durability": durability}, f"made topic {topic}")
 
 
@@ -60,7 +61,10 @@ def set_config(
         typer.Option(help="At a cap: old (evict the oldest) or reject (refuse the append).", show_default=False),
     ] = None,
     durability: Annotated[
-        str | None, typer.Option(help="When an append is acked: fsync, disk or memory.", show_default=False)
+        str | None,
+        typer.Option(
+            help="When an append is acked: fsync, disk, memory or ephemeral (never written).", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Change how a topic keeps its records. What is not named stays as it is.

@@ -162,3 +162,28 @@ def test_what_may_be_in_the_remote_is_not_truncated(run: Run, remote: str) -> No
     assert (refused.code, "3 is the lowest" in refused.err) == (2, True)
     assert run("truncate", "t", "--from", "4", "--yes").code == 0
     assert run("read", "t").out == b"a\nb\nc\n"
+
+
+def test_the_command_appends_nothing_that_would_end_with_it(started: Run) -> None:
+    assert started("topic", "create", "passing", "--durability", "ephemeral").code == 0
+    for arguments in (("append", "passing"), ("append", "other", "--durability", "ephemeral")):
+        refused = started(*arguments, stdin=b"a\n")
+        assert refused.code == 2
+        assert "this one ends at once; nothing was appended" in " ".join(refused.err.replace("│", "").split())
+    assert started("append", "passing", "--durability", "disk", stdin=b"a\n").code == 0
+    assert started("read", "passing").out == b"a\n"
+    assert json.loads(started("--json", "topic", "show", "passing").out)["durability"] == "ephemeral"
+
+
+def test_an_ephemeral_topic_has_nothing_to_offload(run: Run, tmp_path: Path) -> None:
+    assert run("init", "--remote", f"file://{tmp_path}/remote").code == 0
+    assert run("topic", "create", "passing", "--durability", "ephemeral").code == 0
+    run("append", "kept", stdin=b"a\n")
+    refused = run("offload", "passing")
+    assert (refused.code, "its records are never written" in refused.err) == (2, True)
+    assert run("topic", "set", "kept", "--durability", "ephemeral").code == 2
+    run("seal", "kept")
+    done = run("offload", "--all")
+    assert (done.code, "kept: offloaded up to seq 1" in done.text, "passing" in done.text) == (0, True, False)
+    assert run("delete", "passing", "--before", "1").code == 0
+    assert run("status").code == 0

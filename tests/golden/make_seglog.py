@@ -28,12 +28,15 @@ def make() -> dict[str, bytes]:
     orders.append([b"tagged"], tag="grüß", node="node-1", unterminated=True)
     clock.ms += 61
     orders.append([b"%d" % number for number in range(5)], durability="fsync")
+    log.topic("plain").append([b"passing"], durability="ephemeral")
+    log.topic("plain").append([b"kept"])
     log.topic("plain").delete(before=2)
     log.checkpoint()
     log.configure("plain", TopicConfig("memory"))
     orders.delete(tag="gr*")
     with log._engine.checkpoint_lock:  # or the rotation would make a checkpoint, and the first WAL file would go
         log.topic("plain").append([b"x" * 3000])
+        log.topic("plain").append([b"passing"], durability="ephemeral")
         log.topic("plain").append([b"y" * 500] * 2, tag="", durability="fsync")
     return relative(disk.after_kill())
 

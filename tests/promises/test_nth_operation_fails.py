@@ -72,6 +72,10 @@ class Caller:
             lambda: self._append(log, "kept", 2, "disk"),
             lambda: journal.delete(log, "a", before=2),
             lambda: self._append(log, "a", 2, "memory"),
+            lambda: self._append(log, "mixed", 2, "disk"),
+            lambda: self._append(log, "mixed", 2, "ephemeral"),
+            lambda: self._append(log, "mixed", 2, "fsync"),
+            lambda: self._append(log, "mixed", 1, "ephemeral"),
             lambda: log.topic("a").seal(),
             lambda: self._append(log, "kept", 3, "fsync"),
             lambda: journal.release(log, "a", log.topic("a").sealed_seq),
@@ -89,9 +93,11 @@ class Caller:
         head = log.topic(name).head_seq
         values = [b"%s %d" % (name.encode(), head + 1 + index) * 3 for index in range(count)]
         del known[head:]
-        known.extend((value, "t" if name == "kept" else None) for value in values)
+        self.journal.ephemeral[name] = {seq for seq in self.journal.ephemeral.get(name, set()) if seq <= head}
+        tag = "t" if name == "kept" else None
+        self.journal.note(name, values, tag, durability)
         is_after_failed_sync = self._lost_wal_files() > self._lost_before
-        log.topic(name).append(values, tag=known[-1][1], durability=durability)
+        log.topic(name).append(values, tag=tag, durability=durability)
         if durability == "fsync":
             self.journal.acked[name] = len(known)
             self.acks_after_failed_sync += is_after_failed_sync

@@ -83,9 +83,15 @@ def test_the_default_file_says_the_defaults_and_the_remote(tmp_path: Path) -> No
 
 def test_a_topic_has_a_known_durability() -> None:
     for name in DURABILITIES:
-        assert TopicConfig.from_json(TopicConfig(name, True, {"a": "b"}).to_json()) == TopicConfig(
-            name, True, {"a": "b"}
-        )
+        config = TopicConfig(name, name != "ephemeral", {"a": "b"})
+        assert TopicConfig.from_json(config.to_json()) == config
+    with pytest.raises(InvalidSetting, match="none of fsync, disk, memory, ephemeral"):
+        TopicConfig("safe")
+
+
+def test_what_is_never_written_has_no_history() -> None:
+    with pytest.raises(InvalidSetting, match="memory is the nearest, or a topic of their own"):
+        TopicConfig("ephemeral", keep_history=True)
 
 
 def test_retention_has_known_values() -> None:
@@ -97,6 +103,3 @@ def test_retention_has_known_values() -> None:
                 TopicConfig(**{key: value})  # type: ignore[arg-type]
     with pytest.raises(InvalidSetting, match="none of old, reject"):
         TopicConfig(discard="new")
-    for name in ("ephemeral", "safe"):
-        with pytest.raises(InvalidSetting):
-            TopicConfig(name)

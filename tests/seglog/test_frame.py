@@ -13,11 +13,13 @@ from seglog.frame import (
     HAS_TAG,
     HEADER,
     HEADERS,
+    LOST,
     MIN_FRAME_BYTES,
     UNTERMINATED,
     FrameType,
     Header,
     encode,
+    encode_lost,
     read_header,
     record_of,
     tombstone,
@@ -125,6 +127,13 @@ def test_flags_that_do_not_fit_are_refused_behind_a_right_checksum(flags: int, t
     frame = encode(FrameType.APPEND, topic_id=1, seq=1, ts_ms=1, data=b"x", tag=tag, node=node, flags=flags)
     with pytest.raises(InvalidFrame, match="flags"):
         read_header(frame)
+
+
+def test_what_is_lost_has_a_seq_and_a_time_and_stays_lost() -> None:
+    frame = encode_lost(7, 258, 1720000000661)
+    header = read_header(frame)
+    assert (header.seq, header.ts_ms, header.flags, len(frame)) == (258, 1720000000661, DELETED | LOST, MIN_FRAME_BYTES)
+    assert tombstone(header) == frame
 
 
 def test_an_unknown_type_is_refused() -> None:

@@ -8,9 +8,9 @@ import pytest
 from xxhash import xxh3_64_hexdigest
 
 import seglog
-from seglog import DeleteOp, Record, TopicConfig
-from seglog.control import TopicCreated, encode_config, encode_create, encode_delete
-from seglog.frame import FrameType, encode, read_header, tombstone
+from seglog import DeleteOp, Gap, Record, TopicConfig
+from seglog.control import TopicCreated, encode_config, encode_create, encode_delete, encode_head
+from seglog.frame import FrameType, encode, encode_lost, read_header, tombstone
 from seglog.index import encode_entry
 from tests.faults.disk import Image, SimulatedDisk
 from tests.golden.make_seglog import DIRECTORY, SETTINGS, make
@@ -22,6 +22,8 @@ CONFIG = TopicConfig("disk", True, {"codec": "zstd"})
 PINNED = {
     "APPEND": (APPEND, "4420e827266cf1d6"),
     "APPEND, deleted": (tombstone(read_header(APPEND)), "637f5ca9523e0b1c"),
+    "APPEND, lost": (encode_lost(7, 258, T0), "66b593cb916328d4"),
+    "HEAD_WATERMARK": (encode_head(7, T0, 258), "6d341329f0f68ef6"),
     "TOPIC_CREATE": (encode_create(TopicCreated(7, "orders@fix", 1, 101, CONFIG, T0)), "8f023823c0d5eba2"),
     "CONFIG_UPDATE": (encode_config(7, T0, CONFIG), "e32381b947782094"),
     "DELETE": (encode_delete(7, DeleteOp(3, 258, T0, before=200, tag="gr\u00fc\u00df*")), "ff31068e8c4870ff"),
@@ -55,12 +57,15 @@ def test_the_old_directory_is_read() -> None:
         assert log.topics() == ["orders@fix", "plain"]
         plain, orders = log.topic("plain"), log.topic("orders@fix")
         assert plain.config == TopicConfig("memory")
-        assert list(plain.read()) == [
+        assert list(plain.read(gaps=True)) == [
             Record(2, T0, b""),
             Record(3, T0, b"\x00\xff\r\n"),
-            Record(4, T0 + 61, b"x" * 3000),
-            Record(5, T0 + 61, b"y" * 500, ""),
-            Record(6, T0 + 61, b"y" * 500, ""),
+            Gap(4, 4),
+            Record(5, T0 + 61, b"kept"),
+            Record(6, T0 + 61, b"x" * 3000),
+            Gap(7, 7),
+            Record(8, T0 + 61, b"y" * 500, ""),
+            Record(9, T0 + 61, b"y" * 500, ""),
         ]
         assert (orders.config, orders.first_seq, orders.head_seq) == (CONFIG, 101, 106)
         assert list(orders.read(101)) == [Record(102 + number, T0 + 61, b"%d" % number) for number in range(5)]

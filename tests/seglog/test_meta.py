@@ -23,6 +23,7 @@ SNAPSHOT = Snapshot(
             hot_floor=111,
             sealed_seq=120,
             active=ActiveMeta(121, 5, 500),
+            head_seq=127,
             last_ts_ms=1720000000661,
             next_op=2,
             ops=(DeleteOp(1, 104, 1720000000000, None, "ü*"),),
@@ -44,9 +45,10 @@ GOLDEN = (
     '"cold_ops":[{"at_seq":104,"before":null,"op":1,"tag":"ü*","ts_ms":1720000000000}],'
     '"config":{"attributes":{"codec":"zstd"},"cap_bytes":null,"cap_records":null,"discard":"old","durability":"disk",'
     '"keep_history":true,"ttl_ms":null},"earliest_seq":115,"epoch":1,"evict_floor":112,"evict_from":103,'
-    '"first_seq":101,"hot_floor":111,"id":2,"is_ahead":true,"last_ts_ms":1720000000661,"name":"orders@fix","next_op":2,'
+    '"first_seq":101,"head_seq":127,"hot_floor":111,"id":2,"is_ahead":true,"last_ts_ms":1720000000661,'
+    '"name":"orders@fix","next_op":2,'
     '"ops":[{"at_seq":104,"before":null,"op":1,"tag":"ü*","ts_ms":1720000000000}],"sealed_seq":120}],'
-    '"wal":{"file":17,"offset":4096,"ordinal":99}}\n8f1647c789e1ea6d\n'
+    '"wal":{"file":17,"offset":4096,"ordinal":99}}\n8eda76ce166f88c8\n'
 )
 
 

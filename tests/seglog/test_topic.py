@@ -119,8 +119,6 @@ def test_what_is_refused_changes_nothing(log: Log) -> None:
         topic.append([b"x"], tag="x" * 65_536)
     with pytest.raises(InvalidLabel):
         topic.append([b"x"], node="\ud800")
-    with pytest.raises(InvalidSetting, match="not there yet"):
-        topic.append([b"x"], durability="ephemeral")
     with pytest.raises(InvalidSetting, match="none of fsync, disk, memory"):
         topic.append([b"x"], durability="sync")
     with pytest.raises(TypeError):

@@ -300,7 +300,7 @@ def _shown(log: Log, archive: workload.Archive) -> dict[str, object]:
             log.topic(name).head_seq,
             log.topic(name).earliest_seq,
             log.topic(name).epoch,
-            list(log.topic(name).read()),
+            list(log.topic(name).read(gaps=True)),
         )
         for name in log.topics()
     }

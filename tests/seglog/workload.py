@@ -1,7 +1,12 @@
 """A small life of a log, told to a journal, and what has to be true of it after any crash.
 
 The oracle is bounds: durable <= recovered <= appended, values exact and in order, deletes likewise. What the journal
-says at a moment (`Bounds`) is compared with what a recovery finds (`Found`).
+says at a moment (`Bounds`) is compared with what a recovery finds (`Found`). Of the classes:
+
+    fsync      durable when acked, with all that was appended to its topic before
+    disk       durable when something has synced it
+    memory     the same, by chance only
+    ephemeral  never: its seq is told as lost, and belongs to it once a checkpoint or a later durable record has it
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import seglog
-from seglog import DeleteOp, Log, LogSettings, Record, Topic, TopicConfig
+from seglog import DeleteOp, Gap, Log, LogSettings, Record, Topic, TopicConfig
 from seglog.files import Files
 from seglog.frame import DELETED, read_header, record_of
 from seglog.upkeep import InCaller
@@ -76,12 +81,13 @@ class Bounds:
 
 @dataclass(frozen=True)
 class FoundTopic:
-    """`live` are seq, value and tag of the live records from the hot floor on."""
+    """`live` are seq, value and tag of the live records from the hot floor on, `lost` the gaps that are told."""
 
     head: int
     hot_floor: int
     live: tuple[tuple[int, bytes, str | None], ...]
     ops: tuple[DeleteOp, ...]
+    lost: tuple[Gap, ...] = ()
     earliest_seq: int = 1
 
 
@@ -93,6 +99,7 @@ class Journal:
     """`tried` is what was handed to append, in order; `acked` counts what came back at fsync.
 
     `keepers` are the topics with `keep_history`, from which nothing goes but what is released.
+    `ephemeral` are the seqs of that class, and `gone` those of them that are there no more.
     """
 
     tried: dict[str, list[tuple[bytes, str | None]]] = field(default_factory=dict)
@@ -103,19 +110,42 @@ class Journal:
     floors_acked: dict[str, int] = field(default_factory=dict)
     archive: Archive = field(default_factory=Archive)
     keepers: frozenset[str] = frozenset({"kept"})
+    ephemeral: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
+    gone: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
 
     def append(self, log: Log, name: str, count: int, tag: str | None = None, durability: str = "fsync") -> None:
         known = self.tried.setdefault(name, [])
         values = [b"%s %d " % (name.encode(), len(known) + 1 + index) * 5 for index in range(count)]
-        known.extend((value, tag) for value in values)
+        self.note(name, values, tag, durability)
         log.topic(name).append(values, tag=tag, durability=durability)
         if durability == "fsync":
             self.acked[name] = len(known)
 
+    def note(self, name: str, values: list[bytes], tag: str | None, durability: str) -> None:
+        """They are about to be appended."""
+        known = self.tried.setdefault(name, [])
+        seqs = {*range(len(known) + 1, len(known) + len(values) + 1)}
+        known.extend((value, tag) for value in values)
+        if durability == "ephemeral":
+            self.ephemeral.setdefault(name, set()).update(seqs)
+
+    def checkpoint(self, log: Log) -> None:
+        """Whatever the class of the records, their seqs are theirs after it."""
+        heads = {name: log.topic(name).head_seq for name in self.tried}
+        log.checkpoint()
+        self.acked |= heads
+
     def delete(self, log: Log, name: str, before: int | None = None, tag: str | None = None) -> None:
         self.deletes_tried.append((name, log.topic(name).head_seq, before, tag))
-        log.topic(name).delete(before=before, tag=tag)
-        self.deletes_acked = len(self.deletes_tried)
+        if log.topic(name).delete(before=before, tag=tag).op:
+            self.deletes_acked = len(self.deletes_tried)
+            # It is at fsync, so whatever was appended before is durable with it.
+            self.acked[name] = max(self.acked.get(name, 0), log.topic(name).head_seq)
+            return
+        delete = self.deletes_tried.pop()
+        reached = {seq for seq, (_, tag) in enumerate(self.tried[name], 1) if _reaches(delete, name, seq, tag)}
+        assert reached <= self.ephemeral.get(name, set())
+        self.gone.setdefault(name, set()).update(reached)
 
     def release(self, log: Log, name: str, last: int) -> None:
         self.archive.take(log.topic(name), last)
@@ -123,11 +153,13 @@ class Journal:
         log.topic(name).release(last)
         self.floors_acked[name] = log.topic(name).hot_floor
 
-    def live_seqs(self, name: str, head: int, deletes: int) -> list[int]:
-        """After that many of the deletes that were tried."""
+    def live_seqs(self, name: str, head: int, deletes: int, *, is_running: bool = False) -> list[int]:
+        """After that many of the deletes that were tried; `is_running`: with the ephemeral ones that are there yet."""
         seqs = []
+        gone = (self.gone if is_running else self.ephemeral).get(name, set())
         for seq, (_, tag) in enumerate(self.tried.get(name, [])[:head], 1):
-            if not any(_reaches(delete, name, seq, tag) for delete in self.deletes_tried[:deletes]):
+            is_deleted = any(_reaches(delete, name, seq, tag) for delete in self.deletes_tried[:deletes])
+            if not is_deleted and seq not in gone:
                 seqs.append(seq)
         return seqs
 
@@ -152,7 +184,19 @@ class Journal:
             }
             if missing:
                 return f"{name} has no {sorted(missing)}"
+            untold = {seq for seq in self._untold(name, topic, bounds.deletes[1]) if seq <= topic.head}
+            if untold:
+                return f"{name} says nothing of {sorted(untold)}, which were ephemeral"
         return None
+
+    def _untold(self, name: str, topic: FoundTopic, deletes: int) -> set[int]:
+        told = {seq for gap in topic.lost for seq in range(gap.gap_from, gap.gap_to + 1)}
+        deleted = {
+            seq
+            for seq, (_, tag) in enumerate(self.tried.get(name, []), 1)
+            if any(_reaches(delete, name, seq, tag) for delete in self.deletes_tried[:deletes])
+        }
+        return self.ephemeral.get(name, set()) - self.gone.get(name, set()) - told - deleted
 
     def phantom(self, found: Found, bounds: Bounds) -> str | None:
         """What is there and never was, or was deleted, or is in a wrong place."""
@@ -165,6 +209,9 @@ class Journal:
                 if (value, tag) != self.tried[name][seq - 1]:
                     return f"{name} has {value!r} at {seq}"
             seqs = [seq for seq, *_ in records]
+            written = {*seqs} - self.ephemeral.get(name, set())
+            if any(gap.gap_from <= seq <= gap.gap_to for gap in topic.lost for seq in written):
+                return f"{name} says that it lost {topic.lost}, and has {seqs}"
             counts = range(bounds.deletes[0], bounds.deletes[1] + 1)
             if seqs not in [self.live_seqs(name, topic.head, count) for count in counts]:
                 return f"{name} has {seqs}, which no number of deletes in {counts} leaves"
@@ -183,7 +230,9 @@ class Journal:
         if any(seq < topic.earliest_seq for seq in live):
             return f"{name} has its first live record at {live[0]}, and says {topic.earliest_seq}"
         hot = [seq for seq in live if seq >= topic.hot_floor]
-        if topic.earliest_seq >= topic.hot_floor and topic.earliest_seq != (hot[0] if hot else topic.head + 1):
+        first = hot[0] if hot else topic.head + 1
+        fronts = {first, *(gap.gap_from for gap in topic.lost if gap.gap_from < first)}
+        if topic.earliest_seq >= topic.hot_floor and topic.earliest_seq not in fronts:
             return f"{name} says that it begins at {topic.earliest_seq}, and {hot[:1]} is the first that is live"
         return None
 
@@ -197,7 +246,12 @@ class Journal:
                 for name, topic in found.items()
             )
         )
+        ephemeral = {
+            name: {seq for seq in self.ephemeral.get(name, set()) if seq <= topic.head} for name, topic in found.items()
+        }
         return Journal(
+            ephemeral=ephemeral,
+            gone={name: {*seqs} for name, seqs in ephemeral.items()},
             tried={name: self.tried.get(name, [])[: topic.head] for name, topic in found.items()},
             acked={name: topic.head for name, topic in found.items()},
             deletes_tried=self.deletes_tried[:deletes],
@@ -227,10 +281,14 @@ def look(log: Log) -> dict[str, FoundTopic]:
     found = {}
     for name in log.topics():
         topic = log.topic(name)
-        live = tuple((record.seq, record.value, record.tag) for record in topic.read(topic.hot_floor))
+        # What is in the archive is not looked at: there may be none.
+        first = topic.hot_floor if topic.earliest_seq < topic.hot_floor else 1
+        items = list(topic.read(first, gaps=True))
+        lost = tuple(item for item in items if isinstance(item, Gap))
+        live = tuple((item.seq, item.value, item.tag) for item in items if isinstance(item, Record))
         if topic.record_count_hot:
             assert len(list(topic.frames(topic.hot_floor, topic.head_seq))) == topic.record_count_hot
-        found[name] = FoundTopic(topic.head_seq, topic.hot_floor, live, topic.delete_ops(), topic.earliest_seq)
+        found[name] = FoundTopic(topic.head_seq, topic.hot_floor, live, topic.delete_ops(), lost, topic.earliest_seq)
     return found
 
 
@@ -242,6 +300,7 @@ def live(directory: Path, files: Files, journal: Journal, settings: LogSettings 
     with seglog.open(directory, files=files, settings=settings, upkeep=InCaller) as log:
         log.attach_cold(journal.archive)
         log.create_topic("kept", TopicConfig(keep_history=True))
+        log.create_topic("passing", TopicConfig(durability="ephemeral"))
         for _ in range(3):
             journal.append(log, "a", 2)
             journal.append(log, "kept", 1, tag="eu-1")
@@ -249,9 +308,17 @@ def live(directory: Path, files: Files, journal: Journal, settings: LogSettings 
         journal.delete(log, "a", before=3)
         journal.append(log, "a", 1, tag="x")
         log.topic("a").seal()
+        journal.append(log, "passing", 3, durability="ephemeral")
+        journal.delete(log, "passing", before=2)
+        journal.append(log, "mixed", 2)
+        journal.append(log, "mixed", 2, tag="x", durability="ephemeral")
         journal.append(log, "kept", 3, tag="us")
         journal.delete(log, "kept", tag="eu*")
-        log.checkpoint()
+        journal.checkpoint(log)
+        journal.append(log, "passing", 1)
+        journal.append(log, "mixed", 1, durability="disk")
+        journal.append(log, "mixed", 3, durability="ephemeral")
+        journal.delete(log, "mixed", tag="x")
         journal.release(log, "a", 8)
         journal.append(log, "a", 12, tag="x")
         journal.delete(log, "a", tag="x")
@@ -261,6 +328,8 @@ def live(directory: Path, files: Files, journal: Journal, settings: LogSettings 
             journal.append(log, "kept", 4, durability="disk")
             journal.append(log, "a", 1, durability="memory")
         log.topic("kept").settle_deletes(1)
+        journal.append(log, "mixed", 1, durability="memory")
+        journal.append(log, "passing", 2, durability="ephemeral")
         journal.append(log, "kept", 1)
 
 
@@ -272,7 +341,10 @@ def live_on(log: Log, journal: Journal) -> None:
     journal.append(log, "kept", 2, tag="eu-2", durability="disk")
     journal.append(log, "a", 2)
     journal.delete(log, "kept", tag="eu-2")
-    log.checkpoint()
+    journal.append(log, "passing", 1, durability="ephemeral")
+    journal.append(log, "mixed", 1, durability="ephemeral")
+    journal.append(log, "mixed", 1)
+    journal.checkpoint(log)
     if log.topic("a").sealed_seq >= log.topic("a").hot_floor:
         journal.release(log, "a", log.topic("a").sealed_seq)
     journal.append(log, "kept", 40, durability="memory")
@@ -287,7 +359,8 @@ def check(directory: Path, files: Files, journal: Journal, settings: LogSettings
         assert (journal.lost(found, bounds), journal.phantom(found, bounds)) == (None, None)
         heads = {name: found.get(name, _NOTHING).head for name in journal.tried}
         for name in found:
-            assert [record.value for record in log.topic(name).read()] == [
+            items = log.topic(name).read(gaps=True)
+            assert [item.value for item in items if isinstance(item, Record)] == [
                 value for _, value, _ in journal._all(name, found[name])
             ]
         for name, head in heads.items():
