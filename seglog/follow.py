@@ -74,10 +74,16 @@ def follow_records(follower: Follower, timeout_s: float | None) -> Iterator[Reco
 
 def _wait(follower: Follower, timeout_s: float | None) -> bool:
     """Until there is news; False at the time-out. Raises `LogClosed`."""
-    news = threading.Event()
-    while not follower.has_news(news.set):
-        if not news.wait(timeout_s):
-            follower.forget(news.set)
+    # Not an `Event`: who publishes may be interrupted, and a lock is released by one call.
+    news = threading.Lock()
+    news.acquire()
+
+    def wake() -> None:
+        if news.locked():
+            news.release()
+
+    while not follower.has_news(wake):
+        if not news.acquire(timeout=-1 if timeout_s is None else timeout_s):
+            follower.forget(wake)
             return False
-        news.clear()
     return True

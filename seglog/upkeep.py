@@ -45,25 +45,28 @@ class Background:
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
-        self._changed = threading.Condition()
+        # Held by `with` itself: an interrupt within the condition's own `__enter__` would leave it locked for ever.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._has_work = False
         self._due_s: float | None = None
         self._is_closed = False
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
-        with self._changed:
+        with self._lock:
             if self._has_work or self._is_closed:
                 return
-            self._has_work = True
             self._stir()
+            self._has_work = True
 
     def wake_later(self, delay_s: float) -> None:
-        with self._changed:
+        with self._lock:
             if self._has_work or self._is_closed or self._due_s is not None:
                 return
-            self._due_s = time.monotonic() + delay_s
+            due_s = time.monotonic() + delay_s
             self._stir()
+            self._due_s = due_s
 
     def close(self, patience_s: float | None = None) -> bool:
         if patience_s is not None:
@@ -73,25 +76,27 @@ class Background:
         return True
 
     def _stop(self, patience_s: float | None = None) -> bool:
-        with self._changed:
+        with self._lock:
             self._is_closed = True
             self._changed.notify()
             thread = self._thread
-        if thread is None:
+        if thread is None or thread.ident is None:
             return True
         thread.join(patience_s)
         return not thread.is_alive()
 
     def _stir(self) -> None:
+        """The lock is held: whoever is woken looks after it. What an interrupt cuts off here, the next one does."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="seglog-upkeep", daemon=True)
+        if self._thread.ident is None:
             self._thread.start()
         else:
             self._changed.notify()
 
     def _run(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 while not self._is_closed and (wait_s := self._wait_s()) != 0:
                     self._changed.wait(wait_s)
                 if self._is_closed:
