@@ -1,8 +1,9 @@
 """Appends and hot reads while the cold store hangs or fails, beside the same with a cold store that nobody asks.
 
-Four threads read what is only in the cold tier. Where it hangs, each waits in its request to the end of the run; where
-it fails, each tries again every 10 ms. Meanwhile one thread appends at `fsync`, or reads the newest 1,000 records from
-hot segments. The log is the same but for its cold tier, and the aim is a ratio of 1: no difference but noise.
+Four threads read what is only in the cold store, a `SegmentStore` with faults, and the relocator has something to put
+there. Where it hangs, each waits in its call to the end of the run; where it fails, each tries again every 10 ms.
+Meanwhile one thread appends at `fsync`, or reads the newest 1,000 records from hot segments. The log is the same but
+for its cold store, and the aim is a ratio of 1: no difference but noise.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from benchmarks.options import Options
 from benchmarks.report import Report, Row, compare
 from benchmarks.runner import Figures, Rounds
 from benchmarks.slices import Open, Slice, in_slices, rate_and_percentiles
-from seglog.record import Record
+from seglog.store import Part, SegmentId
+from seglog.store_memory import MemorySegmentStore
+from seglog.upkeep import InCaller
 
-__all__ = ["SUMMARY", "FailingCold", "HangingCold", "run"]
+__all__ = ["SUMMARY", "FaultySegments", "run"]
 
 SUMMARY = "appends and hot reads while the cold store hangs or fails, against one that nobody asks"
 
@@ -35,22 +38,28 @@ SIZE_BYTES = 200
 _RETRY_S = 0.01
 
 
-class HangingCold:
-    """Each read waits until `release` is set, and then fails."""
+class FaultySegments(MemorySegmentStore):
+    """Once `is_faulty`, each call fails: at once, or, where it `hangs`, when `release` is set."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, hangs: bool) -> None:
+        super().__init__()
+        self._hangs = hangs
+        self.is_faulty = False
         self.release = threading.Event()
 
-    def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
-        self.release.wait()
-        raise ConnectionError(f"{topic}: no answer for {first} to {last}")
+    def put(self, segment: SegmentId, data: bytes, idx: bytes) -> None:
+        self._trouble()
+        super().put(segment, data, idx)
 
+    def read_range(self, segment: SegmentId, part: Part, offset: int, length: int) -> bytes:
+        self._trouble()
+        return super().read_range(segment, part, offset, length)
 
-class FailingCold:
-    """Each read fails at once."""
-
-    def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
-        raise ConnectionError(f"{topic}: refused for {first} to {last}")
+    def _trouble(self) -> None:
+        if self.is_faulty and self._hangs:
+            self.release.wait()
+        if self.is_faulty:
+            raise ConnectionError("the cold store does not answer")
 
 
 def run(options: Options) -> Report:
@@ -98,15 +107,18 @@ def _hot_reads(topic: seglog.Topic) -> Slice:
 def _subject(work: Callable[[seglog.Topic], Slice], trouble: str | None) -> Open:
     @contextmanager
     def open_subject(directory: Path) -> Iterator[Slice]:
-        hanging = HangingCold()
-        with seglog.open(directory / "data") as log:
+        store = FaultySegments(hangs=trouble != "fails")
+        settings = seglog.LogSettings(hot_retain_segments=1)
+        with seglog.open(directory / "data", settings=settings, cold_stores=lambda _: store, upkeep=InCaller) as log:
+            for _ in range(2):
+                log.topic("bench").append(log_lines(RECORDS, SIZE_BYTES))
+                log.topic("bench").seal()
+        store.is_faulty = True
+        with seglog.open(directory / "data", settings=settings, cold_stores=lambda _: store) as log:
             topic = log.topic("bench")
-            topic.append(log_lines(RECORDS, SIZE_BYTES))
-            topic.seal()
-            topic.append(log_lines(RECORDS, SIZE_BYTES))
-            topic.seal()
-            topic.release(topic.segments()[0].last_seq)
-            log.attach_cold(FailingCold() if trouble == "fails" else hanging)
+            if trouble is not None:
+                topic.append(log_lines(1, SIZE_BYTES))
+                topic.seal()  # one more is to be relocated
             is_on, stop = threading.Event(), threading.Event()
             readers = [threading.Thread(target=_read_cold, args=(topic, is_on, stop)) for _ in range(READERS)]
             measure = work(topic)
@@ -124,7 +136,7 @@ def _subject(work: Callable[[seglog.Topic], Slice], trouble: str | None) -> Open
             try:
                 yield in_trouble
             finally:
-                for event in (stop, is_on, hanging.release):
+                for event in (stop, is_on, store.release):
                     event.set()
                 for reader in readers:
                     reader.join()
@@ -136,7 +148,7 @@ def _read_cold(topic: seglog.Topic, is_on: threading.Event, stop: threading.Even
     while is_on.wait() and not stop.is_set():
         try:
             next(topic.read(1, 1))
-        except ConnectionError:
+        except seglog.Unavailable:
             stop.wait(_RETRY_S)
         else:
             raise RuntimeError("what is cold was read: the figure would be wrong")

@@ -95,15 +95,12 @@ class _Draft:
     active: SegmentInfo | None
     released: list[SegmentInfo]
     recalled: int | None
+    cold: tuple[SegmentInfo, ...] = ()
+    cold_ops: tuple[DeleteOp, ...] = ()
 
     @property
     def segments(self) -> list[SegmentInfo]:
         return self.sealed if self.active is None else [*self.sealed, self.active]
-
-    @property
-    def cold_ops(self) -> tuple[DeleteOp, ...]:
-        """K7."""
-        return _kept_cold_ops((*self.meta.cold_ops, *self.pending), relocated(self.sealed))
 
     @property
     def doomed(self) -> list[tuple[int, int]]:
@@ -111,12 +108,15 @@ class _Draft:
         return [(self.meta.topic_id, seq) for seq in (*gone, self.recalled) if seq is not None]
 
     def result(self) -> TopicMeta:
+        """Once all is written: from now on it is published as this says."""
+        self.cold = relocated(self.sealed)
+        self.cold_ops = _kept_cold_ops((*self.meta.cold_ops, *self.pending), self.cold)
         sealed_seq = self.sealed[-1].last_seq if self.sealed else self.meta.hot_floor - 1
         return replace(
             self.meta,
             sealed_seq=sealed_seq,
             active=active_meta(self.active),
-            cold=relocated(self.sealed),
+            cold=self.cold,
             cold_ops=self.cold_ops,
         )
 
@@ -271,10 +271,11 @@ def _with_check(info: SegmentInfo, first_seq: int, check: int) -> SegmentInfo:
 
 
 def _kept_cold_ops(ops: tuple[DeleteOp, ...], cold: tuple[SegmentInfo, ...]) -> tuple[DeleteOp, ...]:
-    """Of the deletes that may reach relocated segments, those by tag, without what a later one covers."""
+    """K7: of the deletes that may reach relocated segments, those by tag, without what a later one covers."""
     kept: list[DeleteOp] = []
-    for op in reversed(ops):
-        may_reach = op.tag is not None and any(op.may_reach(info.first_seq) for info in cold)
+    for op in reversed(ops if cold else ()):
+        # Who does not reach the first record of all reaches none behind it.
+        may_reach = op.tag is not None and op.may_reach(cold[0].first_seq)
         if may_reach and not any(later.covers(op) for later in kept):
             kept.append(op)
     return tuple(reversed(kept))
@@ -438,7 +439,7 @@ def _publish(draft: _Draft) -> None:
     state.hot_floor = meta.hot_floor
     state.ops = (*meta.ops, *(op for op in state.ops if op.op >= planned))
     state.pending = tuple(op for op in state.pending if op.op >= planned)
-    state.cold_ops = draft.cold_ops
+    state.cold, state.cold_ops = draft.cold, draft.cold_ops
     state.resident.drop_below(state.hot_floor)
     state.settle_front()
 

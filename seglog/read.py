@@ -242,9 +242,11 @@ def _read_run(state: TopicState, first: int, file: OpenFile, entries: NDArray[An
 
 
 def live_records(state: TopicState, run: Run) -> Iterator[Record]:
-    for record in run.records(np.flatnonzero(run.entries["flags"] & DELETED == 0)):
-        is_pending = bool(state.pending) and _is_reached(state.pending, record)
-        if not is_pending and not (run.deletes and _is_reached(run.deletes, record)):
+    records = run.records(np.flatnonzero(run.entries["flags"] & DELETED == 0))
+    if run.deletes:
+        records = (record for record in records if not _is_reached(run.deletes, record))
+    for record in records:
+        if not (state.pending and _is_reached(state.pending, record)):
             yield record
 
 

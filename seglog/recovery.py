@@ -157,6 +157,7 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
         last_ts_ms=meta.last_ts_ms,
         tail=Tail(max(first if active is None else active.last_seq + 1, meta.head_seq + 1)),
         sealed=tuple(sealed),
+        cold=meta.cold,
         active=active,
         ops=meta.ops,
         cold_ops=meta.cold_ops,

@@ -28,6 +28,7 @@ __all__ = ["TopicState", "active_meta", "check_all_hot", "relocated"]
 class TopicState:
     """`pending` are the deletes not yet in the flags of the .idx files, `ops` the listed ones, these included.
 
+    `cold` are those of the sealed segments that are relocated.
     `cold_ops` are those by tag that may reach relocated segments, whose flags do not change.
     `next_op` is the number after that of the last published delete.
     `generation` goes up whenever records change place or flags: a reader that sees it go up looks again.
@@ -49,6 +50,7 @@ class TopicState:
     last_ts_ms: int
     tail: Tail
     sealed: tuple[SegmentInfo, ...] = ()
+    cold: tuple[SegmentInfo, ...] = ()
     active: SegmentInfo | None = None
     ops: tuple[DeleteOp, ...] = ()
     pending: tuple[DeleteOp, ...] = ()
@@ -76,11 +78,6 @@ class TopicState:
     def __post_init__(self) -> None:
         self.head_seq = self.logged_seq = self.kept_head = self.tail.first_seq + len(self.tail) - 1
         self.take_back()
-
-    @property
-    def cold(self) -> tuple[SegmentInfo, ...]:
-        """The relocated ones."""
-        return relocated(self.sealed)
 
     @property
     def sealed_seq(self) -> int:

@@ -28,7 +28,7 @@ from seglog.files import Files
 from seglog.layout import Layout, number_in
 from seglog.meta import TopicMeta, load, store
 from seglog.segment import SegmentFiles, SegmentInfo, cut
-from seglog.state import TopicState, active_meta, relocated
+from seglog.state import TopicState, active_meta
 from seglog.tail import Tail
 
 __all__ = ["apply_truncate", "kept_part", "lowest_cut", "segment_names", "settle_cuts"]
@@ -71,16 +71,17 @@ def apply_truncate(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | 
 
 def _cut_segments(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | None) -> None:
     sealed = tuple(info for info in state.sealed if info.last_seq < seq)
+    cold = tuple(info for info in state.cold if info.last_seq < seq)
     meta = replace(
         state.to_meta(),
         epoch=epoch,
         sealed_seq=sealed[-1].last_seq if sealed else state.hot_floor - 1,
         active=active_meta(kept),
-        cold=relocated(sealed),
+        cold=cold,
     )
     tail = Tail(seq)
     # Together: an interrupt comes between calls only, and this is not called again then.
-    state.sealed, state.active, state.tail, state.cut_meta = sealed, kept, tail, meta
+    state.sealed, state.cold, state.active, state.tail, state.cut_meta = sealed, cold, kept, tail, meta
 
 
 def settle_cuts(engine: Engine) -> None:
