@@ -363,7 +363,9 @@ class SimulatedDisk(Files):
             raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
 
     def _folder(self, path: Path) -> int:
-        """That `path` is in."""
+        """That `path` is in. There are no links, so a `..` is what its name says."""
+        if ".." in path.parts:
+            path = Path(os.path.normpath(path))
         folder = _ROOT
         for part in path.parts[1:-1]:
             node = self._folders[folder].get(part)

@@ -153,6 +153,8 @@ def first_life(settings: LogSettings) -> list[Note]:
     tree = Image({str(DIRECTORY.parent): None, str(DIRECTORY.parent / "cold"): None})
     disk = SimulatedDisk(tree, _noting(notes, lambda: (journal.bounds(), journal)))
     live(DIRECTORY, disk, journal, settings)
+    relocated = [path for path in disk.after_power_cut().tree if path.startswith("/parent/cold/topics/")]
+    assert bool(relocated) == bool(settings.cold_dir)
     return notes
 
 

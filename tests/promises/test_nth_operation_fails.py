@@ -151,6 +151,8 @@ def _prove(error: str, *, for_good: bool, step: int, settings: LogSettings = SET
         caller = Caller(files, settings)
         caller.live()
         if files.failed is None:
+            relocated = [path for path in disk.after_power_cut().tree if path.startswith("/parent/cold/topics/")]
+            assert bool(relocated) == bool(settings.cold_dir)
             break
         hit[files.failed] = hit.get(files.failed, 0) + 1
         try:

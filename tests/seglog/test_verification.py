@@ -416,11 +416,14 @@ def test_damage_has_the_words_of_the_error_that_opening_gives(copied: Path) -> N
 # ---------------------------------------------------------------- relocated segments
 
 
+KEEPS_ONE = replace(TIERED, hot_retain_segments=1)
+
+
 @pytest.fixture
 def tiered(tmp_path: Path) -> Path:
     """Four segments of four records each are in the cold store, as its settings say, and one of two is hot."""
     (tmp_path / "cold").mkdir()
-    with seglog.open(tmp_path / "log", files=UnsyncedFiles(), settings=TIERED, upkeep=InCaller) as log:
+    with seglog.open(tmp_path / "log", files=UnsyncedFiles(), settings=KEEPS_ONE, upkeep=InCaller) as log:
         log.topic("t").append([b"record %d" % number for number in range(18)], tag="eu")
         log.topic("t").seal()
     (tmp_path / "log/seglog.toml").write_text('[log]\ncold_dir = "../cold"\n')

@@ -38,7 +38,7 @@ __all__ = [
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096)
 #: With a cold store beside the data directory: the test makes that directory.
-TIERED = replace(SETTINGS, cold_dir="../cold", hot_retain_segments=1)
+TIERED = replace(SETTINGS, cold_dir="../cold", hot_retain_segments=0)
 
 
 @dataclass
