@@ -131,7 +131,7 @@ def test_every_fifth_call_fails(error: str, for_good: bool) -> None:
     _prove(error, for_good=for_good, step=5)
 
 
-@pytest.mark.parametrize(("error", "step"), [("EIO", 2), ("ENOSPC", 5)])
+@pytest.mark.parametrize(("error", "step"), [("EIO", 7), ("ENOSPC", 11)])
 def test_calls_fail_once_with_a_cold_store(error: str, step: int) -> None:
     _prove(error, for_good=False, step=step, settings=TIERED)
 
@@ -141,6 +141,13 @@ def test_calls_fail_once_with_a_cold_store(error: str, step: int) -> None:
 @pytest.mark.parametrize("error", ERRORS)
 def test_each_call_fails_with_each_error(error: str, for_good: bool) -> None:
     _prove(error, for_good=for_good, step=1)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+def test_each_call_fails_with_a_cold_store(error: str) -> None:
+    _prove(error, for_good=False, step=1, settings=TIERED)
 
 
 def _prove(error: str, *, for_good: bool, step: int, settings: LogSettings = SETTINGS) -> None:
