@@ -41,6 +41,7 @@ __all__ = [
     "ref_key",
     "refs_prefix",
     "segments_prefix",
+    "sid_of",
     "topic_of",
 ]
 
@@ -131,6 +132,17 @@ def segments_prefix(vid: Vid) -> str:
 
 def data_key(vid: Vid, sid: Sid) -> Key:
     return Key(f"{vid}/segments/{sid}")
+
+
+def sid_of(key: str) -> Sid | None:
+    """The segment of a data key; None for any other key."""
+    parts = key.split("/")
+    if len(parts) != 3 or parts[1] != "segments":
+        return None
+    try:
+        return Sid.parse(parts[2])
+    except InvalidKey:
+        return None
 
 
 def index_key(vid: Vid, sid: Sid) -> Key:

@@ -52,8 +52,10 @@ from seglog.config import SETTINGS_FILE
 from seglog.errors import HistoryKept, InvalidSetting, SeqOutOfRange
 from seglog.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES, read_header
 
-__all__ = ["Archive", "Deleted", "OffloadResult", "Restored", "TopicStatus", "attach"]
+__all__ = ["Archive", "Deleted", "OffloadResult", "OrphanUpload", "Restored", "TopicStatus", "attach"]
 
+_PAUSED = "offload_paused"  # an attribute of a topic
+_ORPHAN_AGE_MS = 24 * 3600 * 1000  # longer than any upload takes
 _FRAME_OVERHEAD_BYTES = MIN_FRAME_BYTES + 2 * LABEL_MAX_BYTES
 
 
@@ -92,6 +94,15 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
+class OrphanUpload:
+    """A multipart upload that nobody goes on with: it costs money, and holds nothing that is needed."""
+
+    key: keys.Key
+    upload_id: str
+    age_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopicStatus:
     """Where a topic's records are. Seqs are inclusive; 0 means none. Bytes are those of the frames."""
 
@@ -111,6 +122,7 @@ class TopicStatus:
     evict_floor: int
     epoch: int
     relocated_bytes: int
+    is_paused: bool
 
 
 def attach(
@@ -175,7 +187,7 @@ class Archive:
             log, store, self._volumes, self._handles, self._local, self._reader, settings, clock, socket.gethostname()
         )
         self._is_closed = False
-        self._turn = threading.RLock()  # offloads and deletes of one process take turns; reads do not
+        self._turns: dict[str, threading.RLock] = {}  # of each topic: its offloads and deletes take turns; reads do not
 
     def __enter__(self) -> Archive:
         return self
@@ -199,6 +211,10 @@ class Archive:
     def url(self) -> str:
         return self._store.url
 
+    def change_settings(self, settings: OffloadSettings) -> None:
+        """For runs that begin from now on."""
+        self._offloader.settings = settings
+
     # ------------------------------------------------------------------ offload
 
     def offload(
@@ -218,7 +234,7 @@ class Archive:
         """
         self._log.check_writable()
         topic = self._log.existing(name)
-        with self._turn:
+        with self._turn(name):
             self._handles.open(name)
             published = self._offloader.run(name, up_to=up_to, on_bytes=on_bytes)
             released = self._offloader.release(name, at_once=drop_hot)
@@ -237,6 +253,67 @@ class Archive:
             for segment in self._log.existing(name).segments()
             if segment.sealed and segment.last_seq > offloaded and (up_to is None or segment.last_seq <= up_to)
         )
+
+    def pause(self, name: str, *, paused: bool = True) -> None:
+        """Whether the daemon leaves the topic alone; `offload` by hand works as before. Durable on return."""
+        config = self._log.existing(name).config
+        attributes = {key: text for key, text in config.attributes.items() if key != _PAUSED}
+        if paused:
+            attributes[_PAUSED] = "yes"
+        self._log.configure(name, replace(config, attributes=attributes))
+
+    def is_paused(self, name: str) -> bool:
+        return _PAUSED in self._log.topic(name).config.attributes
+
+    def is_unfinished(self, name: str) -> bool:
+        """Whether a commit, an attempt or a delete waits that needs no new records. Asks the local disk only."""
+        handle = self._handles.find(name)
+        offloaded_seq = self._handles.offloaded_seq(name)
+        return (
+            (handle is not None and handle.pending_lsn is not None)
+            or any(attempt.state == AttemptState.PLANNED for attempt in self._local.attempts(name))
+            or (handle is not None and any(op.at_seq <= offloaded_seq for op in self._log.topic(name).delete_ops()))
+        )
+
+    def is_diverged(self, name: str) -> bool:
+        handle = self._handles.find(name)
+        return handle is not None and handle.diverged_lsn is not None
+
+    def offloaded_seq(self, name: str) -> int:
+        """The last seq that is in the remote; 0 if none. Asks the local disk only."""
+        return self._handles.offloaded_seq(name)
+
+    def with_hot_copies(self) -> set[str]:
+        """Names of topics that have published runs whose hot copy is still there."""
+        return {each.name for each in self._local.attempts() if each.state == AttemptState.PUBLISHED}
+
+    def release(self, name: str, *, at_once: bool = False) -> int:
+        """Delete the hot copies that are due, after reading the remote ones back. The last seq that went, or 0.
+
+        `at_once` waives the deletion lag. Raises what reading back raises: the hot copy stays.
+        """
+        with self._turn(name):
+            return 0 if self._handles.find(name) is None else self._offloader.release(name, at_once=at_once)
+
+    def orphan_uploads(self, min_age_ms: int = _ORPHAN_AGE_MS) -> list[OrphanUpload]:
+        """Multipart uploads in the remote that no attempt on record here accounts for, and that are old enough.
+
+        Other data directories may upload under the same prefix: hence the age, by the segment's id.
+        """
+        known = {attempt.sid for attempt in self._local.attempts()}
+        found = []
+        for key, upload_id in self._store.list_uploads(""):
+            sid = keys.sid_of(key)
+            if sid is None or sid in known:
+                continue
+            age_ms = self._clock.now_ms() - sid.created_ms
+            if age_ms >= min_age_ms:
+                found.append(OrphanUpload(key, upload_id, age_ms))
+        return found
+
+    def abort(self, upload: OrphanUpload) -> None:
+        """The parts that it holds are gone. Idempotent."""
+        self._store.abort_upload(upload.key, upload.upload_id)
 
     def status(self, name: str) -> TopicStatus:
         """Where the topic's records are. Asks the local disk only. Raises `NoSuchTopic`."""
@@ -260,6 +337,7 @@ class Archive:
             evict_floor=topic.evict_floor,
             epoch=topic.epoch,
             relocated_bytes=topic.bytes_relocated,
+            is_paused=self.is_paused(name),
         )
 
     # ------------------------------------------------------------------ reads
@@ -300,7 +378,7 @@ class Archive:
         self._log.check_writable()
         if self._log.has_topic(name) or split_name(name)[1] == MAIN:
             return self._log.topic(name)
-        with self._turn:
+        with self._turn(name):
             vid = self._handles.resolve(name)
             if not self._log.has_topic(name):
                 # Later than anything that happened on the path to here, or a restore by time would not be exact.
@@ -326,20 +404,21 @@ class Archive:
         hot_count = count_hot(topic, before, tag, start=offloaded_seq + 1)
         earlier = topic.delete_ops()
         op = topic.delete(before=before, tag=tag)
-        if not self._turn.acquire(blocking=False):
+        turn = self._turn(name)
+        if not turn.acquire(blocking=False):
             return Deleted(op, None, None, waits_for="the offload that is running")
         try:
             return self._publish_delete(name, op, earlier, offloaded_seq, hot_count)
         except (CatalogError, OffloadError) as error:
             return Deleted(op, None, None, waits_for=str(error))
         finally:
-            self._turn.release()
+            turn.release()
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic of the log that has nothing in the remote. Raises `NoSuchTopic`, `HistoryKept`."""
         self._log.check_writable()
         topic = self._log.existing(name)
-        with self._turn:
+        with self._turn(name):
             if self._local.handle(name) is not None:
                 raise HistoryKept(name)
             self._log.configure(name, replace(topic.config, keep_history=False))
@@ -390,6 +469,9 @@ class Archive:
         return self._branches.branches(topic)
 
     # ------------------------------------------------------------------ inside
+
+    def _turn(self, name: str) -> threading.RLock:
+        return self._turns.setdefault(name, threading.RLock())
 
     def _publish_delete(
         self, name: str, op: DeleteOp, earlier: tuple[DeleteOp, ...], offloaded_seq: int, hot_count: int

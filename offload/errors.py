@@ -12,13 +12,20 @@
     ├── Conflict             somebody was there before                     exit 4
     │   ├── AlreadyInitialised
     │   └── OtherRemote          the remote is not the one that has the history
+    ├── Unavailable          nothing was changed; try again                exit 1
+    │   ├── Busy                 the daemon has as many requests as it takes
+    │   ├── DaemonGone           it ended, or closed the connection, before it answered
+    │   └── Stopping             it is being stopped
     └── Misuse               fix the call                                  exit 2
         ├── EntryTooLarge
+        ├── InvalidAddress       one that the daemon cannot, or must not, listen on
         ├── InvalidInput         a line of an input file
         ├── InvalidOption
         ├── InvalidRemote
         ├── NeverWritten         an ephemeral topic has nothing to offload
+        ├── NoDaemon             none serves this directory
         ├── NoRemote
+        ├── Refused              by the daemon's rules: host, origin, token, size, pace
         ├── UnknownObject        nothing that `inspect` knows
         └── UnsupportedOption
 
@@ -33,12 +40,15 @@ from typing import ClassVar
 
 __all__ = [
     "AlreadyInitialised",
+    "Busy",
     "Conflict",
     "Corrupt",
+    "DaemonGone",
     "EntryTooLarge",
     "FormatUnsupported",
     "FrameMismatch",
     "HistoryBehind",
+    "InvalidAddress",
     "InvalidBlock",
     "InvalidChunk",
     "InvalidIndex",
@@ -47,10 +57,14 @@ __all__ = [
     "InvalidRemote",
     "Misuse",
     "NeverWritten",
+    "NoDaemon",
     "NoRemote",
     "ObjectDamaged",
     "OffloadError",
     "OtherRemote",
+    "Refused",
+    "Stopping",
+    "Unavailable",
     "UnknownObject",
     "UnsupportedOption",
 ]
@@ -155,8 +169,54 @@ class OtherRemote(Conflict):
         self.vid = vid
 
 
+class Unavailable(OffloadError):
+    exit_code = 1
+
+
+class Busy(Unavailable):
+    """`retry_after_s` is when it is worth to ask again."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__("the daemon has as many requests as it takes", hint=f"try again in {retry_after_s} s")
+        self.retry_after_s = retry_after_s
+
+
+class DaemonGone(Unavailable):
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"the daemon at {path} did not answer: {reason}", hint="look at its log, then try again")
+        self.path = path
+        self.reason = reason
+
+
+class Stopping(Unavailable):
+    def __init__(self) -> None:
+        super().__init__("the daemon is being stopped; what was begun goes on when it is started again")
+
+
 class Misuse(OffloadError):
     exit_code = 2
+
+
+class InvalidAddress(Misuse):
+    def __init__(self, address: str, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(f"cannot listen on {address}: {reason}", hint=hint)
+        self.address = address
+        self.reason = reason
+
+
+class NoDaemon(Misuse):
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"no daemon serves {path}", hint="start one: seglog serve")
+        self.path = path
+
+
+class Refused(Misuse):
+    """A request that the daemon does not look into. `status` is the HTTP status, `reason` a word for the metrics."""
+
+    def __init__(self, status: int, reason: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.reason = reason
 
 
 class EntryTooLarge(Misuse):

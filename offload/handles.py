@@ -48,6 +48,7 @@ class Handles:
         self._local = local
         self._clock = clock
         self._checked: set[str] = set()
+        self._tips: dict[Vid, tuple[int, Tip]] = {}
 
     def find(self, name: str) -> Handle | None:
         """The handle that is on record. No request."""
@@ -82,11 +83,10 @@ class Handles:
 
     def tip(self, handle: Handle) -> Tip:
         """Where the volume stands, as far as this directory knows. After the first time without a request."""
-        if handle.lsn > 0:
-            [last] = self._volumes.commits(handle.vid, handle.lsn, handle.lsn)
-            return Tip(last.commit.bounds, last.hash)
-        start = self._volumes.snapshot(handle.vid, 0)
-        return Tip(start.bounds, start.head_hash)
+        known = self._tips.get(handle.vid)
+        if known is None or known[0] != handle.lsn:
+            known = self._tips[handle.vid] = (handle.lsn, self._find_tip(handle))
+        return known[1]
 
     def offloaded_seq(self, name: str) -> int:
         """The last seq that a commit of ours has, or that the branch started from; 0 if none."""
@@ -94,6 +94,13 @@ class Handles:
         if handle is None:
             return self._log.topic(name).first_seq - 1 if self._log.has_topic(name) else 0
         return self.tip(handle).bounds.head_seq
+
+    def _find_tip(self, handle: Handle) -> Tip:
+        if handle.lsn > 0:
+            [last] = self._volumes.commits(handle.vid, handle.lsn, handle.lsn)
+            return Tip(last.commit.bounds, last.hash)
+        start = self._volumes.snapshot(handle.vid, 0)
+        return Tip(start.bounds, start.head_hash)
 
     def _join(self, name: str) -> Handle:
         topic, branch = split_name(name)

@@ -82,7 +82,7 @@ class Offloader:
         self._handles = handles
         self._local = local
         self._reader = reader
-        self._settings = settings
+        self.settings = settings
         self._clock = clock
         self._writer_id = writer_id
 
@@ -107,7 +107,7 @@ class Offloader:
                     continue
                 done.append(self._publish_delete(handle, tip, topic, delete.op, delete.at_seq, delete.ts_ms, deletions))
                 continue
-            run = plan_run(topic.segments(), tip.bounds.head_seq, up_to, self._settings.max_object_bytes)
+            run = plan_run(topic.segments(), tip.bounds.head_seq, up_to, self.settings.max_object_bytes)
             if run is None:
                 return done
             done.append(self._offload_run(handle, tip, topic, run, on_bytes))
@@ -141,7 +141,7 @@ class Offloader:
             if attempt.state != AttemptState.PUBLISHED:
                 continue
             assert attempt.published_at_ms is not None  # noqa: S101 - set with the state
-            is_over = is_due(attempt.published_at_ms, self._settings.deletion_lag_s, self._clock.now_ms())
+            is_over = is_due(attempt.published_at_ms, self.settings.deletion_lag_s, self._clock.now_ms())
             if not (at_once or is_over or attempt.last_seq <= retention_seq):
                 break
             if attempt.first_seq > topic.hot_floor:
@@ -181,10 +181,8 @@ class Offloader:
         return self._publish(self._prepare(handle, commit, attempt))
 
     def _upload(self, attempt: Attempt, topic: Topic, on_bytes: Callable[[int], None]) -> SegmentRef:
-        codec = codec_named(topic.config.attributes.get("codec", self._settings.codec))
-        encoder = SegmentEncoder(
-            block_size=self._settings.block_size, codec=codec, zstd_level=self._settings.zstd_level
-        )
+        codec = codec_named(topic.config.attributes.get("codec", self.settings.codec))
+        encoder = SegmentEncoder(block_size=self.settings.block_size, codec=codec, zstd_level=self.settings.zstd_level)
         name = attempt.name
         metadata = object_metadata("data", name, attempt.first_seq, attempt.last_seq, codec)
 
@@ -195,7 +193,7 @@ class Offloader:
             self._store,
             keys.data_key(attempt.vid, attempt.sid),
             metadata,
-            concurrency=self._settings.concurrency,
+            concurrency=self.settings.concurrency,
             on_upload_id=record_upload,
         ) as upload:
             for frames in topic.frame_batches(attempt.first_seq, attempt.last_seq):

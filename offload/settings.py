@@ -1,9 +1,8 @@
-"""Settings of the archive: the `[remote]` and `[offload]` sections of seglog.toml, and the table of all settings.
+"""Settings of archive and daemon: sections `[remote]`, `[offload]` and `[serve]` of seglog.toml, and a table of all.
 
+What keys there are, with their defaults, units and ranges, the fields of the classes say, and docs/configuration.md.
+A key that is not listed is refused by name.
 The section `[cold]` is in offload.cold_settings.
-
-What keys there are, with their defaults, units and ranges, the fields of `OffloadSettings` say, and
-docs/configuration.md. A key that is not listed is refused by name.
 """
 
 from __future__ import annotations
@@ -17,20 +16,27 @@ from catalog.commit import Codec
 from offload.cold_settings import ColdSettings
 from seglog.config import NO_VARIABLES, LogSettings, default_toml, read_sections
 from seglog.errors import InvalidSetting
-from seglog.setting import Setting, check_settings, choice, from_section, number, settings_of, toml_lines
+from seglog.setting import Setting, check_settings, choice, from_section, number, settings_of, text, toml_lines
 
 __all__ = [
     "CODEC_NAMES",
     "MIN_BLOCK_SIZE",
+    "NEVER",
     "SETTINGS",
+    "UNLIMITED",
     "OffloadSettings",
+    "ServeSettings",
     "codec_named",
     "default_file",
     "load_archive_settings",
+    "load_serve_settings",
 ]
 
 MIN_BLOCK_SIZE = 5 * 1024 * 1024  # S3's least part size
 _MAX_BLOCK_SIZE = 2**31 - 1  # Pulsar's reader keeps it in a Java int
+
+NEVER = "never"
+UNLIMITED = "unlimited"
 
 CODEC_NAMES: Mapping[str, Codec] = {"none": Codec.NONE, "zstd": Codec.ZSTD}
 
@@ -60,17 +66,63 @@ class OffloadSettings:
     concurrency: int = number(4, "parts", 1, 64, "in flight at a time; an upload holds so many blocks in memory")
     max_object_bytes: int = number(1024 * 1024 * 1024, "bytes", 1, None, "adjacent segments are merged up to this")
     deletion_lag_s: int = number(4 * 3600, "seconds", 0, None, "how long a hot copy stays after its offload")
+    offload_after_s: int | str = number(
+        60, "seconds", 0, None, "the daemon offloads a sealed segment whose newest record is so old", word=NEVER
+    )
+    offload_hot_bytes: int | str = number(
+        NEVER, "bytes", 0, None, "or when newer sealed segments hold so many", word=NEVER
+    )
+    tail_interval_s: int | str = number(
+        NEVER, "seconds", 1, None, "it seals and offloads the tail that often: what a lost machine can lose", word=NEVER
+    )
+    topics_at_once: int = number(2, "topics", 1, 64, "that the daemon offloads at the same time")
+    upload_bytes_per_s: int | str = number(
+        UNLIMITED, "bytes", 1024, None, "a second, of all uploads together", word=UNLIMITED
+    )
+    requests_per_s: int | str = number(UNLIMITED, "requests", 1, None, "a second, to the store", word=UNLIMITED)
+    retry_min_s: int = number(1, "seconds", 1, 3600, "a topic whose offload failed waits before the next try")
+    retry_max_s: int = number(300, "seconds", 1, 86_400, "at most, twice as long after each failure")
 
     def __post_init__(self) -> None:
         check_settings(self)
 
 
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    """Of the daemon, `seglog serve`."""
+
+    SECTION: ClassVar = "serve"
+
+    host: str = text("127.0.0.1", "address to listen on; empty: the Unix socket only")
+    port: int = number(7373, "", 0, 65_535, "0: any that is free")
+    token_file: str = text("", "file with the bearer token; needed on an address that is not loopback")
+    tls_certificate: str = text("", "PEM file; needed on an address that is not loopback")
+    tls_key: str = text("", "PEM file of its private key")
+    allowed_hosts: str = text("localhost,127.0.0.1,[::1]", "names that a Host header may have, between commas")
+    max_requests: int = number(256, "requests", 1, 100_000, "at the same time; one more is answered 429")
+    max_body_bytes: int = number(64 * 1024 * 1024, "bytes", 1024, None, "of a request; a larger one is answered 413")
+    header_timeout_s: int = number(10, "seconds", 1, 3600, "for a request to arrive up to its body")
+    body_timeout_s: int = number(30, "seconds", 1, 3600, "without a byte of its body, or of its answer taken")
+    stop_timeout_s: int = number(30, "seconds", 0, 3600, "for requests on their way, after SIGTERM")
+    check_interval_ms: int = number(1000, "ms", 10, 3_600_000, "between looks at triggers, retention and the disk")
+    disk_alarm_bytes: int = number(2 * 1024**3, "bytes", 0, None, "free on the disk: below, offload, release at once")
+    disk_reject_bytes: int = number(512 * 1024**2, "bytes", 0, None, "free on the disk: below, appends are refused")
+    log_format: str = choice("text", ("text", "json"), "of the daemon's own log, on standard error")
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.disk_reject_bytes > self.disk_alarm_bytes:
+            raise InvalidSetting("serve.disk_reject_bytes", "is above disk_alarm_bytes: the alarm has to come first")
+
+
 SETTINGS: tuple[Setting, ...] = tuple(
-    setting for kind in (LogSettings, OffloadSettings, ColdSettings) for setting in settings_of(kind).values()
+    setting
+    for kind in (LogSettings, OffloadSettings, ColdSettings, ServeSettings)
+    for setting in settings_of(kind).values()
 )
 """Those of all sections but [remote], whose only key is the URL."""
 
-_SECTIONS = (LogSettings.SECTION, "remote", OffloadSettings.SECTION, ColdSettings.SECTION)
+_SECTIONS = (LogSettings.SECTION, "remote", OffloadSettings.SECTION, ColdSettings.SECTION, ServeSettings.SECTION)
 
 
 def load_archive_settings(
@@ -93,6 +145,12 @@ def load_archive_settings(
     return remote.get("url"), from_section(OffloadSettings, sections.get(OffloadSettings.SECTION, {}), variables)
 
 
+def load_serve_settings(path: Path, variables: Mapping[str, str] = NO_VARIABLES) -> ServeSettings:
+    """Of the seglog.toml at `path`, and of the environment. Raises `InvalidSetting`."""
+    return from_section(ServeSettings, read_sections(path).get(ServeSettings.SECTION, {}), variables)
+
+
 def default_file(remote: str | None = None) -> str:
     """The seglog.toml that `seglog init` writes: every key with its default, commented out."""
-    return f"{default_toml(remote)}\n{toml_lines(OffloadSettings)}\n{toml_lines(ColdSettings)}"
+    kinds = (OffloadSettings, ColdSettings, ServeSettings)
+    return "\n".join([default_toml(remote), *map(toml_lines, kinds)])

@@ -27,6 +27,7 @@ from seglog.config import (
 from seglog.damage import Checked, Damage, Report
 from seglog.deletes import DeleteOp
 from seglog.errors import (
+    AppendsHeld,
     ColdStoreFailed,
     ColdStoreRequired,
     ColdTierAttached,
@@ -86,6 +87,7 @@ __all__ = [
     "DISCARDS",
     "DURABILITIES",
     "SETTINGS_FILE",
+    "AppendsHeld",
     "Checked",
     "Clock",
     "ColdStoreFailed",

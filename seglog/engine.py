@@ -37,7 +37,7 @@ class Engine:
     `relocator` are set by whoever opens. `leaving` are topics whose deletion is on its way, `deleted` those whose
     directory is to be removed, `epoch_floor` is the highest epoch that a deleted topic had. `doomed` are (topic id,
     first seq) of segments that the relocator has to delete from the cold stores, before it moves others there.
-    `wants_checkpoint` asks the upkeep for one.
+    `wants_checkpoint` asks the upkeep for one. `held_for` is why appends are refused for now.
     """
 
     layout: Layout
@@ -66,7 +66,7 @@ class Engine:
     epoch_floor: int = 0
     is_closed: bool = False
     is_read_only: bool = False
-    wants_checkpoint: bool = False
+    `wants_checkpoint` asks the upkeep for one. `held_for` is why appends are refused for now.
 
     def __post_init__(self) -> None:
         self.memory = Memory(self.settings.ephemeral_max_bytes)

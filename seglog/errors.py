@@ -24,6 +24,7 @@
     │   └── Evicted              retention took records of the range: from, to
     ├── Unavailable          nothing was changed; mend the machine         exit 1
     │   ├── DirectoryNotReadable
+    │   ├── AppendsHeld          whoever looks after the directory takes none for now
     │   ├── DirectoryNotWritable
     │   ├── DiskFull
     │   ├── TopicFull            the topic is at its cap, and configured to refuse
@@ -55,6 +56,7 @@ from pathlib import Path
 from typing import ClassVar
 
 __all__ = [
+    "AppendsHeld",
     "ColdStoreFailed",
     "ColdStoreRequired",
     "ColdTierAttached",
@@ -305,6 +307,14 @@ class DirectoryNotWritable(Unavailable):
             f"cannot write in {path}: {cause}", hint="check the owner and mode, and that it is not mounted read-only"
         )
         self.path = path
+
+
+class AppendsHeld(Unavailable):
+    """Somebody who looks after the directory takes no appends for now (`Log.hold_appends`)."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"no appends are taken now: {reason}")
+        self.reason = reason
 
 
 class DiskFull(Unavailable):

@@ -133,6 +133,11 @@ class Log:
         self._engine.topic_defaults = config
 
     @property
+    def is_poisoned(self) -> bool:
+        """Whether a write or sync failed, so that nothing is taken any more until the log is opened again."""
+        return self._engine.committer.is_poisoned
+
+    @property
     def wal_bytes(self) -> int:
         """Bytes in the WAL files, without what is reserved."""
         return self._engine.wal.used_bytes
@@ -187,6 +192,13 @@ class Log:
     def detach_cold(self) -> None:
         """Reads below a topic's hot floor are `ColdTierRequired` from now on."""
         self._engine.cold = None
+
+    def hold_appends(self, reason: str | None) -> None:
+        """From now on appends are refused with `AppendsHeld`, which gives the reason; None takes them again.
+
+        Whatever else changes the log goes on: deletes, releases and checkpoints make room.
+        """
+        self._engine.held_for = reason
 
     def checkpoint(self) -> None:
         """What is in the WAL goes to segments, and WAL files that are not needed any more go."""

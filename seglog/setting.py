@@ -26,6 +26,7 @@ __all__ = [
     "number",
     "path",
     "settings_of",
+    "text",
     "toml_lines",
     "variables_of",
 ]
@@ -38,7 +39,10 @@ _Settings = TypeVar("_Settings")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`choices` for a text, `low` and `high` for a whole number; a `high` of None is no bound. A path has none."""
+    """`choices` for a text out of a few, `low` and `high` for a whole number; a `high` of None is no bound.
+
+    `word` may stand in place of the number, such as "never". `is_text`: any text; `is_path`: that of a file or directory.
+    """
 
     section: str
     key: str
@@ -48,6 +52,9 @@ class Setting:
     choices: tuple[str, ...] = ()
     low: int = 0
     high: int | None = None
+    word: str | None = None
+    is_text: bool = False
+    is_path: bool = False
 
     @property
     def name(self) -> str:
@@ -58,17 +65,16 @@ class Setting:
         return f"{_PREFIX}{self.section}_{self.key}".upper()
 
     @property
-    def is_path(self) -> bool:
-        return isinstance(self.default, str) and not self.choices
-
-    @property
     def allowed(self) -> str:
         """In words, for errors and the docs."""
         if self.is_path:
             return "a path"
         if self.choices:
             return " or ".join((", ".join(self.choices[:-1]), self.choices[-1]))
-        return f"{self.low} and more" if self.high is None else f"{self.low} to {self.high}"
+        if self.is_text:
+            return "text"
+        numbers = f"{self.low} and more" if self.high is None else f"{self.low} to {self.high}"
+        return f"{numbers}, or {self.word}" if self.word else numbers
 
     def check(self, value: object) -> None:
         """Raises `InvalidSetting`."""
@@ -78,12 +84,17 @@ class Setting:
         elif self.choices:
             if type(value) is not str or value not in self.choices:
                 raise InvalidSetting(self.name, f"{value!r} is not {self.allowed}")
+        elif self.is_text:
+            if type(value) is not str:
+                raise InvalidSetting(self.name, f"{value!r} is not a text")
+        elif self.word is not None and value == self.word:
+            return
         elif type(value) is not int or value < self.low or (self.high is not None and value > self.high):
             raise InvalidSetting(self.name, f"{value!r} is not a whole number, {self.allowed}")
 
     def parse(self, text: str) -> Value:
         """What a variable of the environment says. Raises `InvalidSetting`, which names the variable."""
-        is_number = isinstance(self.default, int)
+        is_number = not (self.choices or self.is_text or self.is_path)
         value: Value = int(text) if is_number and text.isascii() and text.isdigit() else text
         try:
             self.check(value)
@@ -92,9 +103,15 @@ class Setting:
         return value
 
 
-def number(default: int, unit: str, low: int, high: int | None, meaning: str) -> Any:
-    """The default of a dataclass field, whose value is a whole number."""
-    return field(default=default, metadata={_FIELD: {"unit": unit, "low": low, "high": high, "meaning": meaning}})
+def number(default: Value, unit: str, low: int, high: int | None, meaning: str, *, word: str | None = None) -> Any:
+    """The default of a dataclass field, whose value is a whole number, or `word`."""
+    said = {"unit": unit, "low": low, "high": high, "meaning": meaning, "word": word}
+    return field(default=default, metadata={_FIELD: said})
+
+
+def text(default: str, meaning: str) -> Any:
+    """The default of a dataclass field, whose value is any text."""
+    return field(default=default, metadata={_FIELD: {"unit": "", "meaning": meaning, "is_text": True}})
 
 
 def choice(default: str, choices: Iterable[str], meaning: str) -> Any:
@@ -104,7 +121,7 @@ def choice(default: str, choices: Iterable[str], meaning: str) -> Any:
 
 def path(meaning: str) -> Any:
     """The default of a dataclass field, whose value is a path as a text; empty, as it is by default: none."""
-    return field(default="", metadata={_FIELD: {"unit": "", "meaning": meaning}})
+    return field(default="", metadata={_FIELD: {"unit": "", "meaning": meaning, "is_path": True}})
 
 
 def settings_of(kind: type[Any]) -> dict[str, Setting]:

@@ -29,6 +29,7 @@ from seglog.entries import (
 )
 from seglog.ephemeral import make_room, trim
 from seglog.errors import (
+    AppendsHeld,
     HistoryKept,
     InvalidLabel,
     InvalidSetting,
@@ -98,10 +99,12 @@ def append(
 def check_append(
     engine: Engine, values: Sequence[bytes], *, tag: str | None, node: str | None, durability: str | None
 ) -> int:
-    """How many bytes the values are. Raises for what no log takes: `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`,
-    `TypeError`, `ReadOnly`.
+    """How many bytes the values are. Raises `AppendsHeld`, and for what no log takes: `RecordTooLarge`, `InvalidLabel`,
+    `InvalidSetting`, `TypeError`, `ReadOnly`.
     """
     engine.check_writable()
+    if engine.held_for is not None:
+        raise AppendsHeld(engine.held_for)
     size_bytes = _check_values(values, engine.settings.max_record_bytes)
     if tag is not None:
         _check_label("tag", tag)

@@ -24,11 +24,14 @@ from offload.cli import (
     read,
     restore,
     seal,
+    serve,
     status,
     topic,
     truncate,
+    uploads,
     verify,
 )
+from offload.cli.served import Served
 from offload.cli.session import Session
 
 __all__ = ["app", "main"]
@@ -72,16 +75,21 @@ def options(
 
 app.command()(init.init)
 app.command()(append.append)
-app.command()(read.read)
-app.command()(delete.delete)
-app.command()(truncate.truncate)
-app.command()(seal.seal)
-app.command()(offload.offload)
-app.command()(status.status)
-app.command()(log.log)
-app.command()(restore.restore)
+app.command(cls=Served)(read.read)
+app.command(cls=Served)(delete.delete)
+app.command(cls=Served)(truncate.truncate)
+app.command(cls=Served)(seal.seal)
+app.command(cls=Served)(offload.offload)
+app.command(cls=Served)(offload.pause)
+app.command(cls=Served)(offload.resume)
+app.command(cls=Served)(offload.retry)
+app.command(cls=Served)(uploads.uploads)
+app.command(cls=Served)(status.status)
+app.command(cls=Served)(log.log)
+app.command(cls=Served)(restore.restore)
 app.command()(inspect.inspect)
 app.command()(verify.verify)
+app.command()(serve.serve)
 app.add_typer(branch.app, name="branch")
 app.add_typer(topic.app, name="topic")
 

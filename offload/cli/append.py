@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import enum
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from offload.cli.progress import progress
 from offload.cli.session import Session, TopicName, counted, emit, say, session_of
+
+if TYPE_CHECKING:
+    from offload.client import RemoteTopic
+    from seglog import Topic
 
 __all__ = ["append"]
 
@@ -69,19 +75,16 @@ def _append(
     from seglog.errors import RecordTooLarge
 
     first = last = 0
-    with session.log_and_maybe_archive() as (log, archive):
-        target = log.topic(topic) if archive is None or log.has_topic(topic) else archive.writable(topic)
-        if (durability or target.config.durability) == "ephemeral":
-            reason = "ephemeral records end with the process that appends them, and this one ends at once"
-            raise typer.BadParameter(f"{reason}; nothing was appended. Say --durability memory, disk or fsync")
+    record_max_bytes = session.log_settings().max_record_bytes
+    with _target(session, topic, durability) as target:
         if file is not None and file.is_file() and input_format is Format.LINES:
             # A line that will be refused is found before the first one is appended: a file goes in whole or not at all.
             longest = longest_line(stream)
-            if longest > log.settings.max_record_bytes:
-                raise RecordTooLarge(longest, log.settings.max_record_bytes)
+            if longest > record_max_bytes:
+                raise RecordTooLarge(longest, record_max_bytes)
             stream.seek(0)
         if input_format is Format.LINES:
-            batches = line_batches(stream, tag, node, log.settings.max_record_bytes)
+            batches = line_batches(stream, tag, node, record_max_bytes)
         else:
             batches = json_batches(stream, tag, node)
         total = file.stat().st_size if file is not None and file.is_file() else None
@@ -107,3 +110,18 @@ def _append(
         {"topic": topic, "appended": count, "first_seq": first or None, "last_seq": last or None},
         f"appended {counted(count)} to {topic}" + (f", seq {first} to {last}" if count else ""),
     )
+
+
+@contextmanager
+def _target(session: Session, topic: str, durability: str | None) -> Iterator[Topic | RemoteTopic]:
+    """What takes the records: the daemon, while one holds the directory."""
+    daemon = session.daemon()
+    if daemon is not None:
+        yield daemon.topic(topic)
+        return
+    with session.log_and_maybe_archive() as (log, archive):
+        target = log.topic(topic) if archive is None or log.has_topic(topic) else archive.writable(topic)
+        if (durability or target.config.durability) == "ephemeral":
+            reason = "ephemeral records end with the process that appends them, and this one ends at once"
+            raise typer.BadParameter(f"{reason}; nothing was appended. Say --durability memory, disk or fsync")
+        yield target

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from offload.cli.served import Served
 from offload.cli.session import Session, TopicName, counted, emit, format_time, session_of
 
 __all__ = ["app", "branch_of_target"]
@@ -13,7 +14,7 @@ __all__ = ["app", "branch_of_target"]
 app = typer.Typer(help="Branches of a topic.", no_args_is_help=True)
 
 
-@app.command("create")
+@app.command("create", cls=Served)
 def create(
     context: typer.Context,
     topic: TopicName,
@@ -27,7 +28,7 @@ def create(
     branch_of_target(session_of(context), topic, at, name)
 
 
-@app.command("list")
+@app.command("list", cls=Served)
 def list_branches(context: typer.Context, topic: Annotated[str, typer.Argument(help="The topic.")]) -> None:
     """List the branches of a topic that are in the remote."""
     session = session_of(context)

@@ -1,4 +1,4 @@
-"""`seglog offload`."""
+"""`seglog offload`, `pause`, `resume` and `retry`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import typer
 
 from offload.archive import Archive
 from offload.cli.progress import progress
-from offload.cli.session import Session, counted, emit, format_bytes, say, session_of
+from offload.cli.session import Session, TopicName, counted, emit, format_bytes, say, session_of
 from seglog import Topic
 
-__all__ = ["offload"]
+__all__ = ["offload", "pause", "resume", "retry"]
 
 
 def offload(
@@ -47,6 +47,32 @@ def offload(
                 failed = error
         if failed is not None:
             raise failed
+
+
+def pause(context: typer.Context, topic: TopicName) -> None:
+    """Let the daemon leave a topic's offload alone, until `resume`. Offload by hand works as before."""
+    _pause(context, topic, paused=True)
+
+
+def resume(context: typer.Context, topic: TopicName) -> None:
+    """Let the daemon offload a paused topic again."""
+    _pause(context, topic, paused=False)
+
+
+def retry(context: typer.Context, topic: TopicName) -> None:
+    """Let the daemon try a topic whose offload failed again now, instead of after its pause."""
+    session = session_of(context)
+    with session.archive() as (log, _):
+        name = log.existing(topic).name
+        session.retry(name)
+    emit(session, {"topic": name, "retry": True}, f"{name} is tried again")
+
+
+def _pause(context: typer.Context, topic: str, *, paused: bool) -> None:
+    session = session_of(context)
+    with session.archive() as (_, archive):
+        archive.pause(topic, paused=paused)
+    emit(session, {"topic": topic, "is_paused": paused}, f"{topic} is {'paused' if paused else 'resumed'}")
 
 
 def _is_written(topic: Topic) -> bool:

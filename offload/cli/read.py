@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated
 
 import typer
 
+from offload.cli.output import output
 from offload.cli.session import Session, TopicName, say, session_of, with_branch
+from seglog import LogClosed, Topic
 from seglog.record import Gap, Record
 
 __all__ = ["read"]
 
 _WRITE_RECORDS = 1024
+_LISTENER_CHECK_S = 1.0
 
 
 def _time(text: str | None) -> int | None:
@@ -88,7 +89,7 @@ def read(
             raise NoRemote(log.path)
         found: Iterator[Record | Gap]
         if follow:
-            found = log.existing(name).follow(start, timeout_s=wait, gaps=True)
+            found = _follow(log.existing(name), start, wait)
         elif archive is None or (at is None and log.has_topic(name)):
             found = log.existing(name).read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=True)
         else:
@@ -98,11 +99,27 @@ def read(
             while group := list(islice(items, 1 if follow else _WRITE_RECORDS)):
                 _write(session, name, group)
                 if follow:
-                    sys.stdout.flush()
-            sys.stdout.flush()
+                    output().flush()
+            output().flush()
         except BrokenPipeError:
             # The reader of our output has enough, as with `seglog read t | head`: not an error.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            output().abandon()
+
+
+def _follow(topic: Topic, start: int | None, wait_s: float | None) -> Iterator[Record | Gap]:
+    """Looks now and then whether anybody still listens."""
+    idle_s = 0.0
+    while wait_s is None or idle_s < wait_s:
+        slice_s = _LISTENER_CHECK_S if wait_s is None else min(_LISTENER_CHECK_S, wait_s - idle_s)
+        try:
+            for item in topic.follow(start, timeout_s=slice_s, gaps=True):
+                start = (item.gap_to if isinstance(item, Gap) else item.seq) + 1
+                idle_s = 0.0
+                yield item
+        except LogClosed:
+            return
+        idle_s += slice_s
+        output().flush()
 
 
 def _limited(items: Iterator[Record | Gap], limit: int | None) -> Iterator[Record | Gap]:
@@ -119,12 +136,12 @@ def _write(session: Session, name: str, items: list[Record | Gap]) -> None:
     from offload.cli.lines import to_json, to_line
 
     if session.as_json:
-        sys.stdout.write("".join(_gap_json(item) if isinstance(item, Gap) else to_json(item) + "\n" for item in items))
+        output().text("".join(_gap_json(item) if isinstance(item, Gap) else to_json(item) + "\n" for item in items))
         return
     for item in items:
         if isinstance(item, Gap):
             say(f"{name}: seq {item.gap_from} to {item.gap_to} were evicted")
-    sys.stdout.buffer.write(b"".join(to_line(item) for item in items if isinstance(item, Record)))
+    output().data(b"".join(to_line(item) for item in items if isinstance(item, Record)))
 
 
 def _gap_json(gap: Gap) -> str:

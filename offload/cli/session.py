@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,8 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from offload.cli.output import output
+from offload.errors import NoDaemon
+
 if TYPE_CHECKING:
     from offload.archive import Archive
+    from offload.client import DaemonClient
     from offload.cold_settings import ColdSettings
     from offload.settings import OffloadSettings
     from seglog import Log, LogSettings
@@ -44,6 +47,20 @@ class Session:
     remote: str | None
     as_json: bool
     debug: bool
+
+    def daemon(self) -> DaemonClient | None:
+        """The one that holds the directory, if there is one."""
+        from offload.client import DaemonClient
+
+        return DaemonClient.of(self.directory)
+
+    def retry(self, _name: str, /) -> None:
+        """The daemon's; here there is none. Raises `NoDaemon`."""
+        raise NoDaemon(self.directory)
+
+    def work(self, _name: str, /) -> dict[str, object]:
+        """What the daemon knows of a topic's offload; without one there is nothing to know."""
+        return {}
 
     def log_settings(self) -> LogSettings:
         """Of seglog.toml and the environment."""
@@ -108,12 +125,12 @@ def session_of(context: typer.Context) -> Session:
 
 def emit(session: Session, value: Mapping[str, Any], text: str) -> None:
     """A command's result on stdout: `text` for people, `value` as one line of JSON with --json."""
-    sys.stdout.write((json.dumps(value) if session.as_json else text) + "\n")
+    output().text((json.dumps(value) if session.as_json else text) + "\n")
 
 
 def say(text: str) -> None:
     """Progress and notes, on stderr."""
-    sys.stderr.write(text + "\n")
+    output().note(text)
 
 
 def format_time(ts_ms: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated
 
@@ -32,7 +33,8 @@ def status(
                 emit(session, _local_only(log.topic(name)), _describe_local(log.topic(name)))
                 continue
             state = archive.status(name)
-            emit(session, asdict(state), _describe(state))
+            work = session.work(name)
+            emit(session, {**asdict(state), **work}, _describe(state, work))
 
 
 def _local_only(topic: Topic) -> dict[str, object]:
@@ -67,7 +69,7 @@ def _floors(earliest_seq: int, evict_floor: int) -> list[str]:
     return [f"  the first live record is seq {earliest_seq:,} or later{evicted}"]
 
 
-def _describe(state: TopicStatus) -> str:
+def _describe(state: TopicStatus, work: Mapping[str, object]) -> str:
     if state.head_seq >= state.hot_first_seq:
         hot = f"hot {state.hot_first_seq}-{state.head_seq} ({_bytes(state.hot_bytes, state.relocated_bytes)})"
     else:
@@ -86,4 +88,9 @@ def _describe(state: TopicStatus) -> str:
         lines.append(f"  {state.waiting_deletes} deletes wait for the records before them to be offloaded")
     if state.sealed_seq > state.offloaded_seq:
         lines.append(f"  seq {state.offloaded_seq + 1}-{state.sealed_seq} is sealed and not offloaded yet")
+    if state.is_paused:
+        lines.append(f"  paused: `seglog resume {state.name}` lets the daemon offload it again")
+    if work.get("last_error"):
+        lines.append(f"  offload failed {work['failures']} times in a row, next try in {work['retry_in_s']} s:")
+        lines.append(f"    {work['last_error']}")
     return "\n".join(lines)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from offload.cli.served import Served
 from offload.cli.session import emit, session_of
 from offload.cli.units import parse_bytes, parse_count, parse_duration_ms
 
@@ -15,7 +16,7 @@ __all__ = ["app"]
 app = typer.Typer(help="Topics and their configuration.", no_args_is_help=True)
 
 
-@app.command("create")
+@app.command("create", cls=Served)
 def create(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(help="The topic.")],
@@ -43,7 +44,7 @@ def create(
     emit(session, {"topic": topic, "codec": codec, "durability": durability}, f"made topic {topic}")
 
 
-@app.command("set")
+@app.command("set", cls=Served)
 def set_config(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(help="The topic.")],
@@ -93,7 +94,7 @@ def set_config(
         emit(session, {"topic": topic, **handle.config.to_json()}, f"{topic}: {_describe(handle.config.to_json())}")
 
 
-@app.command("show")
+@app.command("show", cls=Served)
 def show(context: typer.Context, topic: Annotated[str, typer.Argument(help="The topic.")]) -> None:
     """Show a topic's configuration, and where it begins and ends."""
     session = session_of(context)
@@ -113,7 +114,7 @@ def show(context: typer.Context, topic: Annotated[str, typer.Argument(help="The 
         emit(session, {"topic": topic, **places, **config}, text)
 
 
-@app.command("delete")
+@app.command("delete", cls=Served)
 def delete(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(help="The topic.")],
@@ -132,7 +133,7 @@ def _describe(config: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in config.items() if value is not None and key != "attributes")
 
 
-@app.command("list")
+@app.command("list", cls=Served)
 def list_topics(context: typer.Context) -> None:
     """List the topics of this data directory."""
     session = session_of(context)

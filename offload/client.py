@@ -1,0 +1,138 @@
+"""The daemon that serves a data directory, as the command line talks to it: HTTP over DIR/seglog.sock."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from offload.cli.output import Output
+from offload.daemon.wire import MESSAGE_HEAD, SOCKET_FILE, STREAM_TYPE, VALUES_TYPE, encode_values
+from offload.errors import DaemonGone, OffloadError
+
+__all__ = ["DaemonClient", "DaemonError", "RemoteTopic"]
+
+
+class DaemonError(OffloadError):
+    """What the daemon said of a command that failed, with its exit code; or of a request."""
+
+    def __init__(self, message: str, exit_code: int, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.exit_code = exit_code  # type: ignore[misc]
+
+
+class DaemonClient:
+    """Use `of`. Each call is a connection of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    @classmethod
+    def of(cls, directory: Path) -> DaemonClient | None:
+        """None if no daemon serves the directory now."""
+        client = cls(directory)
+        try:
+            client._connect().close()
+        except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
+            return None
+        return client
+
+    def run(
+        self, path: str, parameters: Mapping[str, Any], output: Output, *, as_json: bool, remote: str | None
+    ) -> int:
+        """Have it run a command, write to `output` what that writes, and return its exit code.
+
+        Raises `DaemonError` for what the command raised, and `DaemonGone`.
+        """
+        headers = {"Accept": STREAM_TYPE, "Content-Type": "application/json", "Seglog-Json": "1" if as_json else "0"}
+        if remote is not None:
+            headers["Seglog-Remote"] = remote
+        try:
+            answer = self._request("POST", f"/rpc/{path}", json.dumps(parameters).encode(), headers)
+            while True:
+                kind, length = MESSAGE_HEAD.unpack(_exactly(answer, MESSAGE_HEAD.size))
+                body = _exactly(answer, length)
+                if kind == b"o":
+                    output.data(body)
+                    output.flush()
+                elif kind == b"e":
+                    output.note(body.decode())
+                else:
+                    return _end(json.loads(body))
+        except (http.client.HTTPException, EOFError) as error:
+            raise DaemonGone(self._directory / SOCKET_FILE, str(error) or type(error).__name__) from error
+
+    def topic(self, name: str) -> RemoteTopic:
+        return RemoteTopic(self, name)
+
+    def append(self, topic: str, values: Sequence[bytes], labels: Mapping[str, str]) -> range:
+        """Raises `DaemonError`, `DaemonGone`."""
+        path = f"/topics/{quote(topic, safe='')}/records?{urlencode(labels)}"
+        try:
+            said = json.loads(self._request("POST", path, encode_values(values), {"Content-Type": VALUES_TYPE}).read())
+        except (http.client.HTTPException, OSError) as error:
+            raise DaemonGone(self._directory / SOCKET_FILE, str(error) or type(error).__name__) from error
+        return range(said["first_seq"], said["last_seq"] + 1)
+
+    def _request(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection("localhost")
+        connection.sock = self._connect()
+        connection.request(method, path, body, dict(headers))
+        answer = connection.getresponse()
+        if answer.status >= 400:
+            said = json.loads(answer.read() or b"{}")
+            exit_code = {400: 2, 404: 3, 409: 4, 410: 3, 413: 2, 422: 1}.get(answer.status, 1)
+            raise DaemonError(said.get("detail", f"status {answer.status}"), exit_code, hint=said.get("hint"))
+        return answer
+
+    def _connect(self) -> socket.socket:
+        """By way of the directory's descriptor: a path of any length fits an address of 108 bytes."""
+        inside = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(f"/proc/self/fd/{inside}/{SOCKET_FILE}")
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            os.close(inside)
+        return connection
+
+
+class RemoteTopic:
+    """A topic of the daemon's log, for appends."""
+
+    def __init__(self, client: DaemonClient, name: str) -> None:
+        self._client = client
+        self._name = name
+
+    def append(
+        self,
+        values: Sequence[bytes],
+        *,
+        tag: str | None = None,
+        node: str | None = None,
+        unterminated: bool = False,
+        durability: str | None = None,
+    ) -> range:
+        """As `Topic.append`. Raises `DaemonError`, `DaemonGone`: nobody can say then whether it was appended."""
+        labels = {"tag": tag, "node": node, "durability": durability, "unterminated": "1" if unterminated else None}
+        return self._client.append(self._name, values, {key: text for key, text in labels.items() if text is not None})
+
+
+def _exactly(answer: http.client.HTTPResponse, length: int) -> bytes:
+    body = answer.read(length)
+    if len(body) != length:
+        raise EOFError("the connection ended")
+    return body
+
+
+def _end(said: dict[str, Any]) -> int:
+    if "message" in said:
+        raise DaemonError(said["message"], said["exit_code"], hint=said.get("hint"))
+    return int(said["exit_code"])

@@ -1,0 +1,271 @@
+"""The commands that the daemon runs for others: those of the command line, with their names and their options.
+
+So there is one implementation behind `seglog offload orders --drop-hot`, with a daemon or without, and
+
+    POST /topics/orders/rpc/offload      {"drop_hot": true}
+
+A parameter is named as in the code (`drop_hot`, `up_to`); what there is, a command's signature says. Results are what
+`--json` prints, one object a line; or, for our own client, a stream of messages (offload.daemon.wire).
+"""
+
+from __future__ import annotations
+
+import contextvars
+import enum
+import inspect
+import json
+import queue
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import typer
+from typer.models import ArgumentInfo, OptionInfo
+
+from offload.archive import Archive
+from offload.cli import branch, delete, log, offload, read, restore, seal, status, topic, uploads
+from offload.cli.output import write_to
+from offload.cli.session import Session
+from offload.daemon.service import Service
+from offload.daemon.wire import encode_message
+from offload.errors import InvalidOption, NoRemote, OtherRemote, UnsupportedOption
+from seglog import Log
+
+__all__ = ["COMMANDS", "Command", "Parameter", "Stream", "encode_end", "problem", "start"]
+
+_WAITING_MESSAGES = 64
+_LOOK_AGAIN_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """`kind` is str, int, float, bool or a StrEnum; a default of `...` is none: it has to be given."""
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+    least: float | None
+    callback: Callable[[Any], Any] | None
+
+    def take(self, value: Any) -> Any:
+        """Raises `InvalidOption`."""
+        if value is None:
+            return self._checked(None)
+        if issubclass(self.kind, enum.Enum):
+            if value not in [member.value for member in self.kind]:
+                raise InvalidOption(self.name, f"{value!r} is none of {', '.join(each.value for each in self.kind)}")
+            return self.kind(value)
+        fits = type(value) is self.kind or (self.kind is float and type(value) is int)
+        if not fits:
+            raise InvalidOption(self.name, f"{value!r} is not of type {self.kind.__name__}")
+        if self.least is not None and value < self.least:
+            raise InvalidOption(self.name, f"{value!r} is below {self.least}")
+        return self._checked(value)
+
+    def _checked(self, value: Any) -> Any:
+        return value if self.callback is None else self.callback(value)
+
+
+class Command:
+    """One of the table, by its path, such as `topic/create`."""
+
+    def __init__(self, path: str, function: Callable[..., None]) -> None:
+        self.path = path
+        self.function = function
+        self.summary = (inspect.getdoc(function) or "").partition("\n")[0]
+        self.parameters = {each.name: each for each in _parameters(function)}
+
+    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Every parameter with its value. Raises `UnsupportedOption`, `InvalidOption`."""
+        for name in given:
+            if name not in self.parameters:
+                raise UnsupportedOption(name, self.parameters)
+        values = {}
+        for name, parameter in self.parameters.items():
+            value = given.get(name, parameter.default)
+            if value is ...:
+                raise InvalidOption(name, "is missing")
+            values[name] = parameter.take(value)
+        return values
+
+
+def start(
+    service: Service, command: Command, given: Mapping[str, Any], *, as_json: bool, remote: str | None = None
+) -> Stream:
+    """Run it in a thread of the service; what it writes is in the stream. Raises for wrong parameters at once."""
+    values = command.arguments(given)
+    stream = Stream()
+    session = _ServedSession(service.sync.path, remote, as_json, False, service)
+
+    def run() -> None:
+        write_to(stream)
+        try:
+            command.function(cast("typer.Context", _Context(session)), **values)
+        except BaseException as error:
+            stream.end(error)
+        else:
+            stream.end(None)
+
+    service.commands.submit(contextvars.copy_context().run, run)
+    return stream
+
+
+class Stream:
+    """An `Output` on one side, an iterator of (kind, bytes) on the other; what is not taken holds the command up."""
+
+    def __init__(self) -> None:
+        self._messages: queue.Queue[tuple[bytes, bytes]] = queue.Queue(_WAITING_MESSAGES)
+        self._is_abandoned = False
+        self.error: BaseException | None = None
+
+    def text(self, text: str) -> None:
+        self._put(b"o", text.encode())
+
+    def data(self, body: bytes) -> None:
+        self._put(b"o", body)
+
+    def note(self, text: str) -> None:
+        self._put(b"e", text.encode())
+
+    def flush(self) -> None:
+        if self._is_abandoned:
+            raise BrokenPipeError
+
+    def abandon(self) -> None:
+        self._is_abandoned = True
+
+    @property
+    def is_watched(self) -> bool:
+        return False
+
+    def end(self, error: BaseException | None) -> None:
+        self.error = error
+        if not self._is_abandoned:
+            self._messages.put((b"x", b""))
+
+    def take(self) -> tuple[bytes, bytes]:
+        """The next message; blocks."""
+        return self._messages.get()
+
+    def _put(self, kind: bytes, body: bytes) -> None:
+        while not self._is_abandoned:
+            try:
+                self._messages.put((kind, body), timeout=_LOOK_AGAIN_S)
+            except queue.Full:
+                continue
+            return
+        raise BrokenPipeError
+
+
+@dataclass(frozen=True, slots=True)
+class _ServedSession(Session):
+    """The daemon's open log and archive, instead of ones that are opened for the command."""
+
+    service: Service
+
+    @contextmanager
+    def log(self) -> Iterator[Log]:
+        yield self.service.sync
+
+    @contextmanager
+    def archive(self) -> Iterator[tuple[Log, Archive]]:
+        archive = self._archive()
+        if archive is None:
+            raise NoRemote(self.directory)
+        yield self.service.sync, archive
+
+    @contextmanager
+    def log_and_maybe_archive(self) -> Iterator[tuple[Log, Archive | None]]:
+        yield self.service.sync, self._archive()
+
+    def retry(self, name: str, /) -> None:
+        self.service.retry(name)
+
+    def work(self, name: str, /) -> dict[str, object]:
+        work, now_ms = self.service.work(name), self.service.now_ms()
+        return {
+            "is_offloading": work.is_running,
+            "failures": work.failures,
+            "last_error": work.last_error,
+            "retry_in_s": max(0, work.retry_at_ms - now_ms) / 1000 if work.failures else None,
+        }
+
+    def _archive(self) -> Archive | None:
+        archive = self.service.archive
+        if self.remote is not None and (archive is None or self.remote.rstrip("/") != archive.url.rstrip("/")):
+            raise OtherRemote("this directory, which a daemon serves,", self.remote, archive.url if archive else "none")
+        return archive
+
+
+class _Context:
+    """What a command asks of typer's context."""
+
+    def __init__(self, session: Session) -> None:
+        self.obj = session
+
+    def find_root(self) -> _Context:
+        return self
+
+
+def _parameters(function: Callable[..., None]) -> Iterator[Parameter]:
+    hints = typing.get_type_hints(function, include_extras=True)
+    for name, parameter in inspect.signature(function).parameters.items():
+        hint = hints[name]
+        if hint is typer.Context:
+            continue
+        annotated, info = typing.get_args(hint)[:2]
+        assert isinstance(info, ArgumentInfo | OptionInfo)  # noqa: S101 - so are our commands written
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        yield Parameter(name, _kind(annotated), default, info.help or "", info.min, info.callback)
+
+
+def _kind(hint: Any) -> type:
+    """Of `int | None` it is int."""
+    if isinstance(hint, types.UnionType):
+        [hint] = [each for each in typing.get_args(hint) if each is not type(None)]
+    assert isinstance(hint, type)  # noqa: S101 - a parameter of ours has a plain type
+    return hint
+
+
+def problem(error: BaseException) -> dict[str, Any]:
+    """What is said of an error: its name, its message, what to do, and the exit code of a command."""
+    is_ours = hasattr(error, "exit_code") or isinstance(error, OSError)
+    if isinstance(error, typer.Exit):
+        return {"exit_code": error.exit_code}
+    if isinstance(error, typer.BadParameter):
+        return {"error": "InvalidOption", "message": error.message, "exit_code": 2}
+    message = str(error) if is_ours else f"{type(error).__name__}: {error}"
+    said = {"error": type(error).__name__, "message": message, "exit_code": getattr(error, "exit_code", 1)}
+    hint = getattr(error, "hint", None)
+    return {**said, "hint": hint} if hint else said
+
+
+def encode_end(error: BaseException | None) -> bytes:
+    return encode_message(b"x", json.dumps({"exit_code": 0} if error is None else problem(error)).encode())
+
+
+_FUNCTIONS: Mapping[str, Callable[..., None]] = {
+    "read": read.read,
+    "delete": delete.delete,
+    "seal": seal.seal,
+    "offload": offload.offload,
+    "pause": offload.pause,
+    "resume": offload.resume,
+    "retry": offload.retry,
+    "status": status.status,
+    "log": log.log,
+    "restore": restore.restore,
+    "uploads": uploads.uploads,
+    "branch/create": branch.create,
+    "branch/list": branch.list_branches,
+    "topic/create": topic.create,
+    "topic/set": topic.set_config,
+    "topic/show": topic.show,
+    "topic/delete": topic.delete,
+    "topic/list": topic.list_topics,
+}
+COMMANDS: Mapping[str, Command] = {path: Command(path, function) for path, function in _FUNCTIONS.items()}

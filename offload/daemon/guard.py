@@ -1,0 +1,175 @@
+"""What stands before every request: who may ask, how much, and how slowly.
+
+    check                  answer            of requests over
+    Host is on the list    421               TCP: a page in a browser cannot make one up (DNS rebinding)
+    no Origin              403               TCP: nor can it send its own
+    bearer token           401               TCP, when there is a token file; /healthz goes without
+    requests on their way  429, Retry-After  all; probes and metrics are let in
+    size of the body       413               all; by its declared length, and again by what comes
+    pace of the body       408               all; so many seconds without a byte
+    pace of the reader     closed            all; so many seconds without taking a byte of the answer
+
+The Unix socket is in the data directory, mode 0600: whoever may open it may read the files as well.
+
+P1  A request that is refused was not begun. What is slow holds only its own connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+
+from offload.daemon.metrics import Metrics
+from offload.errors import Busy, Refused
+from offload.settings import ServeSettings
+
+__all__ = ["Guard", "error_answer"]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_PROBES = ("/healthz", "/readyz", "/metrics")
+_RETRY_AFTER_S = 1
+
+
+class Guard:
+    """ASGI middleware. `settings` is asked at each request, so that a reload takes effect."""
+
+    def __init__(self, app: App, settings: Callable[[], ServeSettings], token: bytes | None, metrics: Metrics) -> None:
+        self._app = app
+        self._settings = settings
+        self._token = token
+        self._metrics = metrics
+        self._on_their_way = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        settings = self._settings()
+        is_probe = scope["path"] in _PROBES
+        try:
+            self._check(scope, settings, is_probe=is_probe)
+        except (Busy, Refused) as refusal:
+            await self._refuse(refusal, send)
+            return
+        self._on_their_way += 1
+        try:
+            await self._pass(scope, receive, send, settings)
+        finally:
+            self._on_their_way -= 1
+
+    def _check(self, scope: Scope, settings: ServeSettings, *, is_probe: bool) -> None:
+        headers = dict(scope["headers"])
+        is_tcp = scope["client"] is not None
+        if is_tcp:
+            host = headers.get(b"host", b"").decode("latin-1")
+            if _name_of(host) not in settings.allowed_hosts.split(","):
+                hint = "add it to serve.allowed_hosts"
+                raise Refused(421, "host", f"this daemon does not answer for the host {host!r}", hint=hint)
+            if b"origin" in headers:
+                raise Refused(403, "origin", "requests of web pages are not taken")
+            if self._token is not None and scope["path"] != "/healthz":
+                given = headers.get(b"authorization", b"")
+                if not hmac.compare_digest(given, b"Bearer " + self._token):
+                    raise Refused(401, "token", "the bearer token is missing or wrong")
+        if not is_probe and self._on_their_way >= settings.max_requests:
+            raise Busy(_RETRY_AFTER_S)
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > settings.max_body_bytes:
+            raise _too_large(settings)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send, settings: ServeSettings) -> None:
+        taken = 0
+        status = 0
+        start = time.perf_counter()
+
+        async def paced_receive() -> MutableMapping[str, Any]:
+            nonlocal taken
+            if status:  # only a disconnect is waited for now
+                return await receive()
+            try:
+                message = await asyncio.wait_for(receive(), settings.body_timeout_s)
+            except TimeoutError:
+                raise Refused(408, "slow", f"no byte of the body came in {settings.body_timeout_s} s") from None
+            taken += len(message.get("body", b""))
+            if taken > settings.max_body_bytes:
+                raise _too_large(settings)
+            return message
+
+        async def paced_send(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await asyncio.wait_for(send(message), settings.body_timeout_s)
+
+        try:
+            await self._app(scope, paced_receive, paced_send)
+        except TimeoutError:
+            self._metrics.rejected.labels("slow").inc()
+            raise
+        except Refused as refusal:
+            if status:
+                raise
+            status = refusal.status
+            await self._refuse(refusal, send)
+        finally:
+            route = scope.get("route")
+            label = getattr(route, "path", "none")
+            self._metrics.http_requests.labels(label, str(status)).inc()
+            self._metrics.http_s.labels(label).observe(time.perf_counter() - start)
+
+    async def _refuse(self, refusal: Busy | Refused, send: Send) -> None:
+        self._metrics.rejected.labels("busy" if isinstance(refusal, Busy) else refusal.reason).inc()
+        status, headers, body = error_answer(refusal)
+        # What is left of the body is not read: the connection goes with it.
+        await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
+        await send({"type": "http.response.body", "body": body})
+
+
+def error_answer(error: Exception) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    """Status, headers and body (RFC 9457) of an error."""
+    status = _status(error)
+    said: dict[str, Any] = {"title": type(error).__name__, "status": status, "detail": str(error)}
+    hint = getattr(error, "hint", None)
+    if hint:
+        said["hint"] = hint
+    body = json.dumps(said).encode()
+    headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode())]
+    if status in (429, 503, 507):
+        headers.append((b"retry-after", str(_RETRY_AFTER_S).encode()))
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    return status, headers, body
+
+
+_BY_NAME = {"DiskFull": 507, "AppendsHeld": 507, "TopicFull": 422, "RecordTooLarge": 413, "Evicted": 410}
+_BY_GROUP = {"Misuse": 400, "Missing": 404, "Conflict": 409, "Unavailable": 503}
+
+
+def _status(error: Exception) -> int:
+    if isinstance(error, Refused):
+        return error.status
+    if isinstance(error, Busy):
+        return 429
+    for kind in type(error).__mro__:
+        known = _BY_NAME.get(kind.__name__) or _BY_GROUP.get(kind.__name__)
+        if known:
+            return known
+    return 400 if isinstance(error, ValueError) else 500
+
+
+def _name_of(host: str) -> str:
+    """Without the port."""
+    return host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
+
+
+def _too_large(settings: ServeSettings) -> Refused:
+    hint = "send less at once, or raise serve.max_body_bytes"
+    return Refused(413, "too_large", f"a body takes {settings.max_body_bytes} bytes at most", hint=hint)

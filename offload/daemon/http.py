@@ -1,0 +1,393 @@
+"""The HTTP API: records of a topic, and the commands.
+
+    GET  /topics/{topic}/index_bounds          earliest_seq, head_seq, hot_first_seq
+    GET  /topics/{topic}/records/{seq}         one value, as it is; seq, time, tag and node in headers
+    GET  /topics/{topic}/records               live records as JSON lines: from, to, since_ms, until_ms, tag, limit,
+                                               gaps, follow (then the answer goes on with what is appended)
+    POST /topics/{topic}/records               append, by content type: application/octet-stream is one value,
+                                               application/x-ndjson is `append --format jsonl`, and
+                                               application/vnd.seglog.values is values, each after its length (u32,
+                                               little-endian); tag, node, durability, unterminated as query.
+                                               201 when they are as safe as the durability says
+    POST /topics/{topic}/rpc/truncate          {"seq": N}
+    POST /topics/{topic}/rpc/{command}         the others: offload.daemon.commands
+    POST /rpc/{command}                        the same, with the topic in the body, or of none
+    GET  /topics, /healthz, /readyz, /metrics, /openapi.json
+
+Errors are application/problem+json with title (the error's class), detail and hint. One in the middle of JSON lines is
+a last line with a key `error`.
+
+H1  A connection has one thread at most at work for it, and only while it asks for more.
+H2  A read that begins below the hot floor uses other threads than one that does not: a store that hangs takes no
+    thread from hot reads or appends.
+
+Source: the commit log server of "Building segmented logs in Rust" (index_bounds, records, rpc/truncate); PIP-17.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import quote
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from offload.cli.lines import Batch, json_batches, to_json
+from offload.daemon.commands import COMMANDS, Command, Stream, encode_end, problem, start
+from offload.daemon.guard import error_answer
+from offload.daemon.metrics import timed
+from offload.daemon.openapi import openapi
+from offload.daemon.service import Service
+from offload.daemon.wire import STREAM_TYPE, VALUES_TYPE, decode_values, encode_message
+from offload.errors import InvalidOption, Refused, Stopping, UnsupportedOption
+from seglog import Gap, LogClosed, Record, Topic
+
+__all__ = ["make_app"]
+
+_LINES_TYPE = "application/x-ndjson"
+_BYTES_TYPE = "application/octet-stream"
+_READ_RECORDS = 512
+_LOOK_AGAIN_S = 1.0
+
+
+def make_app(service: Service) -> Starlette:
+    """Without the guard (offload.daemon.guard)."""
+    api = _Api(service)
+    routes = [
+        Route("/healthz", api.health),
+        Route("/readyz", api.ready),
+        Route("/metrics", api.metrics),
+        Route("/openapi.json", api.openapi),
+        Route("/topics", api.topics),
+        Route("/topics/{topic}/index_bounds", api.index_bounds),
+        Route("/topics/{topic}/records", api.read),
+        Route("/topics/{topic}/records", api.append, methods=["POST"]),
+        Route("/topics/{topic}/records/{seq:int}", api.record),
+        Route("/topics/{topic}/rpc/truncate", api.truncate, methods=["POST"]),
+        Route("/topics/{topic}/rpc/{command:path}", api.command, methods=["POST"]),
+        Route("/rpc/{command:path}", api.command, methods=["POST"]),
+    ]
+    return Starlette(routes=routes, exception_handlers={Exception: _answer_error, **_OURS})
+
+
+async def _answer_error(_request: Request, error: Exception) -> Response:
+    status, headers, body = error_answer(error)
+    response = Response(body, status)
+    response.raw_headers = headers
+    return response
+
+
+def _our_errors() -> dict[Any, Any]:
+    from catalog.errors import CatalogError
+    from offload.errors import OffloadError
+    from seglog import SeglogError
+
+    return dict.fromkeys((SeglogError, CatalogError, OffloadError, ValueError), _answer_error)
+
+
+_OURS = _our_errors()
+
+
+class _Api:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._openapi = openapi(COMMANDS)
+
+    # ------------------------------------------------------------ probes
+
+    async def health(self, _request: Request) -> Response:
+        """200 as long as what was acked is safe and the log can be read."""
+        is_poisoned = self._service.sync.is_poisoned
+        return JSONResponse({"status": "poisoned" if is_poisoned else "ok"}, 503 if is_poisoned else 200)
+
+    async def ready(self, _request: Request) -> Response:
+        """200 when appends are taken."""
+        service = self._service
+        body = {"ready": service.is_ready, "disk": service.disk.name.lower(), "stopping": service.stopping.is_set()}
+        return JSONResponse(body, 200 if service.is_ready else 503)
+
+    async def metrics(self, _request: Request) -> Response:
+        body = await self._in(self._service.commands, self._service.metrics.text)
+        return Response(body, media_type="text/plain; version=0.0.4")
+
+    async def openapi(self, _request: Request) -> Response:
+        return JSONResponse(self._openapi)
+
+    # ------------------------------------------------------------ records
+
+    async def topics(self, _request: Request) -> Response:
+        return JSONResponse({"topics": self._service.sync.topics()})
+
+    async def index_bounds(self, request: Request) -> Response:
+        topic = self._topic(request)
+        return JSONResponse(
+            {"earliest_seq": topic.earliest_seq, "head_seq": topic.head_seq, "hot_first_seq": topic.hot_floor}
+        )
+
+    async def append(self, request: Request) -> Response:
+        query = _query(request, {"tag", "node", "durability", "unterminated"})
+        topic = request.path_params["topic"]
+        batches = _batches(request.headers.get("content-type", _BYTES_TYPE), await request.body(), query)
+        if not self._service.sync.has_topic(topic) and self._service.archive is not None:
+            await self._in(self._service.commands, self._service.archive.writable, topic)
+        target = self._service.log.topic(topic)
+        first = last = 0
+        with timed(self._service.metrics.append_s):
+            for batch in batches:
+                seqs = await target.append(
+                    batch.values,
+                    tag=batch.tag,
+                    node=batch.node,
+                    unterminated=batch.unterminated,
+                    durability=query.get("durability"),
+                )
+                first, last = first or seqs.start, seqs.stop - 1
+        count = last - first + 1 if last else 0
+        self._service.metrics.appended_records.inc(count)
+        self._service.metrics.appended_bytes.inc(sum(len(value) for batch in batches for value in batch.values))
+        return JSONResponse({"first_seq": first or None, "last_seq": last or None, "appended": count}, 201)
+
+    async def record(self, request: Request) -> Response:
+        topic, seq = self._topic(request), request.path_params["seq"]
+        found = await self._in(self._pool(topic, seq), lambda: next(topic.read(seq, seq), None))
+        if found is None:
+            return await _answer_error(request, _Deleted(topic.name, seq))
+        headers = {"seglog-seq": str(found.seq), "seglog-ts-ms": str(found.ts_ms)}
+        for name, label in (("seglog-tag", found.tag), ("seglog-node", found.node)):
+            if label is not None:
+                headers[name] = quote(label)
+        return Response(found.value, media_type=_BYTES_TYPE, headers=headers)
+
+    async def read(self, request: Request) -> Response:
+        names = {"from", "to", "since_ms", "until_ms", "tag", "limit", "gaps", "follow"}
+        query = _query(request, names)
+        topic = self._topic(request)
+        start, end, limit = (_whole(query, name) for name in ("from", "to", "limit"))
+        since_ms, until_ms = _whole(query, "since_ms"), _whole(query, "until_ms")
+        tag, gaps, follow = query.get("tag"), _yes(query, "gaps"), _yes(query, "follow")
+        if follow and (end is not None or until_ms is not None):
+            raise InvalidOption("follow", "has no end: leave out to and until_ms")
+        floor = topic.earliest_seq if start is None else start
+
+        def begin() -> Iterator[Record | Gap | None]:
+            if follow:
+                return _followed(topic, start, gaps=gaps, is_over=self._service.stopping.is_set)
+            return topic.read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=gaps)
+
+        pool = self._pool(topic, floor)
+        items = await self._in(pool, begin)
+        wanted = _wanted(items, tag=tag, since_ms=since_ms, limit=limit)
+        body = self._lines(pool, wanted, 1 if follow else _READ_RECORDS)
+        return await _begun(body, _LINES_TYPE)
+
+    async def _lines(
+        self, pool: ThreadPoolExecutor, items: Iterator[Record | Gap | None], count: int
+    ) -> AsyncIterator[bytes]:
+        """JSON lines, a batch of `count` records at a time. The first one decides the status of the answer."""
+        is_begun = False
+        while True:
+            try:
+                batch, is_end = await self._in(pool, _take, items, count)
+            except Exception as error:
+                if not is_begun:
+                    raise
+                yield json.dumps({"error": problem(error)}).encode() + b"\n"
+                return
+            is_begun = True
+            yield "".join(_line(item) for item in batch).encode()
+            if is_end:
+                return
+
+    async def truncate(self, request: Request) -> Response:
+        seq = (await _json(request)).get("seq")
+        if type(seq) is not int:
+            raise InvalidOption("seq", "is needed, a whole number: the first record that goes")
+        topic = self._topic(request)
+        await self._in(self._service.commands, topic.truncate, seq)
+        return JSONResponse({"topic": topic.name, "head_seq": topic.head_seq})
+
+    # ------------------------------------------------------------ commands
+
+    async def command(self, request: Request) -> Response:
+        path = request.path_params["command"]
+        command = COMMANDS.get(path)
+        if command is None:
+            raise UnsupportedOption(f"rpc/{path}", [f"rpc/{each}" for each in COMMANDS])
+        given = await _json(request)
+        if "topic" in request.path_params:
+            given = {**given, "topic": request.path_params["topic"]}
+        is_stream = request.headers.get("accept") == STREAM_TYPE
+        return await self._run(command, given, request, is_stream=is_stream)
+
+    async def _run(self, command: Command, given: dict[str, Any], request: Request, *, is_stream: bool) -> Response:
+        if self._service.stopping.is_set():
+            raise Stopping
+        as_json = not is_stream or request.headers.get("seglog-json") == "1"
+        remote = request.headers.get("seglog-remote")
+        stream = start(self._service, command, given, as_json=as_json, remote=remote)
+        if is_stream:
+            return await _begun(self._messages(stream), STREAM_TYPE)
+        return await _begun(self._results(stream), _LINES_TYPE)
+
+    async def _messages(self, stream: Stream) -> AsyncIterator[bytes]:
+        try:
+            while True:
+                kind, body = await asyncio.to_thread(stream.take)
+                if kind == b"x":
+                    yield encode_end(stream.error)
+                    return
+                yield encode_message(kind, body)
+        finally:
+            stream.abandon()
+
+    async def _results(self, stream: Stream) -> AsyncIterator[bytes]:
+        is_begun = False
+        try:
+            while True:
+                kind, body = await asyncio.to_thread(stream.take)
+                if kind == b"o":
+                    is_begun = True
+                    yield body
+                if kind == b"x":
+                    if stream.error is not None and not is_begun and isinstance(stream.error, Exception):
+                        raise stream.error
+                    if stream.error is not None:
+                        yield json.dumps({"error": problem(stream.error)}).encode() + b"\n"
+                    return
+        finally:
+            stream.abandon()
+
+    # ------------------------------------------------------------ inside
+
+    def _topic(self, request: Request) -> Topic:
+        return self._service.sync.existing(request.path_params["topic"])
+
+    def _pool(self, topic: Topic, first: int) -> ThreadPoolExecutor:
+        """H2."""
+        return self._service.cold_reads if first < topic.hot_floor else self._service.hot_reads
+
+    async def _in(self, pool: ThreadPoolExecutor, work: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
+
+
+class _Deleted(LookupError):
+    """The answer for a seq whose record was deleted: 404, as for one that never was."""
+
+    exit_code = 3
+
+    def __init__(self, topic: str, seq: int) -> None:
+        super().__init__(f"record {seq} of {topic} was deleted")
+
+
+async def _begun(body: AsyncIterator[bytes], media_type: str) -> Response:
+    """The answer, once its first bytes are there: what is raised before them becomes its status."""
+    first = await anext(body, b"")
+
+    async def whole() -> AsyncIterator[bytes]:
+        yield first
+        async for piece in body:
+            yield piece
+
+    return StreamingResponse(whole(), media_type=media_type)
+
+
+def _batches(content_type: str, body: bytes, query: Mapping[str, str]) -> list[Batch]:
+    tag, node, kind = query.get("tag"), query.get("node"), content_type.partition(";")[0].strip()
+    if kind == _LINES_TYPE:
+        return list(json_batches(io.BytesIO(body), tag, node))
+    if kind == VALUES_TYPE:
+        values = decode_values(body)
+    elif kind == _BYTES_TYPE:
+        values = [body]
+    else:
+        hint = f"send Content-Type: {_BYTES_TYPE} for one value, {_LINES_TYPE} for JSON lines"
+        raise Refused(415, "type", f"{kind} is no content type of records", hint=hint)
+    return [Batch(values, len(body), tag, node, unterminated=_yes(query, "unterminated"))]
+
+
+def _followed(
+    topic: Topic, start: int | None, *, gaps: bool, is_over: Callable[[], bool]
+) -> Iterator[Record | Gap | None]:
+    """None now and then, so that whoever takes them can look whether anybody is still there."""
+    while not is_over():
+        try:
+            for item in topic.follow(start, timeout_s=_LOOK_AGAIN_S, gaps=gaps):
+                start = (item.gap_to if isinstance(item, Gap) else item.seq) + 1
+                yield item
+        except LogClosed:
+            return
+        yield None
+
+
+def _wanted(
+    items: Iterator[Record | Gap | None], *, tag: str | None, since_ms: int | None, limit: int | None
+) -> Iterator[Record | Gap | None]:
+    for item in items:
+        if isinstance(item, Record):
+            if (tag is not None and item.tag != tag) or (since_ms is not None and item.ts_ms < since_ms):
+                continue
+            yield item
+            if limit is not None:
+                limit -= 1
+                if limit <= 0:
+                    return
+        else:
+            yield item
+
+
+def _take(items: Iterator[Record | Gap | None], count: int) -> tuple[list[Record | Gap], bool]:
+    taken: list[Record | Gap] = []
+    for item in items:
+        if item is None:
+            return taken, False
+        taken.append(item)
+        if len(taken) == count:
+            return taken, False
+    return taken, True
+
+
+def _line(item: Record | Gap) -> str:
+    if isinstance(item, Gap):
+        return json.dumps({"gap_from": item.gap_from, "gap_to": item.gap_to}) + "\n"
+    return to_json(item) + "\n"
+
+
+def _query(request: Request, known: set[str]) -> Mapping[str, str]:
+    for name in request.query_params:
+        if name not in known:
+            raise UnsupportedOption(name, known)
+    return request.query_params
+
+
+def _whole(query: Mapping[str, str], name: str) -> int | None:
+    text = query.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise InvalidOption(name, f"{text!r} is not a whole number")
+    return int(text)
+
+
+def _yes(query: Mapping[str, str], name: str) -> bool:
+    text = query.get(name, "0")
+    if text not in {"0", "1", "true", "false"}:
+        raise InvalidOption(name, f"{text!r} is not true or false")
+    return text in {"1", "true"}
+
+
+async def _json(request: Request) -> dict[str, Any]:
+    body = await request.body()
+    try:
+        value = json.loads(body) if body else {}
+    except ValueError as error:
+        raise InvalidOption("body", f"is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InvalidOption("body", "is not a JSON object")
+    return value

@@ -1,0 +1,41 @@
+"""The daemon's own log on standard error: a line an event, as text, or as JSON for machines.
+
+L1  botocore at level DEBUG writes tokens and signatures: it never gets below INFO here, whatever is asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+__all__ = ["set_up_logs"]
+
+_CHATTY = ("botocore", "boto3", "urllib3", "s3transfer", "asyncio")
+
+
+def set_up_logs(log_format: str, *, debug: bool) -> None:
+    """`log_format` is "text" or "json"."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    renderer: structlog.typing.Processor
+    if log_format == "json":
+        renderer = structlog.processors.JSONRenderer()
+    else:
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer]
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.DEBUG if debug else logging.INFO)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.INFO)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)

@@ -1,0 +1,136 @@
+"""What the daemon counts, for Prometheus: names, units and labels by its conventions.
+
+    seglog_wal_sync_seconds                     histogram   of one datasync of a file of the log
+    seglog_appended_records_total, _bytes_total counter     over HTTP
+    seglog_append_seconds                       histogram   of an append over HTTP, to its ack
+    seglog_topic_head_seq                       gauge       by topic; so are the next ones
+    seglog_topic_hot_bytes                      gauge
+    seglog_offload_lag_bytes, _lag_seconds      gauge       what is sealed and not offloaded; its oldest record
+    seglog_offload_runs_total                   counter     by outcome: published, nothing, failed, diverged
+    seglog_offload_bytes_total                  counter     of frames
+    seglog_store_requests_total                 counter     by operation and outcome ("ok", or the name of the error)
+    seglog_store_request_seconds                histogram   by operation
+    seglog_store_sent_bytes_total, _received_   counter
+    seglog_http_requests_total                  counter     by route and status
+    seglog_http_request_seconds                 histogram   by route
+    seglog_http_rejected_total                  counter     by reason: busy, too_large, slow, host, origin, token
+    seglog_disk_free_bytes, seglog_disk_state   gauge       0 fine, 1 alarm, 2 full
+    seglog_wal_bytes                            gauge
+    seglog_background_failures_total            counter     by task
+    seglog_topic_paused, seglog_topic_diverged  gauge       by topic: 0 or 1
+
+M1  Labels have few values: topics, fixed words, and status codes; never a seq, a key or a message.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from seglog import OsFiles
+
+__all__ = ["MeteredFiles", "Metrics", "TopicFigures", "timed"]
+
+_FAST_S = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
+_SLOW_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFigures:
+    """Of one topic, at the moment of a scrape."""
+
+    topic: str
+    head_seq: int
+    hot_bytes: int
+    lag_bytes: int
+    lag_s: float
+    is_paused: bool
+    is_diverged: bool
+
+
+class FigureSource(Protocol):
+    def figures(self) -> Iterable[TopicFigures]: ...
+
+
+class Metrics:
+    """One registry for each daemon; nothing is global."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        on = self.registry
+        self.wal_sync_s = Histogram("seglog_wal_sync_seconds", "One datasync.", buckets=_FAST_S, registry=on)
+        self.appended_records = Counter("seglog_appended_records", "Records acked over HTTP.", registry=on)
+        self.appended_bytes = Counter("seglog_appended_bytes", "Bytes of their values.", registry=on)
+        self.append_s = Histogram("seglog_append_seconds", "An append, to its ack.", buckets=_FAST_S, registry=on)
+        self.runs = Counter("seglog_offload_runs", "Offloads of a topic.", ["outcome"], registry=on)
+        self.offloaded_bytes = Counter("seglog_offload_bytes", "Bytes of frames that were read for it.", registry=on)
+        self.requests = Counter("seglog_store_requests", "To the store.", ["operation", "outcome"], registry=on)
+        self.request_s = Histogram(
+            "seglog_store_request_seconds", "One request to the store.", ["operation"], buckets=_SLOW_S, registry=on
+        )
+        self.sent_bytes = Counter("seglog_store_sent_bytes", "Bodies sent to the store.", registry=on)
+        self.received_bytes = Counter("seglog_store_received_bytes", "Bodies that it gave.", registry=on)
+        self.http_requests = Counter("seglog_http_requests", "Answered.", ["route", "status"], registry=on)
+        self.http_s = Histogram(
+            "seglog_http_request_seconds", "To the end of the answer.", ["route"], buckets=_SLOW_S, registry=on
+        )
+        self.rejected = Counter("seglog_http_rejected", "Before any work was done.", ["reason"], registry=on)
+        self.disk_free_bytes = Gauge("seglog_disk_free_bytes", "Where the data directory is.", registry=on)
+        self.disk_state = Gauge("seglog_disk_state", "0 fine, 1 alarm, 2 full.", registry=on)
+        self.wal_bytes = Gauge("seglog_wal_bytes", "In the write-ahead log.", registry=on)
+        self.failures = Counter("seglog_background_failures", "Of background work.", ["task"], registry=on)
+
+    def watch(self, source: FigureSource) -> None:
+        """Ask `source` for the topics' figures at each scrape."""
+        self.registry.register(_TopicCollector(source))
+
+    def text(self) -> bytes:
+        """The exposition format."""
+        return generate_latest(self.registry)
+
+
+@contextmanager
+def timed(histogram: Histogram) -> Iterator[None]:
+    """Also what fails is observed."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        histogram.observe(time.perf_counter() - start)
+
+
+class MeteredFiles(OsFiles):
+    """The file system, and a look at the clock around each datasync."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._sync_s = metrics.wal_sync_s
+
+    def datasync(self, fd: int) -> None:
+        with timed(self._sync_s):
+            super().datasync(fd)
+
+
+class _TopicCollector:
+    def __init__(self, source: FigureSource) -> None:
+        self._source = source
+
+    def collect(self) -> Iterator[Metric]:
+        figures = list(self._source.figures())
+        for name, meaning, field in (
+            ("seglog_topic_head_seq", "The last record.", "head_seq"),
+            ("seglog_topic_hot_bytes", "Frames on the local disk.", "hot_bytes"),
+            ("seglog_offload_lag_bytes", "Sealed and not offloaded.", "lag_bytes"),
+            ("seglog_offload_lag_seconds", "Age of the oldest record that is sealed and not offloaded.", "lag_s"),
+            ("seglog_topic_paused", "1 while offload is paused.", "is_paused"),
+            ("seglog_topic_diverged", "1 when another writer committed at its LSN.", "is_diverged"),
+        ):
+            family = GaugeMetricFamily(name, meaning, labels=["topic"])
+            for each in figures:
+                family.add_metric([each.topic], float(getattr(each, field)))
+            yield family

@@ -1,0 +1,238 @@
+"""`seglog serve` as a process: its sockets, its signals, its end.
+
+    signal             does
+    SIGTERM, SIGINT    takes no more connections, lets requests on their way end (stop_timeout_s), stops the offload at
+                       its next step, makes everything durable, ends with 0
+    the same again     ends at once, as a kill does: recovery makes up for it, attempts stay on record
+    SIGHUP             takes the settings of [offload] and [serve] anew
+
+B1  An address that is not loopback needs a token and TLS. The Unix socket is DIR/seglog.sock, mode 0600.
+B2  The socket of a daemon that is gone is removed by the next one: the lock on the directory says that it is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from offload.daemon.guard import Guard
+from offload.daemon.http import make_app
+from offload.daemon.service import Service, open_service
+from offload.daemon.wire import SOCKET_FILE
+from offload.errors import InvalidAddress
+from offload.settings import ServeSettings, load_serve_settings
+from seglog import SETTINGS_FILE
+
+__all__ = ["announce", "run"]
+
+_BACKLOG = 512
+_log = logging.getLogger("seglog.daemon")
+
+
+def run(
+    directory: Path, *, remote: str | None, variables: Mapping[str, str], on_ready: Callable[[list[str]], None]
+) -> None:
+    """Serve `directory` until a signal says stop. `on_ready` hears the addresses, once requests are taken.
+
+    Raises `InvalidAddress`, `InvalidSetting`, and what opening the log raises.
+    """
+    asyncio.run(_run(directory, remote, variables, on_ready))
+
+
+async def _run(
+    directory: Path, remote: str | None, variables: Mapping[str, str], on_ready: Callable[[list[str]], None]
+) -> None:
+    settings = load_serve_settings(directory / SETTINGS_FILE, variables)
+    token = _token(settings)
+    _check_address(settings, token)
+    service = await open_service(directory, remote=remote, variables=variables)
+    try:
+        with _sockets(directory, settings) as (sockets, addresses):
+            await _serve(service, sockets, settings, token, variables, lambda: on_ready(addresses))
+    finally:
+        await service.close()
+
+
+async def _serve(
+    service: Service,
+    sockets: list[socket.socket],
+    settings: ServeSettings,
+    token: bytes | None,
+    variables: Mapping[str, str],
+    on_ready: Callable[[], None],
+) -> None:
+    app = Guard(make_app(service), lambda: service.settings, token, service.metrics)
+    servers = [_server(app, listening, settings) for listening in sockets]
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if service.stopping.is_set():
+            os._exit(128 + signal.SIGTERM)
+        _log.info("stopping")
+        service.stopping.set()
+        for server in servers:
+            server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    loop.add_signal_handler(signal.SIGHUP, service.reload, variables)
+    service.start()
+    serving = [
+        asyncio.create_task(server.serve(sockets=[listening]))
+        for server, listening in zip(servers, sockets, strict=True)
+    ]
+    while not all(server.started for server in servers) and not any(task.done() for task in serving):
+        await asyncio.sleep(0.005)
+    on_ready()
+    await asyncio.gather(*serving)
+
+
+def _server(app: Guard, listening: socket.socket, settings: ServeSettings) -> uvicorn.Server:
+    is_tls = bool(settings.tls_certificate) and listening.family != socket.AF_UNIX
+
+    class TimedProtocol(_TimedProtocol):
+        header_timeout_s = settings.header_timeout_s
+
+    config = uvicorn.Config(
+        app,
+        http=TimedProtocol,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        date_header=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=settings.header_timeout_s,
+        timeout_graceful_shutdown=settings.stop_timeout_s,
+        ssl_certfile=settings.tls_certificate if is_tls else None,
+        ssl_keyfile=settings.tls_key or None if is_tls else None,
+    )
+    return _Server(config)
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """They are ours: one signal ends both servers and the service."""
+        yield
+
+
+class _TimedProtocol(H11Protocol):
+    """Closes a connection whose request is not there, up to its body, in time."""
+
+    header_timeout_s: float
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._wait_for_headers()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._wait_for_headers()
+
+    def _wait_for_headers(self) -> None:
+        before = self.cycle
+        self.loop.call_later(self.header_timeout_s, self._close_if_still, before)
+
+    def _close_if_still(self, before: Any) -> None:
+        if self.cycle is before and not self.transport.is_closing():
+            self.transport.close()
+
+
+@contextmanager
+def _sockets(directory: Path, settings: ServeSettings) -> Iterator[tuple[list[socket.socket], list[str]]]:
+    """The Unix socket, and one for TCP if there is a host; bound and listening."""
+    path = directory / SOCKET_FILE
+    with contextlib.ExitStack() as stack:
+        unix = stack.enter_context(_unix_socket(directory))
+        found, addresses = [unix], [f"unix:{path.absolute()}"]
+        if settings.host:
+            tcp = stack.enter_context(_tcp_socket(settings))
+            scheme = "https" if settings.tls_certificate else "http"
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            found.append(tcp)
+            addresses.append(f"{scheme}://{host}:{tcp.getsockname()[1]}")
+        yield found, addresses
+
+
+@contextmanager
+def _unix_socket(directory: Path) -> Iterator[socket.socket]:
+    """By way of the directory's descriptor: a path of any length fits an address of 108 bytes."""
+    path = directory / SOCKET_FILE
+    path.unlink(missing_ok=True)  # B2: the lock is held
+    listening = socket.socket(socket.AF_UNIX)
+    inside = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    mask = os.umask(0o177)
+    try:
+        listening.bind(f"/proc/self/fd/{inside}/{SOCKET_FILE}")
+    finally:
+        os.umask(mask)
+        os.close(inside)
+    try:
+        with listening:
+            listening.listen(_BACKLOG)
+            yield listening
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _tcp_socket(settings: ServeSettings) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        hint = "choose another serve.port, or 0 for any that is free"
+        raise InvalidAddress(f"{settings.host}:{settings.port}", error.strerror or str(error), hint=hint) from error
+    return listening
+
+
+def _token(settings: ServeSettings) -> bytes | None:
+    if not settings.token_file:
+        return None
+    path = Path(settings.token_file)
+    try:
+        token = path.read_bytes().strip()
+    except OSError as error:
+        raise InvalidAddress(settings.host, f"the token cannot be read: {error}") from error
+    if len(token) < 16:
+        raise InvalidAddress(settings.host, f"the token in {path} has fewer than 16 characters")
+    return token
+
+
+def _check_address(settings: ServeSettings, token: bytes | None) -> None:
+    """B1."""
+    if not settings.host or settings.host == "localhost":
+        return
+    try:
+        is_loopback = ipaddress.ip_address(settings.host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback and (token is None or not settings.tls_certificate):
+        hint = "set serve.token_file, serve.tls_certificate and serve.tls_key, or listen on 127.0.0.1"
+        raise InvalidAddress(settings.host, "others could read and write the log", hint=hint)
+
+
+def announce(addresses: list[str]) -> None:
+    """For people and for scripts that wait for it: one line on standard error, when requests are taken."""
+    sys.stderr.write(f"seglog: serving {', '.join(addresses)}\n")
+    sys.stderr.flush()

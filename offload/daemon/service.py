@@ -1,0 +1,366 @@
+"""An open data directory, and what is done to it in the background while it is.
+
+    task         every            does
+    offload      check_interval   asks the triggers of each topic, and offloads what is due, some topics at a time
+    upkeep       check_interval   seals by age, enforces retention, releases hot copies whose lag is over
+    disk         check_interval   looks at the free space (seglog.disk): alarm, and no more appends before it is full
+
+S1  No task waits for another. What is slow in a topic holds up neither the others nor an append: each has its threads.
+S2  A failure is logged and counted, and tried again: a topic's offload later each time (offload.daemon.triggers).
+    Nothing that is wrong with one topic ends a task.
+S3  `close` ends what is under way at its next step: attempts stay on record, and the next start goes on with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import offload
+from catalog.errors import Diverged
+from catalog.objects.base import ObjectStore
+from offload.archive import Archive
+from offload.daemon.disk import DiskState, disk_state
+from offload.daemon.gate import GatedStore, Rate
+from offload.daemon.metrics import MeteredFiles, Metrics, TopicFigures
+from offload.daemon.triggers import Backlog, Backoff, Due, Policy, due
+from offload.errors import Stopping
+from offload.settings import OffloadSettings, ServeSettings, load_archive_settings, load_serve_settings
+from offload.wiring import open_store
+from seglog import SETTINGS_FILE, Log, NoSuchTopic, aio, load_settings
+from seglog.clock import Clock, SystemClock
+
+__all__ = ["Service", "TopicWork", "open_service"]
+
+_log = logging.getLogger("seglog.daemon")
+_COMMAND_THREADS = 16
+_READ_THREADS = 8
+
+
+@dataclass(slots=True)
+class TopicWork:
+    """How a topic's offload goes. In memory: after a restart every topic is tried anew."""
+
+    is_running: bool = False
+    failures: int = 0
+    retry_at_ms: int = 0
+    last_error: str | None = None
+    unsealed_since_ms: int | None = None
+    unsealed_from_seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    url: str | None
+    offload: OffloadSettings
+    serve: ServeSettings
+
+
+class Service:
+    """Use `open_service`. Lives in one event loop; what blocks goes to threads of its own."""
+
+    def __init__(
+        self, log: aio.AsyncLog, archive: Archive | None, loaded: _Loaded, metrics: Metrics, clock: Clock, rates: _Rates
+    ) -> None:
+        self.log = log
+        self.archive = archive
+        self.settings = loaded.serve
+        self.metrics = metrics
+        self.stopping = rates.stopping
+        self.disk = DiskState.FINE
+        self.commands = ThreadPoolExecutor(_COMMAND_THREADS, "seglog-command")
+        self.hot_reads = ThreadPoolExecutor(_READ_THREADS, "seglog-read")
+        self.cold_reads = ThreadPoolExecutor(_COMMAND_THREADS, "seglog-cold")
+        self._offload_settings = loaded.offload
+        self._clock = clock
+        self._rates = rates
+        self._topics: dict[str, TopicWork] = {}
+        self._jobs = ThreadPoolExecutor(loaded.offload.topics_at_once, "seglog-offload")
+        self._upkeep = ThreadPoolExecutor(3, "seglog-upkeep")  # one for each task
+        self._tasks: list[asyncio.Task[None]] = []
+        self._running: set[asyncio.Task[None]] = set()
+        metrics.watch(self)
+
+    @property
+    def sync(self) -> Log:
+        return self.log.sync
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether appends are taken."""
+        return not self.stopping.is_set() and self.disk is not DiskState.FULL and not self.sync.is_poisoned
+
+    def start(self) -> None:
+        """Begin the background tasks, in the running loop."""
+        for name, look in (
+            ("disk", self._look_at_disk),
+            ("upkeep", self._look_after),
+            ("offload", self._look_at_topics),
+        ):
+            self._tasks.append(asyncio.create_task(self._repeat(name, look), name=f"seglog-{name}"))
+
+    async def close(self) -> None:
+        """S3. Idempotent."""
+        self.stopping.set()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._running, return_exceptions=True)
+        self._tasks.clear()
+        for pool in (self._jobs, self._upkeep, self.commands, self.hot_reads, self.cold_reads):
+            pool.shutdown(wait=False, cancel_futures=True)
+        if self.archive is not None:
+            await asyncio.to_thread(self.archive.close)
+        await self.log.close()
+
+    def reload(self, variables: Mapping[str, str]) -> None:
+        """Take the settings of [offload] and [serve] anew from seglog.toml; bad ones are logged, and nothing changes.
+
+        What is bound at the start stays: address, TLS, remote, and the section [log].
+        """
+        path = self.sync.path / SETTINGS_FILE
+        try:
+            _, settings = load_archive_settings(path, variables)
+            self.settings = load_serve_settings(path, variables)
+        except Exception as error:
+            _log.error("the settings stay as they are: %s", error)
+            return
+        self._offload_settings = settings
+        if self.archive is not None:
+            self.archive.change_settings(settings)
+        self._rates.change(settings)
+        _log.info("settings taken from %s", path)
+
+    # ------------------------------------------------------------ what others ask
+
+    def work(self, name: str) -> TopicWork:
+        return self._topics.setdefault(name, TopicWork())
+
+    def retry(self, name: str) -> None:
+        """Try the topic at the next look, however often it failed."""
+        work = self.work(name)
+        work.failures, work.retry_at_ms = 0, 0
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def figures(self) -> Iterator[TopicFigures]:
+        """For the metrics. Asks the local disk only."""
+        self.metrics.wal_bytes.set(self.sync.wal_bytes)
+        for name in self.sync.topics():
+            topic = self.sync.topic(name)
+            offloaded_seq = self.archive.offloaded_seq(name) if self.archive else topic.head_seq
+            waiting = [each for each in topic.segments() if each.sealed and each.last_seq > offloaded_seq]
+            lag_ms = self._clock.now_ms() - waiting[0].min_ts_ms if waiting else 0
+            yield TopicFigures(
+                topic=name,
+                head_seq=topic.head_seq,
+                hot_bytes=topic.bytes_hot,
+                lag_bytes=sum(segment.data_bytes for segment in waiting),
+                lag_s=max(0, lag_ms) / 1000,
+                is_paused=self.archive is not None and self.archive.is_paused(name),
+                is_diverged=self.archive is not None and self.archive.is_diverged(name),
+            )
+
+    # ------------------------------------------------------------ background
+
+    async def _repeat(self, name: str, look: Any) -> None:
+        while True:
+            try:
+                await look()
+            except Exception as error:
+                self.metrics.failures.labels(name).inc()
+                _log.exception("%s failed, and is tried again: %s", name, error)
+            await asyncio.sleep(self.settings.check_interval_ms / 1000)
+
+    async def _look_at_disk(self) -> None:
+        found = await self._in(self._upkeep, os.statvfs, self.sync.path)
+        free_bytes = found.f_bavail * found.f_frsize
+        settings = self.settings
+        state = disk_state(free_bytes, self.disk, settings.disk_alarm_bytes, settings.disk_reject_bytes)
+        self.metrics.disk_free_bytes.set(free_bytes)
+        self.metrics.disk_state.set(state.value)
+        if state is self.disk:
+            return
+        _log.log(
+            logging.INFO if state is DiskState.FINE else logging.WARNING,
+            "the disk of %s is %s: %d bytes free", self.sync.path, state.name.lower(), free_bytes,
+        )  # fmt: skip
+        self.disk = state
+        full = f"the disk has only {free_bytes} bytes left, and serve.disk_reject_bytes is {settings.disk_reject_bytes}"
+        self.sync.hold_appends(full if state is DiskState.FULL else None)
+
+    async def _look_after(self) -> None:
+        await self._in(self._upkeep, self.sync.enforce_retention)
+        archive = self.archive
+        if archive is None:
+            return
+        for name in sorted(await self._in(self._upkeep, archive.with_hot_copies)):
+            if self.work(name).is_running or self.stopping.is_set():
+                continue
+            try:
+                await self._in(self._upkeep, self._release, archive, name)
+            except Exception as error:
+                self.metrics.failures.labels("release").inc()
+                _log.warning("%s: hot copies stay for now: %s", name, error)
+
+    def _release(self, archive: Archive, name: str) -> None:
+        archive.release(name, at_once=self.disk is not DiskState.FINE)
+
+    async def _look_at_topics(self) -> None:
+        if self.archive is None:
+            return
+        for name, wanted in await self._in(self._upkeep, self._all_due, self.archive):
+            if self.stopping.is_set():
+                return
+            work = self.work(name)
+            work.is_running = True
+            task = asyncio.create_task(self._offload(self.archive, name, work, wanted))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+    def _all_due(self, archive: Archive) -> list[tuple[str, Due]]:
+        found = []
+        for name in self.sync.topics():
+            work = self.work(name)
+            if work.is_running or work.retry_at_ms > self._clock.now_ms():
+                continue
+            try:
+                wanted = self._due(archive, name, work)
+            except NoSuchTopic:  # deleted meanwhile
+                continue
+            if wanted is not None:
+                found.append((name, wanted))
+        return found
+
+    def _due(self, archive: Archive, name: str, work: TopicWork) -> Due | None:
+        topic = self.sync.topic(name)
+        if archive.is_paused(name) or archive.is_diverged(name) or topic.config.durability == "ephemeral":
+            return None
+        offloaded_seq, sealed_seq, head_seq = archive.offloaded_seq(name), topic.sealed_seq, topic.head_seq
+        if head_seq <= sealed_seq:
+            work.unsealed_since_ms = None
+        elif work.unsealed_since_ms is None or work.unsealed_from_seq <= sealed_seq:
+            work.unsealed_since_ms, work.unsealed_from_seq = self._clock.now_ms(), sealed_seq + 1
+        backlog = Backlog(
+            sealed=[segment for segment in topic.segments() if segment.sealed and segment.last_seq > offloaded_seq],
+            offloaded_seq=offloaded_seq,
+            head_seq=head_seq,
+            unsealed_since_ms=work.unsealed_since_ms,
+            is_unfinished=archive.is_unfinished(name),
+        )
+        return due(backlog, self._policy(), self._clock.now_ms())
+
+    def _policy(self) -> Policy:
+        settings = self._offload_settings
+        if self.disk is not DiskState.FINE:
+            return Policy(after_ms=0, hot_bytes=0, tail_interval_ms=_ms(settings.tail_interval_s))
+        hot_bytes = settings.offload_hot_bytes
+        return Policy(
+            after_ms=_ms(settings.offload_after_s),
+            hot_bytes=hot_bytes if isinstance(hot_bytes, int) else None,
+            tail_interval_ms=_ms(settings.tail_interval_s),
+        )
+
+    async def _offload(self, archive: Archive, name: str, work: TopicWork, wanted: Due) -> None:
+        outcome = "failed"
+        try:
+            published = await self._in(self._jobs, self._run, archive, name, wanted)
+            outcome = "published" if published else "nothing"
+            if published:
+                _log.info("%s: offloaded up to seq %d (%s)", name, archive.offloaded_seq(name), wanted.reason)
+            work.failures, work.last_error = 0, None
+        except Stopping:
+            outcome = "stopped"
+        except Exception as error:
+            outcome = "diverged" if isinstance(error, Diverged) else "failed"
+            work.failures += 1
+            settings = self._offload_settings
+            backoff = Backoff(settings.retry_min_s * 1000, settings.retry_max_s * 1000)
+            delay_ms = backoff.delay_ms(work.failures, random.random())
+            work.retry_at_ms, work.last_error = self._clock.now_ms() + delay_ms, str(error)
+            _log.warning("%s: offload failed, next try in %.1f s: %s", name, delay_ms / 1000, error)
+        finally:
+            work.is_running = False
+            self.metrics.runs.labels(outcome).inc()
+
+    def _run(self, archive: Archive, name: str, wanted: Due) -> bool:
+        if wanted.seal:
+            self.sync.topic(name).seal()
+        result = archive.offload(name, up_to=wanted.up_to, on_bytes=self._on_bytes)
+        return bool(result.published)
+
+    def _on_bytes(self, count: int) -> None:
+        if self.stopping.is_set():
+            raise Stopping
+        self.metrics.offloaded_bytes.inc(count)
+
+    async def _in(self, pool: ThreadPoolExecutor, work: Any, *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
+
+
+@dataclass(slots=True)
+class _Rates:
+    """The limits, which may change while requests wait for them."""
+
+    requests: Rate
+    uploads: Rate
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    def change(self, settings: OffloadSettings) -> None:
+        self.requests.change(_per_s(settings.requests_per_s))
+        self.uploads.change(_per_s(settings.upload_bytes_per_s))
+
+
+async def open_service(
+    directory: Path,
+    *,
+    remote: str | None = None,
+    variables: Mapping[str, str],
+    store: ObjectStore | None = None,
+    clock: Clock | None = None,
+) -> Service:
+    """Open the data directory and attach its remote, if it has one; nothing is started yet.
+
+    `variables` is the environment. Raises what `seglog.open` and `offload.attach` raise, with nothing left open.
+    """
+    path = directory / SETTINGS_FILE
+    url, offload_settings = load_archive_settings(path, variables)
+    loaded = _Loaded(remote or url, offload_settings, load_serve_settings(path, variables))
+    metrics = Metrics()
+    clock = clock or SystemClock()
+    log = aio.open(
+        directory, create=False, settings=load_settings(path, variables), files=MeteredFiles(metrics), clock=clock
+    )
+    await log.__aenter__()
+    try:
+        stopping = threading.Event()
+        rates = _Rates(
+            requests=Rate(_per_s(offload_settings.requests_per_s), stopping),
+            uploads=Rate(_per_s(offload_settings.upload_bytes_per_s), stopping),
+            stopping=stopping,
+        )
+        archive = None
+        if store is not None or loaded.url:
+            inner = store or open_store(loaded.url or "")
+            gated = GatedStore(inner, metrics, rates.requests, rates.uploads)
+            archive = offload.attach(log.sync, loaded.url, store=gated, settings=offload_settings, clock=clock)
+        return Service(log, archive, loaded, metrics, clock, rates)
+    except BaseException:
+        await log.close()
+        raise
+
+
+def _ms(seconds: int | str) -> int | None:
+    return seconds * 1000 if isinstance(seconds, int) else None
+
+
+def _per_s(limit: int | str) -> float | None:
+    return float(limit) if isinstance(limit, int) else None

@@ -1,0 +1,55 @@
+"""What daemon and client have in common: the socket's name, and two kinds of bodies. No I/O.
+
+application/vnd.seglog.values    many values: each is its length (u32, little-endian) and its bytes
+application/vnd.seglog.stream    what a command writes: messages of
+                                 kind (1 byte) · length (u32, big-endian) · so many bytes, where kind is
+                                 o  bytes for standard output
+                                 e  a line for standard error
+                                 x  the end, as JSON: `exit_code`, and of an error its name, message and hint
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+from offload.errors import InvalidInput
+
+__all__ = [
+    "MESSAGE_HEAD",
+    "SOCKET_FILE",
+    "STREAM_TYPE",
+    "VALUES_TYPE",
+    "decode_values",
+    "encode_message",
+    "encode_values",
+]
+
+SOCKET_FILE: Final = "seglog.sock"
+VALUES_TYPE: Final = "application/vnd.seglog.values"
+STREAM_TYPE: Final = "application/vnd.seglog.stream"
+MESSAGE_HEAD: Final = struct.Struct(">cI")
+_LENGTH = struct.Struct("<I")
+
+
+def encode_message(kind: bytes, body: bytes) -> bytes:
+    return MESSAGE_HEAD.pack(kind, len(body)) + body
+
+
+def encode_values(values: Iterable[bytes]) -> bytes:
+    return b"".join(piece for value in values for piece in (_LENGTH.pack(len(value)), value))
+
+
+def decode_values(body: bytes) -> list[bytes]:
+    """Raises `InvalidInput` with the number of the value that is cut off."""
+    values: list[bytes] = []
+    offset = 0
+    while offset < len(body):
+        end = offset + _LENGTH.size
+        length = _LENGTH.unpack_from(body, offset)[0] if end <= len(body) else 0
+        if end + length > len(body):
+            raise InvalidInput(len(values) + 1, "of the values is cut off")
+        values.append(body[end : end + length])
+        offset = end + length
+    return values

@@ -1,0 +1,377 @@
+"""`seglog serve` as a real process: the commands go through it, HTTP does, and its end loses nothing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seglog
+from tests.cli.conftest import Run
+
+TOKEN = "correct-horse-battery-staple"
+
+
+@dataclass
+class Daemon:
+    """A running one. `lines` are what it wrote to standard error."""
+
+    process: subprocess.Popen[str]
+    directory: Path
+    lines: list[str] = field(default_factory=list)
+    port: int = 0
+
+    def ask(
+        self, method: str, path: str, body: bytes | str | None = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes, Mapping[str, str]]:
+        """Over TCP: status, body and headers."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(method, path, body, dict(headers or {}))
+            answer = connection.getresponse()
+            return answer.status, answer.read(), {name.lower(): text for name, text in answer.getheaders()}
+        finally:
+            connection.close()
+
+    def json(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Any]:
+        status, answer, _ = self.ask(method, path, None if body is None else json.dumps(body), headers)
+        return status, json.loads(answer)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+Start = Callable[..., Daemon]
+BYTES = {"Content-Type": "application/octet-stream"}
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """`start(SERVE_MAX_REQUESTS="2")` serves a directory with a file:// remote; what runs at the end is killed."""
+    running: list[Daemon] = []
+
+    def begin(**variables: str) -> Daemon:
+        directory = tmp_path / "data"
+        seglog.open(directory).close()
+        given = {
+            "SEGLOG_SERVE_PORT": "0",
+            "SEGLOG_SERVE_CHECK_INTERVAL_MS": "50",
+            "SEGLOG_REMOTE": (tmp_path / "remote").as_uri(),
+            **{f"SEGLOG_{name}": text for name, text in variables.items()},
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "offload.cli", "-C", str(directory), "serve"],
+            env={**os.environ, **given},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        daemon = Daemon(process, directory)
+        running.append(daemon)
+        ready = threading.Event()
+
+        def listen() -> None:
+            assert process.stderr is not None
+            for line in process.stderr:
+                daemon.lines.append(line)
+                if line.startswith("seglog: serving "):
+                    daemon.port = int(line.strip().rpartition(":")[2]) if "http" in line else 0
+                    ready.set()
+            ready.set()
+
+        threading.Thread(target=listen, daemon=True).start()
+        assert ready.wait(60)
+        return daemon
+
+    yield begin
+    for daemon in running:
+        if daemon.process.poll() is None:
+            daemon.process.kill()
+        daemon.process.wait(60)
+
+
+def test_commands_on_a_served_directory_go_through_the_daemon(start: Start, run: Run, tmp_path: Path) -> None:
+    daemon = start(OFFLOAD_OFFLOAD_AFTER_S="never")
+    body = b"one\ntwo\r\n\xff\xfe\nthree"
+    (tmp_path / "input").write_bytes(body)
+    assert run("append", "t", "input", "--tag", "x").text == "appended 4 records to t, seq 1 to 4\n"
+    assert run("read", "t").out == body
+    assert [json.loads(line)["seq"] for line in run("--json", "read", "t").out.splitlines()] == [1, 2, 3, 4]
+    assert run("read", "t", "--limit", "1").out == b"one\n"
+    run("seal", "t")
+    assert json.loads(run("--json", "offload", "t", "--drop-hot").out)["released_seq"] == 4
+    assert run("read", "t").out == body
+    assert run("delete", "t", "--before", "2").text == "deleted 1 record of t (lsn 2)\n"
+    assert len(run("log", "t").text.splitlines()) == 2
+    assert "t@half holds 1 record" in run("restore", "t", "--to", "head~1", "--as", "half").text.replace(
+        "4 records", "1 record"
+    )
+    assert run("read", "t@half").out == body
+    assert run("append", "t@half", stdin=b"more\n").text == "appended 1 record to t@half, seq 5 to 5\n"
+    assert "half" in run("branch", "list", "t").text
+    assert run("topic", "set", "t", "--ttl", "7d").code == 0
+    assert json.loads(run("--json", "topic", "show", "t").out)["ttl_ms"] == 7 * 86_400_000
+    assert "cold up to 4" in run("status", "t").text
+    assert run("pause", "t").text == "t is paused\n"
+    assert "paused" in run("status", "t").text
+    assert run("retry", "t").code == 0
+    assert run("uploads").text == "none\n"
+    assert daemon.end() == 0
+    assert not (daemon.directory / "seglog.sock").exists()
+    assert run("read", "t").out == body[4:]
+
+
+def test_errors_come_back_with_their_exit_code_and_hint(start: Start, run: Run) -> None:
+    start()
+    run("append", "t", stdin=b"x\n")
+    missing = run("read", "nope")
+    assert missing.code == 3
+    assert "no topic nope" in missing.err
+    assert run("restore", "t", "--to", "lsn:99", "--as", "b").code == 3
+    assert run("restore", "t", "--to", "nonsense", "--as", "b").code == 2
+    assert run("topic", "delete", "t").code == 2
+    assert run("append", "t", "--durability", "never", stdin=b"x\n").code == 2
+    other = run("--remote", "file:///elsewhere", "offload", "t")
+    assert other.code == 4
+    assert "file:///elsewhere" in other.err
+
+
+def test_two_daemons_cannot_serve_one_directory(start: Start, run: Run) -> None:
+    daemon = start()
+    second = run("serve")
+    assert second.code == 4
+    assert str(daemon.process.pid) in second.err
+    assert run("status").code == 0
+
+
+def test_records_over_http(start: Start) -> None:
+    daemon = start()
+    status, body, _ = daemon.ask("POST", "/topics/t/records?tag=eu%2Fx&node=n", b"\x00value\xff", BYTES)
+    assert (status, json.loads(body)) == (201, {"first_seq": 1, "last_seq": 1, "appended": 1})
+    lines = b'{"value": "two", "tag": "a"}\n{"value_base64": "AP8="}\n'
+    assert daemon.ask("POST", "/topics/t/records", lines, {"Content-Type": "application/x-ndjson"})[0] == 201
+    assert daemon.json("GET", "/topics/t/index_bounds") == (200, {"earliest_seq": 1, "head_seq": 3, "hot_first_seq": 1})
+    status, body, headers = daemon.ask("GET", "/topics/t/records/1")
+    assert (status, body, headers["seglog-tag"], headers["seglog-node"]) == (200, b"\x00value\xff", "eu%2Fx", "n")
+    status, body, _ = daemon.ask("GET", "/topics/t/records?from=2&limit=1")
+    assert [json.loads(line)["value"] for line in body.splitlines()] == ["two"]
+    assert daemon.json("GET", "/topics") == (200, {"topics": ["t"]})
+    assert daemon.json("POST", "/topics/t/rpc/truncate", {"seq": 3}) == (200, {"topic": "t", "head_seq": 2})
+    assert daemon.json("POST", "/topics/t/rpc/delete", {"before": 2})[1]["deleted"] == 1
+    assert daemon.ask("GET", "/topics/t/records/1")[0] == 404
+    document = daemon.json("GET", "/openapi.json")[1]
+    assert {"drop_hot", "up_to", "dry_run"} <= set(
+        document["paths"]["/topics/{topic}/rpc/offload"]["post"]["requestBody"]["content"]["application/json"][
+            "schema"
+        ]["properties"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "headers", "status", "title"),
+    [
+        ("GET", "/topics/nope/records", None, {}, 404, "NoSuchTopic"),
+        ("GET", "/topics/t/records?from=x", None, {}, 400, "InvalidOption"),
+        ("GET", "/topics/t/records?form=1", None, {}, 400, "UnsupportedOption"),
+        ("GET", "/topics/t/records?from=99", None, {}, 404, "SeqOutOfRange"),
+        ("GET", "/topics/t/records?follow=1&to=3", None, {}, 400, "InvalidOption"),
+        ("POST", "/topics/t/records", b"x", {"Content-Type": "text/html"}, 415, "Refused"),
+        ("POST", "/topics/t/records", b"{", {"Content-Type": "application/x-ndjson"}, 400, "InvalidInput"),
+        ("POST", "/topics/t/records", b"\x09", {"Content-Type": "application/vnd.seglog.values"}, 400, "InvalidInput"),
+        ("POST", "/topics/-bad/records", b"x", BYTES, 400, "InvalidTopicName"),
+        ("POST", "/topics/t/records?durability=x", b"x", BYTES, 400, "InvalidSetting"),
+        ("POST", "/topics/t/rpc/offload", b"not json", {}, 400, "InvalidOption"),
+        ("POST", "/topics/t/rpc/offload", b'{"up_to": "1"}', {}, 400, "InvalidOption"),
+        ("POST", "/topics/t/rpc/nothing", b"", {}, 400, "UnsupportedOption"),
+        ("POST", "/topics/t/rpc/truncate", b"{}", {}, 400, "InvalidOption"),
+        ("POST", "/rpc/delete", b"{}", {}, 400, "InvalidOption"),
+        ("GET", "/topics", None, {"Host": "evil.example"}, 421, "Refused"),
+        ("GET", "/topics", None, {"Origin": "http://localhost"}, 403, "Refused"),
+        ("POST", "/topics/t/records", bytes(5_000), BYTES, 413, "Refused"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_with_a_reason(
+    start: Start, method: str, path: str, body: bytes | None, headers: dict[str, str], status: int, title: str
+) -> None:
+    daemon = start(SERVE_MAX_BODY_BYTES="4096")
+    assert daemon.ask("POST", "/topics/t/records", b"first", BYTES)[0] == 201
+    found, answer = daemon.ask(method, path, body, headers)[:2]
+    assert (found, json.loads(answer)["title"]) == (status, title)
+    assert daemon.json("GET", "/topics/t/index_bounds")[1]["head_seq"] == 1
+
+
+def test_the_token_is_asked_for_on_tcp_and_not_in_the_directory(start: Start, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    daemon = start(SERVE_TOKEN_FILE=str(tmp_path / "token"))
+    assert daemon.ask("GET", "/topics")[0] == 401
+    assert daemon.ask("GET", "/topics", headers={"Authorization": "Bearer wrong"})[0] == 401
+    assert daemon.ask("GET", "/topics", headers={"Authorization": f"Bearer {TOKEN}"})[0] == 200
+    assert daemon.ask("GET", "/healthz")[0] == 200
+    assert run("append", "t", stdin=b"x\n").code == 0
+    assert (daemon.directory / "seglog.sock").stat().st_mode & 0o777 == 0o600
+    assert TOKEN not in "".join(daemon.lines)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104 - it is refused
+def test_an_address_that_others_reach_needs_a_token_and_tls(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    run("init")
+    monkeypatch.setenv("SEGLOG_SERVE_HOST", host)
+    refused = run("serve")
+    assert refused.code == 2
+    assert "token_file" in refused.err
+    assert not (tmp_path / "data" / "seglog.sock").exists()
+
+
+def test_a_follower_gets_what_is_appended_later_and_ends_with_the_daemon(start: Start) -> None:
+    daemon = start()
+    daemon.ask("POST", "/topics/t/records", b"before", BYTES)
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)
+    connection.request("GET", "/topics/t/records?follow=1")
+    answer = connection.getresponse()
+    assert json.loads(answer.readline())["value"] == "before"
+    daemon.ask("POST", "/topics/t/records", b"after", BYTES)
+    assert json.loads(answer.readline())["value"] == "after"
+    assert daemon.end() == 0
+    assert answer.read() == b""
+
+
+def test_one_request_too_many_is_told_to_come_back(start: Start) -> None:
+    daemon = start(SERVE_MAX_REQUESTS="2")
+    daemon.ask("POST", "/topics/t/records", b"x", BYTES)
+    followers = []
+    for _ in range(2):
+        connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)
+        connection.request("GET", "/topics/t/records?follow=1")
+        followers.append((connection, connection.getresponse()))
+    status, body, headers = daemon.ask("GET", "/topics")
+    assert (status, json.loads(body)["title"], headers["retry-after"]) == (429, "Busy", "1")
+    assert daemon.ask("GET", "/healthz")[0] == 200
+    assert b'seglog_http_rejected_total{reason="busy"} 1.0' in daemon.ask("GET", "/metrics")[1]
+    for connection, _ in followers:
+        connection.close()
+    for _ in range(600):
+        if daemon.ask("GET", "/topics")[0] == 200:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the places of followers that are gone were never free again")
+
+
+def test_200_slow_sockets_leave_others_alone_and_are_closed(start: Start) -> None:
+    daemon = start(SERVE_HEADER_TIMEOUT_S="2", SERVE_BODY_TIMEOUT_S="2")
+    slow = [socket.create_connection(("127.0.0.1", daemon.port), timeout=60) for _ in range(200)]
+    for number, each in enumerate(slow):
+        head = b"POST /topics/t/records HTTP/1.1\r\nHost: localhost\r\n"
+        rest = b"Content-Type: application/octet-stream\r\nContent-Length: 10\r\n\r\nhalf" if number % 2 else b""
+        each.sendall(head + rest)
+    for number in range(50):
+        assert daemon.ask("POST", "/topics/t/records", b"%d" % number, BYTES)[0] == 201
+    ends = [each.recv(65536) for each in slow]
+    assert [end for end in ends[::2] if end] == [], "a request without an end of its headers was answered"
+    assert all(end.startswith(b"HTTP/1.1 408") for end in ends[1::2])
+    for each in slow:
+        each.close()
+    assert daemon.json("GET", "/topics/t/index_bounds")[1]["head_seq"] == 50
+
+
+def test_what_was_acked_is_there_after_a_kill(start: Start) -> None:
+    daemon = start(OFFLOAD_OFFLOAD_AFTER_S="0", OFFLOAD_TAIL_INTERVAL_S="1")
+    acked: list[int] = []
+
+    def append() -> None:
+        try:
+            for number in range(100_000):
+                status, body, _ = daemon.ask("POST", "/topics/t/records", b"%d" % number, BYTES)
+                assert status == 201
+                acked.append(json.loads(body)["last_seq"])
+        except (OSError, http.client.HTTPException):
+            return
+
+    worker = threading.Thread(target=append)
+    worker.start()
+    while len(acked) < 100:
+        time.sleep(0.01)
+    daemon.end(signal.SIGKILL)
+    worker.join(60)
+    again = start(OFFLOAD_OFFLOAD_AFTER_S="0", OFFLOAD_TAIL_INTERVAL_S="1")
+    head = again.json("GET", "/topics/t/index_bounds")[1]["head_seq"]
+    assert acked == list(range(1, len(acked) + 1))
+    assert head in {len(acked), len(acked) + 1}
+    values = [json.loads(line)["value"] for line in again.ask("GET", "/topics/t/records")[1].splitlines()]
+    assert values == [str(number) for number in range(head)]
+    assert again.end() == 0
+
+
+def test_appends_on_their_way_are_answered_when_it_stops(start: Start) -> None:
+    daemon = start()
+    answers: list[int] = []
+
+    def append(number: int) -> None:
+        try:
+            while True:
+                answers.append(daemon.ask("POST", "/topics/t/records", b"%d" % number, BYTES)[0])
+        except (OSError, http.client.HTTPException):
+            return
+
+    workers = [threading.Thread(target=append, args=(number,)) for number in range(8)]
+    for worker in workers:
+        worker.start()
+    while len(answers) < 50:
+        time.sleep(0.01)
+    assert daemon.end() == 0
+    for worker in workers:
+        worker.join(60)
+    assert set(answers) == {201}
+    with seglog.open(daemon.directory) as log:
+        assert log.topic("t").head_seq == len(answers)
+
+
+def test_a_second_signal_ends_it_at_once(start: Start) -> None:
+    daemon = start(SERVE_STOP_TIMEOUT_S="600")
+    daemon.ask("POST", "/topics/t/records", b"x", BYTES)
+    stuck = socket.create_connection(("127.0.0.1", daemon.port), timeout=60)
+    stuck.sendall(b"POST /topics/t/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf")
+    time.sleep(0.2)
+    daemon.process.send_signal(signal.SIGTERM)
+    while not any("stopping" in line for line in daemon.lines):
+        time.sleep(0.01)
+    assert daemon.end() == 128 + signal.SIGTERM
+    stuck.close()
+    with seglog.open(daemon.directory) as log:
+        assert [record.value for record in log.topic("t").read()] == [b"x"]
+
+
+def test_hup_takes_new_settings(start: Start) -> None:
+    daemon = start(OFFLOAD_TAIL_INTERVAL_S="")
+    daemon.ask("POST", "/topics/t/records", b"x", BYTES)
+    (daemon.directory / "seglog.toml").write_text("[offload]\ntail_interval_s = 1\n")
+    daemon.process.send_signal(signal.SIGHUP)
+    for _ in range(600):
+        status = daemon.json("POST", "/topics/t/rpc/status")[1]
+        if status["offloaded_seq"] == 1:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the tail was not offloaded")
+
+
+def test_its_log_can_be_json(start: Start) -> None:
+    daemon = start(SERVE_LOG_FORMAT="json")
+    assert daemon.end() == 0
+    events = [json.loads(line) for line in daemon.lines if line.startswith("{")]
+    assert [event["event"] for event in events] == ["stopping"]
+    assert events[0]["level"] == "info"

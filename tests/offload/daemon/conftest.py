@@ -1,0 +1,54 @@
+"""A service in this process, with a store and a clock of the test's; and ways to wait for what threads do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import seglog
+from catalog.objects import ObjectStore
+from offload.daemon.service import Service, open_service
+
+__all__ = ["HandClock", "serving", "until"]
+
+_QUICK = {
+    "SEGLOG_SERVE_CHECK_INTERVAL_MS": "10",
+    "SEGLOG_OFFLOAD_RETRY_MIN_S": "1",
+    "SEGLOG_OFFLOAD_BLOCK_SIZE": "33554432",
+}
+
+
+class HandClock:
+    """Goes on only when told to."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self.now = now_ms
+
+    def now_ms(self) -> int:
+        return self.now
+
+
+@asynccontextmanager
+async def serving(
+    directory: Path, store: ObjectStore, clock: HandClock | None = None, **variables: str
+) -> AsyncIterator[Service]:
+    """Started, and closed at the end. `variables` is the environment, without its prefix SEGLOG_."""
+    seglog.open(directory).close()
+    given = {**_QUICK, **{f"SEGLOG_{name}": text for name, text in variables.items()}}
+    service = await open_service(directory, variables=given, store=store, clock=clock)
+    try:
+        service.start()
+        yield service
+    finally:
+        await service.close()
+
+
+async def until(is_so: Callable[[], bool], what: str) -> None:
+    """Fails if it is not so in 30 s."""
+    for _ in range(3_000):
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"waited in vain: {what}")

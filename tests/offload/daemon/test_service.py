@@ -1,0 +1,226 @@
+"""The background of the daemon: what is due goes, what fails waits, and nothing holds up anything else."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+import offload
+import seglog
+from catalog.objects import ObjectStore
+from catalog.objects.memory import MemoryStore
+from offload.daemon.disk import DiskState
+from seglog import AppendsHeld
+from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
+from tests.offload.daemon.conftest import HandClock, serving, until
+
+
+class TopicFails(WrappedStore):
+    """Every effect on the volumes of the topics that were named fails; which those are, their refs tell."""
+
+    def __init__(self, inner: ObjectStore, topic: str) -> None:
+        super().__init__(inner)
+        self._topic = topic
+        self.failed = 0
+
+    def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+        if method in {"put_new", "put"} and key.startswith(f"refs/{self._topic}/"):
+            self.failed += 1
+            raise unreachable(key)
+        return act()
+
+
+class Stuck(WrappedStore):
+    """Every request waits until `release` is set."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.release = threading.Event()
+        self.waiting = threading.Event()
+
+    def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+        self.waiting.set()
+        assert self.release.wait(60)
+        return act()
+
+
+def test_a_sealed_segment_goes_when_it_is_old_enough_and_its_hot_copy_after_the_lag(tmp_path: Path) -> None:
+    async def run() -> None:
+        clock = HandClock()
+        async with serving(tmp_path / "d", MemoryStore(), clock, OFFLOAD_OFFLOAD_AFTER_S="60") as service:
+            assert service.archive is not None
+            await service.log.topic("t").append([b"one", b"two"])
+            service.sync.topic("t").seal()
+            await asyncio.sleep(0.1)
+            assert service.archive.offloaded_seq("t") == 0
+            clock.now += 60_000
+            await until(lambda: service.archive.offloaded_seq("t") == 2, "the offload")
+            await asyncio.sleep(0.1)
+            assert service.sync.topic("t").hot_floor == 1
+            clock.now += 4 * 3600 * 1000
+            await until(lambda: service.sync.topic("t").hot_floor == 3, "the release")
+            assert [record.value for record in service.sync.topic("t").read()] == [b"one", b"two"]
+
+    asyncio.run(run())
+
+
+def test_the_unsealed_tail_goes_in_its_interval(tmp_path: Path) -> None:
+    async def run() -> None:
+        clock = HandClock()
+        async with serving(tmp_path / "d", MemoryStore(), clock, OFFLOAD_TAIL_INTERVAL_S="30") as service:
+            assert service.archive is not None
+            await service.log.topic("t").append([b"one"])
+            await until(lambda: service.work("t").unsealed_since_ms is not None, "the first look")
+            clock.now += 29_999
+            await asyncio.sleep(0.1)
+            assert service.archive.offloaded_seq("t") == 0
+            clock.now += 1
+            await until(lambda: service.archive.offloaded_seq("t") == 1, "the tail")
+
+    asyncio.run(run())
+
+
+def test_a_topic_that_fails_waits_and_holds_no_other_up(tmp_path: Path) -> None:
+    async def run() -> None:
+        clock = HandClock()
+        store = TopicFails(MemoryStore(), "bad")
+        async with serving(tmp_path / "d", store, clock, OFFLOAD_OFFLOAD_AFTER_S="0") as service:
+            assert service.archive is not None
+            for name in ("bad", "good"):
+                await service.log.topic(name).append([b"x"])
+                service.sync.topic(name).seal()
+            await until(lambda: service.archive.offloaded_seq("good") == 1, "the good topic")
+            await until(lambda: service.work("bad").failures == 1, "the first failure")
+            await asyncio.sleep(0.1)
+            assert service.work("bad").failures == 1, "it was tried again before its time"
+            assert "a fault" in str(service.work("bad").last_error)
+            clock.now += 1_000
+            await until(lambda: service.work("bad").failures == 2, "the second try")
+            service.retry("bad")
+            await until(lambda: service.work("bad").failures == 1, "the try that was asked for")
+            text = service.metrics.text().decode()
+            assert 'seglog_offload_runs_total{outcome="failed"} 3.0' in text
+            assert 'seglog_offload_runs_total{outcome="published"} 1.0' in text
+
+    asyncio.run(run())
+
+
+def test_a_paused_topic_is_left_alone_also_after_a_restart(tmp_path: Path) -> None:
+    store = MemoryStore()
+
+    async def run(*, resume: bool) -> None:
+        async with serving(tmp_path / "d", store, OFFLOAD_OFFLOAD_AFTER_S="0") as service:
+            assert service.archive is not None
+            if not service.sync.has_topic("t"):
+                service.sync.create_topic("t")
+                service.archive.pause("t")
+                await service.log.topic("t").append([b"x"])
+                service.sync.topic("t").seal()
+            await asyncio.sleep(0.2)
+            assert service.archive.offloaded_seq("t") == 0
+            if resume:
+                service.archive.pause("t", paused=False)
+                await until(lambda: service.archive.offloaded_seq("t") == 1, "the resumed topic")
+
+    asyncio.run(run(resume=False))
+    asyncio.run(run(resume=True))
+
+
+def test_a_store_that_hangs_delays_no_append_and_no_hot_read(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = Stuck(MemoryStore())
+        async with serving(tmp_path / "d", store, OFFLOAD_OFFLOAD_AFTER_S="0", OFFLOAD_TOPICS_AT_ONCE="1") as service:
+            for name in ("a", "b"):
+                await service.log.topic(name).append([b"x"])
+                service.sync.topic(name).seal()
+            await until(store.waiting.is_set, "the first request")
+            for number in range(200):
+                await service.log.topic("a").append([b"%d" % number])
+            assert len([record async for record in service.log.topic("a").read()]) == 201
+            assert service.is_ready
+            store.release.set()
+
+    asyncio.run(run())
+
+
+def test_an_offload_ends_at_its_next_step_when_the_daemon_stops_and_goes_on_at_the_next_start(tmp_path: Path) -> None:
+    store = CountingStore(MemoryStore())
+
+    async def first() -> None:
+        async with serving(tmp_path / "d", store, OFFLOAD_OFFLOAD_AFTER_S="never") as service:
+            assert service.archive is not None
+            await service.log.topic("t").append([bytes(1_000)] * 5_000)
+            service.sync.topic("t").seal()
+            service.stopping.set()
+            with pytest.raises(offload.errors.Stopping):
+                await asyncio.to_thread(service.archive.offload, "t", on_bytes=service._on_bytes)
+
+    async def second() -> None:
+        async with serving(tmp_path / "d", store, OFFLOAD_OFFLOAD_AFTER_S="0") as service:
+            assert service.archive is not None
+            await until(lambda: service.archive.offloaded_seq("t") == 5_000, "the rest")
+            assert service.archive.status("t").unfinished_attempts == 0
+
+    asyncio.run(first())
+    with seglog.open(tmp_path / "d") as log, offload.attach(log, store=store) as archive:
+        assert archive.status("t").unfinished_attempts == 1
+    asyncio.run(second())
+
+
+def test_below_the_bounds_of_the_disk_it_alarms_then_refuses_appends_and_takes_them_again(tmp_path: Path) -> None:
+    async def run() -> None:
+        huge = str(2**60)
+        path = tmp_path / "d"
+        async with serving(
+            path, MemoryStore(), SERVE_DISK_ALARM_BYTES=huge, OFFLOAD_OFFLOAD_AFTER_S="never"
+        ) as service:
+            assert service.archive is not None
+            await service.log.topic("t").append([b"x"])
+            service.sync.topic("t").seal()
+            await until(lambda: service.sync.topic("t").hot_floor == 2, "the release, without a lag")
+            assert service.disk is DiskState.ALARM
+            assert service.is_ready
+            (path / "seglog.toml").write_text(f"[serve]\ndisk_alarm_bytes = {huge}\ndisk_reject_bytes = {huge}\n")
+            service.reload({"SEGLOG_SERVE_CHECK_INTERVAL_MS": "10"})
+            await until(lambda: service.disk is DiskState.FULL, "the second bound")
+            assert not service.is_ready
+            with pytest.raises(AppendsHeld, match="disk_reject_bytes"):
+                await service.log.topic("t").append([b"y"])
+            assert [record.value for record in service.sync.topic("t").read()] == [b"x"]
+            (path / "seglog.toml").write_text("")
+            service.reload({"SEGLOG_SERVE_CHECK_INTERVAL_MS": "10"})
+            await until(lambda: service.disk is not DiskState.FULL, "room again")
+            await service.log.topic("t").append([b"y"])
+
+    asyncio.run(run())
+
+
+def test_settings_that_do_not_fit_change_nothing_at_a_reload(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path / "d", MemoryStore()) as service:
+            before = service.settings
+            (tmp_path / "d" / "seglog.toml").write_text("[serve]\nport = 'x'\n")
+            service.reload({})
+            assert service.settings is before
+
+    asyncio.run(run())
+
+
+def test_every_request_is_counted_by_operation_and_outcome(tmp_path: Path) -> None:
+    async def run() -> None:
+        counting = CountingStore(FaultyStore(MemoryStore(), [Fault(1, "before", unreachable, "put_new")]))
+        async with serving(tmp_path / "d", counting, OFFLOAD_OFFLOAD_AFTER_S="0") as service:
+            assert service.archive is not None
+            await service.log.topic("t").append([b"x"])
+            service.sync.topic("t").seal()
+            await until(lambda: service.archive.offloaded_seq("t") == 1, "the offload")
+            text = service.metrics.text().decode()
+            assert 'seglog_store_requests_total{operation="put_new",outcome="StoreUnreachable"} 1.0' in text
+            for operation, count in counting.counts.items():
+                lines = [line for line in text.splitlines() if f'requests_total{{operation="{operation}"' in line]
+                assert sum(float(line.split()[-1]) for line in lines) == count, operation
+
+    asyncio.run(run())

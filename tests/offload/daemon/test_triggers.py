@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from offload.daemon.triggers import Backlog, Backoff, Due, Policy, due
+from seglog import SegmentInfo
+
+NEVER = Policy(after_ms=None, hot_bytes=None, tail_interval_ms=None)
+SEGMENTS = [
+    SegmentInfo(1, 10, data_bytes=100, min_ts_ms=1_000, max_ts_ms=1_900, sealed=True),
+    SegmentInfo(11, 20, data_bytes=100, min_ts_ms=2_000, max_ts_ms=2_900, sealed=True),
+    SegmentInfo(21, 30, data_bytes=100, min_ts_ms=3_000, max_ts_ms=3_900, sealed=True),
+]
+
+
+def backlog(*, head_seq: int = 30, unsealed_since_ms: int | None = None, is_unfinished: bool = False) -> Backlog:
+    return Backlog(SEGMENTS, 0, head_seq, unsealed_since_ms, is_unfinished)
+
+
+def test_nothing_is_due_where_every_trigger_is_never() -> None:
+    assert due(backlog(unsealed_since_ms=0), NEVER, 10**15) is None
+
+
+@pytest.mark.parametrize(("now_ms", "up_to"), [(1_900, 0), (2_899, 0), (2_900, 10), (3_900, 20), (9_999, 30)])
+def test_age_counts_from_the_newest_record_of_a_segment(now_ms: int, up_to: int) -> None:
+    policy = Policy(after_ms=1_000, hot_bytes=None, tail_interval_ms=None)
+    assert due(backlog(), policy, now_ms) == (Due(up_to, "age") if up_to else None)
+
+
+@pytest.mark.parametrize(("hot_bytes", "up_to"), [(0, 30), (1, 20), (100, 20), (101, 10), (200, 10), (201, 0)])
+def test_bytes_count_from_the_newest_and_the_oldest_go(hot_bytes: int, up_to: int) -> None:
+    policy = Policy(after_ms=None, hot_bytes=hot_bytes, tail_interval_ms=None)
+    assert due(backlog(), policy, 0) == (Due(up_to, "bytes") if up_to else None)
+
+
+def test_of_two_triggers_the_one_that_takes_more_counts() -> None:
+    policy = Policy(after_ms=1_000, hot_bytes=100, tail_interval_ms=None)
+    assert due(backlog(), policy, 2_900) == Due(20, "bytes")
+    assert due(backlog(), policy, 4_900) == Due(30, "age")
+
+
+def test_the_tail_is_sealed_and_goes_when_its_interval_is_over() -> None:
+    policy = Policy(after_ms=None, hot_bytes=None, tail_interval_ms=500)
+    assert due(backlog(head_seq=33, unsealed_since_ms=1_000), policy, 1_499) is None
+    assert due(backlog(head_seq=33, unsealed_since_ms=1_000), policy, 1_500) == Due(33, "tail", seal=True)
+
+
+def test_what_an_earlier_attempt_left_is_due_whatever_the_triggers_say() -> None:
+    assert due(backlog(is_unfinished=True), NEVER, 0) == Due(0, "unfinished")
+
+
+def test_a_topic_that_fails_waits_longer_each_time_up_to_a_bound() -> None:
+    backoff = Backoff(1_000, 60_000)
+    assert [backoff.delay_ms(failures, 0.0) for failures in (1, 2, 3, 7, 8, 1_000)] == [
+        1_000, 2_000, 4_000, 60_000, 60_000, 60_000,
+    ]  # fmt: skip
+    assert backoff.delay_ms(3, 1.0) == 2_000
+    assert backoff.delay_ms(1, 1.0) == 1_000
