@@ -6,7 +6,8 @@ import http.client
 import json
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -16,6 +17,8 @@ from offload.daemon.wire import MESSAGE_HEAD, SOCKET_FILE, STREAM_TYPE, VALUES_T
 from offload.errors import DaemonGone, OffloadError
 
 __all__ = ["DaemonClient", "DaemonError", "RemoteTopic"]
+
+_EXIT_CODES = {400: 2, 404: 3, 409: 4, 410: 3, 413: 2, 415: 2}
 
 
 class DaemonError(OffloadError):
@@ -52,11 +55,9 @@ class DaemonClient:
         headers = {"Accept": STREAM_TYPE, "Content-Type": "application/json", "Seglog-Json": "1" if as_json else "0"}
         if remote is not None:
             headers["Seglog-Remote"] = remote
-        try:
-            answer = self._request("POST", f"/rpc/{path}", json.dumps(parameters).encode(), headers)
+        with self._request("POST", f"/rpc/{path}", json.dumps(parameters).encode(), headers) as answer:
             while True:
-                kind, length = MESSAGE_HEAD.unpack(_exactly(answer, MESSAGE_HEAD.size))
-                body = _exactly(answer, length)
+                kind, body = self._message(answer)
                 if kind == b"o":
                     output.data(body)
                     output.flush()
@@ -64,8 +65,6 @@ class DaemonClient:
                     output.note(body.decode())
                 else:
                     return _end(json.loads(body))
-        except (http.client.HTTPException, EOFError) as error:
-            raise DaemonGone(self._directory / SOCKET_FILE, str(error) or type(error).__name__) from error
 
     def topic(self, name: str) -> RemoteTopic:
         return RemoteTopic(self, name)
@@ -73,22 +72,44 @@ class DaemonClient:
     def append(self, topic: str, values: Sequence[bytes], labels: Mapping[str, str]) -> range:
         """Raises `DaemonError`, `DaemonGone`."""
         path = f"/topics/{quote(topic, safe='')}/records?{urlencode(labels)}"
-        try:
-            said = json.loads(self._request("POST", path, encode_values(values), {"Content-Type": VALUES_TYPE}).read())
-        except (http.client.HTTPException, OSError) as error:
-            raise DaemonGone(self._directory / SOCKET_FILE, str(error) or type(error).__name__) from error
+        with self._request("POST", path, encode_values(values), {"Content-Type": VALUES_TYPE}) as answer:
+            said = json.loads(self._exactly(answer, None))
         return range(said["first_seq"], said["last_seq"] + 1)
 
-    def _request(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> http.client.HTTPResponse:
-        connection = http.client.HTTPConnection("localhost")
-        connection.sock = self._connect()
-        connection.request(method, path, body, dict(headers))
-        answer = connection.getresponse()
-        if answer.status >= 400:
-            said = json.loads(answer.read() or b"{}")
-            exit_code = {400: 2, 404: 3, 409: 4, 410: 3, 413: 2, 422: 1}.get(answer.status, 1)
-            raise DaemonError(said.get("detail", f"status {answer.status}"), exit_code, hint=said.get("hint"))
-        return answer
+    @contextmanager
+    def _request(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> Iterator[http.client.HTTPResponse]:
+        with closing(http.client.HTTPConnection("localhost")) as connection:
+            try:
+                connection.sock = self._connect()
+                connection.request(method, path, body, dict(headers))
+                answer = connection.getresponse()
+            except (http.client.HTTPException, OSError) as error:
+                raise self._gone(error) from error
+            with answer:
+                if answer.status >= 400:
+                    said = json.loads(self._exactly(answer, None) or b"{}")
+                    code = _EXIT_CODES.get(answer.status, 1)
+                    raise DaemonError(said.get("detail", f"status {answer.status}"), code, hint=said.get("hint"))
+                yield answer
+
+    def _message(self, answer: http.client.HTTPResponse) -> tuple[bytes, bytes]:
+        kind, length = MESSAGE_HEAD.unpack(self._exactly(answer, MESSAGE_HEAD.size))
+        return kind, self._exactly(answer, length)
+
+    def _exactly(self, answer: http.client.HTTPResponse, length: int | None) -> bytes:
+        """So many bytes, or all; a daemon that ends in between is `DaemonGone`."""
+        try:
+            body = answer.read(length)
+        except (http.client.HTTPException, OSError) as error:
+            raise self._gone(error) from error
+        if length is not None and len(body) != length:
+            raise self._gone(EOFError("it closed the connection"))
+        return body
+
+    def _gone(self, error: Exception) -> DaemonGone:
+        return DaemonGone(self._directory / SOCKET_FILE, str(error) or type(error).__name__)
 
     def _connect(self) -> socket.socket:
         """By way of the directory's descriptor: a path of any length fits an address of 108 bytes."""
@@ -123,13 +144,6 @@ class RemoteTopic:
         """As `Topic.append`. Raises `DaemonError`, `DaemonGone`: nobody can say then whether it was appended."""
         labels = {"tag": tag, "node": node, "durability": durability, "unterminated": "1" if unterminated else None}
         return self._client.append(self._name, values, {key: text for key, text in labels.items() if text is not None})
-
-
-def _exactly(answer: http.client.HTTPResponse, length: int) -> bytes:
-    body = answer.read(length)
-    if len(body) != length:
-        raise EOFError("the connection ended")
-    return body
 
 
 def _end(said: dict[str, Any]) -> int:

@@ -41,7 +41,7 @@ _Settings = TypeVar("_Settings")
 class Setting:
     """`choices` for a text out of a few, `low` and `high` for a whole number; a `high` of None is no bound.
 
-    `word` may stand in place of the number, such as "never". `is_text`: any text; `is_path`: that of a file or directory.
+    `word` may stand in place of the number, such as "never". `is_text`: any text; `is_path`: of a file or directory.
     """
 
     section: str

@@ -26,7 +26,7 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from offload.archive import Archive
-from offload.cli import branch, delete, log, offload, read, restore, seal, status, topic, uploads
+from offload.cli import branch, delete, log, offload, read, restore, seal, status, topic, truncate, uploads
 from offload.cli.output import write_to
 from offload.cli.session import Session
 from offload.daemon.service import Service
@@ -168,18 +168,18 @@ class _ServedSession(Session):
     service: Service
 
     @contextmanager
-    def log(self) -> Iterator[Log]:
+    def log(self, *, read_only: bool = False) -> Iterator[Log]:  # noqa: ARG002 - the daemon's log is open
         yield self.service.sync
 
     @contextmanager
-    def archive(self) -> Iterator[tuple[Log, Archive]]:
+    def archive(self, *, read_only: bool = False) -> Iterator[tuple[Log, Archive]]:  # noqa: ARG002
         archive = self._archive()
         if archive is None:
             raise NoRemote(self.directory)
         yield self.service.sync, archive
 
     @contextmanager
-    def log_and_maybe_archive(self) -> Iterator[tuple[Log, Archive | None]]:
+    def log_and_maybe_archive(self, *, read_only: bool = False) -> Iterator[tuple[Log, Archive | None]]:  # noqa: ARG002
         yield self.service.sync, self._archive()
 
     def retry(self, name: str, /) -> None:
@@ -251,6 +251,7 @@ def encode_end(error: BaseException | None) -> bytes:
 _FUNCTIONS: Mapping[str, Callable[..., None]] = {
     "read": read.read,
     "delete": delete.delete,
+    "truncate": truncate.truncate,
     "seal": seal.seal,
     "offload": offload.offload,
     "pause": offload.pause,

@@ -150,6 +150,7 @@ def error_answer(error: Exception) -> tuple[int, list[tuple[bytes, bytes]], byte
 
 
 _BY_NAME = {"DiskFull": 507, "AppendsHeld": 507, "TopicFull": 422, "RecordTooLarge": 413, "Evicted": 410}
+_BY_EXIT_CODE = {2: 400, 3: 404, 4: 409}
 _BY_GROUP = {"Misuse": 400, "Missing": 404, "Conflict": 409, "Unavailable": 503}
 
 
@@ -162,7 +163,7 @@ def _status(error: Exception) -> int:
         known = _BY_NAME.get(kind.__name__) or _BY_GROUP.get(kind.__name__)
         if known:
             return known
-    return 400 if isinstance(error, ValueError) else 500
+    return _BY_EXIT_CODE.get(getattr(error, "exit_code", 1), 500)
 
 
 def _name_of(host: str) -> str:

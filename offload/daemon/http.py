@@ -89,7 +89,7 @@ def _our_errors() -> dict[Any, Any]:
     from offload.errors import OffloadError
     from seglog import SeglogError
 
-    return dict.fromkeys((SeglogError, CatalogError, OffloadError, ValueError), _answer_error)
+    return dict.fromkeys((SeglogError, CatalogError, OffloadError), _answer_error)
 
 
 _OURS = _our_errors()
@@ -162,7 +162,7 @@ class _Api:
         headers = {"seglog-seq": str(found.seq), "seglog-ts-ms": str(found.ts_ms)}
         for name, label in (("seglog-tag", found.tag), ("seglog-node", found.node)):
             if label is not None:
-                headers[name] = quote(label)
+                headers[name] = quote(label, safe="")
         return Response(found.value, media_type=_BYTES_TYPE, headers=headers)
 
     async def read(self, request: Request) -> Response:

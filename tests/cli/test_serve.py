@@ -21,6 +21,7 @@ import pytest
 import seglog
 from tests.cli.conftest import Run
 
+ROOT = Path(__file__).parent.parent.parent
 TOKEN = "correct-horse-battery-staple"
 
 
@@ -32,6 +33,7 @@ class Daemon:
     directory: Path
     lines: list[str] = field(default_factory=list)
     port: int = 0
+    listener: threading.Thread = field(init=False)
 
     def ask(
         self, method: str, path: str, body: bytes | str | None = None, headers: Mapping[str, str] | None = None
@@ -77,6 +79,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process = subprocess.Popen(
             [sys.executable, "-m", "offload.cli", "-C", str(directory), "serve"],
             env={**os.environ, **given},
+            cwd=ROOT,
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -93,8 +96,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
                     ready.set()
             ready.set()
 
-        threading.Thread(target=listen, daemon=True).start()
+        daemon.listener = threading.Thread(target=listen)
+        daemon.listener.start()
         assert ready.wait(60)
+        assert daemon.port, "".join(daemon.lines)
         return daemon
 
     yield begin
@@ -102,6 +107,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
         if daemon.process.poll() is None:
             daemon.process.kill()
         daemon.process.wait(60)
+        daemon.listener.join(60)
+        assert daemon.process.stderr is not None
+        daemon.process.stderr.close()
 
 
 def test_commands_on_a_served_directory_go_through_the_daemon(start: Start, run: Run, tmp_path: Path) -> None:
@@ -113,7 +121,9 @@ def test_commands_on_a_served_directory_go_through_the_daemon(start: Start, run:
     assert [json.loads(line)["seq"] for line in run("--json", "read", "t").out.splitlines()] == [1, 2, 3, 4]
     assert run("read", "t", "--limit", "1").out == b"one\n"
     run("seal", "t")
-    assert json.loads(run("--json", "offload", "t", "--drop-hot").out)["released_seq"] == 4
+    offloaded = run("--json", "offload", "t", "--drop-hot")
+    assert offloaded.err == ""
+    assert json.loads(offloaded.out)["released_seq"] == 4
     assert run("read", "t").out == body
     assert run("delete", "t", "--before", "2").text == "deleted 1 record of t (lsn 2)\n"
     assert len(run("log", "t").text.splitlines()) == 2
@@ -132,7 +142,7 @@ def test_commands_on_a_served_directory_go_through_the_daemon(start: Start, run:
     assert run("uploads").text == "none\n"
     assert daemon.end() == 0
     assert not (daemon.directory / "seglog.sock").exists()
-    assert run("read", "t").out == body[4:]
+    assert run("--remote", (tmp_path / "remote").as_uri(), "read", "t").out == body[4:]
 
 
 def test_errors_come_back_with_their_exit_code_and_hint(start: Start, run: Run) -> None:
@@ -192,7 +202,7 @@ def test_records_over_http(start: Start) -> None:
         ("POST", "/topics/t/records", b"x", {"Content-Type": "text/html"}, 415, "Refused"),
         ("POST", "/topics/t/records", b"{", {"Content-Type": "application/x-ndjson"}, 400, "InvalidInput"),
         ("POST", "/topics/t/records", b"\x09", {"Content-Type": "application/vnd.seglog.values"}, 400, "InvalidInput"),
-        ("POST", "/topics/-bad/records", b"x", BYTES, 400, "InvalidTopicName"),
+        ("POST", "/topics/-bad/records", b"x", BYTES, 400, "InvalidName"),
         ("POST", "/topics/t/records?durability=x", b"x", BYTES, 400, "InvalidSetting"),
         ("POST", "/topics/t/rpc/offload", b"not json", {}, 400, "InvalidOption"),
         ("POST", "/topics/t/rpc/offload", b'{"up_to": "1"}', {}, 400, "InvalidOption"),
@@ -249,6 +259,7 @@ def test_a_follower_gets_what_is_appended_later_and_ends_with_the_daemon(start: 
     assert json.loads(answer.readline())["value"] == "after"
     assert daemon.end() == 0
     assert answer.read() == b""
+    connection.close()
 
 
 def test_one_request_too_many_is_told_to_come_back(start: Start) -> None:
