@@ -28,6 +28,7 @@ import offload
 from catalog.errors import Diverged
 from catalog.objects.base import ObjectStore
 from offload.archive import Archive
+from offload.cold_settings import load_cold_settings
 from offload.daemon.disk import DiskState, disk_state
 from offload.daemon.gate import GatedStore, Rate
 from offload.daemon.metrics import MeteredFiles, Metrics, TopicFigures
@@ -349,9 +350,12 @@ async def open_service(
         )
         archive = None
         if store is not None or loaded.url:
-            inner = store or open_store(loaded.url or "")
+            cold = load_cold_settings(path, variables)
+            inner = store or open_store(loaded.url or "", cold)
             gated = GatedStore(inner, metrics, rates.requests, rates.uploads)
-            archive = offload.attach(log.sync, loaded.url, store=gated, settings=offload_settings, clock=clock)
+            archive = offload.attach(
+                log.sync, loaded.url, store=gated, settings=offload_settings, cold=cold, clock=clock
+            )
         return Service(log, archive, loaded, metrics, clock, rates)
     except BaseException:
         await log.close()
