@@ -66,7 +66,8 @@ class Engine:
     epoch_floor: int = 0
     is_closed: bool = False
     is_read_only: bool = False
-    `wants_checkpoint` asks the upkeep for one. `held_for` is why appends are refused for now.
+    wants_checkpoint: bool = False
+    held_for: str | None = None
 
     def __post_init__(self) -> None:
         self.memory = Memory(self.settings.ephemeral_max_bytes)
