@@ -13,7 +13,18 @@ from benchmarks.document import DOCUMENT, put_in
 from benchmarks.options import Options
 from benchmarks.report import Report
 
-NAMES = ("append", "durability", "read", "recovery", "memory", "cold-trouble", "offload", "spark-scan")
+NAMES = (
+    "append",
+    "durability",
+    "read",
+    "recovery",
+    "memory",
+    "cold-trouble",
+    "cold-scan",
+    "cold-point",
+    "offload",
+    "spark-scan",
+)
 
 
 class _Benchmark(Protocol):

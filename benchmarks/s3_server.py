@@ -14,7 +14,7 @@ from typing import Any
 
 import boto3
 
-__all__ = ["BUCKET", "empty_bucket", "running"]
+__all__ = ["BUCKET", "empty_bucket", "free_port", "running"]
 
 BUCKET = "bench"
 _START_LIMIT_S = 30.0
@@ -23,7 +23,7 @@ _START_LIMIT_S = 30.0
 @contextmanager
 def running() -> Iterator[str]:
     """Gives the endpoint's URL; meanwhile the AWS environment of this process points there."""
-    port = _free_port()
+    port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
     server = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
@@ -55,7 +55,7 @@ def empty_bucket(endpoint: str) -> Any:
     return client
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

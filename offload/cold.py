@@ -14,9 +14,10 @@ Which GETs a read makes: docs/requests.md, offload.read_ahead, offload.flight.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
+from itertools import chain
 
 from pyroaring import BitMap
 
@@ -24,14 +25,13 @@ from catalog import SegmentRef, SegmentView, Snapshot, Vid, keys
 from catalog.objects.base import ObjectStore
 from offload.budget import ByteBudget
 from offload.cache import ChunkCache
+from offload.chunk_records import records_of_chunk
 from offload.cold_settings import ColdSettings
-from offload.entry import entries
 from offload.flight import Flights, Place
 from offload.index_cache import IndexCache
 from offload.metadata import SegmentIndex
 from offload.pool import Pool
 from offload.read_ahead import ReadAhead
-from offload.records import record_of_entry
 from seglog import Record
 
 __all__ = ["ColdReader"]
@@ -74,15 +74,24 @@ class ColdReader:
         ]
         current: SegmentView | None = None
         deleted = BitMap()
-        for view, record in self._records(wanted):
+        for view, records in self._records(wanted):
             if view is not current:
                 current, deleted = view, BitMap.deserialize(view.deleted) if view.deleted else BitMap()
-            if record.seq - view.ref.first_seq not in deleted:
-                yield record
+            if deleted:
+                first_seq = view.ref.first_seq
+                yield from (record for record in records if record.seq - first_seq not in deleted)
+            else:
+                yield from records
 
     def segment_records(self, view: SegmentView, first: int, last: int) -> Iterator[Record]:
         """Records of one segment whatever later commits deleted; those whose bytes are gone are left out."""
-        return (record for _, record in self._records([(view, first, last)]))
+        return chain.from_iterable(records for _, records in self._records([(view, first, last)]))
+
+    def segment_chunks(self, view: SegmentView) -> Iterator[bytes | memoryview]:
+        """The entries of each chunk of a segment, verified and decompressed, whatever is visible of them."""
+        with closing(self._chunks([(view, view.ref.first_seq, view.ref.last_seq)])) as chunks:
+            for _, raw in chunks:
+                yield raw
 
     def index(self, view: SegmentView) -> SegmentIndex:
         """The segment's index, without its trailer. Raises `InvalidIndex`."""
@@ -119,25 +128,25 @@ class ColdReader:
                 found = record.seq
         return found
 
-    def _records(self, segments: list[_Segment]) -> Iterator[tuple[SegmentView, Record]]:
-        """Of each segment those between its two seqs, with the segment."""
-        ahead = ReadAhead(
+    def _records(self, segments: list[_Segment]) -> Iterator[tuple[SegmentView, Iterable[Record]]]:
+        """Of each segment those between its two seqs, chunk by chunk, with the segment."""
+        with closing(self._chunks(segments)) as chunks:
+            for place, raw in chunks:
+                topic_id = place.index.topic_id
+                yield (
+                    place.view,
+                    records_of_chunk(raw, place.chunk, topic_id, place.key, place.first, place.last),
+                )
+
+    def _chunks(self, segments: list[_Segment]) -> Generator[tuple[Place, bytes | memoryview], None, None]:
+        return ReadAhead(
             self._places(segments),
             self._store,
             self._flights,
             self._cache,
             window_bytes=self._settings.window_bytes,
             limit_bytes=self._settings.read_ahead_bytes,
-        )
-        with closing(ahead.chunks()) as chunks:
-            for place, raw in chunks:
-                view, key, offset = place.view, place.key, place.chunk.offset
-                for entry_id, entry in entries(raw, key, offset):
-                    seq = view.ref.first_seq + entry_id
-                    if place.first <= seq <= place.last:
-                        record = record_of_entry(entry, seq, place.index.topic_id, key, offset)
-                        if record is not None:
-                            yield view, record
+        ).chunks()
 
     def _places(self, segments: list[_Segment]) -> Iterator[Place]:
         """The chunks to read. Whoever asks for a second one goes on, probably: then the next indexes are fetched."""

@@ -28,7 +28,7 @@ class ColdSettings:
         128 * _MIB, "bytes", 0, None, "that one sequential reader has asked for and not yet shown; 0: a chunk at a time"
     )
     read_ahead_total_bytes: int = number(256 * _MIB, "bytes", 0, None, "the same, of all readers together")
-    window_bytes: int = number(16 * _MIB, "bytes", 1 * _MIB, 1024 * _MIB, "of the largest GET of a sequential reader")
+    window_bytes: int = number(8 * _MIB, "bytes", 1 * _MIB, 1024 * _MIB, "of the largest GET of a sequential reader")
     connections: int = number(16, "", 1, 256, "GETs at a time, of all readers")
     get_timeout_s: int = number(60, "seconds", 1, 3600, "of one GET, from connecting to its last byte")
     get_attempts: int = number(4, "", 1, 20, "of a GET that fails or is not answered, further and further apart")

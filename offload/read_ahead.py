@@ -3,8 +3,11 @@
     window   size                              fetched
     0        one chunk                         when it is asked for, and nothing beyond: most reads end here
     1        1 MiB                             when the second chunk is asked for, together with window 2
-    2 ...    twice the one before, up to       1, 2, 4, then 8 windows ahead, as far as the bytes allow: those of this
-             `window_bytes` (16 MiB)           reader (`read_ahead_bytes`) and those of all (`read_ahead_total_bytes`)
+    2 ...    twice the one before, up to       1, 2, 4, 8, then 16 windows ahead, as far as the bytes allow: those of
+             `window_bytes` (8 MiB)            this reader (`read_ahead_bytes`), of all (`read_ahead_total_bytes`)
+
+With 30 ms to the first byte and 85 MB/s a connection, 16 GETs of 8 MiB bring 1 GB/s; 8 of 16 MiB, which take as much
+memory, bring 600 MB/s.
 
 W1  Sizes are of stored bytes. A window is one GET, unless parts of it are in the cache or on their way already.
 W2  Nothing beyond the last chunk that was asked for is fetched.
@@ -31,7 +34,7 @@ __all__ = ["ReadAhead"]
 _log = logging.getLogger("offload.cold")
 
 _FIRST_BYTES = 1024 * 1024
-_WINDOWS_MAX = 8
+_WINDOWS_MAX = 16
 
 _Window = deque[tuple[Place, Flight | None]]
 

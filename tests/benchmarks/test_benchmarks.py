@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import append, cold_trouble, durability, memory, offload, read, recovery, slices, spark_scan
+from benchmarks import (
+    append,
+    cold_point,
+    cold_scan,
+    cold_trouble,
+    durability,
+    memory,
+    offload,
+    read,
+    recovery,
+    slices,
+    spark_scan,
+)
 from benchmarks.__main__ import NAMES, main
 from benchmarks.document import DOCUMENT
 from benchmarks.options import Options
@@ -105,3 +117,15 @@ def test_each_has_its_place_in_the_document() -> None:
 def test_the_command_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(NAMES)
+
+
+def test_cold_scan_runs(options: Options) -> None:
+    report = cold_scan.run(options)
+    check(report, options.directory)
+    assert {row.yardstick for row in report.rows} == {"8 MiB x 16", "1 MiB x 1", "4 MiB x 1"}
+
+
+def test_cold_point_runs(options: Options) -> None:
+    report = cold_point.run(options)
+    check(report, options.directory)
+    assert {row.what.partition(", ")[2] for row in report.rows} >= {"file://", "bare HTTP", "30 ms, 85 MB/s"}

@@ -165,7 +165,7 @@ def expected_windows(data_bytes: int, chunk_bytes: int, largest: int) -> int:
     return count
 
 
-@pytest.mark.parametrize("window_bytes", [16 * MIB, 4 * MIB])
+@pytest.mark.parametrize("window_bytes", [16 * MIB, 8 * MIB, 2 * MIB])
 def test_a_scan_is_one_get_for_each_window_and_fetches_each_byte_once(cold: Cold, window_bytes: int) -> None:
     reader = cold.reader(ColdSettings(cache_bytes=0, window_bytes=window_bytes))
     assert read(reader, cold, 1, len(cold.values)) == cold.values
@@ -186,7 +186,7 @@ def test_a_scan_over_blocks_reads_headers_and_padding_along_instead_of_asking_ag
     assert read(reader, cold, 1, 1_000) == cold.values
     chunks = reader.index(cold.view()).chunks
     stored = sum(chunk.stored_length for chunk in chunks)
-    assert len(cold.store.of_data()) <= expected_windows(stored, chunks[0].stored_length, 16 * MIB) + 1
+    assert len(cold.store.of_data()) <= expected_windows(stored, chunks[0].stored_length, 8 * MIB) + 1
     cold.close()
 
 

@@ -1,0 +1,165 @@
+"""Stores with one cold topic in them, for the benchmarks of cold reads, and plain GETs of its data object beside them.
+
+moto is none of them: it takes time in proportion to the object for each ranged GET.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import boto3
+
+import offload
+import seglog
+from benchmarks.offload import fill
+from benchmarks.range_server import serving
+from benchmarks.s3_server import free_port
+from catalog import SegmentView, keys
+from catalog.objects.base import ObjectStore
+from offload import ColdSettings
+from offload.cold import ColdReader
+from offload.in_order import in_order
+from offload.wiring import open_store
+
+__all__ = ["FIRST_BYTE_MS", "MB_PER_S", "RECORD_BYTES", "Cold", "cold_topic", "plain_gets", "stores"]
+
+TOPIC = "bench"
+RECORD_BYTES = 1024
+FIRST_BYTE_MS, MB_PER_S = 30, 85
+_START_LIMIT_S = 30.0
+_BUCKET = "bench"
+
+
+@dataclass(frozen=True, slots=True)
+class Cold:
+    """A topic of `count` records, all of them in the one data object of `view`, codec none."""
+
+    directory: Path
+    view: SegmentView
+    count: int
+
+    @property
+    def key(self) -> keys.Key:
+        return keys.data_key(self.view.vid, self.view.ref.sid)
+
+    @contextmanager
+    def reader(self, store: ObjectStore) -> Iterator[ColdReader]:
+        """Without a disk cache: what is measured is the way to the store."""
+        with closing(ColdReader(store, ColdSettings(cache_bytes=0))) as reader:
+            reader.index(self.view)
+            yield reader
+
+
+def cold_topic(place: Path, size_mib: int) -> Cold:
+    """Made in `place`/remote, as `file://` has it."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    with seglog.open(place / "log") as log:
+        count = fill(log, TOPIC, RECORD_BYTES, size_mib << 20)
+        log.configure(TOPIC, seglog.TopicConfig(keep_history=True, attributes={"codec": "none"}))
+        with offload.attach(log, (place / "remote").as_uri()) as archive:
+            archive.offload(TOPIC)
+            [view] = archive.snapshot(TOPIC).segments
+    return Cold(place / "remote", view, count)
+
+
+@contextmanager
+def stores(cold: Cold) -> Iterator[dict[str, ObjectStore]]:
+    """By name: a directory, a bare HTTP server of ours, the same one shaped, and MinIO if it is on PATH."""
+    with ExitStack() as stack:
+        found = {"file://": stack.enter_context(closing(open_store(cold.directory.as_uri())))}
+        bare = stack.enter_context(serving(cold.directory))
+        found["bare HTTP"] = stack.enter_context(closing(_s3(bare)))
+        shaped = stack.enter_context(serving(cold.directory, FIRST_BYTE_MS, MB_PER_S))
+        found[f"{FIRST_BYTE_MS} ms, {MB_PER_S} MB/s"] = stack.enter_context(closing(_s3(shaped)))
+        minio = shutil.which("minio")
+        if minio:
+            endpoint = stack.enter_context(_minio(minio, cold.directory.parent / "minio"))
+            _copy_to(endpoint, cold)
+            found["MinIO"] = stack.enter_context(closing(_s3(endpoint)))
+        yield found
+
+
+def plain_gets(store: ObjectStore, cold: Cold, length: int, size_bytes: int, at_a_time: int) -> int:
+    """The first `length` bytes of the data object by ranged GETs, in order, and nothing else. Returns how many."""
+    work: list[Callable[[], bytes]] = [
+        partial(store.get_range, cold.key, start, min(size_bytes, length - start))
+        for start in range(0, length, size_bytes)
+    ]
+    if at_a_time == 1:
+        return sum(len(one()) for one in work)
+    return sum(map(len, in_order(work, at_a_time, "bench")))
+
+
+def _s3(endpoint: str) -> ObjectStore:
+    """A client keeps the endpoint and the credentials that it was opened with."""
+    before = dict(os.environ)
+    os.environ.update(
+        AWS_ENDPOINT_URL=endpoint,
+        AWS_ACCESS_KEY_ID="benchbench",
+        AWS_SECRET_ACCESS_KEY="benchbench",  # noqa: S106 - of a server that lives as long as the benchmark
+        AWS_DEFAULT_REGION="us-east-1",
+    )
+    try:
+        return open_store(f"s3://{_BUCKET}")
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextmanager
+def _minio(program: str, directory: Path) -> Iterator[str]:
+    directory.mkdir()
+    address = f"127.0.0.1:{free_port()}"
+    server = subprocess.Popen(
+        [program, "server", "--quiet", "--address", address, str(directory)],
+        env={
+            **os.environ,
+            "HOME": str(directory),
+            "MINIO_ROOT_USER": "benchbench",
+            "MINIO_ROOT_PASSWORD": "benchbench",
+        },
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _await(f"http://{address}/minio/health/live", server)
+        yield f"http://{address}"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _await(url: str, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _START_LIMIT_S
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()  # noqa: S310 - our own server
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise RuntimeError("MinIO did not start")
+
+
+def _copy_to(endpoint: str, cold: Cold) -> None:
+    client = boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        aws_access_key_id="benchbench",
+        aws_secret_access_key="benchbench",  # noqa: S106 - as above
+        region_name="us-east-1",
+    )
+    client.create_bucket(Bucket=_BUCKET)
+    for key in (cold.key, keys.index_key(cold.view.vid, cold.view.ref.sid)):
+        client.upload_file(str(cold.directory / key), _BUCKET, key)
+    client.close()

@@ -1,0 +1,105 @@
+"""Serves the files of a directory by ranged GET over HTTP, as a store does that costs nothing; or as one far away.
+
+    python -m benchmarks.range_server DIRECTORY [FIRST_BYTE_MS MB_PER_S]
+
+A path is `/bucket/key`; signatures are not looked at. With the two numbers each answer begins so many ms after its
+request, and each connection gets so many MB a second, whatever others get. Prints its port; ends with its standard
+input. A process of its own, so that what it costs is not in the reader's figures; each connection has a thread, which
+lets the kernel send from the page cache.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+__all__ = ["serving"]
+
+_REQUEST = re.compile(rb"GET /([^ ?]+)[^ ]* HTTP/1\.1\r\n")
+_RANGE = re.compile(rb"\r\n[Rr]ange: bytes=(\d+)-(\d+)")
+_SLICE_BYTES = 256 * 1024
+
+
+@contextmanager
+def serving(directory: Path, *shape: float) -> Iterator[str]:
+    """The URL of a server of `directory`; `shape` is nothing, or ms to the first byte and MB/s of a connection."""
+    command = [sys.executable, "-m", "benchmarks.range_server", str(directory), *map(str, shape)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+        finally:
+            server.kill()
+
+
+def _serve(directory: Path, first_byte_s: float, bytes_per_s: float) -> None:
+    listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+    print(listener.getsockname()[1], flush=True)
+    threading.Thread(target=_end_with_stdin, daemon=True).start()
+    while True:
+        connection, _ = listener.accept()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        arguments = (connection, directory, first_byte_s, bytes_per_s)
+        threading.Thread(target=_answer_all, args=arguments, daemon=True).start()
+
+
+def _end_with_stdin() -> None:
+    sys.stdin.read()
+    os._exit(0)
+
+
+def _answer_all(connection: socket.socket, directory: Path, first_byte_s: float, bytes_per_s: float) -> None:
+    waiting = b""
+    with connection, suppress(OSError):
+        while True:
+            while b"\r\n\r\n" not in waiting:
+                piece = connection.recv(65536)
+                if not piece:
+                    return
+                waiting += piece
+            head, _, waiting = waiting.partition(b"\r\n\r\n")
+            begun = time.perf_counter() + first_byte_s
+            _answer(connection, directory, head + b"\r\n", begun, bytes_per_s)
+
+
+def _answer(connection: socket.socket, directory: Path, head: bytes, begun: float, bytes_per_s: float) -> None:
+    request, wanted = _REQUEST.match(head), _RANGE.search(head)
+    path = directory / request[1].decode().partition("/")[2] if request else directory
+    if not path.is_file() or ".." in path.parts:
+        body = b"<Error><Code>NoSuchKey</Code></Error>"
+        connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        return
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        start, end = (int(wanted[1]), min(int(wanted[2]) + 1, size)) if wanted else (0, size)
+        answer = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/%d\r\n" % (start, end - 1, size)
+        answer = answer if wanted else b"HTTP/1.1 200 OK\r\n"
+        answer += b'ETag: "1"\r\nLast-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\nContent-Length: %d\r\n\r\n' % (
+            end - start
+        )
+        _sleep_until(begun)
+        connection.sendall(answer)
+        place = start
+        while place < end:
+            place += os.sendfile(connection.fileno(), file.fileno(), place, min(_SLICE_BYTES, end - place))
+            if bytes_per_s:
+                _sleep_until(begun + (place - start) / bytes_per_s)
+
+
+def _sleep_until(moment: float) -> None:
+    wait_s = moment - time.perf_counter()
+    if wait_s > 0:
+        time.sleep(wait_s)
+
+
+if __name__ == "__main__":
+    shape = [float(text) for text in sys.argv[2:]] or [0.0, 0.0]
+    _serve(Path(sys.argv[1]), shape[0] / 1000, shape[1] * 1_000_000)

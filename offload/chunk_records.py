@@ -1,0 +1,107 @@
+"""The records of a decoded chunk: many at once, or the few that are wanted.
+
+H1  Every record is checked before it is shown: XXH3, seq, topic, lengths. Many are checked as arrays, as the log does
+    it (seglog.frame.read_headers); where that finds fault they are gone through one by one, so what is sound before it
+    is shown first, and the error names the place.
+H2  A chunk has exactly the records that the chunk table says: one that ends early is damage, not an end.
+
+This module does no I/O.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+
+import numpy as np
+
+from offload.block import ChunkRef
+from offload.entry import ENTRY, entries, entry_starts
+from offload.errors import InvalidChunk
+from offload.records import record_of_entry
+from seglog.errors import InvalidFrame
+from seglog.frame import DELETED, HAS_NODE, HAS_TAG, HEADER, UNTERMINATED, Header, read_headers, record_of
+from seglog.record import Record
+
+__all__ = ["records_of_chunk"]
+
+_FEW = 16
+_ENTRY_LENGTH = struct.Struct(">I")
+_FRAME_AT = ENTRY.size - 4  # of an entry: there is room for the frame's own length before the entry's data
+_MORE_THAN_A_VALUE = HAS_TAG | HAS_NODE | UNTERMINATED
+
+
+def records_of_chunk(
+    raw: bytes | memoryview, chunk: ChunkRef, topic_id: int, key: str, first: int, last: int
+) -> Iterable[Record]:
+    """Those with `first <= seq <= last` that are not erased, ascending. Raises `InvalidChunk` on the way."""
+    first, last = max(first, chunk.first_seq), min(last, chunk.last_seq)
+    if last - first >= _FEW:
+        records = _many(raw, chunk, topic_id, first, last)
+        if records is not None:
+            return records
+    return _one_by_one(raw, chunk, topic_id, key, first, last)
+
+
+def _many(raw: bytes | memoryview, chunk: ChunkRef, topic_id: int, first: int, last: int) -> list[Record] | None:
+    """None if anything is wrong."""
+    lengths = _entry_lengths(raw)
+    if lengths is None or len(lengths) != chunk.count:
+        return None
+    sizes = np.array(lengths, dtype=np.uint32)
+    starts = entry_starts(sizes)
+    buffer = np.frombuffer(raw, dtype=np.uint8).copy()
+    starts = starts[:-1] + _FRAME_AT
+    # An entry's data behind its length is the frame: the bytes of the entry id give way to it.
+    for place, byte in enumerate(sizes.astype("<u4").view(np.uint8).reshape(-1, 4).T):
+        buffer[starts + place] = byte
+    frames = buffer.data.cast("B")
+    ends = starts + sizes + np.int64(4)
+    headers = read_headers(frames, starts, ends)  # type: ignore[arg-type]  # any buffer will do
+    seqs = np.arange(chunk.first_seq, chunk.last_seq + 1, dtype=np.uint64)
+    if headers is None or not ((headers["seq"] == seqs) & (headers["topic_id"] == topic_id)).all():
+        return None
+    wanted = slice(first - chunk.first_seq, last - chunk.first_seq + 1)
+    headers, starts = headers[wanted], starts[wanted]
+    alive = headers["flags"] & DELETED == 0
+    if not alive.all():
+        headers, starts = headers[alive], starts[alive]
+    body = bytes(frames)
+    if (headers["flags"] & _MORE_THAN_A_VALUE).any():
+        try:
+            return list(map(record_of, repeat(body), starts.tolist(), map(Header._make, headers.tolist())))
+        except InvalidFrame:
+            return None
+    starts = starts + HEADER.size
+    ends = starts + headers["data_len"]
+    columns = headers["seq"].tolist(), headers["ts_ms"].tolist(), starts.tolist(), ends.tolist()
+    return [Record(seq, ts_ms, body[start:end]) for seq, ts_ms, start, end in zip(*columns, strict=True)]
+
+
+def _entry_lengths(raw: bytes | memoryview) -> list[int] | None:
+    """None if the entries do not end with the chunk."""
+    lengths: list[int] = []
+    take, unpack = lengths.append, _ENTRY_LENGTH.unpack_from
+    position, size = 0, len(raw)
+    while position <= size - ENTRY.size:
+        (length,) = unpack(raw, position)
+        take(length)
+        position += length + ENTRY.size
+    return lengths if position == size else None
+
+
+def _one_by_one(
+    raw: bytes | memoryview, chunk: ChunkRef, topic_id: int, key: str, first: int, last: int
+) -> Iterator[Record]:
+    seq = chunk.first_seq
+    for _, entry in entries(raw, key, chunk.offset):
+        if seq > last:
+            return
+        if seq >= first:
+            record = record_of_entry(entry, seq, topic_id, key, chunk.offset)
+            if record is not None:
+                yield record
+        seq += 1
+    if seq <= last:
+        raise InvalidChunk(key, chunk.offset, f"it ends before seq {seq}")

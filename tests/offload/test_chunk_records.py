@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.commit import Codec
+from offload import chunk_records
+from offload.block import ChunkRef
+from offload.chunk_records import records_of_chunk
+from offload.errors import InvalidChunk
+from seglog import Record
+from tests.offload.samples import KEY, TOPIC_ID, Sample, encode_object, frames_of_samples, sample_lists
+
+
+def chunk_of(samples: list[Sample], first_seq: int = 1) -> tuple[bytes, ChunkRef]:
+    made = encode_object(frames_of_samples(samples, first_seq=first_seq), Codec.NONE, chunk_bytes=1 << 15)
+    chunk = made.summary.chunks[0]
+    return made.data[chunk.offset : chunk.offset + chunk.stored_length], chunk
+
+
+def one_by_one(raw: bytes, chunk: ChunkRef, first: int, last: int) -> list[Record]:
+    first, last = max(first, chunk.first_seq), min(last, chunk.last_seq)
+    return list(chunk_records._one_by_one(raw, chunk, TOPIC_ID, KEY, first, last))
+
+
+@given(samples=sample_lists, first=st.integers(1, 70), last=st.integers(1, 70), first_seq=st.integers(1, 2**40))
+def test_many_at_once_are_what_one_by_one_gives(samples: list[Sample], first: int, last: int, first_seq: int) -> None:
+    raw, chunk = chunk_of(samples, first_seq)
+    first, last = first + first_seq - 1, last + first_seq - 1
+    wanted = one_by_one(raw, chunk, first, last)
+    assert list(records_of_chunk(raw, chunk, TOPIC_ID, KEY, first, last)) == wanted
+    assert list(records_of_chunk(memoryview(raw), chunk, TOPIC_ID, KEY, first, last)) == wanted
+    many = chunk_records._many(raw, chunk, TOPIC_ID, max(first, chunk.first_seq), min(last, chunk.last_seq))
+    assert many is not None
+    assert many == wanted
+
+
+PLAIN = [Sample(b"record %d" % number) for number in range(100)]
+
+
+def flip(raw: bytes) -> bytes:
+    place = raw.index(b"record 50") + 3
+    return raw[:place] + b"X" + raw[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("damage", "shown"),
+    [
+        (flip, 50),
+        (lambda raw: raw[:-1], 99),
+        (lambda raw: raw + bytes(3), 100),
+        (lambda raw: struct.pack(">I", 1 << 31) + raw[4:], 0),
+        (lambda raw: raw[: len(raw) // 2], None),
+    ],
+)
+def test_what_is_sound_before_damage_is_shown_first(damage: Callable[[bytes], bytes], shown: int | None) -> None:
+    raw, chunk = chunk_of(PLAIN)
+    records = iter(records_of_chunk(damage(raw), chunk, TOPIC_ID, KEY, 1, 100))
+    found: list[bytes] = []
+
+    def take_all() -> None:
+        found.extend(record.value for record in records)
+
+    with pytest.raises(InvalidChunk) as caught:
+        take_all()
+    assert (caught.value.key, caught.value.offset) == (KEY, chunk.offset)
+    assert found == [sample.value for sample in PLAIN[: len(found)]]
+    assert shown in {None, len(found)}
+
+
+def test_a_chunk_that_ends_early_at_an_entry_is_damage_and_not_the_end() -> None:
+    raw, chunk = chunk_of(PLAIN)
+    longer = replace(chunk, last_seq=chunk.last_seq + 1)
+    with pytest.raises(InvalidChunk, match="ends before seq 101"):
+        list(records_of_chunk(raw, longer, TOPIC_ID, KEY, 1, 200))
+    with pytest.raises(InvalidChunk, match="ends before seq 101"):
+        list(records_of_chunk(raw, longer, TOPIC_ID, KEY, 99, 101))
+
+
+def test_records_of_another_topic_or_place_are_refused() -> None:
+    raw, chunk = chunk_of(PLAIN)
+    moved = replace(chunk, first_seq=2, last_seq=101)
+    for ref, topic_id in ((chunk, TOPIC_ID + 1), (moved, TOPIC_ID)):
+        with pytest.raises(InvalidChunk, match="belongs"):
+            list(records_of_chunk(raw, ref, topic_id, KEY, 1, 200))
