@@ -233,7 +233,7 @@ def test_every_crash_leaves_a_disk_that_recovers() -> None:
 
 
 def test_every_crash_with_a_cold_store_leaves_a_disk_that_recovers() -> None:
-    assert len(_prove(seconds=40, most=12_000, subsets=8, seed=3, settings=TIERED).recoveries) > 1_000
+    assert len(_prove(seconds=40, most=12_000, subsets=8, seed=3, settings=TIERED).recoveries) > 300
 
 
 @pytest.mark.soak
