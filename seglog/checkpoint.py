@@ -1,7 +1,7 @@
 """A checkpoint: what is in the WAL goes to segments, deletes go to the flags, and the WAL before it may go.
 
     0 cut       what truncations wait for (see seglog.truncation)
-    1 plan      under the lock: end of the published WAL, and what each topic has above its segments
+    1 plan      under the lock: end of the published WAL in each shard, and what each topic has above its segments
     2 absorb    copy verified frames to .data, entries to .idx; go on in a new segment where one is full; sync them
     3 flag      set the deleted flag in the entries that pending deletes reach; sync them
     4 store     the snapshot, atomically: from here on recovery starts at the end of 1
@@ -123,7 +123,7 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    wal: WalPosition
+    wal: tuple[WalPosition, ...]
     next_topic_id: int
     drafts: list[_Draft]
     unchanged: list[TopicMeta]
@@ -152,13 +152,13 @@ def relieve(engine: Engine) -> None:
     If that fails, the WAL keeps what it has, and the next one tries again; appends go on until they have to wait for
     one. What no code of ours has foreseen poisons the writer.
     """
-    if engine.committer.is_poisoned or not (engine.wal.needs_upkeep or engine.wants_checkpoint):
+    if engine.committer.is_poisoned or not (engine.wals.needs_upkeep or engine.wants_checkpoint):
         return
     if not engine.checkpoint_lock.acquire(blocking=False):
         return
     try:
-        engine.wal.prepare_next()
-        if engine.wal.older_files or engine.wants_checkpoint:
+        engine.wals.prepare_next()
+        if engine.wals.older_files or engine.wants_checkpoint:
             engine.wants_checkpoint = False
             checkpoint_locked(engine, None, pause_s=_PAUSE_S)
     except SeglogError as error:
@@ -176,10 +176,10 @@ def wait_for_room(engine: Engine) -> None:
 
     Whoever has to wait makes it, unless one is on its way: so its failure has somebody to tell.
     """
-    if engine.wal.older_files < engine.settings.wal_max_files:
+    if engine.wals.older_files < engine.settings.wal_max_files:
         return
     with engine.checkpoint_lock:
-        if engine.wal.older_files >= engine.settings.wal_max_files:
+        if engine.wals.older_files >= engine.settings.wal_max_files:
             checkpoint_locked(engine, None)
     engine.wake_relocator()
 
@@ -204,8 +204,8 @@ def _plan(engine: Engine, wish: Wish | None) -> _Plan:
         # A topic that is on its way is not in this snapshot: its id must look unused there, for recovery makes it anew.
         unpublished = (state.topic_id for state in engine.topics.values() if not state.is_published)
         next_topic_id = min(unpublished, default=engine.next_topic_id)
-        end, deleted = engine.committer.published_end, engine.deleted
-        plan = _Plan(end, next_topic_id, [], [], deleted, engine.epoch_floor, engine.doomed)
+        ends, deleted = engine.committer.published_ends, engine.deleted
+        plan = _Plan(ends, next_topic_id, [], [], deleted, engine.epoch_floor, engine.doomed)
         for state in engine.states():
             own = wish if wish is not None and wish.topic == state.name else None
             aged = is_to_be_sealed(engine, state)
@@ -447,7 +447,7 @@ def _publish(draft: _Draft) -> None:
 def _free(engine: Engine, plan: _Plan) -> None:
     """Step 6. What cannot be unlinked now, recovery unlinks."""
     try:
-        engine.wal.remove_below(plan.wal.file)
+        engine.wals.remove_below(plan.wal)
         for draft in plan.drafts:
             for segment in draft.released:
                 if not segment.is_hot:

@@ -27,27 +27,30 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from seglog.errors import DiskFull, LogClosed, SeglogError, WriterPoisoned
+from seglog.errors import DiskFull, SeglogError, WriterPoisoned
 from seglog.interrupts import failure_under, uninterrupted
 from seglog.meta import WalPosition
 from seglog.wal import Wal
 
-__all__ = ["Committer", "Entry"]
+__all__ = ["Barrier", "Common", "Entry", "GroupCommit"]
 
 _GROUP_MAX_BYTES = 64 * 1024 * 1024
 
 
 class Entry(ABC):
-    """What one caller wants in the log, as a whole. `pieces` hold `frames` whole frames.
+    """What one caller wants in the log, as a whole. `pieces` hold `frames` whole frames, of one topic.
 
     `sync`: it is done when it is durable. `written_ms`: it is done before, and is to be durable soon after that time.
     The committer's own: `owner` is the caller's thread, `turn` wakes it: to find the entry done, or to lead. A caller
     that has `left` was interrupted, and does not wait for it.
     """
 
-    __slots__ = ("error", "frames", "is_done", "left", "owner", "pieces", "sync", "turn", "written_ms")
+    __slots__ = ("error", "frames", "is_done", "left", "owner", "pieces", "sync", "topic_id", "turn", "written_ms")
 
-    def __init__(self, pieces: list[bytes], frames: int, *, sync: bool, written_ms: int | None = None) -> None:
+    def __init__(
+        self, topic_id: int, pieces: list[bytes], frames: int, *, sync: bool, written_ms: int | None = None
+    ) -> None:
+        self.topic_id = topic_id
         self.pieces = pieces
         self.frames = frames
         self.sync = sync
@@ -72,41 +75,48 @@ class Barrier(Entry):
     __slots__ = ()
 
     def __init__(self) -> None:
-        super().__init__([], 0, sync=True)
+        super().__init__(0, [], 0, sync=True)
 
     def publish(self, _file: int, _offset: int, /) -> None:
         pass
 
 
-class Committer:
-    """`lock` guards whatever entries assign and publish. `take_back` is called under it when entries were given up."""
+class Common:
+    """What the shards share. `lock` guards whatever entries assign and publish.
 
-    def __init__(self, wal: Wal, lock: threading.Lock, take_back: Callable[[], None]) -> None:
+    `count_anew` is called under it when entries were given up, or their caller was interrupted (C5).
+    """
+
+    __slots__ = ("count_anew", "is_closed", "lock", "poison")
+
+    def __init__(self, lock: threading.Lock, count_anew: Callable[[], None]) -> None:
         self.lock = lock
+        self.count_anew = count_anew
+        self.is_closed = False
+        self.poison: WriterPoisoned | None = None
+
+
+class GroupCommit:
+    """Of one shard."""
+
+    def __init__(self, wal: Wal, common: Common) -> None:
         self.published_end: WalPosition = wal.end
         self.unsynced_since_ms: int | None = None
+        self.lock = common.lock
+        self._common = common
         self._wal = wal
-        self._take_back = take_back
         self._queue: list[Entry] = []
         self._leader: int | None = None
         self._successor: Entry | None = None
-        self._is_closed = False
-        self._poison: WriterPoisoned | None = None
         # The leader's: what it has taken from the queue, the frame that ends it, and why it gives it up.
         self._group: list[Entry] = []
         self._group_end = 0
         self._failure: Exception | None = None
 
-    def check_open(self) -> None:
-        """Raises `LogClosed` or `WriterPoisoned`. The lock is held."""
-        if self._is_closed:
-            raise LogClosed
-        self.check_sound()
-
-    def check_sound(self) -> None:
-        """Raises `WriterPoisoned`."""
-        if self._poison is not None:
-            raise WriterPoisoned(self._poison.path, self._poison.cause)
+    @property
+    def on_their_way(self) -> list[Entry]:
+        """In their order. The lock is held."""
+        return [entry for entry in (*self._group, *self._queue) if not entry.is_done]
 
     def enqueue(self, entry: Entry) -> None:
         """The lock is held, `check_open` has passed; `finish` follows without it.
@@ -136,62 +146,17 @@ class Committer:
         """This thread was interrupted between `enqueue` and the end of `finish`: nobody waits for its entries (C5)."""
         uninterrupted(self._abandon)
 
-    def flush(self) -> None:
-        """Everything enqueued before is durable on return."""
-        barrier = Barrier()
-        try:
-            with self.lock:
-                self.check_open()
-                self.enqueue(barrier)
-            self.finish(barrier)
-        except SeglogError:
-            raise
-        except BaseException:
-            self.abandon()
-            raise
-
-    def close(self) -> None:
-        """No entry is taken any more; those enqueued before come to their end, and are synced. Idempotent.
-
-        Nobody writes on return, nor when an interrupt is raised: that waits.
-        """
-        barrier = Barrier()
-        uninterrupted(lambda: self._close(barrier))
-
-    def poison(self, error: BaseException) -> None:
-        """Take no writes any more, because of a failure elsewhere in the directory."""
-        with self.lock:
-            self._poison = self._poison or self._poisoned_by(error)
-
-    def is_sync_due(self, now_ms: int, interval_ms: int) -> bool:
-        """C4. The lock is held."""
-        return self.unsynced_since_ms is not None and now_ms - self.unsynced_since_ms >= interval_ms
-
-    @property
-    def is_poisoned(self) -> bool:
-        return self._poison is not None
-
     def _abandon(self) -> None:
         owner = threading.get_ident()
         with self.lock:
             for entry in self._queue:
                 entry.left = entry.left or entry.owner == owner
-            self._count_anew()
+            self._common.count_anew()
             if self._leader is None and self._queue:
                 self._leader = owner
             leads = self._leader == owner
         if leads:
             self._lead()
-
-    def _close(self, barrier: Entry) -> None:
-        with self.lock:
-            if barrier not in (*self._queue, *self._group) and not barrier.is_done:
-                if self._is_closed or self._poison is not None:
-                    self._is_closed = True
-                    return
-                self.enqueue(barrier)
-            self._is_closed = True
-        self.finish(barrier)
 
     def _lead(self) -> None:
         """One group, and the next leader. Called again after an interrupt, it goes on where that hit."""
@@ -266,27 +231,20 @@ class Committer:
 
     def _give_up(self, error: Exception) -> None:
         """C2 and C3. The lock is held. The queue behind goes too: its seqs would leave a gap."""
-        if not isinstance(error, DiskFull) and self._poison is None:
-            self._poison = self._poisoned_by(error)
+        if not isinstance(error, DiskFull) and self._common.poison is None:
+            self._common.poison = self.poisoned_by(error)
         self._group, self._queue = [*self._group, *self._queue], []
         for entry in self._group:
             if not entry.is_done:
                 entry.error = self._refusal(error)
                 entry.is_done = True
-        self._count_anew()
-
-    def _count_anew(self) -> None:
-        """What is handed out is what is published, and what the entries on their way take. The lock is held."""
-        self._take_back()
-        for entry in (*self._group, *self._queue):
-            if not entry.is_done:
-                entry.assign()
+        self._common.count_anew()
 
     def _refusal(self, error: Exception) -> SeglogError:
         """One for each caller: an exception that several threads raise would mix up their tracebacks."""
-        refusal: SeglogError = DiskFull(error.path) if isinstance(error, DiskFull) else self._poisoned_by(error)
-        if self._poison is not None:
-            refusal = WriterPoisoned(self._poison.path, self._poison.cause)
+        refusal: SeglogError = DiskFull(error.path) if isinstance(error, DiskFull) else self.poisoned_by(error)
+        if self._common.poison is not None:
+            refusal = WriterPoisoned(self._common.poison.path, self._common.poison.cause)
         refusal.__cause__ = error
         return refusal
 
@@ -303,5 +261,5 @@ class Committer:
         if self._successor is not None and self._successor.turn is not None and self._successor.turn.locked():
             self._successor.turn.release()
 
-    def _poisoned_by(self, error: BaseException) -> WriterPoisoned:
+    def poisoned_by(self, error: BaseException) -> WriterPoisoned:
         return WriterPoisoned(self._wal.file(self._wal.end.file).path, str(error) or type(error).__name__)

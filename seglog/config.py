@@ -79,6 +79,7 @@ class LogSettings:
     disk_sync_interval_ms: int = number(
         100, "ms", 1, 3_600_000, "what is acked at disk is durable that much later, as fast as the disk can"
     )
+    wal_shards: int = number(1, "shards", 1, 64, "of the write-ahead log, each with its own files and syncs")
     max_record_bytes: int = number(16 * MIB, "bytes", 1, 512 * MIB, "a larger record is refused")
     queue_max_bytes: int = number(
         64 * MIB, "bytes", 1, 1024 * MIB, "of appends that wait in an asyncio program; then more of them wait for room"

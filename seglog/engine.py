@@ -10,7 +10,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from seglog.clock import Clock
 from seglog.cold_stores import ColdStores
-from seglog.commit import Committer
+from seglog.committer import Committer
 from seglog.config import LogSettings, TopicConfig
 from seglog.errors import LogClosed, NoSuchTopic, ReadOnly, SeglogError
 from seglog.files import Files
@@ -18,10 +18,10 @@ from seglog.layout import Layout
 from seglog.meta import WalPosition
 from seglog.resident import Memory
 from seglog.segment import SegmentCache, SegmentInfo, SegmentReader
+from seglog.shards import Wals
 from seglog.state import TopicState
 from seglog.tier import ColdTier
 from seglog.upkeep import Upkeep
-from seglog.wal import Wal
 
 __all__ = ["Engine", "change"]
 
@@ -33,10 +33,10 @@ _Result = TypeVar("_Result")
 class Engine:
     """`topics` also has those whose creation is on its way; `state` and `find` show published ones only.
 
-    `checkpointed` is the end of what the newest snapshot covers. `upkeep`, `syncer` for what is acked at disk, and
-    `relocator` are set by whoever opens. `leaving` are topics whose deletion is on its way, `deleted` those whose
-    directory is to be removed, `epoch_floor` is the highest epoch that a deleted topic had. `doomed` are (topic id,
-    first seq) of segments that the relocator has to delete from the cold stores, before it moves others there.
+    `checkpointed` are the ends of what the newest snapshot covers, one a shard. `upkeep`, `syncer` for what is acked at
+    disk, and `relocator` are set by whoever opens. `leaving` are topics whose deletion is on its way, `deleted` those
+    whose directory is to be removed, `epoch_floor` is the highest epoch that a deleted topic had. `doomed` are (topic
+    id, first seq) of segments that the relocator has to delete from the cold stores, before it moves others there.
     `wants_checkpoint` asks the upkeep for one. `held_for` is why appends are refused for now.
     """
 
@@ -47,8 +47,8 @@ class Engine:
     topics: dict[str, TopicState]
     next_topic_id: int
     snapshot_number: int
-    checkpointed: WalPosition
-    wal: Wal
+    checkpointed: tuple[WalPosition, ...]
+    wals: Wals
     segments: SegmentCache
     committer: Committer = field(init=False)
     memory: Memory = field(init=False)
@@ -71,7 +71,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.memory = Memory(self.settings.ephemeral_max_bytes)
-        self.committer = Committer(self.wal, threading.Lock(), self._take_back)
+        self.committer = Committer(self.wals, threading.Lock(), self._take_back)
 
     def states(self) -> list[TopicState]:
         """Of all topics that the WAL up to its published end has. The lock is held."""
@@ -100,6 +100,10 @@ class Engine:
         if self.cold_stores is not None:
             self.relocator.wake()
 
+    def is_leaving(self, name: str) -> bool:
+        """Whether a topic of that name is being deleted: until that is durable, no other shard may have the name."""
+        return bool(self.leaving) and any(state.name == name for state in self.leaving.values())
+
     def check_open(self) -> None:
         if self.is_closed:
             raise LogClosed
@@ -113,7 +117,7 @@ class Engine:
         """Readers on their way end with `LogClosed`, followers just end."""
         with self.committer.lock:
             self.is_closed = True
-            self.wal.forget()
+            self.wals.forget()
             for state in self.states():
                 state.wake()
         self.segments.clear()

@@ -57,7 +57,7 @@ class AppendEntry(Entry):
         written_ms: int | None,
     ) -> None:
         ahead = _head_first(state)
-        super().__init__([*ahead, frames], len(ahead) + len(lengths), sync=sync, written_ms=written_ms)
+        super().__init__(state.topic_id, [*ahead, frames], len(ahead) + len(lengths), sync=sync, written_ms=written_ms)
         self._ahead = sum(map(len, ahead))
         self._size_bytes = len(frames)
         self._state = state
@@ -94,7 +94,7 @@ class EphemeralEntry(Entry):
         lengths: Sequence[int],
         tag: str | None,
     ) -> None:
-        super().__init__([], 0, sync=False)
+        super().__init__(state.topic_id, [], 0, sync=False)
         self._state = state
         self._memory = memory
         self._first_seq = first_seq
@@ -123,7 +123,7 @@ class CreateEntry(Entry):
     __slots__ = ("_topics", "state")
 
     def __init__(self, created: TopicCreated, topics: dict[str, TopicState]) -> None:
-        super().__init__([encode_create(created)], 1, sync=True)
+        super().__init__(created.topic_id, [encode_create(created)], 1, sync=True)
         self.state = new_state(created)
         self._topics = topics
 
@@ -138,7 +138,7 @@ class ConfigEntry(Entry):
     __slots__ = ("_config", "_state")
 
     def __init__(self, state: TopicState, config: TopicConfig) -> None:
-        super().__init__([encode_config(state.topic_id, state.assigned_ts_ms, config)], 1, sync=True)
+        super().__init__(state.topic_id, [encode_config(state.topic_id, state.assigned_ts_ms, config)], 1, sync=True)
         self._state = state
         self._config = config
 
@@ -151,7 +151,7 @@ class DeleteEntry(Entry):
 
     def __init__(self, state: TopicState, op: DeleteOp) -> None:
         pieces = [*_head_first(state), encode_delete(state.topic_id, op)]
-        super().__init__(pieces, len(pieces), sync=True)
+        super().__init__(state.topic_id, pieces, len(pieces), sync=True)
         self._state = state
         self._op = op
 
@@ -171,7 +171,7 @@ class EvictEntry(Entry):
 
     def __init__(self, state: TopicState, floors: Floors) -> None:
         pieces = [*_head_first(state), encode_evict(state.topic_id, state.assigned_ts_ms, floors)]
-        super().__init__(pieces, len(pieces), sync=True)
+        super().__init__(state.topic_id, pieces, len(pieces), sync=True)
         self._state = state
         self._floors = floors
 
@@ -186,7 +186,7 @@ class TruncateEntry(Entry):
     def __init__(self, state: TopicState, seq: int, kept: SegmentInfo | None) -> None:
         self._epoch = state.epoch + 1
         pieces = [*_head_first(state), encode_truncate(state.topic_id, state.assigned_ts_ms, seq, self._epoch)]
-        super().__init__(pieces, len(pieces), sync=True)
+        super().__init__(state.topic_id, pieces, len(pieces), sync=True)
         self._state = state
         self._seq = seq
         self._kept = kept
@@ -207,7 +207,9 @@ class TopicDeleteEntry(Entry):
     def __init__(
         self, state: TopicState, leave: Callable[[TopicState], None], go: Callable[[TopicState], None]
     ) -> None:
-        super().__init__([encode_topic_delete(state.topic_id, state.assigned_ts_ms, state.epoch)], 1, sync=True)
+        super().__init__(
+            state.topic_id, [encode_topic_delete(state.topic_id, state.assigned_ts_ms, state.epoch)], 1, sync=True
+        )
         self._state = state
         self._leave = leave
         self._go = go

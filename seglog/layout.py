@@ -4,8 +4,9 @@
     seglog.toml                             settings
     meta/snapshot.<16 digits>.json          the newest two
     wal/CURRENT                             name of the active WAL file; there once the directory is whole
-    wal/wal-<16 digits>.log                 number = ordinal, from 1, of its first frame among all frames ever written
+    wal/wal-<16 digits>.log                 number = ordinal of its first frame among all that were ever written
     wal/next.log                            zeros: space for the next one
+    wal/shard-<2 digits>/                   the same three, of one shard, where there is more than one
     topics/<8 hex>/seg-<16 digits>.data     directory = topic id; number = seq of the first record
     topics/<8 hex>/seg-<16 digits>.idx
     topics/<8 hex>.deleted/                 of a deleted topic, on its way out
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from seglog.config import SETTINGS_FILE
 
-__all__ = ["Layout", "number_in"]
+__all__ = ["Layout", "WalFolder", "number_in"]
 
 _NUMBERED = {
     "snapshot": re.compile(r"snapshot\.([0-9]{16})\.json"),
@@ -29,6 +30,7 @@ _NUMBERED = {
     "data": re.compile(r"seg-([0-9]{16})\.data"),
     "idx": re.compile(r"seg-([0-9]{16})\.idx"),
 }
+_SHARD_DIR = re.compile(r"shard-[0-9]{2}")
 _TOPIC_DIR = re.compile(r"[0-9A-F]{8}")
 _DELETED_DIR = re.compile(r"[0-9A-F]{8}\.deleted")
 
@@ -39,6 +41,24 @@ def number_in(kind: str, name: str) -> int | None:
         return int(name, 16) if _TOPIC_DIR.fullmatch(name) else None
     match = _NUMBERED[kind].fullmatch(name)
     return int(match[1]) if match else None
+
+
+@dataclass(frozen=True, slots=True)
+class WalFolder:
+    """Where the WAL files of one shard are."""
+
+    path: Path
+
+    @property
+    def current(self) -> Path:
+        return self.path / "CURRENT"
+
+    @property
+    def wal_next(self) -> Path:
+        return self.path / "next.log"
+
+    def wal_file(self, number: int) -> Path:
+        return self.path / f"wal-{number:016d}.log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +85,17 @@ class Layout:
     def topics(self) -> Path:
         return self.root / "topics"
 
-    @property
-    def current(self) -> Path:
-        return self.wal / "CURRENT"
+    def wal_folders(self, shards: int) -> tuple[WalFolder, ...]:
+        """Of that many shards."""
+        if shards == 1:
+            return (WalFolder(self.wal),)
+        return tuple(WalFolder(self.wal / f"shard-{shard:02d}") for shard in range(shards))
 
-    @property
-    def wal_next(self) -> Path:
-        return self.wal / "next.log"
+    def is_wal_shard(self, name: str) -> bool:
+        return _SHARD_DIR.fullmatch(name) is not None
 
     def snapshot(self, number: int) -> Path:
         return self.meta / f"snapshot.{number:016d}.json"
-
-    def wal_file(self, number: int) -> Path:
-        return self.wal / f"wal-{number:016d}.log"
 
     def topic(self, topic_id: int) -> Path:
         return self.topics / f"{topic_id:08X}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from seglog import housekeeping, write
-from seglog.checkpoint import checkpoint, relieve
+from seglog.checkpoint import checkpoint, checkpoint_locked, relieve
 from seglog.clock import Clock, SystemClock
 from seglog.cold_stores import ColdStores
 from seglog.config import LogSettings, TopicConfig, load_settings
@@ -30,17 +30,19 @@ from seglog.lock import DirectoryLock
 from seglog.meta import Snapshot, WalPosition, store
 from seglog.names import check_topic_name
 from seglog.open_file import OpenFile
-from seglog.recovery import recover
+from seglog.recovery import Recovered, recover
 from seglog.relocator import relocate_due
+from seglog.resharding import remove_other_shards, reshard
 from seglog.retention import Retention
 from seglog.segment import SegmentCache
+from seglog.shards import open_wals
 from seglog.state import check_all_hot
 from seglog.store import SegmentStores
 from seglog.tier import ColdTier
 from seglog.topic import Topic
 from seglog.upkeep import Background, UpkeepFactory
 from seglog.view import look
-from seglog.wal import NO_SPACE, Wal, create_first
+from seglog.wal import NO_SPACE, create_first
 
 __all__ = ["Log", "open"]
 
@@ -140,7 +142,7 @@ class Log:
     @property
     def wal_bytes(self) -> int:
         """Bytes in the WAL files, without what is reserved."""
-        return self._engine.wal.used_bytes
+        return self._engine.wals.used_bytes
 
     def topic(self, name: str) -> Topic:
         """The topic of that name, whether it is there yet or not. No I/O. Raises `InvalidTopicName`."""
@@ -234,7 +236,7 @@ class Log:
                     _logger.warning("the cold store has not answered yet: what is on its way there stays hot")
             if not self._engine.committer.is_poisoned:
                 checkpoint(self._engine)
-                self._engine.wal.give_back()
+                self._engine.wals.give_back()
         finally:
             # Not between a relocation's flip and the end of its hot copy.
             with self._engine.checkpoint_lock:
@@ -253,26 +255,19 @@ def _start(
     settings = load_settings(layout.settings) if settings is None else settings
     if not _is_data_directory(files, layout):
         _make_new(files, layout)
-    found = recover(files, layout)
+    found = _recover(files, layout)
     cold_stores = ColdStores.configured(files, layout, settings, stores)
     if cold_stores is None:
         check_all_hot(found.topics.values())
-    engine = Engine(
-        layout=layout,
-        files=files,
-        clock=clock,
-        settings=settings,
-        topics=found.topics,
-        next_topic_id=found.next_topic_id,
-        snapshot_number=found.snapshot_number,
-        checkpointed=found.checkpointed,
-        wal=Wal(files, layout, settings.wal_file_bytes, found.wal_end, found.older_files),
-        segments=SegmentCache(files, layout),
-        deleted=found.deleted,
-        epoch_floor=found.epoch_floor,
-        cold_stores=cold_stores,
-        doomed=found.doomed,
-    )
+    if len(found.wal_ends) != settings.wal_shards:
+        before = _engine(files, layout, clock, settings, found, cold_stores)
+        housekeeping.find_fronts(before)
+        with before.checkpoint_lock:
+            checkpoint_locked(before, None)
+        before.close()
+        reshard(files, layout, settings.wal_shards)
+        found = _recover(files, layout)
+    engine = _engine(files, layout, clock, settings, found, cold_stores)
     engine.upkeep = upkeep(lambda: relieve(engine))
     engine.syncer = upkeep(lambda: write.sync_written(engine))
     engine.relocator = upkeep(lambda: relocate_due(engine))
@@ -281,10 +276,45 @@ def _start(
     return engine
 
 
+def _recover(files: Files, layout: Layout) -> Recovered:
+    found = recover(files, layout)
+    remove_other_shards(files, layout, len(found.wal_ends))
+    return found
+
+
+def _engine(
+    files: Files,
+    layout: Layout,
+    clock: Clock,
+    settings: LogSettings,
+    found: Recovered,
+    cold_stores: ColdStores | None,
+) -> Engine:
+    folders = layout.wal_folders(len(found.wal_ends))
+    return Engine(
+        layout=layout,
+        files=files,
+        clock=clock,
+        settings=settings,
+        topics=found.topics,
+        next_topic_id=found.next_topic_id,
+        snapshot_number=found.snapshot_number,
+        checkpointed=found.checkpointed,
+        wals=open_wals(files, folders, settings.wal_file_bytes, found.wal_ends, found.older_files),
+        segments=SegmentCache(files, layout),
+        deleted=found.deleted,
+        epoch_floor=found.epoch_floor,
+        cold_stores=cold_stores,
+        doomed=found.doomed,
+    )
+
+
 def _is_data_directory(files: Files, layout: Layout) -> bool:
-    """CURRENT is the last thing that a new one gets."""
+    """CURRENT is the last thing that a new one gets. A folder of several shards has it in each."""
     try:
-        return layout.current.name in files.list_dir(layout.wal)
+        names = files.list_dir(layout.wal)
+        shards = [name for name in names if layout.is_wal_shard(name)]
+        return "CURRENT" in names or any("CURRENT" in files.list_dir(layout.wal / name) for name in shards)
     except (FileNotFoundError, NotADirectoryError):
         return False
 
@@ -309,19 +339,20 @@ def _make_new(files: Files, layout: Layout) -> None:
         files.make_dir(path)
     files.sync_dir(layout.root)
     _check_never_used(files, layout)
-    store(files, layout, 1, Snapshot(1, (), WalPosition(1, 0, 1)))
-    create_first(files, layout)
+    store(files, layout, 1, Snapshot(1, (), (WalPosition(1, 0, 1),)))
+    create_first(files, layout.wal_folders(1)[0])
 
 
 def _check_never_used(files: Files, layout: Layout) -> None:
     """A CURRENT that went missing must not make a used directory look like a new one."""
+    (folder,) = layout.wal_folders(1)
     topics = [name for name in files.list_dir(layout.topics) if number_in("topic", name) is not None]
     if topics or any((number_in("snapshot", name) or 0) > 1 for name in files.list_dir(layout.meta)):
-        raise FileCorrupt(layout.current, 0, "the file is missing")
+        raise FileCorrupt(folder.current, 0, "the file is missing")
     for name in files.list_dir(layout.wal):
         number = number_in("wal", name)
-        if number is not None and OpenFile(files, layout.wal_file(number)).size():
-            raise FileCorrupt(layout.current, 0, "the file is missing")
+        if number is not None and OpenFile(files, folder.wal_file(number)).size():
+            raise FileCorrupt(folder.current, 0, "the file is missing")
 
 
 @contextmanager

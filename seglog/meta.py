@@ -1,12 +1,13 @@
 """The snapshot of everything that is not in the WAL or in segment files: meta/snapshot.<16 digits>.json.
 
     body     canonical JSON: {"deleted": [...], "doomed": [...], "epoch_floor", "format": 1, "next_topic_id",
-             "topics": [...], "wal": {"file", "offset", "ordinal"}}
+             "topics": [...], "wal": [{"file", "offset", "ordinal"}, ...]}
     newline  0x0A
     check    XXH3-64 of the body, 16 hex digits
     newline  0x0A
 
-S1  It is the state after all WAL frames before (file, offset), and of none after: recovery replays from there. So it
+S1  It is the state after all WAL frames before (file, offset), and of none after: recovery replays from there. There is
+    one such place for each shard, so it says how many shards there are. It
     holds what the source's CheckpointMark frames hold, and there is one truth about how far segments go. The one
     exception is a topic with `is_ahead`: it is as right after the TRUNCATE frame, further on, that has its epoch.
 S2  It is written whole or not at all (`replace_atomically`), so an invalid newest snapshot is damage, never a torn
@@ -60,7 +61,7 @@ _CHECK_BYTES = 18
 
 @dataclass(frozen=True, slots=True)
 class WalPosition:
-    """`offset` in the WAL file `file`; `ordinal` is that of the frame there, among all ever written, from 1."""
+    """`offset` in the WAL file `file`; `ordinal` is that of the frame there, among all of the shard ever written."""
 
     file: int
     offset: int
@@ -105,7 +106,7 @@ class TopicMeta:
 class Snapshot:
     next_topic_id: int
     topics: tuple[TopicMeta, ...]
-    wal: WalPosition
+    wal: tuple[WalPosition, ...]
     deleted: tuple[int, ...] = ()
     epoch_floor: int = 0
     doomed: tuple[tuple[int, int], ...] = ()
@@ -120,7 +121,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
             "format": _FORMAT,
             "next_topic_id": snapshot.next_topic_id,
             "topics": [_topic_to_json(topic) for topic in snapshot.topics],
-            "wal": {"file": snapshot.wal.file, "offset": snapshot.wal.offset, "ordinal": snapshot.wal.ordinal},
+            "wal": [{"file": each.file, "offset": each.offset, "ordinal": each.ordinal} for each in snapshot.wal],
         }
     )
     return body + b"\n" + xxh3_64_hexdigest(body).encode() + b"\n"
@@ -166,13 +167,12 @@ def store(files: Files, layout: Layout, number: int, snapshot: Snapshot) -> None
 
 
 def _from_json(value: dict[str, Any]) -> Snapshot:
-    wal = value["wal"]
-    position = WalPosition(wal["file"], wal["offset"], wal["ordinal"])
+    wal = tuple(WalPosition(each["file"], each["offset"], each["ordinal"]) for each in value["wal"])
     topics = tuple(map(_topic_from_json, value["topics"]))
     return Snapshot(
         next_topic_id=value["next_topic_id"],
         topics=topics,
-        wal=position,
+        wal=wal,
         deleted=tuple(value["deleted"]),
         epoch_floor=value["epoch_floor"],
         doomed=tuple((topic_id, first_seq) for topic_id, first_seq in value["doomed"]),

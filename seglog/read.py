@@ -233,7 +233,7 @@ def _find_in_tail(engine: Engine, state: TopicState, first: int, last: int) -> t
     start = first - state.tail.first_seq
     stop = min(last - state.tail.first_seq + 1, start + RUN_MAX_RECORDS)
     number, entries = state.tail.near(start, stop, _GAP_MAX_BYTES, RUN_MAX_BYTES)
-    return engine.wal.file(number) if number else None, entries
+    return engine.wals.file(state.topic_id, number) if number else None, entries
 
 
 def _read_run(state: TopicState, first: int, file: OpenFile, entries: NDArray[Any]) -> Run:

@@ -3,11 +3,12 @@
     0 names      the directories are synced: a process that was killed may have left a snapshot or a CURRENT that is
                  seen, and not durable yet, and nothing may be built on it before it is
     1 snapshot   the newest; damage there is reported
-    2 WAL files  those before the snapshot's are unlinked; a blank one above CURRENT is too (W2 of seglog.wal)
+    2 WAL files  of each shard: those before the snapshot's are unlinked; a blank one above CURRENT is too (W2 of
+                 seglog.wal)
     3 segments   what is released, relocated, deleted, or goes beyond the snapshot, is unlinked or cut: it is derivable
                  from the WAL (S3 of seglog.meta); what is missing is reported. Of relocated segments the snapshot tells
                  all that is needed: no cold store is asked
-    4 replay     all frames from the snapshot's position on, in order
+    4 replay     all frames from the snapshot's positions on, shard by shard, in order
     5 tail       in the active WAL file, what follows the last whole frame: zeros are reserved space; a torn write is
                  cut and logged; anything that was durable once is reported. The file is synced, so that a cut, this
                  one or that of a recovery that was killed, is durable before its place is used again
@@ -36,15 +37,16 @@ from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
 from seglog.files import Files
 from seglog.frame import Buffer, FrameType, Header, data_of
 from seglog.index import ENTRY
-from seglog.layout import Layout, number_in
+from seglog.layout import Layout, WalFolder, number_in
 from seglog.meta import ActiveMeta, Snapshot, TopicMeta, WalPosition, load
 from seglog.open_file import OpenFile
 from seglog.removal import remove_leftovers, remove_topics
 from seglog.segment import SegmentFiles, SegmentInfo, cut
+from seglog.shards import shard_of
 from seglog.state import TopicState
 from seglog.tail import Tail
 from seglog.truncation import apply_truncate, kept_part, lowest_cut, segment_names
-from seglog.wal import durable_after, is_blank, read_current, scan
+from seglog.wal import durable_after, foreign_mark, is_blank, read_current, scan
 
 __all__ = ["Recovered", "recover"]
 
@@ -53,14 +55,14 @@ _logger = logging.getLogger("seglog.recovery")
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """`older_files` are WAL files beside the active one that are still needed."""
+    """`older_files` are WAL files beside the active one that are still needed. One of these for each shard there is."""
 
     topics: dict[str, TopicState]
     next_topic_id: int
     snapshot_number: int
-    checkpointed: WalPosition
-    wal_end: WalPosition
-    older_files: tuple[int, ...]
+    checkpointed: tuple[WalPosition, ...]
+    wal_ends: tuple[WalPosition, ...]
+    older_files: tuple[tuple[int, ...], ...]
     deleted: tuple[int, ...]
     epoch_floor: int
     doomed: tuple[tuple[int, int], ...]
@@ -71,12 +73,15 @@ def recover(files: Files, layout: Layout) -> Recovered:
     for directory in (layout.meta, layout.wal):
         files.sync_dir(directory)
     number, snapshot = load(files, layout)
-    wal_files = _wal_files(files, layout, snapshot.wal.file)
+    folders = layout.wal_folders(len(snapshot.wal))
+    wal_files = [_wal_files(files, *each) for each in zip(folders, snapshot.wal, strict=True)]
     replay = _Replay(files, layout, snapshot, _load_topics(files, layout, snapshot))
-    for wal_number in wal_files:
-        _replay_file(files, replay, wal_number, is_active=wal_number == wal_files[-1])
+    for shard, numbers in enumerate(wal_files):
+        replay.begin_shard(shard)
+        for wal_number in numbers:
+            _replay_file(files, replay, wal_number, is_active=wal_number == numbers[-1])
     replay.check_end()
-    topics = {state.name: state for state in replay.topics.values()}
+    topics = replay.by_name()
     for state in topics.values():
         state.settle_front()
         state.take_back()
@@ -85,34 +90,39 @@ def recover(files: Files, layout: Layout) -> Recovered:
         next_topic_id=replay.next_topic_id,
         snapshot_number=number,
         checkpointed=snapshot.wal,
-        wal_end=replay.end,
-        older_files=tuple(wal_files[:-1]),
+        wal_ends=tuple(replay.ends),
+        older_files=tuple(tuple(numbers[:-1]) for numbers in wal_files),
         deleted=tuple(replay.deleted),
         epoch_floor=replay.epoch_floor,
         doomed=tuple(replay.doomed),
     )
 
 
-def _wal_files(files: Files, layout: Layout, first: int) -> list[int]:
-    """Step 2: the numbers of the files to replay, ascending; the active one is the last."""
-    active = number_in("wal", read_current(files, layout))
-    found = [number for name in files.list_dir(layout.wal) if (number := number_in("wal", name)) is not None]
+def _wal_files(files: Files, folder: WalFolder, begin: WalPosition) -> list[int]:
+    """Steps 0 and 2: the numbers of the files to replay, ascending; the active one is the last."""
+    first = begin.file
+    try:
+        files.sync_dir(folder.path)
+        active = number_in("wal", read_current(files, folder))
+    except FileNotFoundError as error:
+        raise FileCorrupt(folder.current, 0, "the file is missing") from error
+    found = [number for name in files.list_dir(folder.path) if (number := number_in("wal", name)) is not None]
     if active is None or active not in found or active < first:
-        raise FileCorrupt(layout.current, 0, "it names no WAL file that is there and not absorbed")
+        raise FileCorrupt(folder.current, 0, "it names no WAL file that is there and not absorbed")
     if first not in found:
-        raise FileCorrupt(layout.wal_file(first), 0, "the file is missing, and the snapshot begins there")
+        raise FileCorrupt(folder.wal_file(first), 0, "the file is missing, and the snapshot begins there")
     for number in found:
         if number < first:
-            files.unlink(layout.wal_file(number))
+            files.unlink(folder.wal_file(number))
         elif number > active:
-            _remove_blank(files, layout, number)
+            _remove_blank(files, folder, number)
     return [number for number in found if first <= number <= active]
 
 
-def _remove_blank(files: Files, layout: Layout, number: int) -> None:
-    file = OpenFile(files, layout.wal_file(number))
+def _remove_blank(files: Files, folder: WalFolder, number: int) -> None:
+    file = OpenFile(files, folder.wal_file(number))
     if not is_blank(file, 0, file.size()):
-        raise FileCorrupt(file.path, 0, f"it holds data, but {layout.current} names an older file")
+        raise FileCorrupt(file.path, 0, f"it holds data, but {folder.current} names an older file")
     files.unlink(file.path)
 
 
@@ -207,7 +217,7 @@ def _remove_segments(files: Files, layout: Layout, topic_id: int, found: list[tu
 
 def _replay_file(files: Files, replay: _Replay, number: int, *, is_active: bool) -> None:
     """Steps 4 and 5 for one file."""
-    file = OpenFile(files, replay.layout.wal_file(number))
+    file = OpenFile(files, replay.folder.wal_file(number))
     start = replay.begin_file(number)
     size = file.size()
     try:
@@ -228,6 +238,8 @@ def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int) -> 
     mark = durable_after(file, number, error.offset, size)
     if mark is not None:
         raise FileCorrupt(file.path, error.offset, f"{error.reason}; the bytes up to {mark} were durable") from error
+    if foreign_mark(file, number, error.offset, size) is not None:
+        raise FileCorrupt(file.path, error.offset, f"{error.reason}; the bytes are those of another file") from error
     _logger.warning("%s ends at offset %d, where a torn write begins: %s", file.path, error.offset, error.reason)
     file.truncate(error.offset)
 
@@ -239,25 +251,53 @@ class _Replay:
         self.files = files
         self.layout = layout
         self.topics = topics
-        self.next_topic_id = snapshot.next_topic_id
-        self.end = snapshot.wal
+        self.next_topic_id = max([snapshot.next_topic_id, *(topic_id + 1 for topic_id in topics)])
+        self.folders = layout.wal_folders(len(snapshot.wal))
+        self.ends = list(snapshot.wal)
+        self.shard = 0
         self.deleted: list[int] = []
         self.doomed = list(snapshot.doomed)
         self.epoch_floor = snapshot.epoch_floor
         self.ahead = {topic.topic_id for topic in snapshot.topics if topic.is_ahead}
 
+    @property
+    def folder(self) -> WalFolder:
+        return self.folders[self.shard]
+
+    @property
+    def end(self) -> WalPosition:
+        """In the shard that is replayed."""
+        return self.ends[self.shard]
+
+    @end.setter
+    def end(self, end: WalPosition) -> None:
+        self.ends[self.shard] = end
+
+    def begin_shard(self, shard: int) -> None:
+        self.shard = shard
+
+    def by_name(self) -> dict[str, TopicState]:
+        """Raises `FileCorrupt` if two have one name: of two shards, one is not of the same time as the other."""
+        topics: dict[str, TopicState] = {}
+        for state in self.topics.values():
+            if state.name in topics:
+                raise FileCorrupt(self.layout.wal, 0, f"topic {state.name} is there twice")
+            topics[state.name] = state
+        return topics
+
     def begin_file(self, number: int) -> int:
         """The offset to go on from."""
         if number != self.end.file:
             if number != self.end.ordinal:
-                path = self.layout.wal_file(number)
+                path = self.folder.wal_file(number)
                 raise FileCorrupt(path, 0, f"the files before it end before frame {self.end.ordinal}: one is missing")
             self.end = WalPosition(number, 0, number)
         return self.end.offset
 
     def apply(self, offset: int, header: Header, buffer: bytes, position: int) -> None:
-        path = self.layout.wal_file(self.end.file)
+        path = self.folder.wal_file(self.end.file)
         try:
+            self._check_place(offset, header)
             if self.ahead and header.topic_id in self.ahead and header.type != FrameType.SYNC_MARK:
                 self._pass_over(header, buffer, position)
             elif header.type == FrameType.APPEND:
@@ -284,6 +324,13 @@ class _Replay:
             raise FileCorrupt(path, offset, error.reason) from error
         self.end = WalPosition(self.end.file, offset + header.frame_bytes, self.end.ordinal + 1)
 
+    def _check_place(self, offset: int, header: Header) -> None:
+        if header.type == FrameType.SYNC_MARK:
+            if (header.topic_id, header.seq) != (self.end.file, offset):
+                raise _Misplaced(f"a sync mark of file {header.topic_id}, offset {header.seq}")
+        elif shard_of(header.topic_id, len(self.ends)) != self.shard:
+            raise _Misplaced(f"topic {header.topic_id} is of another shard")
+
     def _append(self, offset: int, header: Header) -> None:
         state = self._topic(header)
         if header.seq != state.head_seq + 1:
@@ -300,7 +347,7 @@ class _Replay:
     def check_end(self) -> None:
         """Raises `FileCorrupt` if a frame is missing that was durable before the snapshot was written."""
         if self.ahead:
-            path = self.layout.wal_file(self.end.file)
+            path = self.folder.wal_file(self.end.file)
             raise FileCorrupt(path, self.end.offset, "the truncation that the snapshot speaks of is missing")
 
     def _pass_over(self, header: Header, buffer: Buffer, position: int) -> None:

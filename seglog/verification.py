@@ -69,10 +69,11 @@ def verify(
 def _was_used(files: Files, layout: Layout) -> bool:
     """CURRENT is the last thing that a new directory gets; one that holds anything without it has lost it."""
     try:
-        if layout.current.name in files.list_dir(layout.wal) or any(number > 1 for number in numbers(files, layout)):
+        (folder,) = layout.wal_folders(1)
+        if folder.current.name in files.list_dir(layout.wal) or any(number > 1 for number in numbers(files, layout)):
             return True
         sizes = [
-            OpenFile(files, layout.wal_file(number)).size()
+            OpenFile(files, folder.wal_file(number)).size()
             for name in files.list_dir(layout.wal)
             if (number := number_in("wal", name)) is not None
         ]

@@ -38,8 +38,8 @@ from seglog.layout import Layout, number_in
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.recovery import recover
 from seglog.segment import SegmentCache, SegmentInfo
+from seglog.shards import open_wals
 from seglog.state import TopicState, check_all_hot
-from seglog.wal import Wal
 
 __all__ = ["explained", "guarded", "look"]
 
@@ -66,6 +66,7 @@ def _look_once(
     files: ReadOnlyFiles, layout: Layout, clock: Clock, settings: LogSettings, cold_stores: ColdStores | None
 ) -> Engine:
     found = recover(files, layout)
+    folders = layout.wal_folders(len(found.wal_ends))
     if cold_stores is None:
         check_all_hot(found.topics.values())
     engine = Engine(
@@ -77,7 +78,7 @@ def _look_once(
         next_topic_id=found.next_topic_id,
         snapshot_number=found.snapshot_number,
         checkpointed=found.checkpointed,
-        wal=Wal(files, layout, settings.wal_file_bytes, found.wal_end, found.older_files),
+        wals=open_wals(files, folders, settings.wal_file_bytes, found.wal_ends, found.older_files),
         segments=SegmentCache(files, layout),
         is_read_only=True,
         cold_stores=cold_stores,

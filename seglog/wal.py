@@ -1,4 +1,4 @@
-"""The write-ahead log: one stream of frames of all topics, in numbered files.
+"""The write-ahead log of a shard: one stream of frames of its topics, in numbered files.
 
     wal-<number>.log   frames from offset 0 on; after the last one zeros (reserved space), or the end of the file
     CURRENT            name of the active file and a newline
@@ -9,6 +9,8 @@ W2  A new file is durable before CURRENT names it, and CURRENT is durable before
     holds nothing, and `next.log` never does: it is one of them once it has been renamed.
 W3  After every datasync a SYNC_MARK frame says that what lies before it is durable. So what is invalid and has such a
     mark after it is damage, and what is invalid and has none is a torn write, that nobody was told of.
+    No two files of a data directory have a number in common, and the mark names it: so a file in the place of another
+    is damage too.
 W4  After a failed write for lack of space the file is cut back to its last good frame, durably, before the space is
     used again.
 W5  A step that an interrupt has cut off may be done again: the same bytes go to the same place.
@@ -29,11 +31,21 @@ from pathlib import Path
 from seglog.errors import DiskFull, FileCorrupt, InvalidFrame
 from seglog.files import Files, replace_atomically
 from seglog.frame import MIN_FRAME_BYTES, FrameType, Header, encode, read_header
-from seglog.layout import Layout
+from seglog.layout import WalFolder
 from seglog.meta import WalPosition
 from seglog.open_file import OpenFile
 
-__all__ = ["NO_SPACE", "SYNC_MARK_BYTES", "Wal", "create_first", "durable_after", "is_blank", "read_current", "scan"]
+__all__ = [
+    "NO_SPACE",
+    "SYNC_MARK_BYTES",
+    "Wal",
+    "create_first",
+    "durable_after",
+    "foreign_mark",
+    "is_blank",
+    "read_current",
+    "scan",
+]
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SYNC_MARK_BYTES = MIN_FRAME_BYTES
@@ -43,14 +55,14 @@ _ZEROS = bytes(_SCAN_BYTES)
 
 class Wal:
     def __init__(
-        self, files: Files, layout: Layout, file_bytes: int, end: WalPosition, older: Sequence[int] = ()
+        self, files: Files, folder: WalFolder, file_bytes: int, end: WalPosition, older: Sequence[int] = ()
     ) -> None:
         """Goes on at `end`, the end of the active file's last frame; `older` are the files that are kept beside it."""
         self._files = files
-        self._layout = layout
+        self._folder = folder
         self._file_bytes = file_bytes
         self._number, self._offset, self._ordinal = end.file, end.offset, end.ordinal
-        self._open = {number: OpenFile(files, layout.wal_file(number)) for number in (*older, end.file)}
+        self._open = {number: OpenFile(files, folder.wal_file(number)) for number in (*older, end.file)}
         self._sizes = {number: self._open[number].size() for number in older}
         self._reserved = self._open[end.file].size()
         self._synced = end.offset
@@ -83,11 +95,11 @@ class Wal:
             return
         self._was_prepared_in = self._number
         try:
-            self._next = self._reserve(self._layout.wal_next)
+            self._next = self._reserve(self._folder.wal_next)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            self._unlink_if_there(self._layout.wal_next)
+            self._unlink_if_there(self._folder.wal_next)
 
     def file(self, number: int) -> OpenFile:
         return self._open[number]
@@ -125,7 +137,7 @@ class Wal:
         """Unlink the files before `number`: a durable snapshot holds all that is in them. For another thread."""
         for old in sorted(self._sizes):
             if old < number:
-                self._unlink_if_there(self._layout.wal_file(old))
+                self._unlink_if_there(self._folder.wal_file(old))
                 del self._sizes[old], self._open[old]
 
     def give_back(self) -> None:
@@ -133,7 +145,7 @@ class Wal:
         if self._reserved > self._offset:
             self._open[self._number].truncate(self._offset)
         self._next = None
-        self._unlink_if_there(self._layout.wal_next)
+        self._unlink_if_there(self._folder.wal_next)
 
     def forget(self) -> None:
         """Let the files be closed as soon as nobody reads them."""
@@ -162,11 +174,11 @@ class Wal:
     def _rotate(self) -> None:
         """W1 and W2, in that order."""
         number = self._ordinal
-        path = self._layout.wal_file(number)
+        path = self._folder.wal_file(number)
         active = self._open[self._number]
         try:
             fresh = self._take_next(path) or self._reserve(path)
-            self._files.sync_dir(self._layout.wal)
+            self._files.sync_dir(self._folder.path)
         except OSError as error:
             self._drop_if_full(path, error)
             raise
@@ -175,9 +187,9 @@ class Wal:
         self._reserved = self._offset
         active.datasync()
         try:
-            _point_to(self._files, self._layout, number)
+            _point_to(self._files, self._folder, number)
         except OSError as error:
-            if read_current(self._files, self._layout) == active.path.name:
+            if read_current(self._files, self._folder) == active.path.name:
                 self._drop_if_full(path, error)
             raise
         self._open[number] = fresh
@@ -220,12 +232,11 @@ class Wal:
         raise DiskFull(active.path) from error
 
 
-def create_first(files: Files, layout: Layout) -> WalPosition:
-    """The first file of a new data directory, empty, and CURRENT."""
-    number = 1
-    OpenFile(files, layout.wal_file(number), os.O_RDWR | os.O_CREAT | os.O_TRUNC).datasync()
-    files.sync_dir(layout.wal)
-    _point_to(files, layout, number)
+def create_first(files: Files, folder: WalFolder, number: int = 1) -> WalPosition:
+    """The first file of a new WAL, empty, and CURRENT."""
+    OpenFile(files, folder.wal_file(number), os.O_RDWR | os.O_CREAT | os.O_TRUNC).datasync()
+    files.sync_dir(folder.path)
+    _point_to(files, folder, number)
     return WalPosition(number, 0, number)
 
 
@@ -277,12 +288,28 @@ def durable_after(file: OpenFile, number: int, start: int, end: int) -> int | No
     return None
 
 
-def read_current(files: Files, layout: Layout) -> str:
+def foreign_mark(file: OpenFile, number: int, start: int, end: int) -> int | None:
+    """The offset of a sync mark in its place of another file than `number`: the bytes are that one's. None: no such."""
+    head = encode(FrameType.SYNC_MARK, topic_id=0, seq=0, ts_ms=0)[:6]
+    base = start
+    while base < end:
+        window = file.read(min(_SCAN_BYTES + SYNC_MARK_BYTES, end - base), base)
+        position = window.find(head)
+        while position >= 0:
+            in_place = _is_mark_of_its_place(window, position, base + position)
+            if in_place and read_header(window, position).topic_id != number:
+                return base + position
+            position = window.find(head, position + 1)
+        base += _SCAN_BYTES
+    return None
+
+
+def read_current(files: Files, folder: WalFolder) -> str:
     """The name in CURRENT. Raises `FileNotFoundError` if there is none, `FileCorrupt` if it has no end of line."""
-    file = OpenFile(files, layout.current, os.O_RDONLY)
+    file = OpenFile(files, folder.current, os.O_RDONLY)
     text = file.read(file.size(), 0)
     if not text.endswith(b"\n"):
-        raise FileCorrupt(layout.current, len(text), "it does not end with a newline")
+        raise FileCorrupt(folder.current, len(text), "it does not end with a newline")
     return text[:-1].decode(errors="replace")
 
 
@@ -300,5 +327,5 @@ def _is_mark_of_its_place(window: bytes, position: int, offset: int) -> bool:
         return False
 
 
-def _point_to(files: Files, layout: Layout, number: int) -> None:
-    replace_atomically(files, layout.current, layout.wal_file(number).name.encode() + b"\n")
+def _point_to(files: Files, folder: WalFolder, number: int) -> None:
+    replace_atomically(files, folder.current, folder.wal_file(number).name.encode() + b"\n")

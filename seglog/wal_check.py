@@ -10,43 +10,58 @@ from pathlib import Path
 
 from seglog.damage import Checked, Findings
 from seglog.errors import FileCorrupt, InvalidFrame
-from seglog.layout import Layout, number_in
-from seglog.meta import Snapshot
+from seglog.layout import Layout, WalFolder, number_in
+from seglog.meta import Snapshot, WalPosition
 from seglog.open_file import OpenFile
 from seglog.read_only_files import ReadOnlyFiles
-from seglog.wal import durable_after, is_blank, read_current, scan
+from seglog.wal import durable_after, foreign_mark, is_blank, read_current, scan
 
 __all__ = ["check_wal"]
 
 
 def check_wal(files: ReadOnlyFiles, layout: Layout, snapshot: Snapshot | None, found: Findings) -> None:
-    """A torn tail is told as a note, and hidden in `files`, so that who tries recovery next finds it cut."""
-    numbers = [number for name in files.list_dir(layout.wal) if (number := number_in("wal", name)) is not None]
-    active = _active(files, layout, found)
+    """A torn tail is told as a note, and hidden in `files`, so that who tries recovery next finds it cut.
+
+    Without a snapshot, what is there says how many shards there are.
+    """
+    there = [name for name in files.list_dir(layout.wal) if layout.is_wal_shard(name)]
+    shards = max(len(there), 1) if snapshot is None else len(snapshot.wal)
+    folders = layout.wal_folders(shards)
+    for name in there:
+        if layout.wal / name not in {folder.path for folder in folders}:
+            found.notes.append(f"{layout.wal / name}: of another number of shards; the next opening removes it")
+    for shard, folder in enumerate(folders):
+        with found.reading(folder.path):
+            _check_folder(files, folder, None if snapshot is None else snapshot.wal[shard], found)
+
+
+def _check_folder(files: ReadOnlyFiles, folder: WalFolder, begin: WalPosition | None, found: Findings) -> None:
+    numbers = [number for name in files.list_dir(folder.path) if (number := number_in("wal", name)) is not None]
+    active = _active(files, folder, found)
     if active is not None and active not in numbers:
-        found.damage(layout.current, 0, f"it names {layout.wal_file(active).name}, which is not there")
+        found.damage(folder.current, 0, f"it names {folder.wal_file(active).name}, which is not there")
     for number in numbers:
-        path = layout.wal_file(number)
-        if snapshot is not None and number < snapshot.wal.file:
+        path = folder.wal_file(number)
+        if begin is not None and number < begin.file:
             found.notes.append(f"{path}: all in it is in segments; recovery removes it")
             continue
         with found.reading(path):
             file = OpenFile(files, path)
             if active is not None and number > active:
-                _check_blank(file, layout.current, found)
+                _check_blank(file, folder.current, found)
                 continue
-            sure = snapshot.wal.offset if snapshot is not None and number == snapshot.wal.file else 0
+            sure = begin.offset if begin is not None and number == begin.file else 0
             frames = _check_file(file, number, sure, is_active=number == active, files=files, found=found)
             found.checked.append(Checked("wal", path, frames, file.size()))
 
 
-def _active(files: ReadOnlyFiles, layout: Layout, found: Findings) -> int | None:
+def _active(files: ReadOnlyFiles, folder: WalFolder, found: Findings) -> int | None:
     number: int | None = None
-    with found.reading(layout.current):
-        name = read_current(files, layout)
+    with found.reading(folder.current):
+        name = read_current(files, folder)
         number = number_in("wal", name)
         if number is None:
-            raise FileCorrupt(layout.current, 0, f"{name!r} is no name of a WAL file")
+            raise FileCorrupt(folder.current, 0, f"{name!r} is no name of a WAL file")
     return number
 
 
@@ -81,16 +96,20 @@ def _check_file(
             continue
         mark = durable_after(file, number, error.offset, size)
         if mark is None:
-            _check_end(file, error, is_active=is_active, files=files, found=found)
+            _check_end(file, number, error, is_active=is_active, files=files, found=found)
             return frames
         found.damage(file.path, error.offset, f"{error.reason}; the bytes up to {mark} were durable")
         start = mark
 
 
-def _check_end(file: OpenFile, error: InvalidFrame, *, is_active: bool, files: ReadOnlyFiles, found: Findings) -> None:
+def _check_end(
+    file: OpenFile, number: int, error: InvalidFrame, *, is_active: bool, files: ReadOnlyFiles, found: Findings
+) -> None:
     """What no sync mark follows."""
     if not is_active:
         found.damage(file.path, error.offset, error.reason)
+    elif foreign_mark(file, number, error.offset, file.size()) is not None:
+        found.damage(file.path, error.offset, f"{error.reason}; the bytes are those of another file")
     elif not is_blank(file, error.offset, file.size()):
         reason = f"a torn write begins at offset {error.offset}; recovery cuts it: {error.reason}"
         found.notes.append(f"{file.path}: {reason}")

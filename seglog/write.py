@@ -136,44 +136,65 @@ def begin_append(
 ) -> Begun:
     """Of one value at least; `check_append` has passed. Nothing is written before `finish_append`."""
     committer = engine.committer
+    begun: Begun | None = None
+    while begun is None:
+        with committer.lock:
+            committer.check_open()
+            if not engine.is_leaving(name):
+                begun = _begin_append(engine, name, values, tag, node, durability, unterminated=unterminated)
+        if begun is None:
+            committer.flush()  # H1 of seglog.shards
+    return begun
+
+
+def _begin_append(
+    engine: Engine,
+    name: str,
+    values: Sequence[bytes],
+    tag: str | None,
+    node: str | None,
+    durability: str | None,
+    *,
+    unterminated: bool,
+) -> Begun:
+    """The lock is held."""
+    committer = engine.committer
     create: CreateEntry | None = None
-    with committer.lock:
-        committer.check_open()
-        state = engine.topics.get(name)
-        if state is None:
-            if BRANCH_MARK in name:
-                raise NoSuchTopic(name)  # where a branch starts, only its maker knows
-            create = _new_topic(engine, name, engine.topic_defaults, first_seq=1, ts_floor_ms=0)
-            state = create.state
-        durability = durability or state.config.durability
-        check_history(durability, keep_history=state.config.keep_history)
-        durable, is_disk = durability == "fsync", durability == "disk"
-        now_ms = engine.clock.now_ms()
-        first = state.assigned_seq + 1
-        ts_ms = max(now_ms, state.assigned_ts_ms)
-        frames, lengths = encode_appends(
-            state.topic_id, first, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=durable
-        )
-        if state.config.is_capped:
-            _check_room(state, len(lengths), len(frames))
-        entry: Entry
-        if durability == "ephemeral":
-            make_room(engine, state, len(frames), len(lengths))
-            entry = EphemeralEntry(state, engine.memory, first, ts_ms, frames, lengths, tag)
-        else:
-            is_late = is_disk and committer.is_sync_due(now_ms, engine.settings.disk_sync_interval_ms)
-            written_ms = now_ms if is_disk else None
-            entry = AppendEntry(state, first, ts_ms, frames, lengths, sync=durable or is_late, written_ms=written_ms)
-        seqs = range(first, first + len(lengths))
-        if durability == "ephemeral" and create is None and state.is_quiet:
-            # There is nothing to wait for, and so not for what other topics have on their way either.
-            entry.assign()
-            entry.publish(0, 0)
-            engine.wants_checkpoint |= len(state.tail) > 0 and state.head_seq - state.logged_seq > _LOST_IN_TAIL_MAX
-            return Begun(state, (), seqs)
-        if create is not None:
-            committer.enqueue(create)
-        committer.enqueue(entry)
+    state = engine.topics.get(name)
+    if state is None:
+        if BRANCH_MARK in name:
+            raise NoSuchTopic(name)  # where a branch starts, only its maker knows
+        create = _new_topic(engine, name, engine.topic_defaults, first_seq=1, ts_floor_ms=0)
+        state = create.state
+    durability = durability or state.config.durability
+    check_history(durability, keep_history=state.config.keep_history)
+    durable, is_disk = durability == "fsync", durability == "disk"
+    now_ms = engine.clock.now_ms()
+    first = state.assigned_seq + 1
+    ts_ms = max(now_ms, state.assigned_ts_ms)
+    frames, lengths = encode_appends(
+        state.topic_id, first, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=durable
+    )
+    if state.config.is_capped:
+        _check_room(state, len(lengths), len(frames))
+    entry: Entry
+    if durability == "ephemeral":
+        make_room(engine, state, len(frames), len(lengths))
+        entry = EphemeralEntry(state, engine.memory, first, ts_ms, frames, lengths, tag)
+    else:
+        is_late = is_disk and committer.is_sync_due(state.topic_id, now_ms, engine.settings.disk_sync_interval_ms)
+        written_ms = now_ms if is_disk else None
+        entry = AppendEntry(state, first, ts_ms, frames, lengths, sync=durable or is_late, written_ms=written_ms)
+    seqs = range(first, first + len(lengths))
+    if durability == "ephemeral" and create is None and state.is_quiet:
+        # There is nothing to wait for, and so not for what other topics have on their way either.
+        entry.assign()
+        entry.publish(0, 0)
+        engine.wants_checkpoint |= len(state.tail) > 0 and state.head_seq - state.logged_seq > _LOST_IN_TAIL_MAX
+        return Begun(state, (), seqs)
+    if create is not None:
+        committer.enqueue(create)
+    committer.enqueue(entry)
     return Begun(state, (entry,) if create is None else (create, entry), seqs)
 
 
@@ -195,12 +216,17 @@ def create_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: i
     if first_seq < 1:
         raise InvalidSetting("first_seq", f"{first_seq} is below 1")
     committer = engine.committer
-    with committer.lock:
-        committer.check_open()
-        if name in engine.topics:
-            raise TopicExists(name)
-        entry = _new_topic(engine, name, config, first_seq=first_seq, ts_floor_ms=ts_floor_ms)
-        committer.enqueue(entry)
+    entry: CreateEntry | None = None
+    while entry is None:
+        with committer.lock:
+            committer.check_open()
+            if name in engine.topics:
+                raise TopicExists(name)
+            if not engine.is_leaving(name):
+                entry = _new_topic(engine, name, config, first_seq=first_seq, ts_floor_ms=ts_floor_ms)
+                committer.enqueue(entry)
+        if entry is None:
+            committer.flush()  # H1 of seglog.shards
     committer.finish(entry)
 
 
@@ -344,7 +370,7 @@ def _new_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int
 
 def sync_written(engine: Engine) -> None:
     """The tick of the class disk: what it has written is durable on return, or the writer is poisoned."""
-    if engine.committer.unsynced_since_ms is None:
+    if not engine.committer.has_unsynced:
         return
     try:
         engine.committer.flush()
@@ -356,9 +382,9 @@ def sync_written(engine: Engine) -> None:
 
 
 def _wake_upkeep(engine: Engine) -> None:
-    if engine.wal.needs_upkeep or engine.wants_checkpoint:
+    if engine.wals.needs_upkeep or engine.wants_checkpoint:
         engine.upkeep.wake()
-    if engine.committer.unsynced_since_ms is not None:
+    if engine.committer.has_unsynced:
         engine.syncer.wake_later(engine.settings.disk_sync_interval_ms / 1000)
 
 

@@ -32,9 +32,9 @@ def opened(durability: str = "fsync", settings: seglog.LogSettings | None = None
 @contextmanager
 def ungrouped(directory: Path) -> Iterator[Append]:
     """What an append would be for a single writer that needs no queue: frames, one write, one datasync, its mark."""
-    files, layout = OsFiles(), Layout(directory)
-    files.make_dir(layout.wal)
-    wal = Wal(files, layout, seglog.LogSettings().wal_file_bytes, create_first(files, layout))
+    files, folder = OsFiles(), Layout(directory).wal_folders(1)[0]
+    files.make_dir(folder.path)
+    wal = Wal(files, folder, seglog.LogSettings().wal_file_bytes, create_first(files, folder))
     seq = 1
 
     def append(values: Sequence[bytes]) -> None:

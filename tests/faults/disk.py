@@ -300,6 +300,12 @@ class SimulatedDisk(Files):
             elif node not in self._folders:
                 raise _error(errno.EEXIST, path)
 
+    def remove_dir(self, path: Path) -> None:
+        with self._mutex:
+            if self._folders[self._folder(path / "any")]:
+                raise _error(errno.ENOTEMPTY, path)
+            self._change(Enter(self._folder(path), path.name, None))
+
     def sync_dir(self, path: Path) -> None:
         with self._mutex:
             folder = self._folder(path / "any")

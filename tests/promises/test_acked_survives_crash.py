@@ -2,6 +2,7 @@
 
 Several threads write to several topics; each record holds the hash of the writer's record before it, so one that is
 lost, doubled or out of order breaks the chain. The acks go over a pipe to the parent, which remembers them.
+The number of WAL shards changes from one opening to the next.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,10 +31,11 @@ SETTINGS = LogSettings(segment_max_events=100, wal_file_bytes=64 * 1024)
 
 CHILD = """
 import os, sys, threading
+from dataclasses import replace
 import seglog
 from tests.promises.test_acked_survives_crash import SETTINGS, WRITERS, chain_of, link
 
-log = seglog.open(sys.argv[1], settings=SETTINGS)
+log = seglog.open(sys.argv[1], settings=replace(SETTINGS, wal_shards=int(sys.argv[2])))
 log.create_topic("shots") if not log.has_topic("shots") else None
 
 def write(writer):
@@ -93,12 +96,12 @@ def _shoot(tmp_path: Path, *, kills: int, most_s: float, seed: int) -> int:
             total += sum(acked.values())
             acked = dict.fromkeys(range(WRITERS), 0)
         shots += 1
-        output = _shot(tmp_path / "data", after_s=chance.uniform(0.0, 0.12))
+        output = _shot(tmp_path / "data", after_s=chance.uniform(0.0, 0.12), shards=chance.choice((1, 1, 2, 3)))
         for line in output.split(b"\n")[:-1]:
             word, writer, number = line.split()
             if word == b"acked":
                 acked[int(writer)] = int(number)
-        with seglog.open(tmp_path / "data", settings=SETTINGS) as log:
+        with seglog.open(tmp_path / "data", settings=replace(SETTINGS, wal_shards=chance.choice((1, 2, 3)))) as log:
             for writer, least in acked.items():
                 found, _ = chain_of(log, writer)
                 assert found >= least
@@ -108,12 +111,12 @@ def _shoot(tmp_path: Path, *, kills: int, most_s: float, seed: int) -> int:
     return total
 
 
-def _shot(directory: Path, after_s: float) -> bytes:
+def _shot(directory: Path, after_s: float, shards: int) -> bytes:
     """What a child told before it was killed, that long after it had begun to append."""
     root = str(Path(__file__).parents[2])
     environment = os.environ | {"PYTHONPATH": root}
     with subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(directory)], stdout=subprocess.PIPE, cwd=root, env=environment
+        [sys.executable, "-c", CHILD, str(directory), str(shards)], stdout=subprocess.PIPE, cwd=root, env=environment
     ) as child:
         assert child.stdout is not None
         first = child.stdout.readline()

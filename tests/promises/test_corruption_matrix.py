@@ -19,7 +19,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +45,7 @@ class Matrix:
     image: Image
     older: Image
     records: dict[str, list[Record]]
+    settings: LogSettings
     verdicts: Counter[str] = field(default_factory=Counter)
     silent: list[str] = field(default_factory=list)
 
@@ -53,8 +54,9 @@ class Matrix:
         return [path for path, body in self.image.tree.items() if body is not None]
 
     @property
-    def active_wal(self) -> str:
-        return max(path for path in self.paths if path.endswith(".log"))
+    def active_wals(self) -> set[str]:
+        currents = [path for path in self.paths if path.endswith("/CURRENT")]
+        return {str(Path(path).parent / (self.image.tree[path] or b"").decode().strip()) for path in currents}
 
     def judge(self, path: str, body: bytes | None, what: str) -> None:
         whole = self.image.tree[path]
@@ -64,8 +66,8 @@ class Matrix:
         others = {name: old for name, old in self.image.tree.items() if name != path}
         image = Image(others if body is None else others | {path: body})
         try:
-            with seglog.open(DIRECTORY, files=SimulatedDisk(image), settings=SETTINGS, clock=SetClock()) as log:
-                may_be_torn = path == self.active_wal and not _has_mark_behind_damage(whole, body or b"")
+            with seglog.open(DIRECTORY, files=SimulatedDisk(image), settings=self.settings, clock=SetClock()) as log:
+                may_be_torn = path in self.active_wals and not _has_mark_behind_damage(whole, body or b"")
                 verdict = self._compare(log, path, may_be_torn=may_be_torn)
         except (FileCorrupt, FormatUnsupported) as error:
             verdict = "detected" if _is_about(error, path) else f"it says {error}"
@@ -129,7 +131,9 @@ def _read_all(log: Log, name: str) -> tuple[list[Record], list[FileCorrupt]]:
 def _is_about(error: FileCorrupt | FormatUnsupported, path: str) -> bool:
     """WAL files and CURRENT have to fit each other, .data and .idx too, and everything has to fit the snapshot."""
     named = str(error.path)
-    return Path(named).parent == Path(path).parent or named.startswith(path) or "/meta" in path
+    wal = str(DIRECTORY / "wal")
+    is_beside = Path(named).parent == Path(path).parent or (named.startswith(wal) and path.startswith(wal))
+    return is_beside or named.startswith(path) or "/meta" in path
 
 
 def _has_mark_behind_damage(whole: bytes, body: bytes) -> bool:
@@ -151,9 +155,10 @@ def _frames(body: bytes) -> list[tuple[int, int, int]]:
     return frames
 
 
-def _make() -> Matrix:
+def _make(shards: int) -> Matrix:
     disk = SimulatedDisk()
-    log = seglog.open(DIRECTORY, files=disk, settings=SETTINGS, clock=SetClock())
+    settings = replace(SETTINGS, wal_shards=shards)
+    log = seglog.open(DIRECTORY, files=disk, settings=settings, clock=SetClock())
     log.create_topic("b", TopicConfig(keep_history=True))
 
     def append(rounds: range) -> None:
@@ -170,11 +175,11 @@ def _make() -> Matrix:
     # Whoever has the lock keeps others from a checkpoint: so the rotation leaves two WAL files.
     with log._engine.checkpoint_lock:
         log.topic("b").delete(before=3)
-        append(range(9, 24))
+        append(range(9, 9 + 15 * shards))
     topics = {name: _read_all(log, name)[0] for name in log.topics()}
     image = disk.after_kill()
-    assert len([path for path in image.tree if path.endswith(".log")]) == 2
-    return Matrix(image, older, topics)
+    assert len([path for path in image.tree if path.endswith(".log")]) > shards
+    return Matrix(image, older, topics, settings)
 
 
 def _damage(matrix: Matrix, path: str, chance: random.Random, most: int) -> Iterator[tuple[bytes | None, str]]:
@@ -228,8 +233,8 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "seglog")
 
 
-def _prove(most: int, seed: int) -> None:
-    matrix = _make()
+def _prove(most: int, seed: int, shards: int = 1) -> None:
+    matrix = _make(shards)
     chance = random.Random(seed)
     for path in matrix.paths:
         for body, what in _damage(matrix, path, chance, most):
@@ -240,6 +245,10 @@ def _prove(most: int, seed: int) -> None:
 
 def test_damage_is_found_or_harmless() -> None:
     _prove(most=120, seed=1)
+
+
+def test_damage_is_found_or_harmless_with_shards() -> None:
+    _prove(most=60, seed=4, shards=2)
 
 
 @pytest.mark.soak

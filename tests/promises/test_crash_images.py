@@ -30,7 +30,7 @@ from seglog import Log, LogSettings
 from seglog.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.seglog.clocks import SetClock
-from tests.seglog.workload import SETTINGS, TIERED, Bounds, Found, Journal, live, live_on, look
+from tests.seglog.workload import SETTINGS, SHARDED, TIERED, Bounds, Found, Journal, live, live_on, look
 
 DIRECTORY = Path("/parent/log")
 
@@ -147,12 +147,12 @@ def opened(disk: SimulatedDisk, settings: LogSettings) -> Log:
     return seglog.open(DIRECTORY, files=disk, settings=settings, clock=SetClock(), upkeep=InCaller)
 
 
-def first_life(settings: LogSettings) -> list[Note]:
+def first_life(settings: LogSettings, later: LogSettings | None = None) -> list[Note]:
     journal = Journal()
     notes: list[Note] = []
     tree = Image({str(DIRECTORY.parent): None, str(DIRECTORY.parent / "cold"): None})
     disk = SimulatedDisk(tree, _noting(notes, lambda: (journal.bounds(), journal)))
-    live(DIRECTORY, disk, journal, settings)
+    live(DIRECTORY, disk, journal, settings, later)
     relocated = [path for path in disk.after_power_cut().tree if path.startswith("/parent/cold/topics/")]
     assert bool(relocated) == bool(settings.cold_dir)
     return notes
@@ -203,11 +203,22 @@ def _without_lock(image: Image) -> Image:
     return Image({path: body for path, body in image.tree.items() if path != lock}) if lock in image.tree else image
 
 
-def _prove(seconds: float, most: int, *, subsets: int, seed: int, settings: LogSettings = SETTINGS) -> Explorer:
+def _prove(
+    seconds: float,
+    most: int,
+    *,
+    subsets: int,
+    seed: int,
+    settings: LogSettings = SETTINGS,
+    first: tuple[LogSettings, LogSettings] | None = None,
+    kills: int | None = None,
+) -> Explorer:
+    """`first`: settings of the two parts of the first life, if others. `kills`: so many moments have one, not all."""
     explorer = Explorer(time.monotonic() + seconds, random.Random(seed), settings)
-    notes = first_life(settings)
+    notes = first_life(*(first or (settings, settings)))
     lives = 1
-    for more in after_kills(notes, settings):
+    killed = notes if kills is None else explorer.chance.sample(notes, kills)
+    for more in after_kills(killed, settings):
         lives += 1
         explorer.explore_cuts(more, subsets)
     explorer.explore(notes, subsets)
@@ -234,6 +245,21 @@ def test_every_crash_leaves_a_disk_that_recovers() -> None:
 
 def test_every_crash_with_a_cold_store_leaves_a_disk_that_recovers() -> None:
     assert len(_prove(seconds=40, most=12_000, subsets=8, seed=3, settings=TIERED).recoveries) > 300
+
+
+@pytest.mark.parametrize(("before", "between", "after"), [(3, 2, 2), (1, 2, 3), (2, 3, 1)])
+def test_every_crash_with_shards_whose_number_changes(before: int, between: int, after: int) -> None:
+    first = (SHARDED[before], SHARDED[between])
+    explorer = _prove(20, 3_000, subsets=4, seed=after, settings=SHARDED[after], first=first, kills=25)
+    assert len(explorer.recoveries) > 50
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1500)
+def test_crash_images_with_shards_by_the_ten_thousand() -> None:
+    first = (SHARDED[3], SHARDED[1])
+    explorer = _prove(600, 80_000, subsets=32, seed=5, settings=SHARDED[2], first=first)
+    assert len(explorer.recoveries) > 5_000
 
 
 @pytest.mark.soak

@@ -22,12 +22,12 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog import Log, LogSettings, SeglogError, TopicConfig
+from seglog import Log, LogSettings, SeglogError, TopicConfig, WriterPoisoned
 from seglog.upkeep import InCaller
 from tests.faults.disk import Image, SimulatedDisk
 from tests.faults.files import FailingCalls
 from tests.seglog.clocks import SetClock
-from tests.seglog.workload import SETTINGS, TIERED, Journal, look
+from tests.seglog.workload import SETTINGS, SHARDED, TIERED, Journal, look
 
 DIRECTORY = Path("/parent/log")
 
@@ -50,16 +50,17 @@ class Caller:
 
     files: FailingCalls
     settings: LogSettings = SETTINGS
+    later: LogSettings | None = None
     journal: Journal = field(default_factory=Journal)
     acks_after_failed_sync: int = 0
 
     def live(self) -> None:
-        for _ in range(2):
-            with contextlib.suppress(SeglogError, OSError, MemoryError), self._open() as log:
+        for settings in (self.settings, self.later or self.settings):
+            with contextlib.suppress(SeglogError, OSError, MemoryError), self._open(settings) as log:
                 self._use(log)
 
-    def _open(self) -> Log:
-        log = seglog.open(DIRECTORY, files=self.files, settings=self.settings, clock=SetClock(), upkeep=InCaller)
+    def _open(self, settings: LogSettings) -> Log:
+        log = seglog.open(DIRECTORY, files=self.files, settings=settings, clock=SetClock(), upkeep=InCaller)
         log.attach_cold(self.journal.archive)
         self._lost_before = self._lost_wal_files()
         return log
@@ -92,6 +93,11 @@ class Caller:
         known = self.journal.tried.setdefault(name, [])
         head = log.topic(name).head_seq
         values = [b"%s %d" % (name.encode(), head + 1 + index) * 3 for index in range(count)]
+        if log._engine.committer.is_poisoned:
+            # What came before it may be there or not: that stays what was tried for these seqs.
+            with pytest.raises(WriterPoisoned):
+                log.topic(name).append(values, durability=durability)
+            return
         del known[head:]
         self.journal.ephemeral[name] = {seq for seq in self.journal.ephemeral.get(name, set()) if seq <= head}
         tag = "t" if name == "kept" else None
@@ -136,6 +142,11 @@ def test_calls_fail_once_with_a_cold_store(error: str, step: int) -> None:
     _prove(error, for_good=False, step=step, settings=TIERED)
 
 
+@pytest.mark.parametrize(("error", "for_good"), [("EIO", False), ("ENOSPC", False), ("EIO", True)])
+def test_every_seventh_call_fails_with_shards_whose_number_changes(error: str, for_good: bool) -> None:
+    _prove(error, for_good=for_good, step=7, settings=SHARDED[3], later=SHARDED[2])
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("error", ERRORS)
@@ -150,12 +161,14 @@ def test_each_call_fails_with_a_cold_store(error: str) -> None:
     _prove(error, for_good=False, step=1, settings=TIERED)
 
 
-def _prove(error: str, *, for_good: bool, step: int, settings: LogSettings = SETTINGS) -> None:
+def _prove(
+    error: str, *, for_good: bool, step: int, settings: LogSettings = SETTINGS, later: LogSettings | None = None
+) -> None:
     hit: dict[str, int] = {}
     for at in range(1, 10_000, step):
         disk = SimulatedDisk(Image({"/parent": None, "/parent/cold": None}))
         files = FailingCalls(disk, at, ERRORS[error], for_good=for_good)
-        caller = Caller(files, settings)
+        caller = Caller(files, settings, later)
         caller.live()
         if files.failed is None:
             relocated = [path for path in disk.after_power_cut().tree if path.startswith("/parent/cold/topics/")]

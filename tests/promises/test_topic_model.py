@@ -215,6 +215,17 @@ class TieredTopicModel(TopicModel):
     settings = replace(SETTINGS, hot_retain_segments=0)
 
 
+class ShardedTopicModel(TopicModel):
+    """The number of WAL shards is another one now and then."""
+
+    settings = replace(SETTINGS, wal_shards=2)
+
+    @rule(shards=st.integers(1, 3))
+    def reopen_with(self, shards: int) -> None:
+        self.settings = replace(self.settings, wal_shards=shards)
+        self.reopen()
+
+
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "seglog")
@@ -240,6 +251,10 @@ def test_a_topic_is_a_list() -> None:
 
 def test_a_topic_over_two_tiers_is_a_list() -> None:
     _run(examples=60, steps=50, model=TieredTopicModel)
+
+
+def test_a_topic_in_shards_is_a_list() -> None:
+    _run(examples=50, steps=50, model=ShardedTopicModel)
 
 
 @pytest.mark.soak

@@ -57,7 +57,7 @@ def _start_one_that_waits_in_its_sync(log: Log, files: GatedFiles) -> threading.
 
 
 def _wait_for_queue(log: Log, length: int) -> None:
-    while len(log._engine.committer._queue) < length:
+    while len(log._engine.committer._shards[0]._queue) < length:
         threading.Event().wait(0.001)
 
 
@@ -150,7 +150,7 @@ def test_what_was_written_at_disk_is_synced_when_nothing_else_happens(tmp_path: 
     with seglog.open(tmp_path / "data", files=disk, settings=settings) as log:
         log.create_topic("t")
         log.topic("t").append([b"x"], durability="disk")
-        while log._engine.committer.unsynced_since_ms is not None:
+        while log._engine.committer.has_unsynced:
             threading.Event().wait(0.001)
         disk.after_power_cut(tmp_path / "left", None)
     with seglog.open(tmp_path / "left" / "data") as log:

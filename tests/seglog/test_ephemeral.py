@@ -404,7 +404,7 @@ def test_one_behind_a_durable_append_comes_after_it(tmp_path: Path) -> None:
         assert files.waiting.wait(60)
         second = threading.Thread(target=topic.append, args=([b"second"],), kwargs={"durability": "ephemeral"})
         second.start()
-        while len(log._engine.committer._queue) < 1:
+        while len(log._engine.committer._shards[0]._queue) < 1:
             threading.Event().wait(0.001)
         assert topic.head_seq == 0
         files.gate.set()

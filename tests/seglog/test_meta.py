@@ -33,7 +33,7 @@ SNAPSHOT = Snapshot(
             cold_ops=(DeleteOp(1, 104, 1720000000000, None, "ü*"),),
         ),
     ),
-    wal=WalPosition(17, 4096, 99),
+    wal=(WalPosition(17, 4096, 99), WalPosition(200000000000001, 0, 200000000000001)),
     deleted=(1,),
     epoch_floor=4,
     doomed=((1, 21), (2, 101)),
@@ -48,7 +48,8 @@ GOLDEN = (
     '"first_seq":101,"head_seq":127,"hot_floor":111,"id":2,"is_ahead":true,"last_ts_ms":1720000000661,'
     '"name":"orders@fix","next_op":2,'
     '"ops":[{"at_seq":104,"before":null,"op":1,"tag":"ü*","ts_ms":1720000000000}],"sealed_seq":120}],'
-    '"wal":{"file":17,"offset":4096,"ordinal":99}}\n8eda76ce166f88c8\n'
+    '"wal":[{"file":17,"offset":4096,"ordinal":99},'
+    '{"file":200000000000001,"offset":0,"ordinal":200000000000001}]}\n073764835c01386e\n'
 )
 
 

@@ -11,7 +11,7 @@ import seglog
 from seglog.upkeep import InCaller
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 from tests.seglog.clocks import SetClock
-from tests.seglog.topic_life import SETTINGS, TIERED, Shown, check, live
+from tests.seglog.topic_life import SETTINGS, SHARDED, TIERED, Shown, check, live
 
 
 def _dry(tmp_path: Path) -> tuple[list[Shown], int]:
@@ -81,6 +81,23 @@ def test_the_power_may_be_cut_at_any_operation_with_a_cold_store(tmp_path: Path)
             live(base / "log", CrashingFiles(disk, at), told, TIERED)
         disk.after_power_cut(left, at)
         check(left / "log", UnsyncedFiles(), dry, len(told), TIERED)
+        shutil.rmtree(base)
+        shutil.rmtree(left)
+
+
+def test_the_power_may_be_cut_at_any_operation_with_shards(tmp_path: Path) -> None:
+    """A topic that is deleted and made again is in another shard then; and the number changes with the recovery."""
+    dry, _ = _dry(tmp_path)
+    counter = Effects(UnsyncedFiles())
+    live(tmp_path / "sharded", counter, [], SHARDED)
+    for at in range(1, counter.effects + 1, 2):
+        base, left, told = tmp_path / str(at), tmp_path / f"{at}-left", []
+        base.mkdir()
+        disk = PowerCutFiles(UnsyncedFiles(), base)
+        with pytest.raises(SimulatedCrash):
+            live(base / "log", CrashingFiles(disk, at), told, SHARDED)
+        disk.after_power_cut(left, at if at % 3 else None)
+        check(left / "log", UnsyncedFiles(), dry, len(told), SHARDED if at % 4 == 1 else SETTINGS)
         shutil.rmtree(base)
         shutil.rmtree(left)
 

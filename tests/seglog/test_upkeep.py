@@ -45,8 +45,8 @@ class GatedFiles(UnsyncedFiles):
 
 
 def _fill_a_file(log: Log) -> None:
-    number = log._engine.wal.end.file
-    while log._engine.wal.end.file == number:
+    number = log._engine.wals.each[0].end.file
+    while log._engine.wals.each[0].end.file == number:
         log.topic("a").append([b"x" * 500])
 
 
@@ -147,7 +147,7 @@ def test_appends_wait_when_too_many_files_do(tmp_path: Path) -> None:
         assert log.topic("a").head_seq == head
         files.gate.set()
         waiting.join()
-        assert log._engine.wal.older_files < 2
+        assert log._engine.wals.older_files < 2
         assert [record.value for record in log.topic("a").read(head + 1)] == [b"late"]
 
 
@@ -233,11 +233,11 @@ def test_the_next_file_is_there_before_it_is_needed_and_gone_after_close(tmp_pat
         for _ in range(4):
             log.topic("a").append([b"x" * 600])
         for _ in range(3):
-            while log._engine.wal._next is None:
+            while log._engine.wals.each[0]._next is None:
                 threading.Event().wait(0.001)
             assert spare.read_bytes() == bytes(4096)
             _fill_a_file(log)
-        while log._engine.wal.needs_upkeep:
+        while log._engine.wals.needs_upkeep:
             threading.Event().wait(0.001)
         assert files.allocated_in[0] == "MainThread"
         assert set(files.allocated_in[1:]) == {"seglog-upkeep"}

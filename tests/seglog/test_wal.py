@@ -8,7 +8,7 @@ import pytest
 from seglog.errors import InvalidFrame
 from seglog.files import OsFiles
 from seglog.frame import FrameType, encode
-from seglog.layout import Layout
+from seglog.layout import WalFolder
 from seglog.meta import WalPosition
 from seglog.open_file import OpenFile
 from seglog.wal import SYNC_MARK_BYTES, Wal, create_first, durable_after, is_blank, read_current, scan
@@ -16,14 +16,14 @@ from tests.seglog.frames import append_frames
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
+def folder(tmp_path: Path) -> WalFolder:
     (tmp_path / "wal").mkdir()
-    return Layout(tmp_path)
+    return WalFolder(tmp_path / "wal")
 
 
 @pytest.fixture
-def wal(layout: Layout) -> Wal:
-    return Wal(OsFiles(), layout, 4096, create_first(OsFiles(), layout))
+def wal(folder: WalFolder) -> Wal:
+    return Wal(OsFiles(), folder, 4096, create_first(OsFiles(), folder))
 
 
 def _frames(count: int, size: int = 10, first_seq: int = 1) -> list[bytes]:
@@ -31,17 +31,17 @@ def _frames(count: int, size: int = 10, first_seq: int = 1) -> list[bytes]:
     return append_frames(1, first_seq, 1, values, tag=None, node=None, unterminated=False, durable=True)
 
 
-def _file(layout: Layout, number: int = 1) -> OpenFile:
-    return OpenFile(OsFiles(), layout.wal_file(number), os.O_RDWR)
+def _file(folder: WalFolder, number: int = 1) -> OpenFile:
+    return OpenFile(OsFiles(), folder.wal_file(number), os.O_RDWR)
 
 
-def test_frames_lie_one_after_the_other_and_a_mark_follows_each_sync(wal: Wal, layout: Layout) -> None:
+def test_frames_lie_one_after_the_other_and_a_mark_follows_each_sync(wal: Wal, folder: WalFolder) -> None:
     assert wal.write(_frames(2), 2) == (1, 0)
     wal.sync()
     wal.sync()
     assert wal.write(_frames(1), 1) == (1, 2 * 56 + SYNC_MARK_BYTES)
     assert wal.end == WalPosition(1, 3 * 56 + SYNC_MARK_BYTES, 5)
-    file = _file(layout)
+    file = _file(folder)
     kinds = [(offset, header.type, header.seq) for offset, header, _, _ in scan(file, 0, wal.end.offset)]
     assert kinds == [(0, 1, 1), (56, 1, 2), (112, FrameType.SYNC_MARK, 112), (158, 1, 1)]
     assert durable_after(file, 1, 0, file.size()) == 112
@@ -51,48 +51,48 @@ def test_frames_lie_one_after_the_other_and_a_mark_follows_each_sync(wal: Wal, l
     assert not is_blank(file, 0, file.size())
 
 
-def test_a_new_file_is_begun_where_the_next_group_does_not_fit(wal: Wal, layout: Layout) -> None:
+def test_a_new_file_is_begun_where_the_next_group_does_not_fit(wal: Wal, folder: WalFolder) -> None:
     wal.write(_frames(50), 50)
     wal.sync()
     assert wal.write(_frames(50), 50) == (52, 0)
-    assert read_current(OsFiles(), layout) == "wal-0000000000000052.log"
-    assert _file(layout).size() == 50 * 56 + SYNC_MARK_BYTES
+    assert read_current(OsFiles(), folder) == "wal-0000000000000052.log"
+    assert _file(folder).size() == 50 * 56 + SYNC_MARK_BYTES
     assert wal.older_files == 1
     assert wal.used_bytes == 100 * 56 + SYNC_MARK_BYTES
     wal.remove_below(52)
     assert wal.older_files == 0
-    assert not layout.wal_file(1).exists()
+    assert not folder.wal_file(1).exists()
 
 
 @pytest.mark.parametrize("size", [1, 1024 * 1024 - 100, 1024 * 1024, 3 * 1024 * 1024])
-def test_a_scan_finds_frames_of_any_size_across_its_windows(layout: Layout, size: int) -> None:
+def test_a_scan_finds_frames_of_any_size_across_its_windows(folder: WalFolder, size: int) -> None:
     frames = [*_frames(3, 100), *_frames(2, size), *_frames(3, 100)]
-    layout.wal_file(1).write_bytes(b"".join(frames))
-    file = _file(layout)
+    folder.wal_file(1).write_bytes(b"".join(frames))
+    file = _file(folder)
     found = [
         buffer[position : position + header.frame_bytes] for _, header, buffer, position in scan(file, 0, file.size())
     ]
     assert found == frames
 
 
-def test_a_scan_stops_where_no_frame_begins_and_says_where(layout: Layout) -> None:
+def test_a_scan_stops_where_no_frame_begins_and_says_where(folder: WalFolder) -> None:
     frames = _frames(3)
     for tail in (b"\0" * 100, b"\xff" * 100, frames[0][:-1], b"\x01"):
-        layout.wal_file(1).write_bytes(b"".join(frames) + tail)
-        file = _file(layout)
+        folder.wal_file(1).write_bytes(b"".join(frames) + tail)
+        file = _file(folder)
         found = []
         with pytest.raises(InvalidFrame) as caught:
             found.extend(offset for offset, _, _, _ in scan(file, 0, file.size()))
         assert caught.value.offset == 3 * 56
 
 
-def test_a_mark_is_found_wherever_it_lies(layout: Layout) -> None:
+def test_a_mark_is_found_wherever_it_lies(folder: WalFolder) -> None:
     window = 1024 * 1024
     for offset in (0, 1, window - SYNC_MARK_BYTES, window - 20, window, window + 1, 2 * window - 1):
         mark = encode(FrameType.SYNC_MARK, topic_id=1, seq=offset, ts_ms=0)
-        layout.wal_file(1).write_bytes(b"\xaa" * offset + mark + b"\xaa" * 50)
-        file = _file(layout)
+        folder.wal_file(1).write_bytes(b"\xaa" * offset + mark + b"\xaa" * 50)
+        file = _file(folder)
         assert durable_after(file, 1, 0, file.size()) == offset
         if offset:
-            layout.wal_file(1).write_bytes(b"\xaa" * (offset - 1) + mark)
-            assert durable_after(_file(layout), 1, 0, file.size()) is None
+            folder.wal_file(1).write_bytes(b"\xaa" * (offset - 1) + mark)
+            assert durable_after(_file(folder), 1, 0, file.size()) is None

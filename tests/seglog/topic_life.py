@@ -18,10 +18,11 @@ from seglog.files import Files
 from seglog.upkeep import InCaller
 from tests.seglog.clocks import SetClock
 
-__all__ = ["SETTINGS", "STEPS", "TIERED", "Shown", "TopicShown", "check", "live", "shown"]
+__all__ = ["SETTINGS", "SHARDED", "STEPS", "TIERED", "Shown", "TopicShown", "check", "live", "shown"]
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096, segment_max_age_ms=10_000)
 #: With a cold store beside the data directory: the test makes that directory.
+SHARDED = replace(SETTINGS, wal_shards=3)
 TIERED = replace(SETTINGS, cold_dir="../cold", hot_retain_segments=0)
 
 

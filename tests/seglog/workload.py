@@ -24,6 +24,7 @@ from seglog.upkeep import InCaller
 
 __all__ = [
     "SETTINGS",
+    "SHARDED",
     "TIERED",
     "Archive",
     "Bounds",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096)
+SHARDED = {shards: replace(SETTINGS, wal_shards=shards) for shards in (1, 2, 3)}
 #: With a cold store beside the data directory: the test makes that directory.
 TIERED = replace(SETTINGS, cold_dir="../cold", hot_retain_segments=0)
 
@@ -292,10 +294,17 @@ def look(log: Log) -> dict[str, FoundTopic]:
     return found
 
 
-def live(directory: Path, files: Files, journal: Journal, settings: LogSettings = SETTINGS) -> None:
+def live(
+    directory: Path,
+    files: Files,
+    journal: Journal,
+    settings: LogSettings = SETTINGS,
+    later: LogSettings | None = None,
+) -> None:
     """Every kind of operation, over two lives of the process, with rotations, rolls and interleaved topics.
 
-    Without a second thread, so that the operations are the same ones every time.
+    `later` are the settings of the second one, if they are others. Without a second thread, so that the operations are
+    the same ones every time.
     """
     with seglog.open(directory, files=files, settings=settings, upkeep=InCaller) as log:
         log.attach_cold(journal.archive)
@@ -322,7 +331,7 @@ def live(directory: Path, files: Files, journal: Journal, settings: LogSettings 
         journal.release(log, "a", 8)
         journal.append(log, "a", 12, tag="x")
         journal.delete(log, "a", tag="x")
-    with seglog.open(directory, files=files, settings=settings, upkeep=InCaller) as log:
+    with seglog.open(directory, files=files, settings=later or settings, upkeep=InCaller) as log:
         for _ in range(4):
             journal.append(log, "a", 4)
             journal.append(log, "kept", 4, durability="disk")

@@ -1,0 +1,89 @@
+"""The shards of the write-ahead log, together. A topic is in shard `xxh3_64(topic_id, 8 bytes little-endian) % n`.
+
+H1  The frames of a topic are in one shard, in their order. Of topics in different shards no order is kept: so a name is
+    free for another shard only when the TOPIC_DELETE frame is durable.
+H2  Ordinals begin with 1 where there is one shard, else with (shard + 1) * 10^14 + 1: so no two shards have a file
+    number in common (W3 of seglog.wal).
+H3  A shard's failure poisons all of them: the state in memory is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xxhash import xxh3_64_intdigest
+
+from seglog.files import Files
+from seglog.layout import WalFolder
+from seglog.meta import WalPosition
+from seglog.open_file import OpenFile
+from seglog.wal import Wal
+
+__all__ = ["Wals", "first_ordinal", "open_wals", "shard_of"]
+
+_ORDINALS = 10**14
+
+
+def shard_of(topic_id: int, shards: int) -> int:
+    return xxh3_64_intdigest(topic_id.to_bytes(8, "little")) % shards if shards > 1 else 0
+
+
+def first_ordinal(shard: int, shards: int) -> int:
+    """H2."""
+    return (shard + 1) * _ORDINALS + 1 if shards > 1 else 1
+
+
+def open_wals(
+    files: Files,
+    folders: Sequence[WalFolder],
+    file_bytes: int,
+    ends: Sequence[WalPosition],
+    older: Sequence[Sequence[int]],
+) -> Wals:
+    """As `Wal` is made, for each shard."""
+    parts = zip(folders, ends, older, strict=True)
+    return Wals([Wal(files, folder, file_bytes, end, numbers) for folder, end, numbers in parts])
+
+
+class Wals:
+    """Each by its shard. What is asked of all of them, in one place."""
+
+    def __init__(self, wals: Sequence[Wal]) -> None:
+        self.each = tuple(wals)
+
+    def __len__(self) -> int:
+        return len(self.each)
+
+    def file(self, topic_id: int, number: int) -> OpenFile:
+        """That has frames of that topic."""
+        return self.each[shard_of(topic_id, len(self.each))].file(number)
+
+    @property
+    def used_bytes(self) -> int:
+        return sum(wal.used_bytes for wal in self.each)
+
+    @property
+    def older_files(self) -> int:
+        """Files that a checkpoint would free, of the shard that has most."""
+        return max(wal.older_files for wal in self.each)
+
+    @property
+    def needs_upkeep(self) -> bool:
+        return any(wal.needs_upkeep for wal in self.each)
+
+    def prepare_next(self) -> None:
+        for wal in self.each:
+            if wal.needs_upkeep:
+                wal.prepare_next()
+
+    def remove_below(self, ends: Sequence[WalPosition]) -> None:
+        for wal, end in zip(self.each, ends, strict=True):
+            wal.remove_below(end.file)
+
+    def give_back(self) -> None:
+        for wal in self.each:
+            wal.give_back()
+
+    def forget(self) -> None:
+        for wal in self.each:
+            wal.forget()
