@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -37,13 +37,10 @@ from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState, Run, is_due, plan_run
 from offload.cold import ColdReader
 from offload.deletes import deletions_of
-from offload.encoder import SegmentEncoder
 from offload.handles import Handles, Tip
-from offload.index import encode_index
-from offload.labels import object_metadata
 from offload.readback import check_published
+from offload.segment_upload import upload_segment
 from offload.settings import OffloadSettings, codec_named
-from offload.upload import BlockUpload
 from seglog import Log, Topic
 from seglog.clock import Clock
 
@@ -182,47 +179,19 @@ class Offloader:
 
     def _upload(self, attempt: Attempt, topic: Topic, on_bytes: Callable[[int], None]) -> SegmentRef:
         codec = codec_named(topic.config.attributes.get("codec", self.settings.codec))
-        encoder = SegmentEncoder(block_size=self.settings.block_size, codec=codec, zstd_level=self.settings.zstd_level)
-        name = attempt.name
-        metadata = object_metadata("data", name, attempt.first_seq, attempt.last_seq, codec)
 
-        def record_upload(upload_id: str) -> None:
-            self._local.save(attempt=replace(attempt, upload_id=upload_id))
-
-        with BlockUpload(
-            self._store,
-            keys.data_key(attempt.vid, attempt.sid),
-            metadata,
-            concurrency=self.settings.concurrency,
-            on_upload_id=record_upload,
-        ) as upload:
+        def counted() -> Iterator[list[bytes]]:
             for frames in topic.frame_batches(attempt.first_seq, attempt.last_seq):
                 on_bytes(sum(map(len, frames)))
-                for block in encoder.add_many(frames):
-                    upload.add(block)
-            blocks, summary = encoder.finish()
-            for block in blocks:
-                upload.add(block)
-            upload.finish()
-        index = encode_index(summary, topic=name, created_at_ms=attempt.created_at_ms)
-        self._store.put(
-            keys.index_key(attempt.vid, attempt.sid),
-            index.body,
-            object_metadata("index", name, attempt.first_seq, attempt.last_seq, codec),
-        )
-        return SegmentRef(
-            sid=attempt.sid,
-            first_seq=summary.first_seq,
-            last_seq=summary.last_seq,
-            min_ts_ms=summary.min_ts_ms,
-            max_ts_ms=summary.max_ts_ms,
-            data_length=summary.data_length,
-            data_hash=summary.data_hash,
-            index_head_length=index.head_length,
-            index_trailer_length=index.trailer_length,
-            index_head_hash=index.head_hash,
+                yield frames
+
+        return upload_segment(
+            self._store,
+            attempt,
+            counted(),
             codec=codec,
-            frame_bytes=summary.frame_bytes,
+            settings=self.settings,
+            on_upload_id=lambda upload_id: self._local.save(attempt=replace(attempt, upload_id=upload_id)),
         )
 
     def _discard(self, attempt: Attempt) -> None:
