@@ -33,8 +33,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, replace
-
-import numpy as np
+from itertools import groupby
 
 from seglog.config import LogSettings
 from seglog.deletes import DeleteOp
@@ -46,11 +45,12 @@ from seglog.removal import remove_topics
 from seglog.retention import is_aged
 from seglog.run import RUN_MAX_RECORDS, lost_run
 from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
-from seglog.state import TopicState, active_meta, relocated
+from seglog.state import TopicState, active_meta, dead_meta, reclaimable, relocated
+from seglog.tags import reached_seqs, write_tags
 from seglog.truncation import settle_cuts
 from seglog.wal import NO_SPACE
 
-__all__ = ["Wish", "checkpoint", "checkpoint_locked", "is_to_be_sealed", "relieve", "wait_for_room"]
+__all__ = ["Wish", "checkpoint", "checkpoint_locked", "is_to_be_sealed", "relieve", "wait_for_room", "wake_reclaim"]
 
 _logger = logging.getLogger("seglog.checkpoint")
 
@@ -97,6 +97,7 @@ class _Draft:
     recalled: int | None
     cold: tuple[SegmentInfo, ...] = ()
     cold_ops: tuple[DeleteOp, ...] = ()
+    has_new_tags: bool = False
 
     @property
     def segments(self) -> list[SegmentInfo]:
@@ -118,7 +119,15 @@ class _Draft:
             active=active_meta(self.active),
             cold=self.cold,
             cold_ops=self.cold_ops,
+            dead=dead_meta(self.segments),
         )
+
+    def replace(self, info: SegmentInfo) -> None:
+        """What it says of that segment now."""
+        if not info.sealed:
+            self.active = info
+        else:
+            self.sealed = [info if each.first_seq == info.first_seq else each for each in self.sealed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +153,13 @@ def checkpoint(engine: Engine, wish: Wish | None = None) -> None:
     with engine.checkpoint_lock:
         checkpoint_locked(engine, wish)
     engine.wake_relocator()
+    wake_reclaim(engine)
+
+
+def wake_reclaim(engine: Engine) -> None:
+    """The checkpoint lock is not held."""
+    if engine.has_dead:
+        engine.reclaim.wake()
 
 
 def relieve(engine: Engine) -> None:
@@ -169,6 +185,7 @@ def relieve(engine: Engine) -> None:
     finally:
         engine.checkpoint_lock.release()
     engine.wake_relocator()
+    wake_reclaim(engine)
 
 
 def wait_for_room(engine: Engine) -> None:
@@ -296,7 +313,7 @@ def _write_segments(engine: Engine, plan: _Plan, pause_s: float) -> None:
                     continue
                 ops = [op for op in draft.pending if op.may_reach(info.first_seq)]
                 if ops:
-                    _flag(engine.segments.get(draft.state.topic_id, info.first_seq), info, ops)
+                    draft.replace(_flag(engine, draft.state.topic_id, info, ops))
     except OSError as error:
         raise _failure(engine, error) from error
 
@@ -323,17 +340,17 @@ def _absorb(engine: Engine, draft: _Draft, pause_s: float) -> None:
                 part = run.entries[start:stop]
                 writer.add(run.piece(start, stop), part["length"], part["ts_ms"], headers["flags"][start:stop])
             if stop < len(run):
-                _finish(draft, writer, seal=True)
+                _finish(engine, draft, writer, seal=True)
                 writer = None
             start = stop
         seq = run.last_seq + 1
         if pause_s:
             time.sleep(pause_s)
     if writer is not None:
-        _finish(draft, writer, seal=_is_full(writer.info(sealed=False), 1, engine.settings))
+        _finish(engine, draft, writer, seal=_is_full(writer.info(sealed=False), 1, engine.settings))
     if draft.seal and draft.active is not None:
         _seal(engine, draft, draft.active)
-    if created:
+    if created or draft.has_new_tags:
         engine.files.sync_dir(engine.layout.topic(draft.state.topic_id))
         if not had_segments:
             engine.files.sync_dir(engine.layout.topics)
@@ -356,16 +373,22 @@ def _seal(engine: Engine, draft: _Draft, active: SegmentInfo) -> None:
     cut(segment, active.records, active.data_bytes)
     segment.data.datasync()
     segment.idx.datasync()
-    draft.sealed.append(replace(active, sealed=True))
-    draft.active = None
+    _add_sealed(engine, draft, segment, replace(active, sealed=True))
 
 
-def _finish(draft: _Draft, writer: SegmentWriter, *, seal: bool) -> None:
+def _finish(engine: Engine, draft: _Draft, writer: SegmentWriter, *, seal: bool) -> None:
     writer.sync()
     info = writer.info(sealed=seal)
     if seal:
-        draft.sealed.append(info)
-    draft.active = None if seal else info
+        _add_sealed(engine, draft, writer.segment, info)
+    else:
+        draft.active = info
+
+
+def _add_sealed(engine: Engine, draft: _Draft, segment: SegmentFiles, info: SegmentInfo) -> None:
+    draft.has_new_tags |= write_tags(engine.files, engine.layout, segment, info)
+    draft.sealed.append(info)
+    draft.active = None
 
 
 def _is_full(info: SegmentInfo, frame_bytes: int, settings: LogSettings) -> bool:
@@ -375,31 +398,19 @@ def _is_full(info: SegmentInfo, frame_bytes: int, settings: LogSettings) -> bool
     return info.records >= settings.segment_max_events or (info.records > 0 and is_over)
 
 
-def _flag(segment: SegmentFiles, info: SegmentInfo, ops: list[DeleteOp]) -> None:
-    needs_tags = any(op.tag is not None for op in ops)
-    first = info.first_seq
-    changed = False
-    while first <= info.last_seq:
-        last, seqs = _reached(segment, first, info.last_seq, ops, needs_tags=needs_tags)
-        if seqs:
-            segment.set_deleted(first, last, seqs)
-            changed = True
-        first = last + 1
-    if changed:
-        segment.idx.datasync()
-
-
-def _reached(
-    segment: SegmentFiles, first: int, last: int, ops: list[DeleteOp], *, needs_tags: bool
-) -> tuple[int, list[int]]:
-    """Of the records from `first` on: up to where it looked, and the seqs to flag, flagged or not (K5)."""
-    if not needs_tags:
-        last = min(last, first + RUN_MAX_RECORDS - 1)
-        segment.entries(first, last)
-        return last, [seq for seq in range(first, last + 1) if any(op.reaches(seq, None) for op in ops)]
-    run = segment.run(first, last)
-    records = run.records(np.arange(len(run.entries)))
-    return run.last_seq, [record.seq for record in records if any(op.reaches(record.seq, record.tag) for op in ops)]
+def _flag(engine: Engine, topic_id: int, info: SegmentInfo, ops: list[DeleteOp]) -> SegmentInfo:
+    """Step 3 of one segment: also where the flag is set already (K6). One that has nothing to flag is not read."""
+    segment = engine.segments.get(topic_id, info.first_seq)
+    seqs = reached_seqs(engine.files, engine.layout, segment, info, ops)
+    if not seqs:
+        return info
+    for _, group in groupby(seqs, key=lambda seq: (seq - info.first_seq) // RUN_MAX_RECORDS):
+        batch = list(group)
+        segment.entries(batch[0], batch[-1])
+        segment.set_deleted(batch[0], batch[-1], batch)
+    segment.idx.datasync()
+    dead_records, dead_bytes = segment.dead(info.records)
+    return replace(info, dead_records=dead_records, dead_bytes=dead_bytes)
 
 
 def _store_and_publish(engine: Engine, plan: _Plan) -> None:
@@ -413,6 +424,7 @@ def _store_and_publish(engine: Engine, plan: _Plan) -> None:
             for draft in plan.drafts:
                 _publish(draft)
                 engine.doomed += tuple(draft.doomed)
+                engine.has_dead |= bool(reclaimable(draft.state, engine.settings.reclaim_dead_percent))
     except OSError as error:
         if error.errno in NO_SPACE and number not in numbers(engine.files, engine.layout):
             raise DiskFull(engine.layout.meta) from error

@@ -104,6 +104,13 @@ class LogSettings:
         0, "bytes", 0, 1024 * 1024 * 1024 * MIB, "as many of these as fit in so many; 0: no bound by bytes"
     )
 
+    reclaim_dead_percent: int = number(
+        50, "percent", 1, 100, "of a sealed segment's bytes: when so much is deleted, the rest is written anew"
+    )
+    reclaim_bytes_per_s: int = number(
+        32 * MIB, "bytes a second", 0, 1024 * MIB * 1024, "are read and written for that in the background; 0: never"
+    )
+
     def __post_init__(self) -> None:
         check_settings(self)
 

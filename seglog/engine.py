@@ -33,11 +33,12 @@ _Result = TypeVar("_Result")
 class Engine:
     """`topics` also has those whose creation is on its way; `state` and `find` show published ones only.
 
-    `checkpointed` are the ends of what the newest snapshot covers, one a shard. `upkeep`, `syncer` for what is acked at
-    disk, and `relocator` are set by whoever opens. `leaving` are topics whose deletion is on its way, `deleted` those
-    whose directory is to be removed, `epoch_floor` is the highest epoch that a deleted topic had. `doomed` are (topic
-    id, first seq) of segments that the relocator has to delete from the cold stores, before it moves others there.
-    `wants_checkpoint` asks the upkeep for one. `held_for` is why appends are refused for now.
+    `checkpointed` are the ends of what the newest snapshot covers, one a shard. `upkeep`, `reclaim`, `relocator` and
+    `syncer` for what is acked at disk are set by whoever opens; `has_dead` says that there is work for `reclaim`.
+    `leaving` are topics whose deletion is on its way, `deleted` those whose directory is to be removed, `epoch_floor`
+    is the highest epoch that a deleted topic had. `doomed` are (topic id, first seq) of segments that the relocator has
+    to delete from the cold stores, before it moves others there. `wants_checkpoint` asks the upkeep for one. `held_for`
+    is why appends are refused for now.
     """
 
     layout: Layout
@@ -55,6 +56,7 @@ class Engine:
     upkeep: Upkeep = field(init=False)
     syncer: Upkeep = field(init=False)
     relocator: Upkeep = field(init=False)
+    reclaim: Upkeep = field(init=False)
     checkpoint_lock: threading.Lock = field(default_factory=threading.Lock)
     retention_lock: threading.Lock = field(default_factory=threading.Lock)
     cold: ColdTier | None = None
@@ -64,6 +66,7 @@ class Engine:
     leaving: dict[int, TopicState] = field(default_factory=dict[int, TopicState])
     deleted: tuple[int, ...] = ()
     epoch_floor: int = 0
+    has_dead: bool = False
     is_closed: bool = False
     is_read_only: bool = False
     wants_checkpoint: bool = False

@@ -39,7 +39,7 @@
         ├── InvalidSetting
         ├── InvalidLabel         a tag or node that does not fit a frame
         ├── ItemTooLarge         for one item of a journal
-        ├── OffsetOverflow       a section of a journal takes no more
+        ├── OffsetOverflow       a file takes no more: an offset in it has 32 bits
         ├── SectionPruned        an append below what was pruned
         ├── WrongSize            the size of an item that the caller gave is not the one it has
         ├── HistoryKept          a topic with an archive is not deleted here
@@ -462,12 +462,10 @@ class ItemTooLarge(Misuse):
 
 
 class OffsetOverflow(Misuse):
-    """The next byte of `path` has no offset any more: `limit_bytes` is the highest one."""
+    """The next byte of `path` has no offset any more: they end at `limit_bytes`."""
 
-    def __init__(self, path: Path, limit_bytes: int) -> None:
-        super().__init__(
-            f"{path} takes no more: offsets end at {limit_bytes}; nothing was appended", hint="begin another section"
-        )
+    def __init__(self, path: Path, limit_bytes: int, hint: str = "append fewer records at once") -> None:
+        super().__init__(f"{path} takes no more: offsets end at {limit_bytes}; nothing was appended", hint=hint)
         self.path = path
         self.limit_bytes = limit_bytes
 

@@ -26,9 +26,11 @@ from seglog.frame import DELETED, LOST
 from seglog.read import read_records
 from seglog.record import Gap
 from seglog.retention import Retained, Retention, due_seq, passed_cap
+from seglog.segment import Expected
 from seglog.state import TopicState
+from seglog.tags import reached_seqs
 
-__all__ = ["advance_front", "due", "enforce", "enforce_caps", "find_fronts"]
+__all__ = ["advance_front", "due", "enforce", "enforce_caps", "expect_flags", "find_fronts"]
 
 _logger = logging.getLogger("seglog.housekeeping")
 _LOOK_RECORDS = 8192
@@ -72,13 +74,25 @@ def advance_front(engine: Engine, state: TopicState, *, may_ask_store: bool = Fa
         return
     cuts, head = len(state.cuts), state.head_seq
     try:
-        found = _first_live(engine, state, first, min(first, head)) or _first_live(engine, state, first, head)
-    except SeglogError as error:
+        found = _first_read(engine, state, first, min(first, head)) or _first_live(engine, state, first, head)
+    except (SeglogError, FileNotFoundError) as error:
         _logger.warning("%s: what the first live record is stays unknown: %s", state.name, error)
         return
     with engine.committer.lock:
         if len(state.cuts) == cuts:
             state.floors = state.floors.raised(found or head + 1)
+
+
+def expect_flags(engine: Engine) -> None:
+    """After recovery: how many flags the snapshot counts, for the first opening of each segment (G4 of
+    seglog.segment). While another process writes, there may be more.
+    """
+    for state in engine.topics.values():
+        for info in state.segments:
+            if info.is_hot and info.dead_records:
+                may_be_more = engine.is_read_only or any(op.may_reach(info.first_seq) for op in state.pending)
+                expected = Expected(info.records, info.dead_records, may_be_more)
+                engine.segments.expect(state.topic_id, info.first_seq, expected)
 
 
 def find_fronts(engine: Engine) -> None:
@@ -93,6 +107,30 @@ def find_fronts(engine: Engine) -> None:
 
 
 def _first_live(engine: Engine, state: TopicState, first: int, last: int) -> int | None:
+    """In hot sealed segments by flags and tags alone; elsewhere by reading."""
+    with engine.committer.lock:
+        sealed, pending = state.sealed, state.pending
+    for info in sealed:
+        if info.last_seq < first:
+            continue
+        if not info.is_hot:
+            found = _first_read(engine, state, first, min(last, info.last_seq))
+            if found is not None:
+                return found
+            first = info.last_seq + 1
+            continue
+        segment = engine.segments.get(state.topic_id, info.first_seq)
+        reached = {*reached_seqs(engine.files, engine.layout, segment, info, pending)}
+        for begin in range(max(first, info.first_seq), min(last, info.last_seq) + 1, _LOOK_RECORDS):
+            entries = segment.entries(begin, min(last, info.last_seq, begin + _LOOK_RECORDS - 1))
+            for seq, flags in enumerate(entries["flags"].tolist(), begin):
+                if (not flags & DELETED or flags & LOST) and seq not in reached:
+                    return seq
+        first = info.last_seq + 1
+    return _first_read(engine, state, first, last)
+
+
+def _first_read(engine: Engine, state: TopicState, first: int, last: int) -> int | None:
     """Or the first lost one."""
     found = next(read_records(engine, state, first, last, gaps=True), None)
     return None if found is None else found.gap_from if isinstance(found, Gap) else found.seq

@@ -2,7 +2,7 @@
 
     offset  size  field   meaning
     0       4     offset  of the frame in .data
-    4       4     length  of the whole frame, its length field included
+    4       4     length  of the whole frame, its length field included; 0: deleted, and the frame is not there any more
     8       8     ts      ms since the epoch, the frame's own
     16      1     flags   the frame's own, and bit3 deleted once a delete has reached the record
     17      3     check   low 24 bits of XXH3-64 of: seq as u64, then bytes 0 to 16 of this entry
@@ -11,6 +11,8 @@ I1  Entry i is that of seq first_seq + i: a direct seek, no scan. The seq takes 
     another's place is found.
 I2  Flags and check are one aligned word of 4 bytes and never straddle a sector: a delete rewrites them in place, and a
     crash leaves the old word or the new one.
+I3  An offset has 32 bits: what would end behind 2^32 is `OffsetOverflow`, before anything is written.
+    The same goes for WAL files.
 
 Source: topics engine architecture, section 3.1; the check fills the three bytes that are padding there.
 No I/O: bytes in, bytes out.
@@ -31,6 +33,7 @@ from seglog.frame import DELETED
 __all__ = [
     "ENTRIES",
     "ENTRY",
+    "OFFSET_END",
     "Entry",
     "encode_entries",
     "encode_entry",
@@ -40,6 +43,8 @@ __all__ = [
 ]
 
 ENTRY = struct.Struct("<IIQB3s")
+#: I3.
+OFFSET_END = 1 << 32
 _PLAIN = struct.Struct("<QIIQB")
 _SEQ = struct.Struct("<Q")
 _CHECKED_BYTES = 17

@@ -112,7 +112,7 @@ class Section:
             self._check_sound()
             offset = self.end // UNIT_BYTES
             if offset > OFFSET_MAX:
-                raise OffsetOverflow(self.path, OFFSET_MAX)
+                raise OffsetOverflow(self.path, OFFSET_MAX, hint="begin another section")
             try:
                 self._files.pwritev(self._file.fd, encode_item(data), self.end)
             except BaseException as error:

@@ -9,6 +9,8 @@
     wal/shard-<2 digits>/                   the same three, of one shard, where there is more than one
     topics/<8 hex>/seg-<16 digits>.data     directory = topic id; number = seq of the first record
     topics/<8 hex>/seg-<16 digits>.idx
+    topics/<8 hex>/seg-<16 digits>.tags     of a sealed one with tags; derivable
+    topics/<8 hex>/seg-<16 digits>.data.new, .idx.new   the same without deleted records' bytes, on their way in
     topics/<8 hex>.deleted/                 of a deleted topic, on its way out
 
 Numbers are zero-padded, so names sort as the numbers do. No I/O.
@@ -22,13 +24,19 @@ from pathlib import Path
 
 from seglog.config import SETTINGS_FILE
 
-__all__ = ["Layout", "WalFolder", "number_in"]
+__all__ = ["SEGMENT_PARTS", "Layout", "WalFolder", "number_in"]
+
+#: Kinds of the files that a segment may have.
+SEGMENT_PARTS = ("data", "idx", "tags", "data.new", "idx.new")
 
 _NUMBERED = {
     "snapshot": re.compile(r"snapshot\.([0-9]{16})\.json"),
     "wal": re.compile(r"wal-([0-9]{16})\.log"),
     "data": re.compile(r"seg-([0-9]{16})\.data"),
     "idx": re.compile(r"seg-([0-9]{16})\.idx"),
+    "tags": re.compile(r"seg-([0-9]{16})\.tags"),
+    "data.new": re.compile(r"seg-([0-9]{16})\.data\.new"),
+    "idx.new": re.compile(r"seg-([0-9]{16})\.idx\.new"),
 }
 _SHARD_DIR = re.compile(r"shard-[0-9]{2}")
 _TOPIC_DIR = re.compile(r"[0-9A-F]{8}")
@@ -36,7 +44,7 @@ _DELETED_DIR = re.compile(r"[0-9A-F]{8}\.deleted")
 
 
 def number_in(kind: str, name: str) -> int | None:
-    """The number in a file name of that kind (snapshot, wal, data, idx, topic); None for any other name."""
+    """The number in a file name of that kind (snapshot, wal, a segment's part, topic); None for any other name."""
     if kind == "topic":
         return int(name, 16) if _TOPIC_DIR.fullmatch(name) else None
     match = _NUMBERED[kind].fullmatch(name)
@@ -107,7 +115,11 @@ class Layout:
         return _DELETED_DIR.fullmatch(name) is not None
 
     def data(self, topic_id: int, first_seq: int) -> Path:
-        return self.topic(topic_id) / f"seg-{first_seq:016d}.data"
+        return self.part("data", topic_id, first_seq)
 
     def idx(self, topic_id: int, first_seq: int) -> Path:
-        return self.topic(topic_id) / f"seg-{first_seq:016d}.idx"
+        return self.part("idx", topic_id, first_seq)
+
+    def part(self, kind: str, topic_id: int, first_seq: int) -> Path:
+        """`kind` is one of SEGMENT_PARTS."""
+        return self.topic(topic_id) / f"seg-{first_seq:016d}.{kind}"

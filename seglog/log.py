@@ -30,13 +30,14 @@ from seglog.lock import DirectoryLock
 from seglog.meta import Snapshot, WalPosition, store
 from seglog.names import check_topic_name
 from seglog.open_file import OpenFile
+from seglog.reclaim import Reclaimer
 from seglog.recovery import Recovered, recover
 from seglog.relocator import relocate_due
 from seglog.resharding import remove_other_shards, reshard
 from seglog.retention import Retention
 from seglog.segment import SegmentCache
 from seglog.shards import open_wals
-from seglog.state import check_all_hot
+from seglog.state import check_all_hot, reclaimable
 from seglog.store import SegmentStores
 from seglog.tier import ColdTier
 from seglog.topic import Topic
@@ -87,7 +88,8 @@ def open(
             return Log(look(port, layout, clock, settings, stores))
         lock = DirectoryLock(port, layout.lock)
         try:
-            return Log(_start(port, layout, clock, settings, upkeep, cold_stores), lock)
+            engine, reclaimer = _start(port, layout, clock, settings, upkeep, cold_stores)
+            return Log(engine, lock, reclaimer)
         except BaseException:
             lock.release()
             raise
@@ -96,9 +98,10 @@ def open(
 class Log:
     """Use `open`. A context manager; safe for many threads."""
 
-    def __init__(self, engine: Engine, lock: DirectoryLock | None = None) -> None:
-        """Without a lock it is read-only."""
+    def __init__(self, engine: Engine, lock: DirectoryLock | None = None, reclaimer: Reclaimer | None = None) -> None:
+        """Without a lock it is read-only, and reclaims nothing."""
         self._engine = engine
+        self._reclaimer = reclaimer
         self._lock = lock
 
     def __enter__(self) -> Log:
@@ -216,6 +219,17 @@ class Log:
         states = [state for state in list(self._engine.topics.values()) if state.is_published]
         return housekeeping.enforce(self._engine, states)
 
+    def reclaim(self) -> None:
+        """Give the bytes of deleted records back at once, in every sealed segment that is due for it in the background.
+
+        Returns when that is done. What cannot be read or written is logged, and stays as it is. Records in the WAL or
+        in an unsealed segment keep their bytes, and so do those of a topic with `keep_history`.
+        """
+        self._engine.check_open()
+        checkpoint(self._engine)
+        if self._reclaimer is not None:
+            self._reclaimer.run_now()
+
     def close(self) -> None:
         """Make everything durable, and let go of the directory, whatever is raised. Idempotent.
 
@@ -223,15 +237,17 @@ class Log:
         """
         if self._engine.is_closed:
             return
-        if self._lock is None:
+        if self._lock is None or self._reclaimer is None:
             self._engine.close()
             return
         try:
             # None of them raises, not even an interrupt, before its work is over; but for the store, which may hang.
+            self._reclaimer.stop()
             with ExitStack() as ends:
                 ends.callback(self._engine.committer.close)
                 ends.callback(self._engine.syncer.close)
                 ends.callback(self._engine.upkeep.close)
+                ends.callback(self._engine.reclaim.close)
                 if not self._engine.relocator.close(_PATIENCE_S):
                     _logger.warning("the cold store has not answered yet: what is on its way there stays hot")
             if not self._engine.committer.is_poisoned:
@@ -251,7 +267,7 @@ def _start(
     settings: LogSettings | None,
     upkeep: UpkeepFactory,
     stores: SegmentStores | None,
-) -> Engine:
+) -> tuple[Engine, Reclaimer]:
     settings = load_settings(layout.settings) if settings is None else settings
     if not _is_data_directory(files, layout):
         _make_new(files, layout)
@@ -261,6 +277,7 @@ def _start(
         check_all_hot(found.topics.values())
     if len(found.wal_ends) != settings.wal_shards:
         before = _engine(files, layout, clock, settings, found, cold_stores)
+        housekeeping.expect_flags(before)
         housekeeping.find_fronts(before)
         with before.checkpoint_lock:
             checkpoint_locked(before, None)
@@ -268,12 +285,17 @@ def _start(
         reshard(files, layout, settings.wal_shards)
         found = _recover(files, layout)
     engine = _engine(files, layout, clock, settings, found, cold_stores)
+    reclaimer = Reclaimer(engine)
     engine.upkeep = upkeep(lambda: relieve(engine))
     engine.syncer = upkeep(lambda: write.sync_written(engine))
     engine.relocator = upkeep(lambda: relocate_due(engine))
+    engine.reclaim = upkeep(reclaimer.run)
+    for state in found.topics.values():
+        engine.has_dead |= bool(reclaimable(state, settings.reclaim_dead_percent))
+    housekeeping.expect_flags(engine)
     housekeeping.find_fronts(engine)
     checkpoint(engine)
-    return engine
+    return engine, reclaimer
 
 
 def _recover(files: Files, layout: Layout) -> Recovered:

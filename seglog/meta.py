@@ -20,6 +20,8 @@ S5  `cold` of a topic are its segments that are in the cold store, as [first seq
     last time, XXH3-64 of the .idx]: this is the pointer that a relocation flips, and opening asks no store. `cold_ops`
     are the deletes by tag that may reach them and are not in their flags.
 S6  `doomed` are [topic id, first seq] of segments that a cold store may still have and nobody needs.
+S7  `dead` are the hot segments with deleted records, each as [first seq, records with the flag, their bytes]. The .idx
+    has to agree with the second (G4 of seglog.segment); the third may be higher than what is still in .data.
 
 Source: topics engine architecture, section 5.
 """
@@ -44,6 +46,7 @@ from seglog.segment import SegmentInfo
 
 __all__ = [
     "ActiveMeta",
+    "DeadMeta",
     "Snapshot",
     "TopicMeta",
     "WalPosition",
@@ -78,6 +81,15 @@ class ActiveMeta:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadMeta:
+    """Of a segment with deleted records: how many have the flag, and their bytes in .data."""
+
+    first_seq: int
+    records: int
+    data_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopicMeta:
     """`sealed_seq` is the highest sealed one, `first_seq - 1` before there is any; `ops` are the listed deletes.
 
@@ -100,6 +112,7 @@ class TopicMeta:
     is_ahead: bool = False
     cold: tuple[SegmentInfo, ...] = ()
     cold_ops: tuple[DeleteOp, ...] = ()
+    dead: tuple[DeadMeta, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +199,7 @@ def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
         "cold": [_cold_to_json(info) for info in topic.cold],
         "cold_ops": [op.to_json() for op in topic.cold_ops],
         "config": topic.config.to_json(),
+        "dead": [[dead.first_seq, dead.records, dead.data_bytes] for dead in topic.dead],
         "epoch": topic.epoch,
         "earliest_seq": topic.floors.earliest_seq,
         "evict_floor": topic.floors.evict_floor,
@@ -222,6 +236,7 @@ def _topic_from_json(value: dict[str, Any]) -> TopicMeta:
         is_ahead=value["is_ahead"],
         cold=tuple(map(_cold_from_json, value["cold"])),
         cold_ops=tuple(map(DeleteOp.from_json, value["cold_ops"])),
+        dead=tuple(DeadMeta(*dead) for dead in value["dead"]),
     )
 
 

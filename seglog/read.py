@@ -252,6 +252,8 @@ def live_records(state: TopicState, run: Run) -> Iterator[Record]:
 
 def _frame(state: TopicState, run: Run, index: int) -> bytes:
     entry, position, header = run.frame(index)
+    if not entry.length:
+        return tombstone(header)
     if entry.flags & DELETED or run.deletes:
         record = run.record(index)
         is_deleted = entry.flags & DELETED or _is_reached(run.deletes, record)

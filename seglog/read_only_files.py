@@ -1,4 +1,4 @@
-"""A file system that nobody changes: what is cut or unlinked through it looks so, and stays as it was on the disk.
+"""A file system that nobody changes: what is cut, renamed or unlinked looks so, and stays as it was on the disk.
 
 So recovery, which cuts and removes what can be derived again, can be tried without a trace. What would make anything
 new is refused with EROFS. While somebody else changes the files, what was cut and unlinked through it stays so.
@@ -36,10 +36,9 @@ class ReadOnlyFiles:
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         if flags & _WRITES:
             _refuse()
-        place = self._place(path)
-        if place in self._unlinked:
+        if path in self._unlinked:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        fd = self.inner.open(place, os.O_RDONLY, mode)
+        fd = self.inner.open(self._place(path), os.O_RDONLY, mode)
         self._paths[fd] = path
         return fd
 
@@ -74,11 +73,17 @@ class ReadOnlyFiles:
 
     def rename(self, source: Path, target: Path) -> None:
         place = self._place(source)
-        self._unlinked.add(source)
+        self._moved.pop(source, None)
         self._moved[target] = place
+        self._unlinked.add(source)
+        self._unlinked.discard(target)
+        self._lengths.pop(target, None)
+        if source in self._lengths:
+            self._lengths[target] = self._lengths.pop(source)
 
     def unlink(self, path: Path) -> None:
-        self._unlinked.add(self._place(path))
+        self._moved.pop(path, None)
+        self._unlinked.add(path)
 
     def make_dir(self, path: Path) -> None:  # noqa: ARG002 - refused, whatever it is
         _refuse()
@@ -87,9 +92,8 @@ class ReadOnlyFiles:
         """There is nothing to sync."""
 
     def list_dir(self, path: Path) -> list[str]:
-        place = self._place(path)
-        names = {name for name in self.inner.list_dir(place) if place / name not in self._unlinked}
-        return sorted(names.union(target.name for target in self._moved if target.parent == path))
+        names = {name for name in self.inner.list_dir(self._place(path)) if path / name not in self._unlinked}
+        return sorted(names | {target.name for target in self._moved if target.parent == path})
 
     def remove_dir(self, path: Path) -> None:
         self._unlinked.add(path)

@@ -6,8 +6,8 @@
     2 WAL files  of each shard: those before the snapshot's are unlinked; a blank one above CURRENT is too (W2 of
                  seglog.wal)
     3 segments   what is released, relocated, deleted, or goes beyond the snapshot, is unlinked or cut: it is derivable
-                 from the WAL (S3 of seglog.meta); what is missing is reported. Of relocated segments the snapshot tells
-                 all that is needed: no cold store is asked
+                 from the WAL (S3 of seglog.meta); a rewrite is ended (N2 of seglog.rewrite); what is missing is
+                 reported. Of relocated segments the snapshot tells all that is needed: no cold store is asked
     4 replay     all frames from the snapshot's positions on, shard by shard, in order
     5 tail       in the active WAL file, what follows the last whole frame: zeros are reserved space; a torn write is
                  cut and logged; anything that was durable once is reported. The file is synced, so that a cut, this
@@ -29,7 +29,7 @@ Source: topics engine architecture, section 4.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seglog.control import read_config, read_create, read_delete, read_epoch, read_evict
 from seglog.entries import apply_delete, apply_evict, new_state
@@ -38,12 +38,14 @@ from seglog.files import Files
 from seglog.frame import Buffer, FrameType, Header, data_of
 from seglog.index import ENTRY
 from seglog.layout import Layout, WalFolder, number_in
-from seglog.meta import ActiveMeta, Snapshot, TopicMeta, WalPosition, load
+from seglog.meta import ActiveMeta, DeadMeta, Snapshot, TopicMeta, WalPosition, load
 from seglog.open_file import OpenFile
 from seglog.removal import remove_leftovers, remove_topics
+from seglog.rewrite import NEW, settle_rewrite
 from seglog.segment import SegmentFiles, SegmentInfo, cut
 from seglog.shards import shard_of
 from seglog.state import TopicState
+from seglog.tags import drop_tags
 from seglog.tail import Tail
 from seglog.truncation import apply_truncate, kept_part, lowest_cut, segment_names
 from seglog.wal import durable_after, foreign_mark, is_blank, read_current, scan
@@ -147,16 +149,22 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
     found = segment_names(files, layout, meta.topic_id)
     gone = [key for key in found if not meta.hot_floor <= key[1] <= end or key[1] in cold]
     _remove_segments(files, layout, meta.topic_id, gone)
-    sealed = []
+    for first_seq in sorted({number for kind, number in found if kind in NEW and (kind, number) not in gone}):
+        settle_rewrite(files, layout, meta.topic_id, first_seq)
+    sealed: list[SegmentInfo] = []
+    dead = {each.first_seq: each for each in meta.dead}
     first = meta.hot_floor
     while first <= meta.sealed_seq:
-        info = cold.get(first) or _load_segment(files, layout, meta.topic_id, first)
+        info = cold.get(first) or _with_dead(_load_segment(files, layout, meta.topic_id, first), dead)
         sealed.append(info)
         first = info.last_seq + 1
     if first != meta.sealed_seq + 1:
         path = layout.idx(meta.topic_id, sealed[-1].first_seq)
         raise FileCorrupt(path, 0, f"it goes beyond the last sealed seq {meta.sealed_seq}")
-    active = None if meta.active is None else _load_active(files, layout, meta.topic_id, meta.active)
+    active = None
+    if meta.active is not None:
+        drop_tags(files, layout, meta.topic_id, meta.active.first_seq)
+        active = _with_dead(_load_active(files, layout, meta.topic_id, meta.active), dead)
     return TopicState(
         topic_id=meta.topic_id,
         name=meta.name,
@@ -177,6 +185,11 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
         # Right after a truncation: which of the deletes are in the flags is not said, and to set one twice is no harm.
         pending=meta.ops if meta.is_ahead else (),
     )
+
+
+def _with_dead(info: SegmentInfo, dead: dict[int, DeadMeta]) -> SegmentInfo:
+    found = dead.get(info.first_seq)
+    return info if found is None else replace(info, dead_records=found.records, dead_bytes=found.data_bytes)
 
 
 def _load_segment(files: Files, layout: Layout, topic_id: int, first_seq: int) -> SegmentInfo:
@@ -212,7 +225,7 @@ def _open_segment(files: Files, layout: Layout, topic_id: int, first_seq: int) -
 
 def _remove_segments(files: Files, layout: Layout, topic_id: int, found: list[tuple[str, int]]) -> None:
     for kind, first_seq in found:
-        files.unlink((layout.data if kind == "data" else layout.idx)(topic_id, first_seq))
+        files.unlink(layout.part(kind, topic_id, first_seq))
 
 
 def _replay_file(files: Files, replay: _Replay, number: int, *, is_active: bool) -> None:

@@ -20,9 +20,11 @@ from seglog.deletes import DeleteOp
 from seglog.errors import FileCorrupt, InvalidFrame
 from seglog.frame import (
     DELETED,
+    DURABLE,
     HAS_NODE,
     HAS_TAG,
     HEADER,
+    HEADERS,
     LOST,
     UNTERMINATED,
     FrameType,
@@ -55,6 +57,7 @@ class Run:
 
     `deletes` may reach the records, and are not in the entries' flags: of relocated segments, where those stay as they
     are.
+    Of a deleted record whose bytes were given back, entry and header are there, and the frame is empty.
     """
 
     path: Path
@@ -92,8 +95,7 @@ class Run:
 
     def headers(self) -> NDArray[Any] | None:
         """Of all frames (HEADERS), or None if not every frame is sound and agrees with its entry."""
-        starts = self.starts()
-        headers = read_headers(self.buffer, starts, starts + self.entries["length"])
+        headers = self._headers()
         if headers is None:
             return None
         agrees = (
@@ -102,6 +104,25 @@ class Run:
             & (headers["ts_ms"] == self.entries["ts_ms"])
         )
         return headers if agrees.all() else None
+
+    def _headers(self) -> NDArray[Any] | None:
+        starts, lengths = self.starts(), self.entries["length"]
+        is_there = lengths != 0
+        if is_there.all():
+            return read_headers(self.buffer, starts, starts + lengths)
+        if (self.entries["flags"][~is_there] & DELETED == 0).any():
+            return None
+        headers = np.zeros(len(self), HEADERS)
+        headers["type"], headers["topic_id"] = FrameType.APPEND, self.topic_id
+        headers["flags"] = self.entries["flags"] & (DURABLE | LOST) | DELETED
+        headers["seq"] = np.arange(len(self), dtype=np.uint64) + np.uint64(self.first_seq)
+        headers["ts_ms"] = self.entries["ts_ms"]
+        if is_there.any():
+            found = read_headers(self.buffer, starts[is_there], (starts + lengths)[is_there])
+            if found is None:
+                return None
+            headers[is_there] = found
+        return headers
 
     def verified(self) -> NDArray[Any]:
         """The headers of all frames. Raises `FileCorrupt` for the first that is not sound."""
@@ -132,6 +153,8 @@ class Run:
     def frame(self, index: int) -> tuple[Entry, int, Header]:
         """Entry, position of the frame in the buffer, and header, when frame and entry agree. Raises `FileCorrupt`."""
         entry = Entry(*self.entries[index].item()[:4])
+        if not entry.length and entry.flags & DELETED:
+            return entry, 0, self._reclaimed(index, entry)
         position = entry.offset - int(self.entries[0]["offset"])
         try:
             header = read_header(self.buffer, position)
@@ -143,6 +166,11 @@ class Run:
         if found != wanted:
             raise FileCorrupt(self.path, entry.offset, f"the frame there is not that of seq {seq}")
         return entry, position, header
+
+    def _reclaimed(self, index: int, entry: Entry) -> Header:
+        """What is known of a record whose frame is gone."""
+        flags = entry.flags & (DURABLE | LOST) | DELETED
+        return Header(0, FrameType.APPEND, flags, self.topic_id, self.first_seq + index, entry.ts_ms, 0, 0, 0)
 
     def record(self, index: int) -> Record:
         """Raises `FileCorrupt`."""

@@ -1,8 +1,11 @@
 """A segment: a run of consecutive records of one topic in two files, .data (frames) and .idx (entries).
 
 G1  Records are dense: the entry of seq s is number s - first_seq, and frames lie one after the other from offset 0.
-G2  Only the newest segment of a topic, the active one, grows; a sealed one changes only in the flags of its entries.
+G2  Only the newest segment of a topic, the active one, grows; a sealed one changes only in the flags of its entries,
+    and as a whole when seglog.rewrite gives the bytes of deleted records back.
 G3  How far the active one goes is the snapshot's to say (see seglog.meta), not its size.
+G4  How many of its records are flagged as deleted the snapshot says too. Flags are only ever set, so an .idx from
+    before a delete has fewer: that is found when the segment is first opened, and no deleted record comes back.
 
 Both files are read with pread through the port, in runs of up to a MiB, and not mapped: a disk error is then an
 `OSError` that a caller can handle, where a mapped page would end the process, and a run costs one system call.
@@ -12,6 +15,7 @@ Source: topics engine architecture, sections 3.1 and 3.3.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import OrderedDict
@@ -22,17 +26,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seglog.config import LogSettings
-from seglog.errors import FileCorrupt, InvalidEntry
+from seglog.errors import FileCorrupt, InvalidEntry, OffsetOverflow
 from seglog.files import Files
-from seglog.index import ENTRY, encode_entries, load_entries, mark_deleted
+from seglog.frame import DELETED
+from seglog.index import ENTRY, OFFSET_END, encode_entries, load_entries, mark_deleted
 from seglog.layout import Layout
 from seglog.open_file import OpenFile, Readable
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 
-__all__ = ["SegmentCache", "SegmentFiles", "SegmentInfo", "SegmentReader", "SegmentWriter", "cut"]
+__all__ = ["Expected", "SegmentCache", "SegmentFiles", "SegmentInfo", "SegmentReader", "SegmentWriter", "cut"]
 
 _FLUSH_BYTES = 1024 * 1024
 _OPEN_MAX = 64
+_LOOK_RECORDS = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,7 @@ class SegmentInfo:
     """One segment of this log. Times in ms since the epoch.
 
     `cold_check` is the XXH3-64 of its .idx once it is relocated, that is, in the cold store only; None: it is hot.
+    Of a hot one, `dead_records` have the deleted flag, and `dead_bytes` of .data are theirs.
     """
 
     first_seq: int
@@ -49,6 +56,8 @@ class SegmentInfo:
     max_ts_ms: int
     sealed: bool
     cold_check: int | None = None
+    dead_records: int = 0
+    dead_bytes: int = 0
 
     @property
     def is_hot(self) -> bool:
@@ -101,6 +110,17 @@ class SegmentReader:
             raise FileCorrupt(self.idx.path, 0, "the first entry is not at offset 0")
         return SegmentInfo(self.first_seq, last_seq, last[0] + last[1], first[2], last[2], sealed)
 
+    def dead(self, records: int) -> tuple[int, int]:
+        """How many of the first `records` records have the deleted flag, and their bytes in .data."""
+        count, size = 0, 0
+        for start in range(0, records, _LOOK_RECORDS):
+            first = self.first_seq + start
+            entries = self.entries(first, first + min(records - start, _LOOK_RECORDS) - 1)
+            is_dead = entries["flags"] & DELETED != 0
+            count += int(is_dead.sum())
+            size += int(entries["length"][is_dead].sum(dtype=np.int64))
+        return count, size
+
     def _read_raw(self, position: int, count: int) -> bytes:
         """Entries, as they lie there."""
         return self.idx.read_exactly(count * ENTRY.size, position * ENTRY.size)
@@ -132,6 +152,22 @@ class SegmentFiles(SegmentReader):
             return super()._read_raw(position, count)
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Of the first `records` records, `dead_records` are flagged; more if a pending delete may have begun to flag."""
+
+    records: int
+    dead_records: int
+    may_be_more: bool
+
+    def check(self, segment: SegmentFiles) -> None:
+        """Raises `FileCorrupt`."""
+        found, _ = segment.dead(self.records)
+        if found < self.dead_records or (found > self.dead_records and not self.may_be_more):
+            reason = f"{found} records are flagged as deleted, and {self.dead_records} by the snapshot"
+            raise FileCorrupt(segment.idx.path, 0, reason)
+
+
 class SegmentCache:
     """The segments that are open: at most 64 beyond those in use at the moment. Safe for many threads."""
 
@@ -140,16 +176,28 @@ class SegmentCache:
         self._layout = layout
         self._lock = threading.Lock()
         self._open: OrderedDict[tuple[int, int], SegmentFiles] = OrderedDict()
+        self._kept: dict[tuple[int, int], SegmentFiles] = {}
+        self._expected: dict[tuple[int, int], Expected] = {}
+
+    def expect(self, topic_id: int, first_seq: int, expected: Expected) -> None:
+        """What the first opening of a segment has to find (G4)."""
+        self._expected[topic_id, first_seq] = expected
 
     def get(self, topic_id: int, first_seq: int) -> SegmentFiles:
-        """Raises `FileNotFoundError` for a segment that is gone."""
+        """Raises `FileNotFoundError` for a segment that is gone, `FileCorrupt` if its flags are not those expected."""
         key = (topic_id, first_seq)
         with self._lock:
+            segment = self._kept.get(key)
+            if segment is not None:
+                return segment
             segment = self._open.get(key)
             if segment is not None:
                 self._open.move_to_end(key)
                 return segment
             segment = SegmentFiles(self._files, self._layout, topic_id, first_seq)
+            if key in self._expected:
+                self._expected[key].check(segment)
+                del self._expected[key]
             return self._keep(key, segment)
 
     def create(self, topic_id: int, first_seq: int) -> SegmentFiles:
@@ -162,18 +210,35 @@ class SegmentCache:
     def remove(self, topic_id: int, first_seq: int) -> None:
         """Unlink the files. Whoever reads them at the moment may go on."""
         with self._lock:
-            self._open.pop((topic_id, first_seq), None)
+            self._drop(topic_id, first_seq)
             for path in (self._layout.idx(topic_id, first_seq), self._layout.data(topic_id, first_seq)):
                 self._files.unlink(path)
+            with contextlib.suppress(FileNotFoundError):
+                self._files.unlink(self._layout.part("tags", topic_id, first_seq))
 
     def forget(self, topic_id: int, first_seq: int) -> None:
         """Another segment may take its name. Whoever reads it at the moment may go on."""
         with self._lock:
-            self._open.pop((topic_id, first_seq), None)
+            self._drop(topic_id, first_seq)
+
+    def swap(self, topic_id: int, first_seq: int, old: SegmentFiles) -> None:
+        """The .new files of a segment take its names. If that fails half-way, readers go on with `old`."""
+        with self._lock:
+            self._drop(topic_id, first_seq)
+            self._kept[topic_id, first_seq] = old
+            for kind in ("idx", "data"):
+                part = self._layout.part
+                self._files.rename(part(f"{kind}.new", topic_id, first_seq), part(kind, topic_id, first_seq))
+            del self._kept[topic_id, first_seq]
 
     def clear(self) -> None:
         with self._lock:
             self._open.clear()
+            self._kept.clear()
+
+    def _drop(self, topic_id: int, first_seq: int) -> None:
+        self._open.pop((topic_id, first_seq), None)
+        self._expected.pop((topic_id, first_seq), None)
 
     def _keep(self, key: tuple[int, int], segment: SegmentFiles) -> SegmentFiles:
         self._open[key] = segment
@@ -194,6 +259,8 @@ class SegmentWriter:
         "_index",
         "_pending_bytes",
         "data_bytes",
+        "dead_bytes",
+        "dead_records",
         "max_ts_ms",
         "min_ts_ms",
         "records",
@@ -208,6 +275,8 @@ class SegmentWriter:
         self.data_bytes = 0 if info is None else info.data_bytes
         self.min_ts_ms = 0 if info is None else info.min_ts_ms
         self.max_ts_ms = 0 if info is None else info.max_ts_ms
+        self.dead_records = 0 if info is None else info.dead_records
+        self.dead_bytes = 0 if info is None else info.dead_bytes
         self._frames: list[bytes] = []
         self._index: list[bytes] = []
         self._pending_bytes = 0
@@ -218,19 +287,24 @@ class SegmentWriter:
         ends = self.data_bytes + self._pending_bytes + np.cumsum(lengths, dtype=np.int64)
         limit = settings.segment_max_bytes
         begun = int((ends - lengths).searchsorted(limit, "left"))
-        within = int(ends.searchsorted(limit + settings.max_store_overflow, "right"))
+        within = int(ends.searchsorted(min(limit + settings.max_store_overflow, OFFSET_END), "right"))
         fitting = max(min(begun, within), not self.records)
         return min(fitting, settings.segment_max_events - self.records)
 
     def add(self, frames: bytes, lengths: NDArray[Any], times: NDArray[Any], flags: NDArray[Any]) -> None:
-        """The next ones: `frames` holds them one after the other."""
+        """The next ones: `frames` holds them one after the other. Raises `OffsetOverflow`, and takes none of them."""
+        offset = self.data_bytes + self._pending_bytes
+        if offset + len(frames) > OFFSET_END:
+            raise OffsetOverflow(self.segment.data.path, OFFSET_END)
         if not self.records:
             self.min_ts_ms = int(times[0])
-        offset = self.data_bytes + self._pending_bytes
         self._index.append(encode_entries(self.segment.first_seq + self.records, offset, lengths, times, flags))
         self._frames.append(frames)
         self._pending_bytes += len(frames)
         self.max_ts_ms = int(times[-1])
+        is_dead = flags & DELETED != 0
+        self.dead_records += int(is_dead.sum())
+        self.dead_bytes += int(lengths[is_dead].sum(dtype=np.int64))
         self.records += len(lengths)
         if self._pending_bytes >= _FLUSH_BYTES:
             self._flush()
@@ -243,7 +317,16 @@ class SegmentWriter:
     def info(self, *, sealed: bool) -> SegmentInfo:
         first = self.segment.first_seq
         data_bytes = self.data_bytes + self._pending_bytes
-        return SegmentInfo(first, first + self.records - 1, data_bytes, self.min_ts_ms, self.max_ts_ms, sealed)
+        return SegmentInfo(
+            first,
+            first + self.records - 1,
+            data_bytes,
+            self.min_ts_ms,
+            self.max_ts_ms,
+            sealed,
+            dead_records=self.dead_records,
+            dead_bytes=self.dead_bytes,
+        )
 
     def _flush(self) -> None:
         if not self._frames:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seglog.damage import Findings
-from seglog.errors import InvalidEntry, InvalidFrame
+from seglog.errors import FileCorrupt, InvalidEntry, InvalidFrame
 from seglog.files import Files
-from seglog.frame import DELETED, HAS_NODE, HAS_TAG, MIN_FRAME_BYTES, FrameType, Header, read_header, record_of
+from seglog.frame import DELETED, HAS_NODE, HAS_TAG, HEADER, MIN_FRAME_BYTES, FrameType, Header, read_header, record_of
 from seglog.index import ENTRY, Entry, read_entries
 from seglog.layout import Layout
 from seglog.open_file import OpenFile, Readable
+from seglog.tags import listed_tags
 from seglog.window import Window
 
 __all__ = ["check_parts", "check_segment"]
@@ -20,13 +21,26 @@ _BATCH_ENTRIES = 4096
 
 
 def check_segment(
-    files: Files, layout: Layout, topic_id: int, first_seq: int, extent: tuple[int, int] | None, found: Findings
+    files: Files,
+    layout: Layout,
+    topic_id: int,
+    first_seq: int,
+    extent: tuple[int, int] | None,
+    dead_records: int,
+    found: Findings,
 ) -> tuple[int, int]:
     """`extent` is how many records and bytes of data it has; None: it is sealed, and its files say so.
+
+    At least `dead_records` of them have the deleted flag, or the .idx is an older one.
 
     Returns the records, and bytes of both files, that it has by its index.
     """
     data_path, idx_path = layout.data(topic_id, first_seq), layout.idx(topic_id, first_seq)
+
+    def check_tags(records: int, tags: dict[bytes, int]) -> None:
+        if extent is None and tags:
+            _check_tags(files, layout, topic_id, first_seq, records, tags, found)
+
     return check_parts(
         lambda: OpenFile(files, idx_path),
         lambda: OpenFile(files, data_path),
@@ -35,6 +49,8 @@ def check_segment(
         first_seq,
         extent,
         found,
+        dead_records,
+        check_tags,
     )
 
 
@@ -46,8 +62,10 @@ def check_parts(
     first_seq: int,
     extent: tuple[int, int] | None,
     found: Findings,
+    dead_records: int = 0,
+    check_tags: Callable[[int, dict[bytes, int]], None] | None = None,
 ) -> tuple[int, int]:
-    """`check_segment` of parts that are anywhere; `paths` name them."""
+    """`check_segment` of parts that are anywhere; `paths` name them. `check_tags` is told what live records have."""
     idx_path, data_path = paths
     records, size = 0, 0
     with found.reading(idx_path):
@@ -58,12 +76,35 @@ def check_parts(
             data = open_data()
             data_bytes = data.size() if extent is None else min(extent[1], data.size())
             size += data_bytes
-            end = _Walk(idx, data, topic_id, first_seq, data_bytes, found).run(records)
+            walk = _Walk(idx, data, topic_id, first_seq, data_bytes, found)
+            end = walk.run(records)
+            if check_tags is not None:
+                check_tags(records, walk.tags)
+            if end is not None and walk.dead_records < dead_records:
+                reason = f"{walk.dead_records} records are flagged as deleted, and {dead_records} by the snapshot"
+                found.damage(idx_path, 0, reason)
             if end is not None and extent is None and end != data_bytes:
                 found.damage(data_path, end, f"its index says that it has {end} bytes, and there are {data_bytes}")
             if end is not None and extent is not None and end != extent[1]:
                 found.damage(idx_path, 0, f"it goes to byte {end} of .data, and the snapshot to {extent[1]}")
     return records, size
+
+
+def _check_tags(
+    files: Files, layout: Layout, topic_id: int, first_seq: int, records: int, tags: dict[bytes, int], found: Findings
+) -> None:
+    """`tags` are those of live records, and how many each has. What is wrong is no loss, and a note."""
+    path = layout.part("tags", topic_id, first_seq)
+    try:
+        listed = listed_tags(files, layout, topic_id, first_seq, records, lambda _: True)
+        is_whole = all(len(listed.get(tag, [])) >= count for tag, count in tags.items())
+        reason = None if is_whole else "it does not list every record"
+    except FileNotFoundError:
+        reason = "it is missing"
+    except (InvalidEntry, FileCorrupt) as error:
+        reason = str(error)
+    if reason is not None:
+        found.notes.append(f"{path}: {reason}; it is made anew when it is needed")
 
 
 def _records(idx: Readable, extent: tuple[int, int] | None, found: Findings) -> int:
@@ -88,6 +129,8 @@ class _Walk:
         self._data_bytes = data_bytes
         self._found = found
         self._window = Window(data, data_bytes)
+        self.dead_records = 0
+        self.tags: dict[bytes, int] = {}
 
     def run(self, records: int) -> int | None:
         """Where the last frame ends; None if nothing tells, for damage that has been told."""
@@ -122,13 +165,21 @@ class _Walk:
         """The frame of record `number`, which the one before it lets begin at `end`. Returns where it ends."""
         if entry is not None and end is not None and entry.offset != end:
             self._found.damage(self._idx.path, number * ENTRY.size, "it does not follow the entry before")
+        if entry is not None and entry.flags & DELETED:
+            self.dead_records += 1
         begin = end if entry is None else entry.offset
         if begin is None:
             return None
+        if entry is not None and not entry.length and entry.flags & DELETED:
+            return begin
         header = self._frame(begin, _least_bytes(entry), is_known=entry is not None)
         if header is not None and not self._fits(number, entry, header):
             seq = self._first_seq + number
             self._found.damage(self._data.path, begin, f"the frame there is not that of seq {seq}")
+        if entry is not None and header is not None and header.flags & HAS_TAG and not entry.flags & DELETED:
+            index = self._window.index(begin, entry.length) + HEADER.size + header.node_len
+            tag = bytes(self._window.buffer[index : index + header.tag_len])
+            self.tags[tag] = self.tags.get(tag, 0) + 1
         if entry is not None:
             return begin + entry.length
         return None if header is None else begin + header.frame_bytes

@@ -15,13 +15,13 @@ from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.errors import ColdStoreRequired
 from seglog.floors import Floors
-from seglog.meta import ActiveMeta, TopicMeta
+from seglog.meta import ActiveMeta, DeadMeta, TopicMeta
 from seglog.record import Gap
 from seglog.resident import Memory, Resident
 from seglog.segment import SegmentInfo
 from seglog.tail import Tail
 
-__all__ = ["TopicState", "active_meta", "check_all_hot", "relocated"]
+__all__ = ["TopicState", "active_meta", "check_all_hot", "dead_meta", "reclaimable", "relocated"]
 
 
 @dataclass(slots=True, eq=False)
@@ -209,6 +209,7 @@ class TopicState:
             floors=self.floors,
             cold=self.cold,
             cold_ops=self.cold_ops,
+            dead=dead_meta(self.segments),
         )
 
 
@@ -225,3 +226,26 @@ def relocated(segments: Sequence[SegmentInfo]) -> tuple[SegmentInfo, ...]:
 
 def active_meta(active: SegmentInfo | None) -> ActiveMeta | None:
     return None if active is None else ActiveMeta(active.first_seq, active.records, active.data_bytes)
+
+
+def dead_meta(segments: Sequence[SegmentInfo]) -> tuple[DeadMeta, ...]:
+    found = (
+        (info.first_seq, info.dead_records, info.dead_bytes) for info in segments if info.is_hot and info.dead_records
+    )
+    return tuple(DeadMeta(*each) for each in found)
+
+
+def reclaimable(state: TopicState, dead_percent: int) -> list[SegmentInfo]:
+    """Sealed segments of which so much is deleted records' bytes. None where history is kept, and none of the dead ones
+    in front, which a checkpoint drops.
+    """
+    if state.config.keep_history or state.is_gone:
+        return []
+    return [
+        info
+        for info in state.sealed
+        if info.is_hot
+        and info.dead_bytes
+        and info.dead_bytes * 100 >= dead_percent * info.data_bytes
+        and info.last_seq >= state.floors.earliest_seq
+    ]

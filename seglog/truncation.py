@@ -25,10 +25,11 @@ from dataclasses import replace
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.files import Files
-from seglog.layout import Layout, number_in
+from seglog.layout import SEGMENT_PARTS, Layout, number_in
 from seglog.meta import TopicMeta, load, store
 from seglog.segment import SegmentFiles, SegmentInfo, cut
-from seglog.state import TopicState, active_meta
+from seglog.state import TopicState, active_meta, dead_meta
+from seglog.tags import drop_tags
 from seglog.tail import Tail
 
 __all__ = ["apply_truncate", "kept_part", "lowest_cut", "segment_names", "settle_cuts"]
@@ -45,7 +46,9 @@ def kept_part(state: TopicState, seq: int, open_segment: Callable[[int], Segment
     info = state.segment_of(seq)
     if info is None or info.first_seq == seq:
         return None
-    return open_segment(info.first_seq).info(seq - info.first_seq, sealed=False)
+    segment, records = open_segment(info.first_seq), seq - info.first_seq
+    dead_records, dead_bytes = segment.dead(records)
+    return replace(segment.info(records, sealed=False), dead_records=dead_records, dead_bytes=dead_bytes)
 
 
 def apply_truncate(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | None) -> None:
@@ -78,6 +81,7 @@ def _cut_segments(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | N
         sealed_seq=sealed[-1].last_seq if sealed else state.hot_floor - 1,
         active=active_meta(kept),
         cold=cold,
+        dead=dead_meta(sealed if kept is None else (*sealed, kept)),
     )
     tail = Tail(seq)
     # Together: an interrupt comes between calls only, and this is not called again then.
@@ -116,12 +120,12 @@ def settle_cuts(engine: Engine) -> None:
 
 
 def segment_names(files: Files, layout: Layout, topic_id: int) -> list[tuple[str, int]]:
-    """Kind (data, idx) and first seq of what is in the topic's directory."""
+    """Kind (of SEGMENT_PARTS) and first seq of what is in the topic's directory."""
     try:
         names = files.list_dir(layout.topic(topic_id))
     except FileNotFoundError:
         return []
-    found = ((kind, number_in(kind, name)) for name in names for kind in ("data", "idx"))
+    found = ((kind, number_in(kind, name)) for name in names for kind in SEGMENT_PARTS)
     return [(kind, number) for kind, number in found if number is not None]
 
 
@@ -132,8 +136,9 @@ def _cut_files(engine: Engine, meta: TopicMeta) -> None:
     for kind, first_seq in segment_names(engine.files, engine.layout, topic_id):
         if first_seq > last:
             engine.segments.forget(topic_id, first_seq)
-            engine.files.unlink((engine.layout.data if kind == "data" else engine.layout.idx)(topic_id, first_seq))
+            engine.files.unlink(engine.layout.part(kind, topic_id, first_seq))
     if active is not None:
+        drop_tags(engine.files, engine.layout, topic_id, active.first_seq)
         cut(engine.segments.get(topic_id, active.first_seq), active.records, active.data_bytes)
     engine.files.sync_dir(engine.layout.topic(topic_id))
 

@@ -28,9 +28,11 @@ from seglog.meta import Snapshot, TopicMeta, decode_snapshot, numbers
 from seglog.open_file import OpenFile
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.recovery import recover
+from seglog.rewrite import NEW, settle_rewrite
 from seglog.segment import SegmentInfo
 from seglog.segment_check import check_parts, check_segment
 from seglog.store import Part, SegmentStores
+from seglog.truncation import segment_names
 from seglog.wal_check import check_wal
 
 __all__ = ["verify"]
@@ -111,7 +113,7 @@ def _check_topics(
     known = {} if snapshot is None else {topic.topic_id: topic for topic in snapshot.topics}
     with found.reading(layout.topics):
         folders = (number_in("topic", name) for name in files.list_dir(layout.topics))
-        there = {topic_id: _segments(files, layout, topic_id) for topic_id in folders if topic_id is not None}
+        there = {topic_id: _segments(files, layout, topic_id, found) for topic_id in folders if topic_id is not None}
         for topic_id in sorted({*known, *there}):
             firsts = there.get(topic_id, [])
             if topic_id in known:
@@ -162,7 +164,8 @@ def _check_segment(
     active = meta.active if meta is not None and meta.active is not None and meta.active.first_seq == first else None
     extent = None if active is None else (active.records, active.data_bytes)
     before = len(found.damages)
-    records, size = check_segment(files, layout, topic_id, first, extent, found)
+    dead = 0 if meta is None else next((each.records for each in meta.dead if each.first_seq == first), 0)
+    records, size = check_segment(files, layout, topic_id, first, extent, dead, found)
     name = None if meta is None else meta.name
     found.checked.append(Checked("segment", layout.data(topic_id, first), records, size, name))
     return first + records if len(found.damages) == before else None
@@ -196,8 +199,12 @@ def _check_relocated(stores: ColdStores | None, meta: TopicMeta, info: SegmentIn
     return behind
 
 
-def _segments(files: Files, layout: Layout, topic_id: int) -> list[int]:
-    """First seqs of those of which there is a file, ascending."""
+def _segments(files: Files, layout: Layout, topic_id: int, found: Findings) -> list[int]:
+    """First seqs of those of which there is a file, ascending. A rewrite that was cut short is ended first."""
+    for kind, first_seq in segment_names(files, layout, topic_id):
+        if kind in NEW:
+            found.notes.append(f"{layout.part(kind, topic_id, first_seq)}: a rewrite that recovery ends")
+            settle_rewrite(files, layout, topic_id, first_seq)
     names = files.list_dir(layout.topic(topic_id))
     numbers = {number_in(kind, name) for name in names for kind in ("data", "idx")}
     return sorted(number for number in numbers if number is not None)

@@ -33,7 +33,7 @@ from seglog.config import LogSettings
 from seglog.engine import Engine
 from seglog.errors import FileCorrupt, ViewOutdated
 from seglog.files import Files
-from seglog.housekeeping import find_fronts
+from seglog.housekeeping import expect_flags, find_fronts
 from seglog.layout import Layout, number_in
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.recovery import recover
@@ -83,6 +83,7 @@ def _look_once(
         is_read_only=True,
         cold_stores=cold_stores,
     )
+    expect_flags(engine)
     find_fronts(engine)
     return engine
 

@@ -28,9 +28,10 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from seglog.errors import DiskFull, FileCorrupt, InvalidFrame
+from seglog.errors import DiskFull, FileCorrupt, InvalidFrame, OffsetOverflow
 from seglog.files import Files, replace_atomically
 from seglog.frame import MIN_FRAME_BYTES, FrameType, Header, encode, read_header
+from seglog.index import OFFSET_END
 from seglog.layout import WalFolder
 from seglog.meta import WalPosition
 from seglog.open_file import OpenFile
@@ -107,9 +108,12 @@ class Wal:
     def write(self, pieces: Sequence[bytes], frames: int) -> tuple[int, int]:
         """Write `pieces`, which hold that many whole frames. Returns `written_at`. Not durable before `sync`.
 
-        Raises `DiskFull` with nothing changed; after any other `OSError` the writer must not be used again.
+        Raises `DiskFull` and `OffsetOverflow` with nothing changed; after any `OSError` the writer must not be used
+        again.
         """
         size = sum(map(len, pieces))
+        if size + SYNC_MARK_BYTES > OFFSET_END:
+            raise OffsetOverflow(self._open[self._number].path, OFFSET_END)
         self._make_room(size + SYNC_MARK_BYTES)
         active = self._open[self._number]
         try:

@@ -35,6 +35,7 @@ from seglog.errors import (
     InvalidSetting,
     NoSuchTopic,
     NotTruncatable,
+    OffsetOverflow,
     RecordTooLarge,
     SeglogError,
     SeqOutOfRange,
@@ -43,11 +44,13 @@ from seglog.errors import (
 )
 from seglog.frame import LABEL_MAX_BYTES, encode_appends
 from seglog.housekeeping import advance_front, enforce_caps
+from seglog.index import OFFSET_END
 from seglog.names import BRANCH_MARK
 from seglog.relocator import recall
 from seglog.retention import Retained, passed_cap
 from seglog.state import TopicState
 from seglog.truncation import kept_part, lowest_cut
+from seglog.wal import SYNC_MARK_BYTES
 
 __all__ = [
     "Begun",
@@ -175,6 +178,8 @@ def _begin_append(
     frames, lengths = encode_appends(
         state.topic_id, first, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=durable
     )
+    if len(frames) + SYNC_MARK_BYTES > OFFSET_END:
+        raise OffsetOverflow(engine.layout.wal, OFFSET_END)
     if state.config.is_capped:
         _check_room(state, len(lengths), len(frames))
     entry: Entry

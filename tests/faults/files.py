@@ -319,7 +319,7 @@ class PowerCutFiles(Effects):
             body = None if path.is_dir() else path.read_bytes()
             self._names[path] = None if body is None else _Inode(bytearray(body), body)
         self._durable_names.update(self._names)
-        self._moves: list[tuple[Path, Path]] = []  # of directories, not durable yet
+        self._moves: list[tuple[Path, Path, _Inode | None]] = []  # not durable yet; None: of a directory
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         fd = super().open(path, flags, mode)
@@ -358,8 +358,7 @@ class PowerCutFiles(Effects):
 
     def rename(self, source: Path, target: Path) -> None:
         super().rename(source, target)
-        if self._names[source] is None:
-            self._moves.append((source, target))
+        self._moves.append((source, target, self._names[source]))
         _move(self._names, source, target)
 
     def unlink(self, path: Path) -> None:
@@ -376,9 +375,10 @@ class PowerCutFiles(Effects):
 
     def sync_dir(self, path: Path) -> None:
         super().sync_dir(path)
-        for source, target in [move for move in self._moves if move[0].parent == path]:
-            _move(self._durable_names, source, target)
-            self._moves.remove((source, target))
+        for move in [move for move in self._moves if move[0].parent == path]:
+            if move[2] is None:
+                _move(self._durable_names, move[0], move[1])
+            self._moves.remove(move)
         for name in [name for name in self._durable_names if name.parent == path and name not in self._names]:
             del self._durable_names[name]
         for name, inode in self._names.items():
@@ -389,11 +389,15 @@ class PowerCutFiles(Effects):
         """Build under `target` what is left: nothing that was not synced; with a seed, some of it too."""
         chance = None if seed is None else random.Random(seed)
         names = dict(self._durable_names)
-        moving = {path for move in self._moves for path in move}
-        for before, after in self._moves if chance else ():
+        moving = {path for move in self._moves for path in move[:2]}
+        for before, after, inode in self._moves if chance else ():
             assert chance is not None
             if chance.random() < 0.5:
                 _move(names, before, after)
+                if inode is not None:
+                    names[after] = inode
+            elif inode is not None and chance.random() < 0.5:
+                names[before] = inode
         for name in sorted({*names, *self._names}) if chance else ():
             assert chance is not None
             if moving & {name, *name.parents}:

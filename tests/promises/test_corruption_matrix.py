@@ -9,8 +9,7 @@
                 so it is cut, and every record before it is exact (decision 0008)
     silent      anything else: there is none
 
-Damage that only a reader meets costs no record outside that segment. One thing is known not to be found and is left
-out: an .idx of an older epoch with the same length, whose entries are sound and have fewer deleted flags.
+Damage that only a reader meets costs no record outside that segment.
 """
 
 from __future__ import annotations
@@ -171,15 +170,23 @@ def _make(shards: int) -> Matrix:
     log.checkpoint()
     older = disk.after_kill()
     append(range(5, 9))
+    log.topic("a").delete(tag="x", before=9)
     log.checkpoint()
+    same_length = [path for path, body in older.tree.items() if path.endswith(".idx") and _is_stale(disk, path, body)]
+    assert same_length
     # Whoever has the lock keeps others from a checkpoint: so the rotation leaves two WAL files.
     with log._engine.checkpoint_lock:
-        log.topic("b").delete(before=3)
+        log.topic("b").delete(before=3, tag="t")
         append(range(9, 9 + 15 * shards))
     topics = {name: _read_all(log, name)[0] for name in log.topics()}
     image = disk.after_kill()
     assert len([path for path in image.tree if path.endswith(".log")]) > shards
     return Matrix(image, older, topics, settings)
+
+
+def _is_stale(disk: SimulatedDisk, path: str, body: bytes | None) -> bool:
+    now = disk.after_kill().tree[path]
+    return now is not None and body is not None and now != body and len(now) == len(body)
 
 
 def _damage(matrix: Matrix, path: str, chance: random.Random, most: int) -> Iterator[tuple[bytes | None, str]]:
@@ -201,7 +208,7 @@ def _damage(matrix: Matrix, path: str, chance: random.Random, most: int) -> Iter
         if Path(other).suffix == Path(path).suffix:
             yield piece, f"{other} in its place"
     stale = matrix.older.tree.get(path)
-    if stale is not None and not (path.endswith(".idx") and len(stale) == len(body)):
+    if stale is not None:
         yield stale, "as it was before"
     yield None, "gone"
 

@@ -21,6 +21,7 @@ from seglog import (
     LogSettings,
     NoSuchTopic,
     NotADataDirectory,
+    OffsetOverflow,
     TopicConfig,
     TopicExists,
     WriterPoisoned,
@@ -300,3 +301,48 @@ def _as_a_crash_leaves_it(tmp_path: Path) -> Path:
     import shutil
 
     return Path(shutil.copytree(tmp_path / "data", tmp_path / "copy"))
+
+
+def test_an_append_past_32_bit_offsets_is_refused_before_a_seq_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with seglog.open(tmp_path) as log:
+        log.topic("t").append([b"first"])
+        used = log.wal_bytes
+        for module in ("seglog.write", "seglog.wal"):  # the second one is the last guard, where bytes go to a file
+            with monkeypatch.context() as patch:
+                patch.setattr(f"{module}.OFFSET_END", 2000)
+                with pytest.raises(OffsetOverflow) as caught:
+                    log.topic("t").append([b""] * 50)
+                assert caught.value.limit_bytes == 2000
+                assert (log.topic("t").head_seq, log.wal_bytes) == (1, used)
+        assert log.topic("t").append([b"second"] * 50) == range(2, 52)
+
+
+def test_a_file_of_flags_from_before_a_delete_does_not_bring_records_back(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log") as log:
+        topic = log.topic("t")
+        topic.append([b"a", b"b", b"c"], tag="x")
+        topic.append([b"d"])
+        topic.seal()
+        [idx] = (tmp_path / "log").rglob("*.idx")
+        before = idx.read_bytes()
+        topic.delete(tag="x", before=3)
+        log.checkpoint()
+        assert topic.segments()[0].dead_records == 2
+    after = idx.read_bytes()
+    assert len(after) == len(before)
+    idx.write_bytes(before)
+    assert [(damage.path, damage.offset) for damage in seglog.verify(tmp_path / "log").damages] == [(idx, 0)]
+    with seglog.open(tmp_path / "log") as log, pytest.raises(FileCorrupt, match="flagged as deleted") as caught:
+        list(log.topic("t").read(1))
+    assert caught.value.path == idx
+    idx.write_bytes(after)
+    with seglog.open(tmp_path / "log") as log:
+        assert [record.seq for record in log.topic("t").read(1)] == [3, 4]
+        log.topic("t").truncate(4)
+        assert log.topic("t").segments()[0].dead_records == 2
+        log.topic("t").truncate(2)
+    with seglog.open(tmp_path / "log") as log:
+        assert log.topic("t").segments()[0].dead_records == 1
+        assert list(log.topic("t").read(1)) == []

@@ -8,7 +8,7 @@ from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.errors import FileCorrupt
 from seglog.floors import Floors
-from seglog.meta import ActiveMeta, Snapshot, TopicMeta, WalPosition, decode_snapshot, encode_snapshot
+from seglog.meta import ActiveMeta, DeadMeta, Snapshot, TopicMeta, WalPosition, decode_snapshot, encode_snapshot
 from seglog.segment import SegmentInfo
 
 SNAPSHOT = Snapshot(
@@ -24,6 +24,7 @@ SNAPSHOT = Snapshot(
             sealed_seq=120,
             active=ActiveMeta(121, 5, 500),
             head_seq=127,
+            dead=(DeadMeta(111, 2, 93), DeadMeta(121, 1, 60)),
             last_ts_ms=1720000000661,
             next_op=2,
             ops=(DeleteOp(1, 104, 1720000000000, None, "ü*"),),
@@ -44,12 +45,13 @@ GOLDEN = (
     '"active":[121,5,500],"cold":[[111,114,400,1720000000000,1720000000061,"00000000000000ab"]],'
     '"cold_ops":[{"at_seq":104,"before":null,"op":1,"tag":"ü*","ts_ms":1720000000000}],'
     '"config":{"attributes":{"codec":"zstd"},"cap_bytes":null,"cap_records":null,"discard":"old","durability":"disk",'
-    '"keep_history":true,"ttl_ms":null},"earliest_seq":115,"epoch":1,"evict_floor":112,"evict_from":103,'
+    '"keep_history":true,"ttl_ms":null},"dead":[[111,2,93],[121,1,60]],'
+    '"earliest_seq":115,"epoch":1,"evict_floor":112,"evict_from":103,'
     '"first_seq":101,"head_seq":127,"hot_floor":111,"id":2,"is_ahead":true,"last_ts_ms":1720000000661,'
     '"name":"orders@fix","next_op":2,'
     '"ops":[{"at_seq":104,"before":null,"op":1,"tag":"ü*","ts_ms":1720000000000}],"sealed_seq":120}],'
     '"wal":[{"file":17,"offset":4096,"ordinal":99},'
-    '{"file":200000000000001,"offset":0,"ordinal":200000000000001}]}\n073764835c01386e\n'
+    '{"file":200000000000001,"offset":0,"ordinal":200000000000001}]}\n673f876825127e0b\n'
 )
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seglog.errors import FileCorrupt
+from seglog.errors import FileCorrupt, OffsetOverflow
 from seglog.files import OsFiles
 from seglog.frame import DELETED, read_header
 from seglog.layout import Layout
 from seglog.run import RUN_MAX_RECORDS
-from seglog.segment import SegmentCache, SegmentFiles, SegmentInfo, SegmentWriter
+from seglog.segment import Expected, SegmentCache, SegmentFiles, SegmentInfo, SegmentWriter
 from tests.seglog.frames import append_frames
 
 
@@ -145,3 +145,44 @@ def test_few_files_are_open_at_a_time_and_none_is_taken_from_a_reader(layout: La
     del held
     cache.clear()
     assert files.open_now == set()
+
+
+def test_offsets_past_32_bits_are_refused_before_anything_is_written(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seglog.segment.OFFSET_END", 1000)
+    files = CountingFiles()
+    cache = SegmentCache(files, layout)
+    with pytest.raises(OffsetOverflow) as caught:
+        _write(cache, files, 1, [b"x" * 200] * 5)
+    assert (caught.value.path, caught.value.limit_bytes) == (layout.data(1, 1), 1000)
+    assert files.writes == 0
+    assert _write(cache, files, 1, [b"x" * 200] * 4).data_bytes <= 1000
+
+
+def test_an_idx_with_other_flags_than_expected_is_found_when_it_is_first_opened(layout: Layout) -> None:
+    files = OsFiles()
+    cache = SegmentCache(files, layout)
+    _write(cache, files, 1, [b"x"] * 10)
+    before = layout.idx(1, 1).read_bytes()
+    segment = cache.get(1, 1)
+    segment.set_deleted(1, 10, [2, 7, 8])
+    assert segment.dead(10) == (3, 3 * int(segment.entries(1, 1)["length"][0]))
+    assert segment.dead(7)[0] == 2
+    after = layout.idx(1, 1).read_bytes()
+    for body, dead, may_be_more, is_found in (
+        (after, 3, False, False),
+        (before, 3, False, True),
+        (before, 3, True, True),
+        (after, 2, False, True),
+        (after, 2, True, False),
+    ):
+        layout.idx(1, 1).write_bytes(body)
+        fresh = SegmentCache(files, layout)
+        fresh.expect(1, 1, Expected(10, dead, may_be_more))
+        if is_found:
+            with pytest.raises(FileCorrupt, match="flagged as deleted") as caught:
+                fresh.get(1, 1)
+            assert caught.value.path == layout.idx(1, 1)
+        else:
+            assert fresh.get(1, 1).dead(10)[0] == 3

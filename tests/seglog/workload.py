@@ -321,6 +321,10 @@ def live(
         journal.delete(log, "passing", before=2)
         journal.append(log, "mixed", 2)
         journal.append(log, "mixed", 2, tag="x", durability="ephemeral")
+        for number in range(9):
+            journal.append(log, "holes", 1, tag="x" if number % 4 else None)
+        log.topic("holes").seal()
+        journal.delete(log, "holes", tag="x")
         journal.append(log, "kept", 3, tag="us")
         journal.delete(log, "kept", tag="eu*")
         journal.checkpoint(log)

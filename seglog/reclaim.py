@@ -1,0 +1,129 @@
+"""When the bytes of deleted records are given back, and how fast. How: seglog.rewrite.
+
+    look     after each checkpoint: sealed segments of which `reclaim_dead_percent` is deleted
+    copy     without a lock, at `reclaim_bytes_per_s`
+    swap     under the checkpoint lock, if no delete reached the segment meanwhile; then readers look again
+
+Y1  Only where no history is kept: with `keep_history` the archive gets the bytes first, and then the segment goes as a
+    whole. Dead segments at the front go by a checkpoint, without a copy (K4 of seglog.checkpoint).
+Y2  It changes nothing that a reader sees, and may be cut short or left out at any time: what a delete reached stays
+    flagged, and is looked for again after the next checkpoint and after the next opening.
+Y3  A swap that fails half-way poisons the writer, as everything that leaves the files unknown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from seglog.engine import Engine
+from seglog.rewrite import discard_rewrite, write_anew
+from seglog.segment import SegmentFiles, SegmentInfo
+from seglog.state import TopicState, reclaimable
+
+__all__ = ["Reclaimer"]
+
+_logger = logging.getLogger("seglog.reclaim")
+
+
+class _Stopped(Exception):
+    """The log is closing."""
+
+
+def _at_once(_size_bytes: int) -> None:
+    """The pace of a caller who waits for it."""
+
+
+class Reclaimer:
+    """`run` is the work of an Upkeep of its own; `stop` ends a copy on its way."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        # Of a segment that could not be written anew, as it was then: it is not tried again before that changes.
+        self._failed: set[tuple[int, SegmentInfo]] = set()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def run(self) -> None:
+        """All that is there to do, at the pace of the setting."""
+        self._engine.has_dead = False
+        if self._engine.settings.reclaim_bytes_per_s:
+            with contextlib.suppress(_Stopped):
+                self.run_now(self._pace)
+
+    def run_now(self, pace: Callable[[int], None] = _at_once) -> None:
+        """All that is there to do. What fails is logged, and stays as it is."""
+        with self._lock:
+            for state, info in self._candidates():
+                self._try(state, info, pace)
+
+    def _try(self, state: TopicState, info: SegmentInfo, pace: Callable[[int], None]) -> None:
+        try:
+            self._rewrite(state, info, pace)
+        except _Stopped:
+            raise
+        except Exception as error:
+            self._failed.add((state.topic_id, info))
+            _logger.warning("%s: deleted records keep their bytes: %s", state.name, error)
+
+    def _candidates(self) -> list[tuple[TopicState, SegmentInfo]]:
+        engine = self._engine
+        if engine.is_closed or engine.committer.is_poisoned:
+            return []
+        return [
+            (state, info)
+            for state in list(engine.topics.values())
+            for info in reclaimable(state, engine.settings.reclaim_dead_percent)
+            if (state.topic_id, info) not in self._failed
+        ]
+
+    def _rewrite(self, state: TopicState, info: SegmentInfo, pace: Callable[[int], None]) -> None:
+        engine, topic_id = self._engine, state.topic_id
+        segment = engine.segments.get(topic_id, info.first_seq)
+        if not segment.dead(info.records)[1]:
+            # It was written anew, and a crash came before a snapshot that says so.
+            with engine.checkpoint_lock:
+                self._publish(state, info, replace(info, dead_bytes=0))
+            return
+        try:
+            data_bytes = write_anew(engine.files, engine.layout, segment, info, pace)
+        except BaseException:
+            discard_rewrite(engine.files, engine.layout, topic_id, info.first_seq)
+            raise
+        with engine.checkpoint_lock:
+            if self._is_as_it_was(state, info):
+                self._swap(segment)
+                self._publish(state, info, replace(info, data_bytes=data_bytes, dead_bytes=0))
+            else:
+                discard_rewrite(engine.files, engine.layout, topic_id, info.first_seq)
+
+    def _is_as_it_was(self, state: TopicState, info: SegmentInfo) -> bool:
+        """No delete reached it, and it was not cut, released or sent elsewhere. The checkpoint lock is held."""
+        engine = self._engine
+        if engine.is_closed or engine.committer.is_poisoned or state.is_gone or state.config.keep_history:
+            return False
+        return info in state.sealed
+
+    def _swap(self, segment: SegmentFiles) -> None:
+        engine = self._engine
+        try:
+            engine.segments.swap(segment.topic_id, segment.first_seq, segment)
+            engine.files.sync_dir(engine.layout.topic(segment.topic_id))
+        except BaseException as error:
+            engine.committer.poison(error)
+            raise
+
+    def _publish(self, state: TopicState, old: SegmentInfo, new: SegmentInfo) -> None:
+        with self._engine.committer.lock:
+            state.sealed = tuple(new if info == old else info for info in state.sealed)
+            state.generation += 1
+
+    def _pace(self, size_bytes: int) -> None:
+        if self._stopping.wait(size_bytes / self._engine.settings.reclaim_bytes_per_s):
+            raise _Stopped

@@ -1,0 +1,103 @@
+"""The tags of a sealed segment, and which of its records have each: seg-<first_seq>.tags. Little-endian.
+
+    size    field
+    8       magic      "SEGTAGS1"
+    8       topic_id
+    8       first_seq
+    4       records    of the segment
+    4       directory  its length in bytes
+    per tag, ascending by bytes:
+      2       length     of the tag
+      4       count      of the records with it, 1 at least
+      8       check      XXH3-64 of their positions
+      length  tag        UTF-8
+    8       check      XXH3-64 of all before it: head and directory
+    per tag, in the same order:
+      4       position   of each record with it, ascending: seq - first_seq
+
+Q1  It is derivable from .data: one that is missing, damaged, or of another segment, is made anew and never trusted.
+Q2  It lists deleted records too, as long as they have their bytes: their flags tell. It never changes once it is whole.
+Q3  A tag is looked up by reading head and directory, and then the positions of those that match, and no .data.
+
+No I/O: bytes in, bytes out. Who reads and writes it: seglog.tags.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
+
+from seglog.errors import InvalidEntry
+
+__all__ = ["HEAD", "TagHead", "TagPlace", "encode_tag_index", "read_directory", "read_head", "read_positions"]
+
+_MAGIC = b"SEGTAGS1"
+HEAD = struct.Struct("<8sQQII")
+_TAG = struct.Struct("<HIQ")
+_CHECK = struct.Struct("<Q")
+_POSITION_BYTES = 4
+
+
+class TagHead(NamedTuple):
+    """`directory_end` is where the first check ends, and the positions begin."""
+
+    topic_id: int
+    first_seq: int
+    records: int
+    directory_end: int
+
+
+class TagPlace(NamedTuple):
+    """Where the positions of one tag are in the file."""
+
+    offset: int
+    length: int
+    check: int
+
+
+def encode_tag_index(topic_id: int, first_seq: int, records: int, positions: Mapping[bytes, list[int]]) -> bytes:
+    directory, body = [], []
+    for tag in sorted(positions):
+        raw = np.array(positions[tag], "<u4").tobytes()
+        directory.append(_TAG.pack(len(tag), len(positions[tag]), xxh3_64_intdigest(raw)) + tag)
+        body.append(raw)
+    entries = b"".join(directory)
+    head = HEAD.pack(_MAGIC, topic_id, first_seq, records, len(entries)) + entries
+    return b"".join((head, _CHECK.pack(xxh3_64_intdigest(head)), *body))
+
+
+def read_head(raw: bytes) -> TagHead:
+    """Of the first bytes of a file, HEAD.size at least; not checked yet. Raises `InvalidEntry`."""
+    if len(raw) < HEAD.size:
+        raise InvalidEntry(0, "the tags end within their head")
+    magic, topic_id, first_seq, records, directory = HEAD.unpack_from(raw)
+    if magic != _MAGIC:
+        raise InvalidEntry(0, "these are no tags")
+    return TagHead(topic_id, first_seq, records, HEAD.size + directory + _CHECK.size)
+
+
+def read_directory(raw: bytes, head: TagHead) -> dict[bytes, TagPlace]:
+    """`raw` are the first `directory_end` bytes. Raises `InvalidEntry`."""
+    end = head.directory_end - _CHECK.size
+    if len(raw) < head.directory_end or _CHECK.unpack_from(raw, end)[0] != xxh3_64_intdigest(raw[:end]):
+        raise InvalidEntry(0, "check mismatch in the directory of tags")
+    places: dict[bytes, TagPlace] = {}
+    at, offset = HEAD.size, head.directory_end
+    while at < end:
+        length, count, check = _TAG.unpack_from(raw, at)
+        at += _TAG.size + length
+        places[raw[at - length : at]] = TagPlace(offset, count * _POSITION_BYTES, check)
+        offset += count * _POSITION_BYTES
+    return places
+
+
+def read_positions(raw: bytes, place: TagPlace) -> NDArray[np.uint32]:
+    """`raw` is what lies at `place`. Raises `InvalidEntry`."""
+    if len(raw) != place.length or xxh3_64_intdigest(raw) != place.check:
+        raise InvalidEntry(0, "check mismatch in the positions of a tag")
+    return np.frombuffer(raw, "<u4")

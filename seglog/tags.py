@@ -1,0 +1,157 @@
+"""Which records of a segment a delete reaches, without reading its data: by range, and by the segment's .tags file.
+
+    sealed     its .tags, written when it is sealed; made anew from .data where it is missing or damaged
+    unsealed   no tags are kept in memory or on disk: the tagged records are read, of one segment at most
+
+G1  A .tags file is durable before a snapshot says that its segment is sealed, and goes with the segment, also when a
+    truncation makes the segment the active one again: so no file of an older life is there under its name.
+
+The format: seglog.tag_index.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seglog.deletes import DeleteOp
+from seglog.errors import FileCorrupt, InvalidEntry
+from seglog.files import Files
+from seglog.frame import HAS_TAG
+from seglog.layout import Layout
+from seglog.open_file import OpenFile
+from seglog.run import RUN_MAX_RECORDS
+from seglog.segment import SegmentFiles, SegmentInfo
+from seglog.tag_index import encode_tag_index, read_directory, read_head, read_positions
+
+__all__ = ["drop_tags", "listed_tags", "reached_seqs", "write_tags"]
+
+_logger = logging.getLogger("seglog.tags")
+_HEAD_BYTES = 4096
+
+
+def reached_seqs(
+    files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo, ops: Iterable[DeleteOp]
+) -> list[int]:
+    """Of the segment's records those that one of `ops` reaches, ascending; some of them may be deleted already.
+
+    Raises `FileCorrupt`.
+    """
+    found: set[int] = set()
+    by_tag = []
+    for op in ops:
+        end = min(info.last_seq, op.at_seq, info.last_seq if op.before is None else op.before - 1)
+        if op.tag is None:
+            found.update(range(info.first_seq, end + 1))
+        elif end >= info.first_seq:
+            by_tag.append(op)
+    if by_tag:
+        for seqs, fitting in _by_tag(files, layout, segment, info, by_tag):
+            found.update(seq for seq in seqs if any(op.may_reach(seq) for op in fitting))
+    return sorted(found)
+
+
+def write_tags(files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo) -> bool:
+    """Of a segment that is being sealed. Durable after `sync_dir` of the topic's directory. False: it has no tags."""
+    positions = _read_tags(segment, info)
+    if positions:
+        _store(files, layout, segment, info, positions)
+    return bool(positions)
+
+
+def drop_tags(files: Files, layout: Layout, topic_id: int, first_seq: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        files.unlink(layout.part("tags", topic_id, first_seq))
+
+
+def listed_tags(
+    files: Files, layout: Layout, topic_id: int, first_seq: int, records: int, wants: Callable[[bytes], bool]
+) -> dict[bytes, list[int]]:
+    """Positions of the tags that are wanted, as the .tags file has them.
+
+    Raises `FileNotFoundError`, and `InvalidEntry` or `FileCorrupt` for what is not whole or not of this segment.
+    """
+    file = OpenFile(files, layout.part("tags", topic_id, first_seq), os.O_RDONLY)
+    raw = file.read(_HEAD_BYTES, 0)
+    head = read_head(raw)
+    if (head.topic_id, head.first_seq, head.records) != (topic_id, first_seq, records):
+        raise InvalidEntry(0, "these are the tags of another segment")
+    if head.directory_end > len(raw):
+        raw = file.read_exactly(min(head.directory_end, file.size()), 0)
+    return {
+        tag: read_positions(file.read_exactly(place.length, place.offset), place).tolist()
+        for tag, place in read_directory(raw, head).items()
+        if wants(tag)
+    }
+
+
+def _by_tag(
+    files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo, ops: list[DeleteOp]
+) -> Iterable[tuple[list[int], list[DeleteOp]]]:
+    """For each tag that fits: the seqs that have it, and the deletes that it fits."""
+
+    def fitting(tag: bytes) -> list[DeleteOp]:
+        text = tag.decode()
+        return [op for op in ops if op.tag_fits(text)]
+
+    positions = _positions(files, layout, segment, info, lambda tag: bool(fitting(tag)))
+    return [([info.first_seq + each for each in where], fitting(tag)) for tag, where in positions.items()]
+
+
+def _positions(
+    files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo, wants: Callable[[bytes], bool]
+) -> dict[bytes, list[int]]:
+    """Of the wanted tags, and perhaps of others."""
+    if not info.sealed:
+        return _read_tags(segment, info)
+    try:
+        return listed_tags(files, layout, segment.topic_id, info.first_seq, info.records, wants)
+    except FileNotFoundError:
+        pass
+    except (InvalidEntry, FileCorrupt) as error:
+        _logger.warning("%s is made anew: %s", layout.part("tags", segment.topic_id, info.first_seq), error)
+    positions = _read_tags(segment, info)
+    if positions:
+        try:
+            _store(files, layout, segment, info, positions)
+        except OSError as error:
+            _logger.warning("the tags of %s cannot be kept: %s", segment.data.path, error)
+    return positions
+
+
+def _read_tags(segment: SegmentFiles, info: SegmentInfo) -> dict[bytes, list[int]]:
+    """From .idx and .data: of records that have their bytes, and only runs that have tags. Raises `FileCorrupt`."""
+    found: dict[bytes, list[int]] = {}
+    seq = info.first_seq
+    while seq <= info.last_seq:
+        last = min(info.last_seq, seq + RUN_MAX_RECORDS - 1)
+        tagged = _tagged(segment.entries(seq, last))
+        if not len(tagged):
+            seq = last + 1
+            continue
+        run = segment.run(seq + int(tagged[0]), last)
+        for record in run.records(_tagged(run.entries)):
+            if record.tag is not None:
+                found.setdefault(record.tag.encode(), []).append(record.seq - info.first_seq)
+        seq = run.last_seq + 1
+    return found
+
+
+def _tagged(entries: NDArray[Any]) -> NDArray[np.intp]:
+    """Deleted ones too: a flag that is seen may not be durable, and whoever sets it again has to find the record."""
+    return np.flatnonzero((entries["flags"] & HAS_TAG != 0) & (entries["length"] != 0))
+
+
+def _store(
+    files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo, positions: dict[bytes, list[int]]
+) -> None:
+    path = layout.part("tags", segment.topic_id, info.first_seq)
+    file = OpenFile(files, path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    file.write(encode_tag_index(segment.topic_id, info.first_seq, info.records, positions), 0)
+    file.datasync()

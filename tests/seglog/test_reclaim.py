@@ -1,0 +1,358 @@
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog import Log, LogSettings, Topic, TopicConfig
+from seglog.files import Files, OsFiles
+from seglog.frame import DELETED, MIN_FRAME_BYTES, read_header
+from seglog.index import ENTRY
+from seglog.upkeep import Background, InCaller, UpkeepFactory
+from tests.faults.disk import Image, Moment, SimulatedDisk
+from tests.faults.files import CrashingFiles, Effects, FailingCalls, SimulatedCrash
+from tests.seglog.clocks import SetClock
+
+SETTINGS = LogSettings(segment_max_events=6)
+BY_HAND = LogSettings(segment_max_events=6, reclaim_bytes_per_s=0)
+DIRECTORY = Path("/log")
+
+
+def _open(path: Path, files: Files | None = None, *, upkeep: UpkeepFactory = InCaller, by_hand: bool = True) -> Log:
+    settings = BY_HAND if by_hand else SETTINGS
+    return seglog.open(path, files=files, settings=settings, clock=SetClock(), upkeep=upkeep)
+
+
+def _fill(topic: Topic, count: int = 12) -> None:
+    """Of six records a segment, four are tagged."""
+    for number in range(1, count + 1):
+        topic.append([b"%d " % number * 100], tag="go" if number % 3 else None, node="n")
+    topic.seal()
+
+
+def _live(topic: Topic) -> list[tuple[int, bytes, str | None]]:
+    return [(record.seq, record.value, record.tag) for record in topic.read(1)]
+
+
+def _sizes(log: Log) -> list[int]:
+    return [path.stat().st_size for path in sorted(log.path.rglob("*.data"))]
+
+
+def _names(directory: Path) -> list[str]:
+    return sorted(path.name for path in (directory / "topics").rglob("*") if path.is_file())
+
+
+def test_deleted_records_bytes_come_back_and_nothing_else_changes(tmp_path: Path) -> None:
+    with _open(tmp_path) as log:
+        topic = log.topic("t")
+        _fill(topic)
+        topic.delete(tag="go")
+        log.checkpoint()
+        live, frames, before, names = _live(topic), list(topic.frames(1, 12)), _sizes(log), _names(tmp_path)
+        assert [seq for seq, *_ in live] == [3, 6, 9, 12]
+        log.reclaim()
+        assert _sizes(log) == [sum(len(frames[seq - 1]) for seq in seqs) for seqs in ((3, 6), (9, 12))]
+        assert [segment.data_bytes for segment in topic.segments()] == _sizes(log) < before
+        assert _names(tmp_path) == names
+        assert [path.stat().st_size for path in tmp_path.rglob("*.idx")] == [6 * ENTRY.size] * 2
+        assert (_live(topic), list(topic.frames(1, 12))) == (live, frames)
+        assert topic.bytes_hot == sum(_sizes(log))
+        headers = [read_header(frame) for frame in topic.frames(1, 12)]
+        assert [header.seq for header in headers] == list(range(1, 13))
+        assert [header.frame_bytes == MIN_FRAME_BYTES for header in headers] == [seq % 3 != 0 for seq in range(1, 13)]
+        assert all(header.flags & DELETED for header in headers if header.seq % 3)
+        assert topic.seq_at(topic.last_ts_ms + 1) == 13
+    assert not seglog.verify(tmp_path).damages
+    with _open(tmp_path) as log:
+        assert _live(log.topic("t")) == live
+        assert list(log.topic("t").frames(2, 11)) == frames[1:11]
+        log.topic("t").delete(before=7)
+        log.topic("t").truncate(10)
+        assert [seq for seq, *_ in _live(log.topic("t"))] == [9]
+        log.topic("t").append([b"next"])
+        assert [seq for seq, *_ in _live(log.topic("t"))] == [9, 10]
+    assert not seglog.verify(tmp_path).damages
+
+
+def test_a_segment_that_is_dead_in_the_middle_keeps_no_byte_of_data(tmp_path: Path) -> None:
+    with _open(tmp_path) as log:
+        topic = log.topic("t")
+        for tag in (None, "go", None):
+            topic.append([b"x" * 50] * 6, tag=tag)
+        topic.seal()
+        topic.delete(tag="go")
+        log.checkpoint()
+        before = _sizes(log)
+        log.reclaim()
+        assert _sizes(log) == [before[0], 0, before[2]]
+        assert [seq for seq, *_ in _live(topic)] == [*range(1, 7), *range(13, 19)]
+        assert len(list(topic.frames(1, 18))) == 18
+    assert not seglog.verify(tmp_path).damages
+    with _open(tmp_path) as log:
+        assert [seq for seq, *_ in _live(log.topic("t"))] == [*range(1, 7), *range(13, 19)]
+
+
+def test_a_checkpoint_sets_it_going(tmp_path: Path) -> None:
+    with _open(tmp_path, by_hand=False) as log:
+        _fill(log.topic("t"))
+        log.topic("t").delete(tag="go")
+        before = _sizes(log)
+        log.checkpoint()
+        assert sum(_sizes(log)) < sum(before) / 2
+
+
+def test_a_thread_of_its_own_does_it(tmp_path: Path) -> None:
+    swapped = []
+
+    class Watching(OsFiles):
+        def rename(self, source: Path, target: Path) -> None:
+            super().rename(source, target)
+            if target.suffix == ".data":
+                swapped.append(target)
+
+    with _open(tmp_path, Watching(), upkeep=Background, by_hand=False) as log:
+        _fill(log.topic("t"))
+        log.topic("t").delete(tag="go")
+        log.checkpoint()
+        # The thread is on its way to the first of them, and `reclaim` waits until it is through.
+        log.reclaim()
+        assert len(swapped) == 2
+        assert [seq for seq, *_ in _live(log.topic("t"))] == [3, 6, 9, 12]
+
+
+def test_what_is_left_alone(tmp_path: Path) -> None:
+    with _open(tmp_path) as log:
+        log.create_topic("kept", TopicConfig(keep_history=True))
+        for name in ("kept", "few", "unsealed"):
+            topic = log.topic(name)
+            topic.append([b"x" * 50] * 5, tag="go" if name != "few" else None)
+            topic.append([b"x" * 50], tag="go" if name == "few" else None)
+            if name != "unsealed":
+                topic.append([b"y"])
+        log.topic("unsealed").truncate(5)
+        log.checkpoint()
+        for name in ("kept", "few", "unsealed"):
+            log.topic(name).append([b"z"])
+            log.topic(name).delete(tag="go")
+        log.checkpoint()
+        before = _sizes(log)
+        log.reclaim()
+        assert _sizes(log) == before
+
+
+def test_the_pace_is_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    with _open(tmp_path, by_hand=False) as log:
+        _fill(log.topic("t"))
+        log.topic("t").delete(tag="go")
+        before = sum(_sizes(log))
+        monkeypatch.setattr(log._reclaimer._stopping, "wait", lambda seconds: pauses.append(seconds))
+        log.checkpoint()
+        moved = before + sum(_sizes(log))
+    assert sum(pauses) * SETTINGS.reclaim_bytes_per_s == pytest.approx(moved)
+
+
+def test_closing_does_not_wait_for_the_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _open(tmp_path, by_hand=False) as log:
+        _fill(log.topic("t"))
+        log.topic("t").delete(tag="go")
+        monkeypatch.setattr(log._reclaimer._stopping, "wait", lambda _: True)
+        log.checkpoint()
+        assert [name for name in _names(tmp_path) if name.endswith(".new")] == []
+        assert [seq for seq, *_ in _live(log.topic("t"))] == [3, 6, 9, 12]
+
+
+def test_a_delete_that_comes_meanwhile_is_not_lost(tmp_path: Path) -> None:
+    class Meeting(OsFiles):
+        then: Callable[[], object] | None = None
+
+        def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+            then = self.then
+            if path.name.endswith(".idx.new") and then is not None:
+                self.then = None
+                then()
+            return super().open(path, flags, mode)
+
+    files = Meeting()
+    with _open(tmp_path, files) as log:
+        topic = log.topic("t")
+        _fill(topic, 6)
+        topic.append([b"end"])
+        topic.delete(tag="go")
+        log.checkpoint()
+
+        def meet() -> None:
+            topic.delete(before=4)
+            log.checkpoint()
+
+        files.then = meet
+        before = _sizes(log)[0]
+        log.reclaim()
+        assert _sizes(log)[0] == before
+        assert [seq for seq, *_ in _live(topic)] == [6, 7]
+        log.reclaim()
+        assert _sizes(log)[0] < before
+        assert [seq for seq, *_ in _live(topic)] == [6, 7]
+    with _open(tmp_path) as log:
+        assert [seq for seq, *_ in _live(log.topic("t"))] == [6, 7]
+
+
+def test_readers_on_their_way_go_on(tmp_path: Path) -> None:
+    with _open(tmp_path) as log:
+        topic = log.topic("t")
+        _fill(topic)
+        topic.delete(tag="go")
+        log.checkpoint()
+        reader, frames = topic.read(1), topic.frames(1, 12)
+        assert next(reader).seq == 3
+        assert read_header(next(frames)).seq == 1
+        log.reclaim()
+        assert [record.seq for record in reader] == [6, 9, 12]
+        assert [read_header(frame).seq for frame in frames] == list(range(2, 13))
+
+
+def test_damage_is_not_copied_and_a_damaged_deleted_record_is_not_missed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with _open(tmp_path) as log:
+        topic = log.topic("t")
+        _fill(topic)
+        topic.delete(tag="go")
+        log.checkpoint()
+        first, second = sorted(tmp_path.rglob("*.data"))
+        before = first.stat().st_size
+        for path, seq in ((first, 3), (second, 8)):
+            body = bytearray(path.read_bytes())
+            offset = int(log._engine.segments.get(1, 7 if seq > 6 else 1).entries(seq, seq)["offset"][0])
+            body[offset + 60] ^= 1
+            path.write_bytes(body)
+        log.reclaim()
+        assert "deleted records keep their bytes" in caplog.text
+        assert first.stat().st_size == before
+        assert [record.seq for record in topic.read(7)] == [9, 12]
+        caplog.clear()
+        log.reclaim()
+        assert not caplog.text
+    assert {damage.path for damage in seglog.verify(tmp_path).damages} == {first}
+
+
+# Crashes and failures: a topic with deletes on a simulated disk, then nothing but the reclaim.
+
+
+def _prepared() -> Image:
+    disk = SimulatedDisk()
+    with _open(DIRECTORY, disk) as log:
+        _fill(log.topic("t"))
+        log.topic("t").append([b"end"])
+        log.topic("t").delete(tag="go")
+    return disk.after_kill()
+
+
+LIVE = [(seq, b"%d " % seq * 100, None) for seq in (3, 6, 9, 12)] + [(13, b"end", None)]
+
+
+def _check(image: Image, *, is_settled: bool = False) -> None:
+    disk = SimulatedDisk(image)
+    with _open(DIRECTORY, disk) as log:
+        assert _live(log.topic("t")) == LIVE
+        assert not [path for path in disk.after_kill().tree if path.endswith(".new")]
+        assert len(list(log.topic("t").frames(1, 13))) == 13
+        if not is_settled:
+            log.reclaim()
+            assert _live(log.topic("t")) == LIVE
+    if not is_settled:
+        _check(disk.after_power_cut(), is_settled=True)
+
+
+def test_every_image_that_a_crash_may_leave_shows_the_same() -> None:
+    moments: list[Moment] = []
+    disk = SimulatedDisk(_prepared())
+    log = _open(DIRECTORY, disk)
+    disk.note = lambda disk: moments.append(disk.moment())
+    log.reclaim()
+    disk.note = None
+    chance = random.Random(1)
+    images = {
+        image.digest: image
+        for moment in moments
+        for image in (*moment.images(chance, 12), SimulatedDisk.resume(moment).after_kill())
+    }
+    kinds = {tuple(sorted(Path(path).suffix for path in image.tree if ".new" in path)) for image in images.values()}
+    assert len(images) > 100
+    assert len(kinds) > 1
+    for image in images.values():
+        assert not seglog.verify(DIRECTORY, files=SimulatedDisk(_unlocked(image))).damages
+        _check(_unlocked(image))
+
+
+def test_a_crash_in_the_recovery_of_a_crash() -> None:
+    moments: list[Moment] = []
+    disk = SimulatedDisk(_prepared())
+    log = _open(DIRECTORY, disk)
+    disk.note = lambda disk: moments.append(disk.moment())
+    log.reclaim()
+    disk.note = None
+    renamed = [moment for moment in moments if any("Move" in type(change).__name__ for change in moment.pending)]
+    assert renamed
+    for moment in renamed:
+        for image in moment.images(random.Random(2), 4):
+            again: list[Moment] = []
+            second = SimulatedDisk(_unlocked(image))
+            second.note = lambda disk, again=again: again.append(disk.moment())  # type: ignore[misc]
+            _open(DIRECTORY, second).close()
+            second.note = None
+            for left in again:
+                _check(_unlocked(left.image(())), is_settled=True)
+                _check(_unlocked(SimulatedDisk.resume(left).after_kill()), is_settled=True)
+
+
+def _unlocked(image: Image) -> Image:
+    return Image({path: body for path, body in image.tree.items() if not path.endswith("LOCK")})
+
+
+@pytest.mark.parametrize("tear", [False, True], ids=["between", "within"])
+def test_the_process_may_die_at_any_operation(tear: bool) -> None:
+    image = _prepared()
+    counter = Effects(SimulatedDisk(image))
+    with _open(DIRECTORY, counter) as log:
+        before = counter.effects
+        log.reclaim()
+        after = counter.effects
+    assert after - before > 10
+    for at in range(before + 1, after + 1):
+        disk = SimulatedDisk(image)
+        with pytest.raises(SimulatedCrash):
+            _open(DIRECTORY, CrashingFiles(disk, at, tear=tear)).reclaim()
+        _check(_unlocked(disk.after_kill()))
+
+
+@pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_any_call_may_fail(for_good: bool, number: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "seglog")
+    image = _prepared()
+    at = 0
+    while True:
+        at += 1
+        disk = SimulatedDisk(image)
+        with _open(DIRECTORY, disk) as log:
+            failing = FailingCalls(disk, at, lambda: OSError(number, os.strerror(number)), for_good=for_good)
+            log._engine.files = failing
+            log._engine.segments._files = failing
+            log._reclaimer.run_now()
+            failing.at = 0
+            log._engine.files = disk
+            log._engine.segments._files = disk
+            assert _live(log.topic("t")) == LIVE
+            is_over = failing.failed is None
+        _check(_unlocked(disk.after_kill()))
+        _check(_unlocked(disk.after_power_cut()))
+        if is_over:
+            break
+    assert at > 10
