@@ -147,8 +147,12 @@ class LocalCatalog:
         handle: Handle | None = None,
         attempt: Attempt | None = None,
         commit: tuple[Vid, int, bytes] | None = None,
+        done: Sid | None = None,
     ) -> None:
-        """Put a handle, an attempt and a commit (vid, lsn, body) on record, or replace them; all or nothing."""
+        """Put a handle, an attempt and a commit (vid, lsn, body) on record, or replace them; all or nothing.
+
+        `done` is an attempt that goes from the record.
+        """
         with self._transaction() as run:
             if handle is not None:
                 run.execute(_PUT_HANDLE, _row(handle, _HANDLE_COLUMNS))
@@ -156,6 +160,8 @@ class LocalCatalog:
                 run.execute(_PUT_ATTEMPT, _row(attempt, _ATTEMPT_COLUMNS))
             if commit is not None:
                 run.execute(_PUT_COMMIT, (str(commit[0]), *commit[1:]))
+            if done is not None:
+                run.execute("DELETE FROM attempts WHERE sid = ?", (str(done),))
 
     def handle(self, name: str) -> Handle | None:
         rows = self._rows(f"{_SELECT_HANDLES} WHERE name = ?", name)

@@ -245,6 +245,18 @@ class Archive:
             unsealed_records=topic.head_seq - topic.sealed_seq,
         )
 
+    def compact(self, name: str) -> tuple[Published, ...]:
+        """Merge runs of small remote segments, as `merge_below_bytes` and `merge_count` say; a commit for each run.
+
+        No past state changes. Raises `NoSuchTopic`, `Diverged`, and what the store raises; repeat it to resume.
+        """
+        self._log.existing(name)
+        with self._turn(name):
+            if self._handles.find(name) is None:
+                return ()
+            self._handles.open(name)
+            return tuple(self._offloader.merge(name))
+
     def waiting_bytes(self, name: str, up_to: int | None = None) -> int:
         """Frame bytes of the sealed segments that `offload` would send."""
         offloaded = self._handles.offloaded_seq(name)

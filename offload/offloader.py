@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from operator import attrgetter
+
+from pyroaring import BitMap
 
 from catalog import (
     Attempt,
@@ -26,6 +29,7 @@ from catalog import (
     Handle,
     LocalCatalog,
     SegmentRef,
+    SegmentView,
     Sid,
     Volumes,
     encode_commit,
@@ -37,12 +41,15 @@ from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState, Run, is_due, plan_run
 from offload.cold import ColdReader
 from offload.deletes import deletions_of
+from offload.entry import entries, frame_of
 from offload.handles import Handles, Tip
+from offload.merging import merge_runs
 from offload.readback import check_published
 from offload.segment_upload import upload_segment
 from offload.settings import OffloadSettings, codec_named
 from seglog import Log, Topic
 from seglog.clock import Clock
+from seglog.frame import read_header, tombstone
 
 __all__ = ["Offloader", "Published"]
 
@@ -108,6 +115,17 @@ class Offloader:
             if run is None:
                 return done
             done.append(self._offload_run(handle, tip, topic, run, on_bytes))
+
+    def merge(self, name: str) -> list[Published]:
+        """Put one segment in the place of each run of small ones (offload.merging), a commit for each run.
+
+        Raises what `run` raises, and what reading a segment raises; it may be repeated after any of them.
+        """
+        self.settle(name)
+        done: list[Published] = []
+        while (views := self._to_merge(self._handle(name))) is not None:
+            done.append(self._merge_run(self._handle(name), views))
+        return done
 
     def settle(self, name: str) -> list[Published]:
         """Finish what an earlier process left: publish the pending commit, discard attempts that never got so far.
@@ -178,21 +196,82 @@ class Offloader:
         return self._publish(self._prepare(handle, commit, attempt))
 
     def _upload(self, attempt: Attempt, topic: Topic, on_bytes: Callable[[int], None]) -> SegmentRef:
-        codec = codec_named(topic.config.attributes.get("codec", self.settings.codec))
 
         def counted() -> Iterator[list[bytes]]:
             for frames in topic.frame_batches(attempt.first_seq, attempt.last_seq):
                 on_bytes(sum(map(len, frames)))
                 yield frames
 
+        return self._send(attempt, counted())
+
+    def _send(self, attempt: Attempt, batches: Iterable[list[bytes]]) -> SegmentRef:
+        attributes = self._log.topic(attempt.name).config.attributes
         return upload_segment(
             self._store,
             attempt,
-            counted(),
-            codec=codec,
+            batches,
+            codec=codec_named(attributes.get("codec", self.settings.codec)),
             settings=self.settings,
             on_upload_id=lambda upload_id: self._local.save(attempt=replace(attempt, upload_id=upload_id)),
         )
+
+    def _to_merge(self, handle: Handle) -> list[SegmentView] | None:
+        """The oldest run of segments that one log wrote: a data object has one topic id."""
+        below_bytes, least = self.settings.merge_below_bytes, self.settings.merge_count
+        if not isinstance(below_bytes, int):
+            return None
+        snapshot = self._volumes.snapshot(handle.vid, handle.lsn)
+        runs = merge_runs(
+            snapshot.segments,
+            handle.vid,
+            below_bytes=below_bytes,
+            max_bytes=self.settings.max_object_bytes,
+            least=least,
+        )
+        for run in runs:
+            for _, group in groupby(self._reader.indexed(run), lambda view: self._reader.index(view).topic_id):
+                views = list(group)
+                if len(views) >= least:
+                    return views
+        return None
+
+    def _merge_run(self, handle: Handle, views: list[SegmentView]) -> Published:
+        tip, now_ms = self._handles.tip(handle), self._clock.now_ms()
+        attempt = Attempt(
+            sid=Sid.new(now_ms),
+            name=handle.name,
+            vid=handle.vid,
+            first_seq=views[0].first,
+            last_seq=views[-1].last,
+            state=AttemptState.PLANNED,
+            created_at_ms=now_ms,
+        )
+        self._local.save(attempt=attempt)
+        segment = self._send(attempt, map(self._frames_of, views))
+        [last] = self._volumes.commits(handle.vid, handle.lsn, handle.lsn)
+        commit = self._commit(
+            handle,
+            tip,
+            CommitKind.COMPACT,
+            at_seq=last.commit.at_seq,
+            at_ts_ms=last.commit.at_ts_ms,
+            bounds=tip.bounds,
+            segments=(segment,),
+            removed_sids=tuple(view.ref.sid for view in views),
+        )
+        return self._publish(self._prepare(handle, commit, attempt))
+
+    def _frames_of(self, view: SegmentView) -> list[bytes]:
+        """What the view shows, and tombstones for what was deleted of it."""
+        deleted = BitMap.deserialize(view.deleted) if view.deleted else BitMap()
+        key, first_seq = keys.data_key(view.vid, view.ref.sid), view.ref.first_seq
+        frames = []
+        for raw in self._reader.segment_chunks(view):
+            for entry_id, data in entries(raw, key, 0):
+                if view.first <= first_seq + entry_id <= view.last:
+                    frame = frame_of(data)
+                    frames.append(tombstone(read_header(frame)) if entry_id in deleted else frame)
+        return frames
 
     def _discard(self, attempt: Attempt) -> None:
         """Remove what a dead attempt left. Nothing refers to it, so this may end anywhere and be repeated."""
@@ -245,6 +324,7 @@ class Offloader:
         at_ts_ms: int,
         bounds: Bounds,
         segments: tuple[SegmentRef, ...] = (),
+        removed_sids: tuple[Sid, ...] = (),
         deletions: Deletions | None = None,
     ) -> Commit:
         return Commit(
@@ -260,6 +340,7 @@ class Offloader:
             at_seq=at_seq,
             at_ts_ms=at_ts_ms,
             segments=segments,
+            removed_sids=removed_sids,
             deletions=deletions or Deletions(),
         )
 
@@ -282,14 +363,17 @@ class Offloader:
             self._local.save(handle=replace(handle, diverged_lsn=lsn))
             raise Diverged(handle.name, str(handle.vid), lsn) from None
         attempt = next((a for a in self._local.attempts(handle.name) if a.lsn == lsn and a.vid == handle.vid), None)
+        commit = decode_commit_at(body, handle.vid, lsn).commit
+        # A merge has no hot copy that could go: nothing is left to do for it.
+        is_merge = commit.kind is CommitKind.COMPACT
         self._local.save(
             handle=replace(handle, lsn=lsn, pending_lsn=None, pending_body=None),
             attempt=replace(attempt, state=AttemptState.PUBLISHED, published_at_ms=self._clock.now_ms())
-            if attempt
+            if attempt and not is_merge
             else None,
             commit=(handle.vid, lsn, body),
+            done=attempt.sid if attempt and is_merge else None,
         )
-        commit = decode_commit_at(body, handle.vid, lsn).commit
         return Published(lsn, commit.kind, commit.segments[0] if commit.segments else None)
 
     def _handle(self, name: str) -> Handle:

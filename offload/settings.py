@@ -75,6 +75,10 @@ class OffloadSettings:
     tail_interval_s: int | str = number(
         NEVER, "seconds", 1, None, "it seals and offloads the tail that often: what a lost machine can lose", word=NEVER
     )
+    merge_below_bytes: int | str = number(
+        16 * 1024 * 1024, "bytes", 1, None, "of frames: adjacent remote segments with less become one", word=NEVER
+    )
+    merge_count: int = number(16, "segments", 2, 10_000, "so many of them at least")
     topics_at_once: int = number(2, "topics", 1, 64, "that the daemon offloads at the same time")
     upload_bytes_per_s: int | str = number(
         UNLIMITED, "bytes", 1024, None, "a second, of all uploads together", word=UNLIMITED

@@ -16,6 +16,7 @@ import typer
 from offload.cli import (
     append,
     branch,
+    compact,
     delete,
     init,
     inspect,
@@ -80,6 +81,7 @@ app.command(cls=Served)(delete.delete)
 app.command(cls=Served)(truncate.truncate)
 app.command(cls=Served)(seal.seal)
 app.command(cls=Served)(offload.offload)
+app.command(cls=Served)(compact.compact)
 app.command(cls=Served)(offload.pause)
 app.command(cls=Served)(offload.resume)
 app.command(cls=Served)(offload.retry)

@@ -44,6 +44,10 @@ def _what(stored: PastCommit) -> str:
     commit = stored.commit
     if commit.kind is CommitKind.OFFLOAD:
         return ", ".join(map(_segment, commit.segments))
+    if commit.kind is CommitKind.COMPACT:
+        return (
+            f"{', '.join(map(_segment, commit.segments))} in the place of {counted(len(commit.removed_sids), 'object')}"
+        )
     if commit.kind is CommitKind.DELETE:
         if commit.deletions.before_seq:
             return f"records below seq {commit.deletions.before_seq}, of {format_time(commit.at_ts_ms)}"

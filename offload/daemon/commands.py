@@ -26,7 +26,7 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from offload.archive import Archive
-from offload.cli import branch, delete, log, offload, read, restore, seal, status, topic, truncate, uploads
+from offload.cli import branch, compact, delete, log, offload, read, restore, seal, status, topic, truncate, uploads
 from offload.cli.output import write_to
 from offload.cli.session import Session
 from offload.daemon.service import Service
@@ -254,6 +254,7 @@ _FUNCTIONS: Mapping[str, Callable[..., None]] = {
     "truncate": truncate.truncate,
     "seal": seal.seal,
     "offload": offload.offload,
+    "compact": compact.compact,
     "pause": offload.pause,
     "resume": offload.resume,
     "retry": offload.retry,

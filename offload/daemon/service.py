@@ -296,6 +296,8 @@ class Service:
         if wanted.seal:
             self.sync.topic(name).seal()
         result = archive.offload(name, up_to=wanted.up_to, on_bytes=self._on_bytes)
+        if result.published:
+            archive.compact(name)
         return bool(result.published)
 
     def _on_bytes(self, count: int) -> None:
