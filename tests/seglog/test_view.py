@@ -183,6 +183,8 @@ def test_a_directory_that_may_not_be_read_is_told_so(tmp_path: Path) -> None:
 
 READS = {
     *(
+        "hold_appends",
+        "is_poisoned",
         "bytes_hot",
         "bytes_relocated",
         "config",
