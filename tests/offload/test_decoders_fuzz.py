@@ -1,0 +1,112 @@
+"""Decoders of blocks, index objects and trailers, on any bytes: a located error or a value; no crash, no hang, no
+allocation without bound.
+
+Each target runs in a process of its own, since a fault in a C extension would take pytest with it. By default mutations
+of valid objects, drawn with a seed; `make soak` adds a coverage-guided fuzzer for a bounded time.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.offload.fuzz_targets import SEEDS, TARGETS, run
+
+ROOT = Path(__file__).parents[2]
+MUTATIONS = 4_000
+FUZZ_SECONDS = 45
+ALLOCATION_FIXED, ALLOCATION_FACTOR = 4 << 20, 400
+NUMBERS = (0, 1, 127, 128, 255, 1 << 15, (1 << 16) - 1, 1 << 31, (1 << 32) - 1, 1 << 63, (1 << 64) - 1)
+
+
+def mutated(seed: bytes, random: Random) -> bytes:
+    """One to four changes: a bit, a byte, a number in any width and order, a cut, a piece doubled, removed or moved."""
+    data = bytearray(seed)
+    for _ in range(random.randint(1, 4)):
+        place = random.randrange(len(data) + 1)
+        match random.randrange(7):
+            case 0 if place < len(data):
+                data[place] ^= 1 << random.randrange(8)
+            case 1 if place < len(data):
+                data[place] = random.randrange(256)
+            case 2:
+                width = random.choice((1, 2, 4, 8))
+                number = random.choice(NUMBERS) % (1 << 8 * width)
+                data[place : place + width] = number.to_bytes(width, random.choice(("big", "little")))
+            case 3:
+                del data[place:]
+            case 4:
+                data[place:place] = data[place : place + random.randrange(1, 64)]
+            case 5:
+                del data[place : place + random.randrange(1, 64)]
+            case 6:
+                start = random.randrange(len(data) + 1)
+                data[place : place + 16] = data[start : start + 16]
+    return bytes(data)
+
+
+def run_mutations(name: str, count: int, seed: int) -> int:
+    """How many were taken. Raises for a fault, and for an allocation out of proportion."""
+    random = Random(seed)
+    taken = 0
+    tracemalloc.start()
+    for _ in range(count):
+        data = mutated(random.choice(SEEDS[name]), random)
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        taken += run(name, data)
+        used = tracemalloc.get_traced_memory()[1] - before
+        if used > ALLOCATION_FIXED + ALLOCATION_FACTOR * len(data):
+            raise AssertionError(f"{len(data)} bytes made it take {used}: {data.hex()}")
+    return taken
+
+
+def test_the_seeds_are_valid_so_that_changes_of_them_get_far() -> None:
+    assert SEEDS.keys() == TARGETS.keys()
+    for name in TARGETS:
+        assert any(run(name, seed) for seed in SEEDS[name]), name
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_changed_objects_are_refused_with_their_place_or_read(name: str) -> None:
+    code = (
+        "import sys\nfrom tests.offload.test_decoders_fuzz import *\n"
+        "print(run_mutations(sys.argv[1], int(sys.argv[2]), 11))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", code, name, str(MUTATIONS)],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=250,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert int(done.stdout) < MUTATIONS
+
+
+@settings(max_examples=400)
+@given(name=st.sampled_from(sorted(TARGETS)), data=st.binary(max_size=300))
+def test_any_bytes_are_refused_with_their_place(name: str, data: bytes) -> None:
+    if name != "index_bitmaps":  # that one is tried in a process of its own
+        run(name, data)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_coverage_guided_fuzzer_finds_nothing(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if importlib.util.find_spec("atheris") is None:
+        pytest.skip("atheris has no build for this Python and machine; the mutations ran")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.offload.fuzz", name, str(FUZZ_SECONDS), str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=FUZZ_SECONDS + 300,
+    )  # fmt: skip
+    last = [line for line in done.stderr.splitlines() if line.startswith(("#", "Done"))][-1:]
+    with capsys.disabled():
+        print(f"\nfuzz {name}: {' '.join(last)}")
+    assert done.returncode == 0, done.stderr[-3000:]
