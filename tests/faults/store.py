@@ -1,14 +1,16 @@
 """Faults of an object store, by wrapping one: each wrapper is an `ObjectStore` itself.
 
-    FaultyStore(inner, plan)              raises before or after the nth call, as the plan says
+    FaultyStore(inner, plan)              fails at the nth call, in the way that the plan says
     KillingStore(inner, effect, when)     kills the process before or after the nth effect
     CountingStore(inner)                  counts calls by method
 
-An effect is a call that changes the store. A fault "after" lets the call happen and loses its answer.
+An effect is a call that changes the store. A fault "after" lets the call happen and loses its answer; a late one sends
+the call again some calls later, when nobody waits for it any more. `faults_of` has every way in which a call may fail.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -18,7 +20,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from catalog.errors import CatalogError, OutcomeUnknown, StoreUnreachable
+from catalog.errors import (
+    AccessDenied,
+    CatalogError,
+    InvalidObject,
+    KeyTaken,
+    NoSuchBucket,
+    NoSuchObject,
+    OutcomeUnknown,
+    StoreUnreachable,
+)
 from catalog.keys import Key
 from catalog.objects import ObjectInfo, ObjectStore, PartTag
 
@@ -30,12 +41,15 @@ __all__ = [
     "KillingStore",
     "When",
     "WrappedStore",
+    "faults_of",
     "lost",
     "unreachable",
 ]
 
 When = Literal["before", "after"]
 T = TypeVar("T")
+
+_CALLS_LATE = 3
 
 EFFECTS = frozenset(
     {"put_new", "put", "delete", "create_upload", "put_part", "complete_upload", "abort_upload"},
@@ -104,41 +118,119 @@ def lost(key: str) -> CatalogError:
     return OutcomeUnknown(key, "a fault lost the answer")
 
 
+def denied(key: str) -> CatalogError:
+    return AccessDenied("faulty://", f"an old token at {key}")
+
+
+def no_bucket(_: str) -> CatalogError:
+    return NoSuchBucket("faulty")
+
+
+def taken(key: str) -> CatalogError:
+    return KeyTaken(key)
+
+
+def gone(key: str) -> CatalogError:
+    return NoSuchObject(key)
+
+
+def damaged(key: str) -> CatalogError:
+    return InvalidObject(key, "a fault broke it on its way")
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """At call `nth` (from 1) of `method`, or of all effects if `method` is None. `nth` None: at every one."""
+    """At call `nth` (from 1) of `method`, or of all effects if `method` is None. `nth` None: at every one.
+
+    It raises `error`; "flipped" has one bit of the answer changed instead, "stale" lists nothing.
+    """
 
     nth: int | None = None
     when: When = "before"
     error: Callable[[str], CatalogError] = lost
     method: str | None = None
+    is_late: bool = False
+    answer: Literal["error", "flipped", "stale"] = "error"
 
     def hits(self, method: str, nth_of_method: int, nth_effect: int) -> bool:
         if self.method is None:
             return method in EFFECTS and self.nth in {None, nth_effect}
         return method == self.method and self.nth in {None, nth_of_method}
 
+    def __str__(self) -> str:
+        kind = self.answer if self.answer != "error" else f"{self.error.__name__} {self.when}"
+        return f"{self.method or 'effect'} {self.nth}: {kind}{' and again later' if self.is_late else ''}"
+
+
+def faults_of(method: str, nth: int) -> list[Fault]:
+    """Every way in which call `nth` of `method` may fail."""
+    errors = [unreachable, denied]
+    if method in {"put_new", "complete_upload"}:
+        errors += [lost, taken]
+    if method in {"put_part", "complete_upload"}:
+        errors += [gone]
+    found = [Fault(nth, when, error, method) for error in errors for when in ("before", "after")]
+    found.append(Fault(nth, "before", no_bucket, method))
+    if method in EFFECTS:
+        error = lost if method in {"put_new", "complete_upload"} else unreachable
+        found += [Fault(nth, when, error, method, is_late=True) for when in ("before", "after")]
+    if method in {"complete_upload", "get_range"}:
+        found.append(Fault(nth, "before", damaged, method))
+    if method in {"get", "get_range"}:
+        found.append(Fault(nth, method=method, answer="flipped"))
+    if method in {"list", "list_uploads"}:
+        found.append(Fault(nth, method=method, answer="stale"))
+    return found
+
 
 class FaultyStore(WrappedStore):
-    """Raises as `plan` says. `effects` counts those that were tried."""
+    """Fails as `plan` says. `effects` counts those that were tried, `calls` what was called, `struck` the faults."""
 
     def __init__(self, inner: ObjectStore, plan: Iterable[Fault]) -> None:
         super().__init__(inner)
         self._plan = tuple(plan)
-        self._calls: Counter[str] = Counter()
+        self._late: list[tuple[int, Callable[[], object]]] = []
         self._lock = threading.Lock()
+        self.calls: Counter[str] = Counter()
+        self.struck: list[Fault] = []
         self.effects = 0
+
+    def land(self, *, up_to: int | None = None) -> None:
+        """Send again what was to come late, and is due at call `up_to` (None: all). Nobody hears the answer."""
+        with self._lock:
+            due = [act for at, act in self._late if up_to is None or at <= up_to]
+            self._late = [(at, act) for at, act in self._late if up_to is not None and at > up_to]
+        for act in due:
+            with contextlib.suppress(CatalogError):
+                act()
 
     def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
         with self._lock:
-            self._calls[method] += 1
+            self.calls[method] += 1
             self.effects += method in EFFECTS
-            fault = next((f for f in self._plan if f.hits(method, self._calls[method], self.effects)), None)
+            number = self.calls.total()
+            fault = next((f for f in self._plan if f.hits(method, self.calls[method], self.effects)), None)
+            if fault is not None:
+                self.struck.append(fault)
+                if fault.is_late:
+                    self._late.append((number + _CALLS_LATE, act))
+        self.land(up_to=number)
         if fault is None:
             return act()
+        if fault.answer != "error":
+            return _spoiled(act(), fault.answer)
         if fault.when == "after":
             act()
         raise fault.error(key)
+
+
+def _spoiled(answer: T, how: str) -> T:
+    if how == "stale":
+        return iter(())  # type: ignore[return-value]
+    body = bytearray(answer)  # type: ignore[call-overload]
+    if body:
+        body[len(body) // 2] ^= 1
+    return bytes(body)  # type: ignore[return-value]
 
 
 class KillingStore(WrappedStore):

@@ -1,0 +1,253 @@
+"""The life of a topic over a store that fails, and the judge of what it leaves there.
+
+A life is a row of steps: append and seal, offload in several blocks, delete, append and offload again, release with its
+read-back, read, restore a branch, read that. `go_on` is one process: it opens the directory and goes on from the step
+that failed, to the next error or to the end. The judge looks at the store itself, past all faults:
+
+J1  Nothing is visible that is not whole: each object that a commit names is there, and every byte reads back.
+J2  What a call reported is so: its commits, its branch, its reads.
+J3  An error names what the fault was: no lost race (there is one writer), no damage or absence that was not told.
+J4  In the end there is one commit for each thing that happened, and no upload that `orphan_uploads` does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+
+import offload
+import seglog
+from catalog import Branches, CommitKind, Snapshot, Volumes, keys
+from catalog.errors import BranchExists, CatalogError, Corrupt, Missing, NoSuchTopic, Unavailable
+from catalog.objects.base import ObjectStore
+from offload import Archive, ColdSettings, OffloadSettings
+from offload.cold import ColdReader
+from offload.errors import OffloadError
+from seglog import Log, LogSettings
+from tests.faults.store import CountingStore
+
+__all__ = ["BLOCK_BYTES", "Life"]
+
+TOPIC = "t"
+BRANCH = "then"
+BLOCK_BYTES = 160 << 10
+FIRST = [b"%03d " % number + bytes(15_000) for number in range(24)]
+SECOND = [b"%03d more" % number for number in range(6)]
+DELETE_BEFORE = 4
+_ALL = FIRST + SECOND
+_LIVE = _ALL[DELETE_BEFORE - 1 :]
+_KINDS = [CommitKind.OFFLOAD, CommitKind.DELETE, CommitKind.OFFLOAD]
+_LOG = LogSettings(max_record_bytes=16 << 10, segment_max_events=12, wal_file_bytes=1 << 20)
+_COLD = ColdSettings(cache_bytes=0, connections=2, get_attempts=1)
+_DAY_MS = 24 * 3600 * 1000
+
+
+def _with_small_blocks() -> OffloadSettings:
+    """Smaller than S3 takes parts: thousands of lives are lived."""
+    settings = OffloadSettings(codec="none", concurrency=2)
+    object.__setattr__(settings, "block_size", BLOCK_BYTES)
+    return settings
+
+
+_OFFLOAD = _with_small_blocks()
+
+
+class _KeptOpen(CountingStore):
+    """An archive closes its store; the judge goes on."""
+
+    def close(self) -> None:
+        pass
+
+
+class _TwoDaysOn:
+    """The clock of somebody who looks for orphans later."""
+
+    def now_ms(self) -> int:
+        return seglog.clock.SystemClock().now_ms() + 2 * _DAY_MS
+
+
+class Life:
+    """In `directory`, over the stores that `open_store` gives, all of them doors to what `store` shows without faults.
+
+    `wrong` lists wrong verdicts, `dangling` names without their object, `doubled` commits that are there twice.
+    """
+
+    def __init__(self, directory: Path, open_store: Callable[[], ObjectStore], store: ObjectStore) -> None:
+        self._directory = directory
+        self._open_store = open_store
+        self._store = store
+        self._steps: tuple[Callable[[Log, Archive], None], ...] = (
+            self._append_first, self._offload, self._delete, self._append_second, self._offload, self._release,
+            self._read, self._restore, self._read_branch, self._offload,
+        )  # fmt: skip
+        self._step = 0
+        self._restore_failed = False
+        self.errors: list[Exception] = []
+        self.wrong: list[str] = []
+        self.dangling: list[str] = []
+        self.doubled: list[str] = []
+
+    @property
+    def is_over(self) -> bool:
+        return self._step == len(self._steps)
+
+    def go_on(self) -> None:
+        """One process, up to its first error or the end of the life."""
+        with seglog.open(self._directory, settings=_LOG) as log:
+            try:
+                with self._attach(log, self._open_store()) as archive:
+                    while not self.is_over:
+                        self._steps[self._step](log, archive)
+                        self._step += 1
+            except (CatalogError, OffloadError) as error:
+                self.errors.append(error)
+        self._judge_store()
+
+    def judge_errors(self, *, damage_was_told: bool, absence_was_told: bool) -> None:
+        for error in self.errors:
+            allowed = (
+                isinstance(error, Unavailable)
+                or (damage_was_told and isinstance(error, (Corrupt, OffloadError)))
+                or (absence_was_told and isinstance(error, Missing))
+            )
+            if not allowed:
+                self.wrong.append(f"{type(error).__name__}: {error}")
+
+    def judge_end(self) -> None:
+        """What a fresh process, a fresh directory and the store itself show when all is done."""
+        with seglog.open(self._directory, settings=_LOG) as log, self._attach(log, _KeptOpen(self._store)) as archive:
+            assert archive.offload(TOPIC, drop_hot=True).published == ()
+            self._expect("log", [record.value for record in log.topic(TOPIC).read()], _LIVE)
+            status = archive.status(TOPIC)
+            left = (status.pending_lsn, status.diverged_lsn, status.unfinished_attempts, status.waiting_deletes)
+            if left != (None, None, 0, 0):
+                self.wrong.append(f"left behind: {left}")
+            kinds = [past.commit.kind for past in archive.history(TOPIC)][::-1]
+            if kinds != _KINDS:
+                self.doubled.append(f"{[kind.name for kind in kinds]}")
+            self._judge_uploads(archive)
+        with (
+            seglog.open(self._directory.with_name("elsewhere"), settings=_LOG) as log,
+            self._attach(log, _KeptOpen(self._store)) as archive,
+        ):
+            self._expect("elsewhere", [record.value for record in archive.read(TOPIC)], _LIVE)
+            self._expect("branch", [record.value for record in archive.read(f"{TOPIC}@{BRANCH}")], FIRST)
+
+    # ------------------------------------------------------------------ steps
+
+    def _append_first(self, log: Log, _: Archive) -> None:
+        self._append(log, FIRST)
+
+    def _append_second(self, log: Log, _: Archive) -> None:
+        self._append(log, SECOND)
+
+    def _append(self, log: Log, values: list[bytes]) -> None:
+        if not log.has_topic(TOPIC):
+            log.create_topic(TOPIC, seglog.TopicConfig(keep_history=True))
+        log.topic(TOPIC).append(values)
+        log.topic(TOPIC).seal()
+
+    def _offload(self, _: Log, archive: Archive) -> None:
+        result = archive.offload(TOPIC)
+        self._judge_reported([published.lsn for published in result.published])
+
+    def _delete(self, _: Log, archive: Archive) -> None:
+        told = archive.delete(TOPIC, before=DELETE_BEFORE)
+        self._judge_reported([told.lsn] if told.lsn else [])
+
+    def _release(self, log: Log, archive: Archive) -> None:
+        result = archive.offload(TOPIC, drop_hot=True)
+        self._judge_reported([published.lsn for published in result.published])
+        if log.topic(TOPIC).hot_floor != len(_ALL) + 1:
+            self.wrong.append("a release without an error left hot copies")
+
+    def _read(self, log: Log, _: Archive) -> None:
+        self._expect("read", [record.value for record in log.topic(TOPIC).read()], _LIVE)
+
+    def _restore(self, _: Log, archive: Archive) -> None:
+        try:
+            restored = archive.restore(TOPIC, to="lsn:1", name=BRANCH)
+        except BranchExists:
+            if not self._restore_failed:
+                raise
+            return  # it was made by the call whose answer was lost; what it holds is read next
+        except CatalogError:
+            self._restore_failed = True
+            raise
+        self._expect("restored", [restored.records], [len(FIRST)])
+
+    def _read_branch(self, _: Log, archive: Archive) -> None:
+        self._expect("branch", [record.value for record in archive.read(f"{TOPIC}@{BRANCH}")], FIRST)
+
+    # ------------------------------------------------------------------ judging
+
+    def _attach(self, log: Log, store: ObjectStore) -> Archive:
+        return offload.attach(log, store=store, settings=_OFFLOAD, cold=_COLD)
+
+    def _expect(self, what: str, found: Iterable[object], wanted: Iterable[object]) -> None:
+        if list(found) != list(wanted):
+            self.wrong.append(f"{what}: not what was written")
+
+    def _judge_reported(self, lsns: list[int]) -> None:
+        if not lsns:
+            return
+        vid = Branches(Volumes(self._store)).resolve(TOPIC)
+        there = {keys.lsn_of(keys.Key(key)) for key in self._store.list(keys.commits_prefix(vid))}
+        if not there.issuperset(lsns):
+            self.wrong.append(f"commits {lsns} were reported, there are {sorted(there)}")
+
+    def _judge_store(self) -> None:
+        """Nothing is visible, or all of a state that the topic once had."""
+        volumes = Volumes(self._store)
+        branches = Branches(volumes)
+        try:
+            vid = branches.resolve(TOPIC)
+        except NoSuchTopic:
+            if any("/log/" in key for key in self._store.list("")):
+                self.wrong.append("commits without a name that leads to them")
+            return
+        snapshot = volumes.snapshot(vid)
+        if self._has_all_objects(snapshot):
+            first = max(snapshot.before_seq, 1)
+            if (first, snapshot.bounds.head_seq) not in {
+                (1, 0), (1, len(FIRST)), (DELETE_BEFORE, len(FIRST)), (DELETE_BEFORE, len(_ALL)),
+            }:  # fmt: skip
+                self.wrong.append(f"a state that never was: {first} to {snapshot.bounds.head_seq}")
+            with closing(ColdReader(self._store, _COLD)) as reader:
+                found = [record.value for record in reader.records(snapshot, 1, snapshot.bounds.head_seq)]
+            self._expect("the store", found, _ALL[first - 1 : snapshot.bounds.head_seq])
+
+    def _has_all_objects(self, snapshot: Snapshot) -> bool:
+        is_whole = True
+        for view in snapshot.segments:
+            lengths = {
+                keys.data_key(view.vid, view.ref.sid): view.ref.data_length,
+                keys.index_key(view.vid, view.ref.sid): view.ref.index_head_length + view.ref.index_trailer_length,
+            }
+            for key, length in lengths.items():
+                try:
+                    is_whole_here = self._store.head(key).size == length
+                except Missing:
+                    is_whole_here = False
+                if not is_whole_here:
+                    self.dangling.append(key)
+                    is_whole = False
+        return is_whole
+
+    def _judge_uploads(self, archive: Archive) -> None:
+        left = set(self._store.list_uploads(""))
+        if not left:
+            return
+        store = _KeptOpen(self._store)
+        with (
+            seglog.open(self._directory.with_name("later"), settings=_LOG) as log,
+            offload.attach(log, store=store, settings=_OFFLOAD, cold=_COLD, clock=_TwoDaysOn()) as elsewhere,
+        ):
+            known = elsewhere.orphan_uploads()
+            for upload in known:
+                elsewhere.abort(upload)
+        if {(upload.key, upload.upload_id) for upload in known} != left or list(self._store.list_uploads("")):
+            self.wrong.append(f"uploads that nobody finds: {left}")
+        if archive.orphan_uploads(min_age_ms=0):
+            self.wrong.append("an upload that was aborted is an orphan")

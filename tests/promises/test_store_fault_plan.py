@@ -1,0 +1,128 @@
+"""T6: a store that fails in every way it can, at every call: what is told is true, and the next round completes.
+
+All faults one at a time, then all pairs, over the port in memory. A round is a process that ends at its first error, so
+with the faults over, the round that follows has to reach the end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from catalog.objects.memory import MemoryStore
+from tests.faults.offloads import Life
+from tests.faults.store import Fault, FaultyStore, damaged, faults_of, gone, no_bucket
+
+SOAK_S = 1500
+MORE_CALLS = 2  # of each kind than a life without faults makes: recovery makes some
+
+
+@dataclass(slots=True)
+class Figures:
+    plans: int = 0
+    struck: int = 0
+    rounds: int = 0
+    faults: dict[str, list[str]] = field(
+        default_factory=lambda: {name: [] for name in ("wrong", "dangling", "doubled", "unfinished")}
+    )
+
+    def __str__(self) -> str:
+        names = {"wrong": "wrong verdicts", "dangling": "dangling references", "doubled": "doubled commits"}
+        counts = ", ".join(f"{names.get(kind, kind)}: {len(found)}" for kind, found in self.faults.items())
+        return f"{self.plans} plans, {self.struck} faults struck, {self.rounds} rounds; {counts}"
+
+    def add(self, plan: object, life: Life, struck: int, rounds: int) -> None:
+        self.plans += 1
+        self.struck += struck
+        self.rounds += rounds
+        for kind in ("wrong", "dangling", "doubled"):
+            self.faults[kind] += [f"{plan}: {found}" for found in getattr(life, kind)]
+        if not life.is_over:
+            self.faults["unfinished"].append(f"{plan}: {life.errors}")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
+    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+
+
+def _live(directory: Path, plan: Sequence[Fault], figures: Figures) -> FaultyStore:
+    inner = MemoryStore()
+    store = FaultyStore(inner, plan)
+    life = Life(directory / "data", lambda: store, inner)
+    rounds = 0
+    while not life.is_over and rounds <= len(plan):
+        rounds += 1
+        life.go_on()
+    store.land()
+    life.judge_errors(
+        damage_was_told=any(f.answer == "flipped" or f.error is damaged for f in store.struck),
+        absence_was_told=any(f.error in {gone, no_bucket} for f in store.struck),
+    )
+    if life.is_over:
+        life.judge_end()
+    figures.add(" + ".join(map(str, plan)), life, len(store.struck), rounds)
+    shutil.rmtree(directory, ignore_errors=True)
+    return store
+
+
+def _singles(calls: Counter[str]) -> list[Fault]:
+    return [
+        fault
+        for method, count in sorted(calls.items())
+        for nth in range(1, count + MORE_CALLS + 1)
+        for fault in faults_of(method, nth)
+    ]
+
+
+def _run(tmp_path: Path, plans: Iterable[Sequence[Fault]], most_s: float) -> Figures:
+    figures, until = Figures(), time.monotonic() + most_s
+    for number, plan in enumerate(plans):
+        if time.monotonic() > until:
+            break
+        _live(tmp_path / f"{number}", plan, figures)
+    print(figures)
+    for kind, found in figures.faults.items():
+        assert not found, f"{kind}: {found[:3]}"
+    return figures
+
+
+def _calls(tmp_path: Path) -> Counter[str]:
+    figures = Figures()
+    store = _live(tmp_path / "none", [], figures)
+    assert figures.rounds == 1
+    assert not any(figures.faults.values()), figures
+    return store.calls
+
+
+def test_every_single_fault_in_memory(tmp_path: Path) -> None:
+    plans = [[fault] for fault in _singles(_calls(tmp_path))]
+    random.Random(5).shuffle(plans)
+    assert _run(tmp_path, plans, most_s=25).struck > 50
+
+
+def test_pairs_of_faults_in_memory(tmp_path: Path) -> None:
+    chance = random.Random(6)
+    singles = _singles(_calls(tmp_path))
+    plans = (chance.sample(singles, 2) for _ in itertools.count())
+    assert _run(tmp_path, itertools.islice(plans, 500), most_s=10).struck > 10
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(2 * SOAK_S)
+def test_all_pairs_of_faults_in_memory(tmp_path: Path) -> None:
+    plans = [list(pair) for pair in itertools.combinations(_singles(_calls(tmp_path)), 2)]
+    random.Random(7).shuffle(plans)
+    figures = _run(tmp_path, plans, most_s=SOAK_S)
+    print(f"of {len(plans)} pairs")
+    assert figures.plans > 1_000
