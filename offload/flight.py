@@ -133,16 +133,14 @@ class Flights:
     def bytes_of(self, flight: Flight, place: Place) -> memoryview:
         """The stored bytes of a place of the flight, which is left. Waits for them, or makes the GET. Raises (F4)."""
         is_mine = self._run(flight)
-        try:
-            return self._wait(flight, place)
-        except BaseException:
-            if is_mine:
-                raise
+        found = self._wait(flight, place)
+        if is_mine or not isinstance(found, BaseException):
+            return _given(found)
         [again] = self.join([place], is_scan=flight.is_scan)
         if again is None:  # the cache has it by now, and only readers ask that
             return memoryview(self._store.get_range(place.key, place.chunk.offset, place.chunk.stored_length))
         self._run(again)
-        return self._wait(again, place)
+        return _given(self._wait(again, place))
 
     def leave(self, flight: Flight) -> None:
         with self._lock:
@@ -157,11 +155,12 @@ class Flights:
             if flight is not None and flight.state is _State.DONE:
                 self._unlist(flight)
 
-    def _wait(self, flight: Flight, place: Place) -> memoryview:
+    def _wait(self, flight: Flight, place: Place) -> memoryview | BaseException:
+        """What became of it. Raises only what interrupts this thread."""
         try:
             flight.done.wait()
             if flight.error is not None:
-                raise flight.error
+                return flight.error
             offset = place.chunk.offset - flight.start
             return memoryview(flight.body)[offset : offset + place.chunk.stored_length]
         finally:
@@ -173,8 +172,9 @@ class Flights:
             if flight.state is not _State.WAITING:
                 return False
             flight.state = _State.RUNNING
-        admitted = self._reserve(flight)
+        admitted: list[Place] = []
         try:
+            admitted = self._reserve(flight)
             flight.body = self._store.get_range(flight.places[0].key, flight.start, flight.length)
         except BaseException as error:  # it goes to whoever waits
             flight.error = error
@@ -224,6 +224,12 @@ class Flights:
         for place in flight.places:
             if self._flights.get(place.id) is flight:
                 del self._flights[place.id]
+
+
+def _given(found: memoryview | BaseException) -> memoryview:
+    if isinstance(found, BaseException):
+        raise found
+    return found
 
 
 def _is_near(before: Place, place: Place) -> bool:

@@ -335,6 +335,40 @@ def test_a_flight_is_joined_and_its_failure_stays_with_who_made_it(cold: Cold) -
     assert 2 <= len(cold.store.gets) <= 5  # one more for all who waited, unless they came to ask apart
 
 
+def test_an_interrupt_of_one_who_waits_is_not_taken_for_a_failed_get(cold: Cold) -> None:
+    reader = cold.reader()
+    reader.index(cold.view())
+    cold.store.gets.clear()
+    entered, goes_on = threading.Event(), threading.Event()
+
+    def hold(_: int) -> None:
+        entered.set()
+        assert goes_on.wait(30)
+
+    cold.store.hook = hold
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(read, reader, cold, 5, 5)
+        assert entered.wait(30)
+        [flight] = set(reader._flights._flights.values())
+        real = flight.done
+
+        class Interrupted(threading.Event):
+            def wait(self, timeout: float | None = None) -> bool:
+                raise KeyboardInterrupt
+
+        flight.done = Interrupted()
+        [joined] = reader._flights.join(flight.places, is_scan=False)
+        assert joined is flight
+        with pytest.raises(KeyboardInterrupt):
+            reader._flights.bytes_of(flight, flight.places[0])
+        flight.done = real
+        goes_on.set()
+        # Whoever made the GET is not disturbed: its answer is there, whichever event tells it.
+        assert first.result(30) == [cold.values[4]]
+    assert len(cold.store.gets) == 1
+    assert reader._flights._flights == {}
+
+
 def test_a_dead_store_is_asked_twice_at_most_for_a_chunk(cold: Cold) -> None:
     reader = cold.reader()
     reader.index(cold.view())

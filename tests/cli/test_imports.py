@@ -1,0 +1,32 @@
+"""What a command does not need it does not import: boto3 and obstore alone take a quarter of a second."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = "{'boto3', 'botocore', 'obstore', 'pyarrow', 'pyspark'}"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["read", "--help"], ["offload", "--help"]])
+def test_help_imports_no_client_of_a_store(arguments: list[str]) -> None:
+    code = (
+        "import sys\nfrom offload.cli import main\n"
+        f"sys.argv = ['seglog', *{arguments!r}]\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"print('imported:', *sorted({HEAVY} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Usage" in done.stdout
+    assert done.stdout.splitlines()[-1] == "imported:"
+
+
+def test_a_directory_as_remote_needs_none_either() -> None:
+    code = (
+        "import sys\nfrom offload.wiring import open_store\nopen_store('file:///nowhere/at/all')\n"
+        f"print(*sorted({HEAVY} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
