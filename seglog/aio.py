@@ -121,6 +121,9 @@ class AsyncLog:
     async def enforce_retention(self) -> list[Retention]:
         return await asyncio.to_thread(self.sync.enforce_retention)
 
+    async def reclaim(self) -> None:
+        await asyncio.to_thread(self.sync.reclaim)
+
     async def close(self) -> None:
         """Appends on their way come to their end; later ones raise `LogClosed`. Idempotent."""
         if self._log is None or self._queue is None:
