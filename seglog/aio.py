@@ -121,6 +121,12 @@ class AsyncLog:
     async def enforce_retention(self) -> list[Retention]:
         return await asyncio.to_thread(self.sync.enforce_retention)
 
+    async def remove(self) -> None:
+        """Appends on their way come to their end first."""
+        if self._queue is not None:
+            await self._queue.close()
+        await asyncio.to_thread(self.sync.remove)
+
     async def reclaim(self) -> None:
         await asyncio.to_thread(self.sync.reclaim)
 

@@ -3,6 +3,7 @@
     LOCK                                    held while a process uses the directory; names it
     seglog.toml                             settings
     meta/snapshot.<16 digits>.json          the newest two
+    meta.removed/                           meta/ of a log on its way out
     wal/CURRENT                             name of the active WAL file; there once the directory is whole
     wal/wal-<16 digits>.log                 number = ordinal of its first frame among all that were ever written
     wal/next.log                            zeros: space for the next one
@@ -84,6 +85,10 @@ class Layout:
     @property
     def meta(self) -> Path:
         return self.root / "meta"
+
+    @property
+    def removed_meta(self) -> Path:
+        return self.root / "meta.removed"
 
     @property
     def wal(self) -> Path:

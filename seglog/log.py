@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -16,12 +16,15 @@ from seglog.clock import Clock, SystemClock
 from seglog.cold_stores import ColdStores
 from seglog.config import LogSettings, TopicConfig, load_settings
 from seglog.engine import Engine
+from seglog.erasure import erase, finish_erasure, is_being_erased
 from seglog.errors import (
+    ColdStoreFailed,
     ColdTierAttached,
     DirectoryNotReadable,
     DirectoryNotWritable,
     DiskFull,
     FileCorrupt,
+    HistoryKept,
     NotADataDirectory,
 )
 from seglog.files import Files, OsFiles
@@ -230,11 +233,36 @@ class Log:
         if self._reclaimer is not None:
             self._reclaimer.run_now()
 
+    def remove(self) -> None:
+        """Take the log off the disk, every topic with all its records, and close it. There is no way back.
+
+        seglog.toml, and what is not the log's, stay. Raises `HistoryKept` for a topic that an archive keeps, with
+        nothing changed; `ColdStoreFailed` and what a delete raises leave a log with fewer topics: repeat it.
+        """
+        engine = self._engine
+        self.check_writable()
+        names = self.topics()
+        for name in names:
+            if engine.state(name).config.keep_history:
+                raise HistoryKept(name)
+        for name in names:
+            self.delete_topic(name)
+        checkpoint(engine)
+        relocate_due(engine)
+        if engine.doomed:
+            topic_id, first_seq = engine.doomed[0]
+            raise ColdStoreFailed(engine.layout.data(topic_id, first_seq), "it does not delete it")
+        self._close(then=lambda: erase(engine.files, engine.layout))
+
     def close(self) -> None:
         """Make everything durable, and let go of the directory, whatever is raised. Idempotent.
 
         A cold store that does not answer is waited for for a second at most.
         """
+        self._close(then=lambda: None)
+
+    def _close(self, *, then: Callable[[], None]) -> None:
+        """`then` is done while the directory is still locked."""
         if self._engine.is_closed:
             return
         if self._lock is None or self._reclaimer is None:
@@ -253,11 +281,16 @@ class Log:
             if not self._engine.committer.is_poisoned:
                 checkpoint(self._engine)
                 self._engine.wals.give_back()
+            self._close_engine()
+            then()
         finally:
-            # Not between a relocation's flip and the end of its hot copy.
-            with self._engine.checkpoint_lock:
-                self._engine.close()
+            self._close_engine()
             self._lock.release()
+
+    def _close_engine(self) -> None:
+        # Not between a relocation's flip and the end of its hot copy.
+        with self._engine.checkpoint_lock:
+            self._engine.close()
 
 
 def _start(
@@ -333,6 +366,8 @@ def _engine(
 
 def _is_data_directory(files: Files, layout: Layout) -> bool:
     """CURRENT is the last thing that a new one gets. A folder of several shards has it in each."""
+    if is_being_erased(files, layout):
+        return False
     try:
         names = files.list_dir(layout.wal)
         shards = [name for name in names if layout.is_wal_shard(name)]
@@ -357,6 +392,8 @@ def _make_new(files: Files, layout: Layout) -> None:
     for path in layout.root.parents:
         with suppress(PermissionError):
             files.sync_dir(path)
+    if is_being_erased(files, layout):
+        finish_erasure(files, layout)
     for path in (layout.meta, layout.wal, layout.topics):
         files.make_dir(path)
     files.sync_dir(layout.root)

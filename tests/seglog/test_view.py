@@ -232,6 +232,7 @@ CHANGES: dict[str, Callable[[Log], object]] = {
     "delete_topic": lambda log: log.delete_topic("a"),
     "enforce_retention": lambda log: log.topic("a").enforce_retention(),
     "reclaim": lambda log: log.reclaim(),
+    "remove": lambda log: log.remove(),
     "release": lambda log: log.topic("a").release(4),
     "seal": lambda log: log.topic("a").seal(),
     "settle_deletes": lambda log: log.topic("a").settle_deletes(1),
