@@ -51,7 +51,7 @@ class Caller:
     files: FailingCalls
     settings: LogSettings = SETTINGS
     later: LogSettings | None = None
-    journal: Journal = field(default_factory=Journal)
+    journal: Journal = field(default_factory=lambda: Journal(keepers=frozenset()))
     acks_after_failed_sync: int = 0
 
     def live(self) -> None:
@@ -68,7 +68,7 @@ class Caller:
     def _use(self, log: Log) -> None:
         journal = self.journal
         steps: list[Callable[[], object]] = [
-            lambda: log.create_topic("kept", TopicConfig(keep_history=True)),
+            lambda: self._create_kept(log),
             *[lambda: self._append(log, "a", 3, "fsync")] * 2,
             lambda: self._append(log, "kept", 2, "disk"),
             lambda: journal.delete(log, "a", before=2),
@@ -88,8 +88,19 @@ class Caller:
             with contextlib.suppress(SeglogError, OSError, MemoryError):
                 step()
 
+    def _create_kept(self, log: Log) -> None:
+        """If that fails, its first append makes it, as one that keeps no history."""
+        log.create_topic("kept", TopicConfig(keep_history=True))
+        self.journal.keepers = frozenset({"kept"})
+
     def _append(self, log: Log, name: str, count: int, durability: str) -> None:
-        """What is refused may be there after `WriterPoisoned` and never is after `DiskFull`."""
+        """What is refused may be there after `WriterPoisoned` and never is after `DiskFull`.
+
+        Of a writer that was poisoned before nothing is ever there, so that is not noted.
+        """
+        if log._engine.committer.is_poisoned:
+            log.topic(name).append([b"never"] * count, durability=durability)
+            self.acks_after_failed_sync += 1
         known = self.journal.tried.setdefault(name, [])
         head = log.topic(name).head_seq
         values = [b"%s %d" % (name.encode(), head + 1 + index) * 3 for index in range(count)]
