@@ -39,9 +39,9 @@ class LocalSegmentStore:
         return body
 
     def delete(self, segment: SegmentId) -> None:
-        for path in (self._layout.idx(self._topic_id, segment), self._layout.data(self._topic_id, segment)):
+        for kind in ("idx", "data", "tags"):
             try:
-                self._files.unlink(path)
+                self._files.unlink(self._layout.part(kind, self._topic_id, segment))
             except FileNotFoundError:
                 continue
         try:

@@ -192,3 +192,13 @@ def test_tags_go_with_their_segment(tmp_path: Path) -> None:
         log.delete_topic("t")
         log.checkpoint()
         assert _tags(tmp_path) == []
+
+
+def test_tags_do_not_stay_behind_when_their_segment_is_relocated(tmp_path: Path) -> None:
+    (tmp_path / "cold").mkdir()
+    settings = LogSettings(segment_max_events=4, cold_dir=str(tmp_path / "cold"), hot_retain_segments=1)
+    with seglog.open(tmp_path / "log", settings=settings, clock=SetClock(), upkeep=InCaller) as log:
+        log.topic("t").append([b"x"] * 12, tag="a")
+        log.checkpoint()
+        assert len(list((tmp_path / "cold").rglob("*.data"))) == 2
+        assert _tags(tmp_path) == ["seg-0000000000000009.tags"]
