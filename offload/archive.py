@@ -211,6 +211,10 @@ class Archive:
     def url(self) -> str:
         return self._store.url
 
+    def cache_counts(self) -> Iterator[tuple[str, int, int]]:
+        """Name, hits and misses of each cache of cold reads, since the archive was attached."""
+        return self._reader.cache_counts()
+
     def change_settings(self, settings: OffloadSettings) -> None:
         """For runs that begin from now on."""
         self._offloader.settings = settings

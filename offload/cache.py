@@ -63,7 +63,10 @@ def open_cache(directory: Path, limit_bytes: int, files: Files | None = None) ->
 
 
 class ChunkCache:
-    """Safe to use from many threads. Raises `OSError` and `NotOurs` when it cannot be opened; nothing does later."""
+    """Safe to use from many threads. Raises `OSError` and `NotOurs` when it cannot be opened; nothing does later.
+
+    `hits` are the chunks that `get` gave, `misses` those that had to be fetched.
+    """
 
     def __init__(self, directory: Path, limit_bytes: int, files: Files) -> None:
         self._directory = directory
@@ -72,6 +75,7 @@ class ChunkCache:
         self._lengths: dict[Name, int] = {}
         self._arriving: dict[Name, bytes] = {}
         self._lock = threading.Lock()
+        self.hits = self.misses = 0
         _make_private(directory)
         self._lock_fd = files.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         try:
@@ -106,17 +110,18 @@ class ChunkCache:
             known = self._lengths.get(name)
         if body is None and known is not None:
             body = self._read(name, known)
-        if body is None:
-            return None
-        if len(body) == length and xxh3_64_intdigest(body) == xxh3:
-            return body
-        _log.warning("%s is damaged: dropped, to be fetched again", self._path(name, known or length))
-        self.drop(name)
-        return None
+        is_hit = body is not None and len(body) == length and xxh3_64_intdigest(body) == xxh3
+        with self._lock:
+            self.hits += is_hit
+        if body is not None and not is_hit:
+            _log.warning("%s is damaged: dropped, to be fetched again", self._path(name, known or length))
+            self.drop(name)
+        return body if is_hit else None
 
     def admit(self, name: Name, length: int, *, is_scan: bool) -> bool:
         """Make room for a chunk that is about to be fetched. False: do not keep it. Else `hand_over` or `drop` it."""
         with self._lock:
+            self.misses += 1
             if name in self._policy or self._lock_fd < 0:
                 return False
             gone = self._policy.admit(name, _on_disk(length), is_scan=is_scan)

@@ -59,6 +59,12 @@ class ColdReader:
         self._pool = Pool(self._settings.connections, "seglog-cold")
         self._flights = Flights(store, cache, ByteBudget(self._settings.read_ahead_total_bytes), self._pool)
 
+    def cache_counts(self) -> Iterator[tuple[str, int, int]]:
+        """Name, hits and misses of each cache."""
+        yield "index", self._indexes.hits, self._indexes.misses
+        if self._cache is not None:
+            yield "chunk", self._cache.hits, self._cache.misses
+
     def close(self) -> None:
         """What was read ahead and not begun is given up. Idempotent."""
         self._pool.close()

@@ -27,7 +27,7 @@ _INDEX_BYTES = 2000
 
 
 class IndexCache:
-    """Safe to use from many threads."""
+    """Safe to use from many threads. `hits` and `misses` are what `get` found at hand, and did not."""
 
     def __init__(self, store: ObjectStore, max_bytes: int) -> None:
         self._store = store
@@ -35,6 +35,7 @@ class IndexCache:
         self._held_bytes = 0
         self._indexes: OrderedDict[bytes, SegmentIndex] = OrderedDict()
         self._lock = threading.Lock()
+        self.hits = self.misses = 0
         self._flights: SingleFlight[bytes, SegmentIndex] = SingleFlight()
 
     @property
@@ -46,6 +47,8 @@ class IndexCache:
         sid = view.ref.sid.raw
         with self._lock:
             cached = self._indexes.get(sid)
+            self.hits += cached is not None
+            self.misses += cached is None
             if cached is not None:
                 self._indexes.move_to_end(sid)
                 return cached

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from catalog.commit import Codec
 from offload.cold_settings import ColdSettings
@@ -23,6 +23,7 @@ __all__ = [
     "MIN_BLOCK_SIZE",
     "NEVER",
     "SETTINGS",
+    "TRIGGERS",
     "UNLIMITED",
     "OffloadSettings",
     "ServeSettings",
@@ -30,6 +31,7 @@ __all__ = [
     "default_file",
     "load_archive_settings",
     "load_serve_settings",
+    "trigger_overrides",
 ]
 
 MIN_BLOCK_SIZE = 5 * 1024 * 1024  # S3's least part size
@@ -89,6 +91,16 @@ class OffloadSettings:
 
     def __post_init__(self) -> None:
         check_settings(self)
+
+
+TRIGGERS = ("offload_after_s", "offload_hot_bytes", "tail_interval_s")
+"""Settings that a topic may have for itself, as attributes of the same name."""
+
+
+def trigger_overrides(attributes: Mapping[str, str]) -> dict[str, Any]:
+    """Of a topic's attributes. Raises `InvalidSetting`."""
+    known = settings_of(OffloadSettings)
+    return {key: known[key].parse(attributes[key]) for key in TRIGGERS if key in attributes}
 
 
 @dataclass(frozen=True, slots=True)

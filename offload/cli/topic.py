@@ -67,8 +67,19 @@ def set_config(
             help="When an append is acked: fsync, disk, memory or ephemeral (never written).", show_default=False
         ),
     ] = None,
+    offload_after: Annotated[
+        str | None,
+        typer.Option(help="Offload a sealed segment that old, such as 10m; never; default.", show_default=False),
+    ] = None,
+    offload_hot_bytes: Annotated[
+        str | None,
+        typer.Option(help="Or when newer ones hold so much, such as 1GB; never; default.", show_default=False),
+    ] = None,
+    tail_interval: Annotated[
+        str | None, typer.Option(help="Seal and offload the tail that often; never; default.", show_default=False)
+    ] = None,
 ) -> None:
-    """Change how a topic keeps its records. What is not named stays as it is.
+    """Change how a topic keeps its records, and when the daemon offloads it. What is not named stays as it is.
 
     Whole sealed segments go, so somewhat more than a cap is kept. With a remote nothing goes before it is offloaded and
     read back. Example: seglog topic set access --ttl 30d --cap-bytes 50GB
@@ -84,11 +95,15 @@ def set_config(
         changes["discard"] = discard
     if durability is not None:
         changes["durability"] = durability
-    if not changes:
-        raise typer.BadParameter("say what to change: --ttl, --cap-records, --cap-bytes, --discard or --durability")
+    own = {"offload_after_s": offload_after, "offload_hot_bytes": offload_hot_bytes, "tail_interval_s": tail_interval}
+    triggers = {key: _trigger(key, text) for key, text in own.items() if text is not None}
+    if not changes and not triggers:
+        raise typer.BadParameter("say what to change: `seglog topic set --help` tells the options")
     session = session_of(context)
     with session.log_and_maybe_archive() as (log, _):
         handle = log.existing(topic)
+        attributes = {**handle.config.attributes, **triggers}
+        changes["attributes"] = {key: text for key, text in attributes.items() if text is not None}
         log.configure(topic, replace(handle.config, **changes))
         handle.enforce_retention()
         emit(session, {"topic": topic, **handle.config.to_json()}, f"{topic}: {_describe(handle.config.to_json())}")
@@ -127,6 +142,19 @@ def delete(
     with session.log_and_maybe_archive() as (log, archive):
         (log if archive is None else archive).delete_topic(topic)
     emit(session, {"topic": topic, "deleted": True}, f"deleted topic {topic}")
+
+
+def _trigger(key: str, text: str) -> str | None:
+    """As an attribute of the topic; None takes the setting of the daemon again."""
+    from offload.settings import NEVER, trigger_overrides
+
+    if text == "default":
+        return None
+    if text == NEVER:
+        return text
+    value = parse_bytes(text) if key.endswith("_bytes") else (parse_duration_ms(text) or 0) // 1000
+    trigger_overrides({key: str(value)})
+    return str(value)
 
 
 def _describe(config: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@
     seglog_http_rejected_total                  counter     by reason: busy, too_large, slow, host, origin, token
     seglog_disk_free_bytes, seglog_disk_state   gauge       0 fine, 1 alarm, 2 full
     seglog_wal_bytes                            gauge
+    seglog_cache_requests_total                 counter     by cache (index, chunk) and outcome (hit, miss)
     seglog_background_failures_total            counter     by task
     seglog_topic_paused, seglog_topic_diverged  gauge       by topic: 0 or 1
 
@@ -31,7 +32,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from seglog import OsFiles
 
@@ -56,6 +57,9 @@ class TopicFigures:
 
 class FigureSource(Protocol):
     def figures(self) -> Iterable[TopicFigures]: ...
+    def cache_counts(self) -> Iterable[tuple[str, int, int]]:
+        """Name, hits and misses."""
+        ...
 
 
 class Metrics:
@@ -134,3 +138,8 @@ class _TopicCollector:
             for each in figures:
                 family.add_metric([each.topic], float(getattr(each, field)))
             yield family
+        cache = CounterMetricFamily("seglog_cache_requests", "Of cold reads.", labels=["cache", "outcome"])
+        for name, hits, misses in self._source.cache_counts():
+            cache.add_metric([name, "hit"], hits)
+            cache.add_metric([name, "miss"], misses)
+        yield cache

@@ -20,7 +20,7 @@ import random
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from offload.cold_settings import load_cold_settings
 from offload.daemon.disk import DiskState, disk_state
 from offload.daemon.gate import GatedStore, Rate
 from offload.daemon.metrics import MeteredFiles, Metrics, TopicFigures
-from offload.daemon.triggers import Backlog, Backoff, Due, Policy, due
+from offload.daemon.triggers import Backlog, Backoff, Due, due, policy_of
 from offload.errors import Stopping
 from offload.settings import OffloadSettings, ServeSettings, load_archive_settings, load_serve_settings
 from offload.wiring import open_store
@@ -170,6 +170,9 @@ class Service:
                 is_diverged=self.archive is not None and self.archive.is_diverged(name),
             )
 
+    def cache_counts(self) -> Iterator[tuple[str, int, int]]:
+        return iter(()) if self.archive is None else self.archive.cache_counts()
+
     # ------------------------------------------------------------ background
 
     async def _repeat(self, name: str, look: Any) -> None:
@@ -257,18 +260,10 @@ class Service:
             unsealed_since_ms=work.unsealed_since_ms,
             is_unfinished=archive.is_unfinished(name),
         )
-        return due(backlog, self._policy(), self._clock.now_ms())
-
-    def _policy(self) -> Policy:
-        settings = self._offload_settings
+        policy = policy_of(self._offload_settings, topic.config.attributes)
         if self.disk is not DiskState.FINE:
-            return Policy(after_ms=0, hot_bytes=0, tail_interval_ms=_ms(settings.tail_interval_s))
-        hot_bytes = settings.offload_hot_bytes
-        return Policy(
-            after_ms=_ms(settings.offload_after_s),
-            hot_bytes=hot_bytes if isinstance(hot_bytes, int) else None,
-            tail_interval_ms=_ms(settings.tail_interval_s),
-        )
+            policy = replace(policy, after_ms=0, hot_bytes=0)
+        return due(backlog, policy, self._clock.now_ms())
 
     async def _offload(self, archive: Archive, name: str, work: TopicWork, wanted: Due) -> None:
         outcome = "failed"
@@ -362,10 +357,6 @@ async def open_service(
     except BaseException:
         await log.close()
         raise
-
-
-def _ms(seconds: int | str) -> int | None:
-    return seconds * 1000 if isinstance(seconds, int) else None
 
 
 def _per_s(limit: int | str) -> float | None:

@@ -16,12 +16,13 @@ Source: PIP-17 ("Triggering an offload").
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from offload.settings import OffloadSettings, trigger_overrides
 from seglog import SegmentInfo
 
-__all__ = ["Backlog", "Backoff", "Due", "Policy", "due"]
+__all__ = ["Backlog", "Backoff", "Due", "Policy", "due", "policy_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,17 @@ class Policy:
     after_ms: int | None
     hot_bytes: int | None
     tail_interval_ms: int | None
+
+
+def policy_of(settings: OffloadSettings, attributes: Mapping[str, str]) -> Policy:
+    """That of the settings, but for what the topic's own attributes say (offload.settings, TRIGGERS)."""
+    own = replace(settings, **trigger_overrides(attributes))
+    after_s, hot_bytes, interval_s = own.offload_after_s, own.offload_hot_bytes, own.tail_interval_s
+    return Policy(
+        after_ms=after_s * 1000 if isinstance(after_s, int) else None,
+        hot_bytes=hot_bytes if isinstance(hot_bytes, int) else None,
+        tail_interval_ms=interval_s * 1000 if isinstance(interval_s, int) else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)

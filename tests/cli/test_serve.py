@@ -7,16 +7,22 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 import seglog
 from tests.cli.conftest import Run
@@ -135,6 +141,11 @@ def test_commands_on_a_served_directory_go_through_the_daemon(start: Start, run:
     assert "half" in run("branch", "list", "t").text
     assert run("topic", "set", "t", "--ttl", "7d").code == 0
     assert json.loads(run("--json", "topic", "show", "t").out)["ttl_ms"] == 7 * 86_400_000
+    own = json.loads(run("--json", "topic", "set", "t", "--tail-interval", "5m", "--offload-after", "never").out)
+    assert own["attributes"] == {"tail_interval_s": "300", "offload_after_s": "never"}
+    own = json.loads(run("--json", "topic", "set", "t", "--tail-interval", "default").out)
+    assert own["attributes"] == {"offload_after_s": "never"}
+    assert run("topic", "set", "t", "--tail-interval", "soon").code == 2
     assert "cold up to 4" in run("status", "t").text
     assert run("pause", "t").text == "t is paused\n"
     assert "paused" in run("status", "t").text
@@ -246,6 +257,43 @@ def test_an_address_that_others_reach_needs_a_token_and_tls(
     assert refused.code == 2
     assert "token_file" in refused.err
     assert not (tmp_path / "data" / "seglog.sock").exists()
+
+
+def test_tls_answers_https_and_nothing_else(start: Start, tmp_path: Path) -> None:
+    certificate, key = _certificate(tmp_path)
+    daemon = start(SERVE_TLS_CERTIFICATE=str(certificate), SERVE_TLS_KEY=str(key))
+    context = ssl.create_default_context(cafile=str(certificate))
+    connection = http.client.HTTPSConnection("localhost", daemon.port, timeout=60, context=context)
+    connection.request("GET", "/healthz")
+    assert connection.getresponse().read() == b'{"status":"ok"}'
+    connection.close()
+    with pytest.raises((OSError, http.client.HTTPException)):
+        daemon.ask("GET", "/healthz")
+    assert daemon.end() == 0
+
+
+def _certificate(directory: Path) -> tuple[Path, Path]:
+    """For localhost, signed by itself: PEM files of it and of its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    paths = directory / "certificate.pem", directory / "key.pem"
+    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    paths[1].write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return paths
 
 
 def test_a_follower_gets_what_is_appended_later_and_ends_with_the_daemon(start: Start) -> None:

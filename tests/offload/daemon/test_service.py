@@ -63,6 +63,13 @@ def test_a_sealed_segment_goes_when_it_is_old_enough_and_its_hot_copy_after_the_
             clock.now += 4 * 3600 * 1000
             await until(lambda: service.sync.topic("t").hot_floor == 3, "the release")
             assert [record.value for record in service.sync.topic("t").read()] == [b"one", b"two"]
+            assert [record.value for record in service.sync.topic("t").read()] == [b"one", b"two"]
+            counts = {name: (hits, misses) for name, hits, misses in service.cache_counts()}
+            assert set(counts) == {"index", "chunk"}
+            assert counts["index"][0] > 0 < counts["index"][1]
+            assert sum(counts["chunk"]) == 2
+            text = service.metrics.text().decode()
+            assert 'seglog_cache_requests_total{cache="chunk",outcome="hit"}' in text
 
     asyncio.run(run())
 

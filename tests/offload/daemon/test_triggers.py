@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from offload.daemon.triggers import Backlog, Backoff, Due, Policy, due
-from seglog import SegmentInfo
+from offload.daemon.triggers import Backlog, Backoff, Due, Policy, due, policy_of
+from offload.settings import OffloadSettings
+from seglog import InvalidSetting, SegmentInfo
 
 NEVER = Policy(after_ms=None, hot_bytes=None, tail_interval_ms=None)
 SEGMENTS = [
@@ -47,6 +48,15 @@ def test_the_tail_is_sealed_and_goes_when_its_interval_is_over() -> None:
 
 def test_what_an_earlier_attempt_left_is_due_whatever_the_triggers_say() -> None:
     assert due(backlog(is_unfinished=True), NEVER, 0) == Due(0, "unfinished")
+
+
+def test_a_topic_may_have_triggers_of_its_own() -> None:
+    settings = OffloadSettings(offload_after_s=60, tail_interval_s=30)
+    assert policy_of(settings, {}) == Policy(60_000, None, 30_000)
+    own = {"offload_after_s": "never", "offload_hot_bytes": "5", "offload_paused": "yes"}
+    assert policy_of(settings, own) == Policy(None, 5, 30_000)
+    with pytest.raises(InvalidSetting, match="tail_interval_s"):
+        policy_of(settings, {"tail_interval_s": "0"})
 
 
 def test_a_topic_that_fails_waits_longer_each_time_up_to_a_bound() -> None:
