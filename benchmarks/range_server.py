@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from benchmarks.shape import Shape
+
 __all__ = ["serving"]
 
 _REQUEST = re.compile(rb"GET /([^ ?]+)[^ ]* HTTP/1\.1\r\n")
@@ -40,15 +42,14 @@ def serving(directory: Path, *shape: float) -> Iterator[str]:
             server.kill()
 
 
-def _serve(directory: Path, first_byte_s: float, bytes_per_s: float) -> None:
+def _serve(directory: Path, shape: Shape) -> None:
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     print(listener.getsockname()[1], flush=True)
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     while True:
         connection, _ = listener.accept()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        arguments = (connection, directory, first_byte_s, bytes_per_s)
-        threading.Thread(target=_answer_all, args=arguments, daemon=True).start()
+        threading.Thread(target=_answer_all, args=(connection, directory, shape), daemon=True).start()
 
 
 def _end_with_stdin() -> None:
@@ -56,7 +57,7 @@ def _end_with_stdin() -> None:
     os._exit(0)
 
 
-def _answer_all(connection: socket.socket, directory: Path, first_byte_s: float, bytes_per_s: float) -> None:
+def _answer_all(connection: socket.socket, directory: Path, shape: Shape) -> None:
     waiting = b""
     with connection, suppress(OSError):
         while True:
@@ -66,11 +67,11 @@ def _answer_all(connection: socket.socket, directory: Path, first_byte_s: float,
                     return
                 waiting += piece
             head, _, waiting = waiting.partition(b"\r\n\r\n")
-            begun = time.perf_counter() + first_byte_s
-            _answer(connection, directory, head + b"\r\n", begun, bytes_per_s)
+            _answer(connection, directory, head + b"\r\n", shape)
 
 
-def _answer(connection: socket.socket, directory: Path, head: bytes, begun: float, bytes_per_s: float) -> None:
+def _answer(connection: socket.socket, directory: Path, head: bytes, shape: Shape) -> None:
+    since = time.perf_counter()
     request, wanted = _REQUEST.match(head), _RANGE.search(head)
     path = directory / request[1].decode().partition("/")[2] if request else directory
     if not path.is_file() or ".." in path.parts:
@@ -85,21 +86,14 @@ def _answer(connection: socket.socket, directory: Path, head: bytes, begun: floa
         answer += b'ETag: "1"\r\nLast-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\nContent-Length: %d\r\n\r\n' % (
             end - start
         )
-        _sleep_until(begun)
+        shape.wait(since, 0)
         connection.sendall(answer)
         place = start
         while place < end:
             place += os.sendfile(connection.fileno(), file.fileno(), place, min(_SLICE_BYTES, end - place))
-            if bytes_per_s:
-                _sleep_until(begun + (place - start) / bytes_per_s)
-
-
-def _sleep_until(moment: float) -> None:
-    wait_s = moment - time.perf_counter()
-    if wait_s > 0:
-        time.sleep(wait_s)
+            shape.wait(since, place - start)
 
 
 if __name__ == "__main__":
-    shape = [float(text) for text in sys.argv[2:]] or [0.0, 0.0]
-    _serve(Path(sys.argv[1]), shape[0] / 1000, shape[1] * 1_000_000)
+    first_byte_ms, mb_per_s = [float(text) for text in sys.argv[2:]] or [0.0, 0.0]
+    _serve(Path(sys.argv[1]), Shape(first_byte_ms / 1000, mb_per_s * 1_000_000))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from types import TracebackType
 
-from catalog.errors import KeyTaken, NoSuchObject, OutcomeUnknown
+from catalog.errors import NoSuchObject, OutcomeUnknown
 from catalog.keys import Key
 from catalog.objects.base import ObjectStore, PartTag
 
@@ -74,7 +74,7 @@ class BlockUpload:
         parts = sorted(self._tags, key=lambda tag: tag.number)
         try:
             self._store.complete_upload(self._key, self._upload_id, parts)
-        except (KeyTaken, NoSuchObject, OutcomeUnknown) as error:
+        except (NoSuchObject, OutcomeUnknown) as error:
             # A lost answer, or our own repetition of a completed one: the object itself tells.
             if not self._is_whole():
                 raise OutcomeUnknown(self._key, f"the upload's completion: {error}") from error

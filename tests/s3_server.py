@@ -7,20 +7,19 @@ Where moto falls short of S3 in what we rely on, it is mended here:
 - it checks `If-None-Match` and writes in two steps: conditional writes take turns;
 - it answers 500 for an upload that is gone when a part comes or it is completed: NoSuchUpload.
 
-`take_requests` tells what was asked of it.
+tests/faults/front.py counts what is asked of it, and fails it.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import threading
-import urllib.request
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +30,17 @@ ACCESS_KEY = "seglog-test"
 SECRET_KEY = "seglog-test-secret"
 REGION = "us-east-1"
 
-_REQUESTS = "/seglog-test/requests"
-
 
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
     """The URL of a running server."""
+    with running_s3() as endpoint:
+        yield endpoint
+
+
+@contextmanager
+def running_s3(**environment: str) -> Iterator[str]:
+    """The URL of a server of one's own; `environment` goes to moto."""
     with tempfile.TemporaryFile("w+") as log:
         server = subprocess.Popen(
             [sys.executable, str(Path(__file__))],
@@ -44,7 +48,8 @@ def s3_endpoint() -> Iterator[str]:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SEGLOG_"))},
+            env={name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SEGLOG_"))}
+            | environment,
         )
         with server:
             assert server.stdout is not None
@@ -87,30 +92,6 @@ def s3_remote(s3_environment: str) -> str:
     return f"s3://{bucket}/acme"
 
 
-def take_requests(endpoint: str) -> list[str]:
-    """Each as `METHOD path`, with the range of a GET behind it, since this was asked last."""
-    with urllib.request.urlopen(endpoint + _REQUESTS, timeout=30) as answer:  # noqa: S310 - our own server
-        found: list[str] = json.load(answer)
-        return found
-
-
-class _Recorded:
-    def __init__(self, app: Any) -> None:
-        self._app = app
-        self._lock = threading.Lock()
-        self._requests: list[str] = []
-
-    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        path = environ["PATH_INFO"]
-        with self._lock:
-            if path == _REQUESTS:
-                body, self._requests = json.dumps(self._requests).encode(), []
-                start_response("200 OK", [("Content-Length", str(len(body)))])
-                return [body]
-            self._requests.append(f"{environ['REQUEST_METHOD']} {path} {environ.get('HTTP_RANGE', '')}".rstrip())
-        return self._app(environ, start_response)
-
-
 class _ConditionalWritesTakeTurns:
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -144,7 +125,7 @@ def _serve() -> None:
     from werkzeug.serving import make_server
 
     _name_uploads_that_are_gone()
-    app = _Recorded(_ConditionalWritesTakeTurns(DomainDispatcherApplication(create_backend_app)))
+    app = _ConditionalWritesTakeTurns(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_port, flush=True)

@@ -6,7 +6,8 @@ CPU time a request (catalog.objects.s3_reads).
 
 R1  `put_new` and `complete_upload` are sent once: an SDK that resends them reports our own success as a lost race.
     Everything else may be repeated, and the SDK does so, backing off.
-R2  An answer that leaves open whether a write happened is `OutcomeUnknown`: 409, 5xx, a reset, a timeout.
+R2  An answer that leaves open whether a write happened is `OutcomeUnknown`: 409, 5xx, a reset, a timeout, and a 412
+    to what had no condition.
     What cannot have been sent (no connection, no credentials) or was refused (4xx) is not.
 R3  `list` always sends a prefix: policies allow nothing else.
 R4  Every part carries a CRC32, which completing gives back, so the store refuses a badly joined object.
@@ -256,6 +257,8 @@ class S3Store:
         try:
             yield
         except ClientError as refusal:
+            if _is_taken(refusal):
+                raise KeyTaken(key) from refusal
             if _leaves_open(refusal):
                 raise OutcomeUnknown(key, _describe(refusal)) from refusal
             raise self._refused(key, refusal) from refusal
@@ -271,8 +274,6 @@ class S3Store:
         match code:
             case "NoSuchBucket":
                 return NoSuchBucket(self._bucket)
-            case "PreconditionFailed":
-                return KeyTaken(key)
             case "InvalidRange":
                 return _RangeBeyondEnd(key, "it is shorter than was expected")
             case "KeyTooLongError":
@@ -336,7 +337,12 @@ def _leaves_open(refusal: ClientError) -> bool:
     code = refusal.response["Error"].get("Code", "")
     if code == "NotImplemented":
         return False
-    return code == "RequestTimeout" or _status(refusal) == 409 or _status(refusal) >= 500
+    return code == "RequestTimeout" or _status(refusal) in {409, 412} or _status(refusal) >= 500
+
+
+def _is_taken(refusal: ClientError) -> bool:
+    """A PUT that is sent once is the one request that has a condition: to any other, a 412 says nothing."""
+    return refusal.operation_name == "PutObject" and refusal.response["Error"].get("Code") == "PreconditionFailed"
 
 
 def _status(refusal: ClientError) -> int:

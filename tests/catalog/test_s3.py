@@ -162,6 +162,20 @@ def test_a_definite_refusal_of_put_new_is_not_an_open_outcome(
     assert len(script.asked) == 1
 
 
+def test_a_412_to_a_request_without_a_condition_is_no_taken_key(script: ScriptedS3) -> None:
+    script.answers = [(412, "PreconditionFailed")]
+    with opened() as store:
+        with pytest.raises(OutcomeUnknown):
+            complete(store)
+        for write in (
+            lambda: store.put(A, b"body", {}),
+            lambda: store.create_upload(A, {}),
+            lambda: store.put_part(A, "upload", 1, b"part"),
+        ):
+            with pytest.raises(StoreUnreachable, match="PreconditionFailed"):
+                write()
+
+
 def test_reads_are_repeated_until_they_are_answered(script: ScriptedS3, reader: Reader) -> None:
     script.answers = [(500, "InternalError"), (404, "NoSuchKey")]
     with opened(reader=reader) as store, pytest.raises(NoSuchObject):

@@ -7,13 +7,15 @@ that failed, to the next error or to the end. The judge looks at the store itsel
 J1  Nothing is visible that is not whole: each object that a commit names is there, and every byte reads back.
 J2  What a call reported is so: its commits, its branch, its reads.
 J3  An error names what the fault was: no lost race (there is one writer), no damage or absence that was not told.
-J4  In the end there is one commit for each thing that happened, and no upload that `orphan_uploads` does not know.
+J4  In the end there is one commit for each thing that happened. An upload is left only where the fault hid it from its
+    maker, and then `orphan_uploads` finds it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import offload
@@ -27,7 +29,7 @@ from offload.errors import OffloadError
 from seglog import Log, LogSettings
 from tests.faults.store import CountingStore
 
-__all__ = ["BLOCK_BYTES", "Life"]
+__all__ = ["BLOCK_BYTES", "SMALL_BLOCKS", "SMALL_LOG", "Figures", "Life"]
 
 TOPIC = "t"
 BRANCH = "then"
@@ -38,7 +40,7 @@ DELETE_BEFORE = 4
 _ALL = FIRST + SECOND
 _LIVE = _ALL[DELETE_BEFORE - 1 :]
 _KINDS = [CommitKind.OFFLOAD, CommitKind.DELETE, CommitKind.OFFLOAD]
-_LOG = LogSettings(max_record_bytes=16 << 10, segment_max_events=12, wal_file_bytes=1 << 20)
+SMALL_LOG = LogSettings(max_record_bytes=16 << 10, segment_max_events=12, wal_file_bytes=1 << 20)
 _COLD = ColdSettings(cache_bytes=0, connections=2, get_attempts=1)
 _DAY_MS = 24 * 3600 * 1000
 
@@ -50,7 +52,7 @@ def _with_small_blocks() -> OffloadSettings:
     return settings
 
 
-_OFFLOAD = _with_small_blocks()
+SMALL_BLOCKS = _with_small_blocks()
 
 
 class _KeptOpen(CountingStore):
@@ -71,6 +73,7 @@ class Life:
     """In `directory`, over the stores that `open_store` gives, all of them doors to what `store` shows without faults.
 
     `wrong` lists wrong verdicts, `dangling` names without their object, `doubled` commits that are there twice.
+    `uploads_left` were found as orphans in the end, and aborted.
     """
 
     def __init__(self, directory: Path, open_store: Callable[[], ObjectStore], store: ObjectStore) -> None:
@@ -83,6 +86,7 @@ class Life:
         )  # fmt: skip
         self._step = 0
         self._restore_failed = False
+        self.uploads_left = 0
         self.errors: list[Exception] = []
         self.wrong: list[str] = []
         self.dangling: list[str] = []
@@ -94,7 +98,7 @@ class Life:
 
     def go_on(self) -> None:
         """One process, up to its first error or the end of the life."""
-        with seglog.open(self._directory, settings=_LOG) as log:
+        with seglog.open(self._directory, settings=SMALL_LOG) as log:
             try:
                 with self._attach(log, self._open_store()) as archive:
                     while not self.is_over:
@@ -116,7 +120,10 @@ class Life:
 
     def judge_end(self) -> None:
         """What a fresh process, a fresh directory and the store itself show when all is done."""
-        with seglog.open(self._directory, settings=_LOG) as log, self._attach(log, _KeptOpen(self._store)) as archive:
+        with (
+            seglog.open(self._directory, settings=SMALL_LOG) as log,
+            self._attach(log, _KeptOpen(self._store)) as archive,
+        ):
             assert archive.offload(TOPIC, drop_hot=True).published == ()
             self._expect("log", [record.value for record in log.topic(TOPIC).read()], _LIVE)
             status = archive.status(TOPIC)
@@ -128,7 +135,7 @@ class Life:
                 self.doubled.append(f"{[kind.name for kind in kinds]}")
             self._judge_uploads(archive)
         with (
-            seglog.open(self._directory.with_name("elsewhere"), settings=_LOG) as log,
+            seglog.open(self._directory.with_name("elsewhere"), settings=SMALL_LOG) as log,
             self._attach(log, _KeptOpen(self._store)) as archive,
         ):
             self._expect("elsewhere", [record.value for record in archive.read(TOPIC)], _LIVE)
@@ -183,7 +190,7 @@ class Life:
     # ------------------------------------------------------------------ judging
 
     def _attach(self, log: Log, store: ObjectStore) -> Archive:
-        return offload.attach(log, store=store, settings=_OFFLOAD, cold=_COLD)
+        return offload.attach(log, store=store, settings=SMALL_BLOCKS, cold=_COLD)
 
     def _expect(self, what: str, found: Iterable[object], wanted: Iterable[object]) -> None:
         if list(found) != list(wanted):
@@ -237,12 +244,13 @@ class Life:
 
     def _judge_uploads(self, archive: Archive) -> None:
         left = set(self._store.list_uploads(""))
+        self.uploads_left = len(left)
         if not left:
             return
         store = _KeptOpen(self._store)
         with (
-            seglog.open(self._directory.with_name("later"), settings=_LOG) as log,
-            offload.attach(log, store=store, settings=_OFFLOAD, cold=_COLD, clock=_TwoDaysOn()) as elsewhere,
+            seglog.open(self._directory.with_name("later"), settings=SMALL_LOG) as log,
+            offload.attach(log, store=store, settings=SMALL_BLOCKS, cold=_COLD, clock=_TwoDaysOn()) as elsewhere,
         ):
             known = elsewhere.orphan_uploads()
             for upload in known:
@@ -251,3 +259,37 @@ class Life:
             self.wrong.append(f"uploads that nobody finds: {left}")
         if archive.orphan_uploads(min_age_ms=0):
             self.wrong.append("an upload that was aborted is an orphan")
+
+
+@dataclass(slots=True)
+class Figures:
+    """Of lives under plans of faults."""
+
+    plans: int = 0
+    struck: int = 0
+    rounds: int = 0
+    faults: dict[str, list[str]] = field(
+        default_factory=lambda: {name: [] for name in ("wrong", "dangling", "doubled", "orphaned", "unfinished")}
+    )
+
+    def __str__(self) -> str:
+        names = {"wrong": "wrong verdicts", "dangling": "dangling references", "doubled": "doubled commits"}
+        counts = ", ".join(f"{names.get(kind, kind)}: {len(found)}" for kind, found in self.faults.items())
+        return f"{self.plans} plans, {self.struck} faults struck, {self.rounds} rounds; {counts}"
+
+    def add(self, plan: object, life: Life, struck: int, rounds: int, *, hides_uploads: bool) -> None:
+        """`hides_uploads`: a fault that was met may leave an upload that its maker cannot know or abort."""
+        self.plans += 1
+        self.struck += struck
+        self.rounds += rounds
+        if life.uploads_left and not hides_uploads:
+            self.faults["orphaned"].append(f"{plan}: {life.uploads_left} uploads")
+        for kind in ("wrong", "dangling", "doubled"):
+            self.faults[kind] += [f"{plan}: {found}" for found in getattr(life, kind)]
+        if not life.is_over:
+            self.faults["unfinished"].append(f"{plan}: {life.errors}")
+
+    def check(self) -> None:
+        print(self)
+        for kind, found in self.faults.items():
+            assert not found, f"{kind}: {found[:5]}"

@@ -166,7 +166,9 @@ def faults_of(method: str, nth: int) -> list[Fault]:
     """Every way in which call `nth` of `method` may fail."""
     errors = [unreachable, denied]
     if method in {"put_new", "complete_upload"}:
-        errors += [lost, taken]
+        errors += [lost]
+    if method == "put_new":
+        errors += [taken]
     if method in {"put_part", "complete_upload"}:
         errors += [gone]
     found = [Fault(nth, when, error, method) for error in errors for when in ("before", "after")]

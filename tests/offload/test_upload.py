@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-import contextlib
 import threading
 
 import pytest
 
-from catalog.errors import CatalogError, KeyTaken, NoSuchObject, OutcomeUnknown, StoreUnreachable
+from catalog.errors import CatalogError, NoSuchObject, OutcomeUnknown, StoreUnreachable
 from catalog.keys import Key
 from catalog.objects.memory import MemoryStore
 from offload.upload import BlockUpload
-from tests.faults.store import CountingStore, Fault, FaultyStore, When, WrappedStore, unreachable
+from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
 
 KEY = Key("volume/segments/sid")
 
@@ -83,15 +82,6 @@ def test_a_lost_answer_to_the_completion_is_settled_by_looking() -> None:
     store = FaultyStore(inner, [Fault(nth=1, when="after", method="complete_upload")])
     _send(store, [b"a", b"b"])
     assert inner.get(KEY) == b"ab"
-
-
-@pytest.mark.parametrize(("when", "is_there"), [("after", True), ("before", False)])
-def test_a_refusal_of_the_completion_because_the_key_is_taken_is_settled_by_looking(when: When, is_there: bool) -> None:
-    inner = MemoryStore()
-    plan = [Fault(nth=1, when=when, method="complete_upload", error=KeyTaken)]
-    with contextlib.nullcontext() if is_there else pytest.raises(OutcomeUnknown):
-        _send(FaultyStore(inner, plan), [b"a", b"b"])
-    assert ([*inner.list("")] == [KEY]) == is_there
 
 
 def test_a_completion_that_did_not_happen_is_not_taken_for_one_that_did() -> None:

@@ -16,8 +16,8 @@ from catalog.objects.base import ObjectStore
 from catalog.objects.memory import MemoryStore
 from catalog.objects.s3 import S3Store
 from offload import ColdSettings, OffloadSettings
+from tests.faults.front import Front
 from tests.faults.store import CountingStore
-from tests.s3_server import take_requests
 
 BLOCK_BYTES = 5 << 20
 RECORD_BYTES = 8_000
@@ -42,10 +42,16 @@ def counted(request: pytest.FixtureRequest) -> Iterator[tuple[ObjectStore, Calla
 
         yield store, count
         return
-    endpoint = request.getfixturevalue("s3_environment")
-    remote = S3Store(request.getfixturevalue("s3_remote"))
-    take_requests(endpoint)
-    yield remote, lambda: len(take_requests(endpoint))
+    url = request.getfixturevalue("s3_remote")
+    with Front(request.getfixturevalue("s3_environment")) as front:
+        request.getfixturevalue("monkeypatch").setenv("AWS_ENDPOINT_URL", front.url)
+
+        def count_at_front() -> int:
+            total = front.kinds.total()
+            front.restart()
+            return total
+
+        yield S3Store(url), count_at_front
 
 
 def test_every_operation_makes_the_requests_that_are_documented(

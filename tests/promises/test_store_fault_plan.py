@@ -13,41 +13,16 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from catalog.objects.memory import MemoryStore
-from tests.faults.offloads import Life
+from tests.faults.offloads import Figures, Life
 from tests.faults.store import Fault, FaultyStore, damaged, faults_of, gone, no_bucket
 
 SOAK_S = 1500
 MORE_CALLS = 2  # of each kind than a life without faults makes: recovery makes some
-
-
-@dataclass(slots=True)
-class Figures:
-    plans: int = 0
-    struck: int = 0
-    rounds: int = 0
-    faults: dict[str, list[str]] = field(
-        default_factory=lambda: {name: [] for name in ("wrong", "dangling", "doubled", "unfinished")}
-    )
-
-    def __str__(self) -> str:
-        names = {"wrong": "wrong verdicts", "dangling": "dangling references", "doubled": "doubled commits"}
-        counts = ", ".join(f"{names.get(kind, kind)}: {len(found)}" for kind, found in self.faults.items())
-        return f"{self.plans} plans, {self.struck} faults struck, {self.rounds} rounds; {counts}"
-
-    def add(self, plan: object, life: Life, struck: int, rounds: int) -> None:
-        self.plans += 1
-        self.struck += struck
-        self.rounds += rounds
-        for kind in ("wrong", "dangling", "doubled"):
-            self.faults[kind] += [f"{plan}: {found}" for found in getattr(life, kind)]
-        if not life.is_over:
-            self.faults["unfinished"].append(f"{plan}: {life.errors}")
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +46,8 @@ def _live(directory: Path, plan: Sequence[Fault], figures: Figures) -> FaultySto
     )
     if life.is_over:
         life.judge_end()
-    figures.add(" + ".join(map(str, plan)), life, len(store.struck), rounds)
+    hides_uploads = any(f.method in {"create_upload", "abort_upload", "list_uploads"} for f in store.struck)
+    figures.add(" + ".join(map(str, plan)), life, len(store.struck), rounds, hides_uploads=hides_uploads)
     shutil.rmtree(directory, ignore_errors=True)
     return store
 
@@ -91,9 +67,7 @@ def _run(tmp_path: Path, plans: Iterable[Sequence[Fault]], most_s: float) -> Fig
         if time.monotonic() > until:
             break
         _live(tmp_path / f"{number}", plan, figures)
-    print(figures)
-    for kind, found in figures.faults.items():
-        assert not found, f"{kind}: {found[:3]}"
+    figures.check()
     return figures
 
 

@@ -1,0 +1,140 @@
+"""T6 over HTTP: a front before a real S3 server fails any request in any way; the clients are those of the product.
+
+Once with clients that repeat what fails, and once without, so that the fault reaches those who reason about it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import boto3
+import pytest
+
+from catalog.objects import s3
+from catalog.objects.s3 import ReadSettings, S3Store
+from tests.faults.front import Front, HttpFault, ways_of
+from tests.faults.offloads import BLOCK_BYTES, Figures, Life
+from tests.s3_server import running_s3
+
+BUCKET = "faults"
+URL = f"s3://{BUCKET}/acme"
+ROUNDS = 3  # the one with the fault, and the next; a machine under load may time out once more
+SOAK_S = 1500
+TIMEOUT_S = 1.0
+_DAMAGE = frozenset({"flipped", "BadDigest"})
+_OF_UPLOADS = frozenset({"create", "abort", "LIST uploads"})
+_ABSENCE = frozenset({"NoSuchUpload", "stale", "flipped"})
+
+
+class Bench:
+    """The server, the front, and stores behind each."""
+
+    def __init__(self, endpoint: str, front: Front, open_at: Callable[[str, int], S3Store]) -> None:
+        self._endpoint = endpoint
+        self._front = front
+        self._open_at = open_at
+        self._direct = open_at(endpoint, 4)
+        self._client = boto3.client("s3", endpoint_url=endpoint)
+
+    def close(self) -> None:
+        self._direct.close()
+        self._client.close()
+
+    def live(self, directory: Path, plan: Sequence[HttpFault], attempts: int, figures: Figures) -> None:
+        self._empty_server()
+        self._front.restart(plan)
+        life = Life(directory / "data", lambda: self._open_at(self._front.url, attempts), self._direct)
+        rounds = 0
+        while not life.is_over and rounds < ROUNDS:
+            rounds += 1
+            life.go_on()
+            if any(fault.lasts for fault in self._front.plan):
+                self._front.plan = ()
+        self._front.land()
+        ways = {fault.way for fault in self._front.struck}
+        life.judge_errors(damage_was_told=bool(ways & _DAMAGE), absence_was_told=bool(ways & _ABSENCE))
+        if life.is_over:
+            life.judge_end()
+        figures.add(
+            f"{', '.join(map(str, plan))} ({attempts} attempts)", life, len(self._front.struck), rounds,
+            hides_uploads=any(fault.kind in _OF_UPLOADS or fault.lasts for fault in self._front.struck),
+        )  # fmt: skip
+        shutil.rmtree(directory, ignore_errors=True)
+
+    def plans(self, tmp_path: Path) -> list[HttpFault]:
+        """Every fault at every request of a life without one, and one more of each kind."""
+        figures = Figures()
+        self.live(tmp_path / "none", [], 1, figures)
+        assert not any(figures.faults.values()), figures.faults
+        return [
+            HttpFault(way, when, nth, kind)
+            for kind, count in sorted(self._front.kinds.items())
+            for nth in range(1, count + 2)
+            for way, when in ways_of(kind)
+        ]
+
+    def _empty_server(self) -> None:
+        request = urllib.request.Request(self._endpoint + "/moto-api/reset", method="POST")  # noqa: S310 - our server
+        urllib.request.urlopen(request, timeout=30).close()  # noqa: S310 - our own server
+        self._client.create_bucket(Bucket=BUCKET)
+
+
+@pytest.fixture
+def bench(s3_environment: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[Bench]:
+    caplog.set_level(logging.CRITICAL)
+    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.0)
+    monkeypatch.setattr("botocore.retries.adaptive.ClientRateLimiter.on_sending_request", lambda *_, **__: None)
+    monkeypatch.setattr("catalog.objects.s3_reads._BACKOFF_FIRST", timedelta(milliseconds=1))
+    session = boto3.Session()
+
+    def open_at(endpoint: str, attempts: int) -> S3Store:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        monkeypatch.setattr(s3, "ATTEMPTS", attempts)
+        monkeypatch.setattr(s3, "READ_TIMEOUT_S", TIMEOUT_S if attempts < 4 else 30)
+        return S3Store(URL, session, reads=ReadSettings(timeout_s=2 * TIMEOUT_S, attempts=attempts))
+
+    with running_s3(S3_UPLOAD_PART_MIN_SIZE=str(BLOCK_BYTES // 2)) as endpoint, Front(endpoint) as front:
+        opened = Bench(endpoint, front, open_at)
+        yield opened
+        opened.close()
+
+
+def _run(bench: Bench, tmp_path: Path, plans: Iterable[tuple[HttpFault, int]], most_s: float) -> Figures:
+    figures, until = Figures(), time.monotonic() + most_s
+    for number, (fault, attempts) in enumerate(plans):
+        if time.monotonic() > until:
+            break
+        bench.live(tmp_path / f"{number}", [fault], attempts, figures)
+    figures.check()
+    return figures
+
+
+def test_single_faults_over_http(bench: Bench, tmp_path: Path) -> None:
+    plans = [(fault, attempts) for fault in bench.plans(tmp_path) for attempts in (1, 2)]
+    random.Random(8).shuffle(plans)
+    figures = _run(bench, tmp_path, plans[:150], most_s=30)
+    print(f"of {len(plans)} plans")
+    assert figures.struck > 5
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3 * SOAK_S)
+def test_all_single_faults_over_http(bench: Bench, tmp_path: Path) -> None:
+    plans = [(fault, attempts) for fault in bench.plans(tmp_path) for attempts in (1, 2)]
+    for_good = [
+        (HttpFault(way, when, nth, lasts=True), 1)
+        for nth in range(1, 40)
+        for way, when in (("500", "before"), ("500", "after"), ("reset", "before"), ("ExpiredToken", "before"))
+    ]
+    random.Random(9).shuffle(plans)
+    figures = _run(bench, tmp_path, [*for_good, *plans], most_s=SOAK_S)
+    print(f"of {len(plans) + len(for_good)} plans")
+    assert figures.plans > 500
