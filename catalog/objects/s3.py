@@ -342,7 +342,7 @@ def _leaves_open(refusal: ClientError) -> bool:
 
 def _is_taken(refusal: ClientError) -> bool:
     """A PUT that is sent once is the one request that has a condition: to any other, a 412 says nothing."""
-    return refusal.operation_name == "PutObject" and refusal.response["Error"].get("Code") == "PreconditionFailed"
+    return bool(refusal.operation_name == "PutObject" and refusal.response["Error"].get("Code") == "PreconditionFailed")
 
 
 def _status(refusal: ClientError) -> int:
