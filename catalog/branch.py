@@ -9,6 +9,8 @@ A topic's own history is its branch `main`. A branch is made in an order that a 
 
 B1  Of any number of racing creators of a name one wins. Those who want an empty `main` adopt the winner's volume, as
     they want the same; all others get `BranchExists`, as what they forked from may differ.
+B2  A fork whose ref got no answer is `OutcomeUnknown`, with the volume by which it can be told from another's: a
+    repetition would have another volume, and takes no branch for its own.
 
 Source: Graft RFC 0001.
 """
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 from catalog.commit import ForkPoint
 from catalog.control import MAIN, Control, Ref
 from catalog.encoding import decode_ref, encode_ref
-from catalog.errors import BranchExists, NoSuchBranch, NoSuchObject, NoSuchTopic
+from catalog.errors import BranchExists, NoSuchBranch, NoSuchObject, NoSuchTopic, OutcomeUnknown
 from catalog.gid import Vid
 from catalog.keys import branch_of, ref_key, refs_prefix, topic_of
 from catalog.put_once import put_once
@@ -84,7 +86,12 @@ class Branches:
     def _make(self, control: Control) -> Vid:
         self._volumes.create(control)
         key = ref_key(control.topic, control.branch)
-        body = put_once(self._store, key, encode_ref(Ref(control.vid, control.created_at_ms)))
+        try:
+            body = put_once(self._store, key, encode_ref(Ref(control.vid, control.created_at_ms)))
+        except OutcomeUnknown as unknown:
+            if control.parent is None:
+                raise
+            raise OutcomeUnknown(key, unknown.cause, _unknown_fork(control)) from unknown
         vid = decode_ref(body, key).vid
         if vid != control.vid and (control.branch != MAIN or control.parent is not None):
             raise BranchExists(control.topic, control.branch)
@@ -94,3 +101,10 @@ class Branches:
         vid = self.resolve(topic, branch)
         control = self._volumes.control(vid)
         return Branch(topic, branch, vid, control.parent, control.created_at_ms)
+
+
+def _unknown_fork(control: Control) -> str:
+    return (
+        f"if `seglog branch list {control.topic}` shows {control.branch} with volume {control.vid}, it was made; "
+        "if it does not show it, run the same command again"
+    )

@@ -200,9 +200,10 @@ class LocalCatalogUnavailable(Unavailable):
 class OutcomeUnknown(Unavailable):
     """A write got no definite answer, and reading back gave none either. Repeat the identical write later."""
 
-    def __init__(self, key: str, cause: str) -> None:
-        super().__init__(f"no definite answer for {key}: {cause}", hint="run the same command again: it resumes")
+    def __init__(self, key: str, cause: str, hint: str = "run the same command again: it resumes") -> None:
+        super().__init__(f"no definite answer for {key}: {cause}", hint=hint)
         self.key = key
+        self.cause = cause
 
 
 class Misuse(CatalogError):

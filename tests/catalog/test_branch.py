@@ -169,6 +169,15 @@ def test_a_name_that_nobody_can_say_was_made_is_unknown(store: MemoryStore) -> N
         branches_of(faulty).create("orders", now_ms=START_MS)
 
 
+def test_a_fork_that_nobody_can_say_was_made_is_told_by_its_volume(store: MemoryStore) -> None:
+    point = topic_with_a_commit(store)
+    faulty = FaultyStore(store, [Fault(3, "after", lost), Fault(3, error=unreachable, method="get")])
+    with pytest.raises(OutcomeUnknown, match="refs/orders/half") as raised:
+        branches_of(faulty).create("orders", "half", point, now_ms=START_MS)
+    assert raised.value.hint is not None
+    assert f"shows half with volume {branches_of(store).resolve('orders', 'half')}" in raised.value.hint
+
+
 def test_a_damaged_ref_is_named(store: MemoryStore) -> None:
     branches_of(store).create("orders", now_ms=START_MS)
     key = ref_key("orders", MAIN)

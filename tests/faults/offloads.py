@@ -21,7 +21,7 @@ from pathlib import Path
 import offload
 import seglog
 from catalog import Branches, CommitKind, Snapshot, Volumes, keys
-from catalog.errors import BranchExists, CatalogError, Corrupt, Missing, NoSuchTopic, Unavailable
+from catalog.errors import BranchExists, CatalogError, Corrupt, Missing, NoSuchTopic, OutcomeUnknown, Unavailable
 from catalog.objects.base import ObjectStore
 from offload import Archive, ColdSettings, OffloadSettings
 from offload.cold import ColdReader
@@ -85,7 +85,8 @@ class Life:
             self._read, self._restore, self._read_branch, self._offload,
         )  # fmt: skip
         self._step = 0
-        self._restore_failed = False
+        self._failed_restores: list[CatalogError] = []
+        self._is_branch_untold = False
         self.uploads_left = 0
         self.errors: list[Exception] = []
         self.wrong: list[str] = []
@@ -108,7 +109,10 @@ class Life:
                 self.errors.append(error)
         self._judge_store()
 
-    def judge_errors(self, *, damage_was_told: bool, absence_was_told: bool) -> None:
+    def judge_errors(self, *, damage_was_told: bool, absence_was_told: bool, refusal_was_a_lie: bool) -> None:
+        """`refusal_was_a_lie`: a store said that it refused what it did."""
+        if self._is_branch_untold and not refusal_was_a_lie:
+            self.wrong.append("a restore failed as if it had made nothing, and its branch is there")
         for error in self.errors:
             allowed = (
                 isinstance(error, Unavailable)
@@ -176,11 +180,16 @@ class Life:
         try:
             restored = archive.restore(TOPIC, to="lsn:1", name=BRANCH)
         except BranchExists:
-            if not self._restore_failed:
+            if not self._failed_restores:
                 raise
-            return  # it was made by the call whose answer was lost; what it holds is read next
-        except CatalogError:
-            self._restore_failed = True
+            # Made by the call whose answer was lost, which told the volume. What it holds is read next.
+            vid = str(Branches(Volumes(self._store)).resolve(TOPIC, BRANCH))
+            self._is_branch_untold = not any(
+                isinstance(error, OutcomeUnknown) and vid in str(error.hint) for error in self._failed_restores
+            )
+            return
+        except CatalogError as error:
+            self._failed_restores.append(error)
             raise
         self._expect("restored", [restored.records], [len(FIRST)])
 

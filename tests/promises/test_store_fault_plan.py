@@ -19,7 +19,7 @@ import pytest
 
 from catalog.objects.memory import MemoryStore
 from tests.faults.offloads import Figures, Life
-from tests.faults.store import Fault, FaultyStore, damaged, faults_of, gone, no_bucket
+from tests.faults.store import Fault, FaultyStore, damaged, faults_of, gone, lost, no_bucket
 
 SOAK_S = 1500
 MORE_CALLS = 2  # of each kind than a life without faults makes: recovery makes some
@@ -43,6 +43,7 @@ def _live(directory: Path, plan: Sequence[Fault], figures: Figures) -> FaultySto
     life.judge_errors(
         damage_was_told=any(f.answer == "flipped" or f.error is damaged for f in store.struck),
         absence_was_told=any(f.error in {gone, no_bucket} for f in store.struck),
+        refusal_was_a_lie=any((f.method, f.when) == ("put_new", "after") and f.error is not lost for f in store.struck),
     )
     if life.is_over:
         life.judge_end()

@@ -29,6 +29,7 @@ ROUNDS = 3  # the one with the fault, and the next; a machine under load may tim
 SOAK_S = 1500
 TIMEOUT_S = 1.0
 _DAMAGE = frozenset({"flipped", "BadDigest"})
+_REFUSALS = frozenset({"ExpiredToken", "RequestTimeTooSkewed"})
 _OF_UPLOADS = frozenset({"create", "abort", "LIST uploads"})
 _ABSENCE = frozenset({"NoSuchUpload", "stale", "flipped"})
 
@@ -59,7 +60,11 @@ class Bench:
                 self._front.plan = ()
         self._front.land()
         ways = {fault.way for fault in self._front.struck}
-        life.judge_errors(damage_was_told=bool(ways & _DAMAGE), absence_was_told=bool(ways & _ABSENCE))
+        life.judge_errors(
+            damage_was_told=bool(ways & _DAMAGE),
+            absence_was_told=bool(ways & _ABSENCE),
+            refusal_was_a_lie=any(fault.when == "after" and fault.way in _REFUSALS for fault in self._front.struck),
+        )
         if life.is_over:
             life.judge_end()
         figures.add(
