@@ -9,7 +9,8 @@
     pace of the body       408               all; so many seconds without a byte
     pace of the reader     closed            all; so many seconds without taking a byte of the answer
 
-The Unix socket is in the data directory, mode 0600: whoever may open it may read the files as well.
+The Unix socket is in the data directory, mode 0600: whoever may open it may read the files as well. Which socket a
+request came by, the listener says and never the connection: one that was reset has no peer any more, as a Unix one.
 
 P1  A request that is refused was not begun. What is slow holds only its own connection.
 """
@@ -39,7 +40,10 @@ _RETRY_AFTER_S = 1
 
 
 class Guard:
-    """ASGI middleware. `settings` is asked at each request, so that a reload takes effect."""
+    """Two ASGI applications before one: `over_tcp`, `over_unix`.
+
+    `settings` is asked at each request, so that a reload takes effect.
+    """
 
     def __init__(self, app: App, settings: Callable[[], ServeSettings], token: bytes | None, metrics: Metrics) -> None:
         self._app = app
@@ -48,14 +52,20 @@ class Guard:
         self._metrics = metrics
         self._on_their_way = 0
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def over_tcp(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._answer(scope, receive, send, is_tcp=True)
+
+    async def over_unix(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._answer(scope, receive, send, is_tcp=False)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, *, is_tcp: bool) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         settings = self._settings()
         is_probe = scope["path"] in _PROBES
         try:
-            self._check(scope, settings, is_probe=is_probe)
+            self._check(scope, settings, is_tcp=is_tcp, is_probe=is_probe)
         except (Busy, Refused) as refusal:
             await self._refuse(refusal, send)
             return
@@ -65,9 +75,8 @@ class Guard:
         finally:
             self._on_their_way -= 1
 
-    def _check(self, scope: Scope, settings: ServeSettings, *, is_probe: bool) -> None:
+    def _check(self, scope: Scope, settings: ServeSettings, *, is_tcp: bool, is_probe: bool) -> None:
         headers = dict(scope["headers"])
-        is_tcp = scope["client"] is not None
         if is_tcp:
             host = headers.get(b"host", b"").decode("latin-1")
             if _name_of(host) not in settings.allowed_hosts.split(","):

@@ -74,8 +74,8 @@ async def _serve(
     variables: Mapping[str, str],
     on_ready: Callable[[], None],
 ) -> None:
-    app = Guard(make_app(service), lambda: service.settings, token, service.metrics)
-    servers = [_server(app, listening, settings) for listening in sockets]
+    guard = Guard(make_app(service), lambda: service.settings, token, service.metrics)
+    servers = [_server(guard, listening, settings) for listening in sockets]
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -100,14 +100,15 @@ async def _serve(
     await asyncio.gather(*serving)
 
 
-def _server(app: Guard, listening: socket.socket, settings: ServeSettings) -> uvicorn.Server:
-    is_tls = bool(settings.tls_certificate) and listening.family != socket.AF_UNIX
+def _server(guard: Guard, listening: socket.socket, settings: ServeSettings) -> uvicorn.Server:
+    is_unix = listening.family == socket.AF_UNIX
+    is_tls = bool(settings.tls_certificate) and not is_unix
 
     class TimedProtocol(_TimedProtocol):
         header_timeout_s = settings.header_timeout_s
 
     config = uvicorn.Config(
-        app,
+        guard.over_unix if is_unix else guard.over_tcp,
         http=TimedProtocol,
         ws="none",
         lifespan="off",
@@ -150,7 +151,8 @@ class _TimedProtocol(H11Protocol):
         self.loop.call_later(self.header_timeout_s, self._close_if_still, before)
 
     def _close_if_still(self, before: Any) -> None:
-        if self.cycle is before and not self.transport.is_closing():
+        is_idle = before is None or before.response_complete  # else it is a pipelined request, still at work
+        if self.cycle is before and is_idle and not self.transport.is_closing():
             self.transport.close()
 
 

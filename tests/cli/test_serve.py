@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import threading
@@ -245,6 +246,41 @@ def test_the_token_is_asked_for_on_tcp_and_not_in_the_directory(start: Start, ru
     assert run("append", "t", stdin=b"x\n").code == 0
     assert (daemon.directory / "seglog.sock").stat().st_mode & 0o777 == 0o600
     assert TOKEN not in "".join(daemon.lines)
+
+
+def test_a_connection_that_was_reset_is_asked_for_the_token_too(start: Start, tmp_path: Path) -> None:
+    """Its peer is unknown when the daemon comes to take it, and so it was once taken for the Unix socket."""
+    (tmp_path / "token").write_text(TOKEN)
+    daemon = start(SERVE_TOKEN_FILE=str(tmp_path / "token"))
+    daemon.process.send_signal(signal.SIGSTOP)
+    stranger = socket.create_connection(("127.0.0.1", daemon.port), timeout=60)
+    stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close resets
+    stranger.sendall(b"POST /topics/t/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nevil")
+    stranger.close()
+    daemon.process.send_signal(signal.SIGCONT)
+    bearer = {"Authorization": f"Bearer {TOKEN}"}
+    for _ in range(600):
+        if b'reason="token"' in daemon.ask("GET", "/metrics", headers=bearer)[1]:
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError("it was not refused")
+    assert json.loads(daemon.ask("GET", "/topics", headers=bearer)[1]) == {"topics": []}
+
+
+def test_a_pipelined_request_may_take_longer_than_headers(start: Start) -> None:
+    daemon = start(SERVE_HEADER_TIMEOUT_S="1")
+    daemon.ask("POST", "/topics/t/records", b"first", BYTES)
+    with socket.create_connection(("127.0.0.1", daemon.port), timeout=60) as both:
+        heads = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        both.sendall(heads % b"/topics" + heads % b"/topics/t/records?follow=1")
+        answer = both.makefile("rb")
+        while b"first" not in (line := answer.readline()):
+            assert line, "it was closed"
+        time.sleep(2)
+        daemon.ask("POST", "/topics/t/records", b"second", BYTES)
+        while b"second" not in (line := answer.readline()):
+            assert line, "it was closed"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104 - it is refused
