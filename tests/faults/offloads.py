@@ -2,7 +2,8 @@
 
 A life is a row of steps: append and seal, offload in several blocks, delete, append and offload again, release with its
 read-back, read, restore a branch, read that. `go_on` is one process: it opens the directory and goes on from the step
-that failed, to the next error or to the end. The judge looks at the store itself, past all faults:
+that failed. It ends at its first error, or tries the step again, as a daemon does. The judge looks at the store itself,
+past all faults:
 
 J1  Nothing is visible that is not whole: each object that a commit names is there, and every byte reads back.
 J2  What a call reported is so: its commits, its branch, its reads.
@@ -97,16 +98,23 @@ class Life:
     def is_over(self) -> bool:
         return self._step == len(self._steps)
 
-    def go_on(self) -> None:
-        """One process, up to its first error or the end of the life."""
-        with seglog.open(self._directory, settings=SMALL_LOG) as log:
-            try:
-                with self._attach(log, self._open_store()) as archive:
-                    while not self.is_over:
-                        self._steps[self._step](log, archive)
-                        self._step += 1
-            except (CatalogError, OffloadError) as error:
-                self.errors.append(error)
+    def go_on(self, stays_for: int = 0) -> None:
+        """One process, which lives through so many errors and ends at the next one, or at the end of the life."""
+        with (
+            seglog.open(self._directory, settings=SMALL_LOG) as log,
+            self._attach(log, self._open_store()) as archive,
+        ):
+            while not self.is_over:
+                try:
+                    self._steps[self._step](log, archive)
+                except (CatalogError, OffloadError) as error:
+                    self.errors.append(error)
+                    self._judge_store()
+                    if stays_for == 0:
+                        return
+                    stays_for -= 1
+                else:
+                    self._step += 1
         self._judge_store()
 
     def judge_errors(self, *, damage_was_told: bool, absence_was_told: bool, refusal_was_a_lie: bool) -> None:
@@ -286,11 +294,11 @@ class Figures:
         counts = ", ".join(f"{names.get(kind, kind)}: {len(found)}" for kind, found in self.faults.items())
         return f"{self.plans} plans, {self.struck} faults struck, {self.rounds} rounds; {counts}"
 
-    def add(self, plan: object, life: Life, struck: int, rounds: int, *, hides_uploads: bool) -> None:
+    def add(self, plan: object, life: Life, struck: int, *, hides_uploads: bool) -> None:
         """`hides_uploads`: a fault that was met may leave an upload that its maker cannot know or abort."""
         self.plans += 1
         self.struck += struck
-        self.rounds += rounds
+        self.rounds += 1 + len(life.errors)
         if life.uploads_left and not hides_uploads:
             self.faults["orphaned"].append(f"{plan}: {life.uploads_left} uploads")
         for kind in ("wrong", "dangling", "doubled"):

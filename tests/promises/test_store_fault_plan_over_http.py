@@ -48,14 +48,14 @@ class Bench:
         self._direct.close()
         self._client.close()
 
-    def live(self, directory: Path, plan: Sequence[HttpFault], attempts: int, figures: Figures) -> None:
+    def live(
+        self, directory: Path, plan: Sequence[HttpFault], attempts: int, figures: Figures, *, stays: bool = False
+    ) -> None:
         self._empty_server()
         self._front.restart(plan)
         life = Life(directory / "data", lambda: self._open_at(self._front.url, attempts), self._direct)
-        rounds = 0
-        while not life.is_over and rounds < ROUNDS:
-            rounds += 1
-            life.go_on()
+        while not life.is_over and len(life.errors) < ROUNDS:
+            life.go_on(stays_for=ROUNDS if stays else 0)
             if any(fault.lasts for fault in self._front.plan):
                 self._front.plan = ()
         self._front.land()
@@ -68,7 +68,7 @@ class Bench:
         if life.is_over:
             life.judge_end()
         figures.add(
-            f"{', '.join(map(str, plan))} ({attempts} attempts)", life, len(self._front.struck), rounds,
+            f"{', '.join(map(str, plan))} ({attempts} attempts)", life, len(self._front.struck),
             hides_uploads=any(fault.kind in _OF_UPLOADS or fault.lasts for fault in self._front.struck),
         )  # fmt: skip
         shutil.rmtree(directory, ignore_errors=True)
@@ -117,7 +117,7 @@ def _run(bench: Bench, tmp_path: Path, plans: Iterable[tuple[HttpFault, int]], m
     for number, (fault, attempts) in enumerate(plans):
         if time.monotonic() > until:
             break
-        bench.live(tmp_path / f"{number}", [fault], attempts, figures)
+        bench.live(tmp_path / f"{number}", [fault], attempts, figures, stays=number % 2 == 1 and not fault.lasts)
     figures.check()
     return figures
 
