@@ -9,10 +9,10 @@
     half = branches.create("orders", "half", point, now_ms=now_ms)
 
 Layers, each of which imports only those before it:
-    values      lsn gid keys commit control errors
+    values      lsn gid keys commit control checksum errors
     formats     envelope encoding
     decisions   snapshot timeline
-    effects     objects local put_once
+    effects     objects local put_once local_copy
     entry       volume branch
 """
 

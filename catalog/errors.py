@@ -22,6 +22,7 @@
     └── Misuse               fix the call                                exit 2
         ├── InvalidName
         ├── InvalidKey
+        ├── ChecksumNotKept      a store does not know the kind of checksum that was asked for
         ├── InvalidRemote        a remote URL that names no place
         └── InvalidTarget
 
@@ -36,6 +37,7 @@ __all__ = [
     "AccessDenied",
     "BranchExists",
     "CatalogError",
+    "ChecksumNotKept",
     "Conflict",
     "Corrupt",
     "Diverged",
@@ -229,6 +231,13 @@ class InvalidRemote(Misuse):
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"{url!r} is not a remote: {reason}", hint="use s3://bucket/prefix or file:///path")
         self.url = url
+
+
+class ChecksumNotKept(Misuse):
+    def __init__(self, url: str, kind: str) -> None:
+        super().__init__(
+            f"{url} keeps no {kind} of whole objects", hint='set offload.checksum to "auto", or to one that it keeps'
+        )
 
 
 class InvalidTarget(Misuse):

@@ -33,6 +33,7 @@ from catalog import (
     keys,
     timeline,
 )
+from catalog.encoding import decode_commit_at
 from catalog.errors import CatalogError
 from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState
@@ -44,6 +45,7 @@ from offload.deletes import count_cold, count_hot, live_entries
 from offload.errors import HistoryBehind, NoRemote, OffloadError
 from offload.handles import Handles, split_name
 from offload.offloader import Offloader, Published
+from offload.runs import RunStatus, run_statuses
 from offload.settings import OffloadSettings, load_archive_settings
 from offload.wiring import open_store
 from seglog import DeleteOp, Log, Record, Topic
@@ -143,11 +145,11 @@ def attach(
     configured_url, configured = load_archive_settings(log.path / SETTINGS_FILE)
     url = url or configured_url
     cold = cold or load_cold_settings(log.path / SETTINGS_FILE)
+    settings = settings or configured
     if store is None:
         if not url:
             raise NoRemote(log.path)
-        store = open_store(url, cold)
-    settings = settings or configured
+        store = open_store(url, cold, settings)
     largest = min(largest_entry(settings.block_size, codec) for codec in Codec)
     if log.settings.max_record_bytes + _FRAME_OVERHEAD_BYTES > largest:
         raise InvalidSetting(
@@ -355,6 +357,19 @@ class Archive:
             relocated_bytes=topic.bytes_relocated,
             is_paused=self.is_paused(name),
         )
+
+    def runs(self, name: str) -> tuple[RunStatus, ...]:
+        """Each run of segments that is in the topic's own volume or on its way there, ascending.
+
+        Asks the local disk only, so it has what this directory knows of. Raises `NoSuchTopic`.
+        """
+        topic = self._log.existing(name)
+        handle = self._handles.find(name)
+        if handle is None:
+            return ()
+        bodies = self._local.commit_bodies(handle.vid, 1, handle.lsn)
+        commits = [decode_commit_at(bodies[lsn], handle.vid, lsn).commit for lsn in sorted(bodies)]
+        return run_statuses(commits, self._local.attempts(name), topic.hot_floor)
 
     # ------------------------------------------------------------------ reads
 

@@ -43,20 +43,31 @@ class Run:
     last_seq: int
 
 
-def plan_run(segments: Sequence[SegmentInfo], offloaded_seq: int, up_to: int | None, max_bytes: int) -> Run | None:
+def plan_run(
+    segments: Sequence[SegmentInfo],
+    offloaded_seq: int,
+    up_to: int | None,
+    max_bytes: int,
+    max_age_ms: int | None = None,
+) -> Run | None:
     """The next run to offload: adjacent sealed segments above `offloaded_seq`, together at most `max_bytes`.
 
-    One segment is taken whatever its size. `up_to` bounds the run: a segment that ends above it stays. None when there
-    is nothing to do.
+    With `max_age_ms` no two records of the run are further apart in time. One segment is taken whatever its size and
+    age. `up_to` bounds the run: a segment that ends above it stays. None when there is nothing to do.
     """
     first = last = 0
     size_bytes = 0
+    min_ts_ms = max_ts_ms = 0
     for segment in segments:
         if not segment.sealed or (up_to is not None and segment.last_seq > up_to):
             break
         if segment.last_seq <= offloaded_seq:
             continue
         if first and size_bytes + segment.data_bytes > max_bytes:
+            break
+        min_ts_ms = min(min_ts_ms, segment.min_ts_ms) if first else segment.min_ts_ms
+        max_ts_ms = max(max_ts_ms, segment.max_ts_ms) if first else segment.max_ts_ms
+        if first and max_age_ms is not None and max_ts_ms - min_ts_ms > max_age_ms:
             break
         first = first or max(segment.first_seq, offloaded_seq + 1)
         last = segment.last_seq

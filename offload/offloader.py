@@ -11,7 +11,6 @@ The states of an attempt are in `offload.attempt`. Source: PIP-17, Graft RFC 000
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -36,24 +35,23 @@ from catalog import (
     keys,
 )
 from catalog.encoding import decode_commit_at
-from catalog.errors import AccessDenied, Diverged
+from catalog.errors import Diverged
 from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState, Run, is_due, plan_run
 from offload.cold import ColdReader
 from offload.deletes import deletions_of
 from offload.entry import entries, frame_of
 from offload.handles import Handles, Tip
+from offload.ledger_offloader import LedgerOffloader
 from offload.merging import merge_runs
 from offload.readback import check_published
-from offload.segment_upload import upload_segment
+from offload.segment_upload import FrameRun
 from offload.settings import OffloadSettings, codec_named
 from seglog import Log, Topic
 from seglog.clock import Clock
 from seglog.frame import read_header, tombstone
 
 __all__ = ["Offloader", "Published"]
-
-_log = logging.getLogger("offload.offloader")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,14 @@ class Offloader:
                     continue
                 done.append(self._publish_delete(handle, tip, topic, delete.op, delete.at_seq, delete.ts_ms, deletions))
                 continue
-            run = plan_run(topic.segments(), tip.bounds.head_seq, up_to, self.settings.max_object_bytes)
+            age_s = self.settings.max_object_age_s
+            run = plan_run(
+                topic.segments(),
+                tip.bounds.head_seq,
+                up_to,
+                self.settings.max_object_bytes,
+                age_s * 1000 if isinstance(age_s, int) else None,
+            )
             if run is None:
                 return done
             done.append(self._offload_run(handle, tip, topic, run, on_bytes))
@@ -206,12 +211,10 @@ class Offloader:
 
     def _send(self, attempt: Attempt, batches: Iterable[list[bytes]]) -> SegmentRef:
         attributes = self._log.topic(attempt.name).config.attributes
-        return upload_segment(
-            self._store,
-            attempt,
-            batches,
+        return LedgerOffloader(self._store, attempt.vid, self.settings).offload(
+            FrameRun(attempt.name, attempt.first_seq, attempt.last_seq, batches),
+            attempt.sid,
             codec=codec_named(attributes.get("codec", self.settings.codec)),
-            settings=self.settings,
             on_upload_id=lambda upload_id: self._local.save(attempt=replace(attempt, upload_id=upload_id)),
         )
 
@@ -274,27 +277,12 @@ class Offloader:
         return frames
 
     def _discard(self, attempt: Attempt) -> None:
-        """Remove what a dead attempt left. Nothing refers to it, so this may end anywhere and be repeated."""
-        data, index = keys.data_key(attempt.vid, attempt.sid), keys.index_key(attempt.vid, attempt.sid)
-        steps: tuple[Callable[[], None], ...] = (
-            lambda: self._abort_uploads(attempt),
-            lambda: self._store.delete(data),
-            lambda: self._store.delete(index),
-        )
-        for step in steps:
-            try:
-                step()
-            except AccessDenied as error:
-                # A writer's policy may deny listing uploads and deleting: these are left to the bucket's maintainer.
-                _log.warning("left something of attempt %s behind: %s", attempt.sid, error)
-        self._local.delete_attempt(attempt.sid)
+        """Remove what a dead attempt left. Nothing refers to it, so this may end anywhere and be repeated.
 
-    def _abort_uploads(self, attempt: Attempt) -> None:
-        """The upload on record; or, if the process died before it could record one, what the store knows of."""
-        data = keys.data_key(attempt.vid, attempt.sid)
-        known = [attempt.upload_id] if attempt.upload_id else None
-        for upload_id in known or [upload_id for key, upload_id in self._store.list_uploads(data) if key == data]:
-            self._store.abort_upload(data, upload_id)
+        Without an upload on record the process may have died before it could record one.
+        """
+        LedgerOffloader(self._store, attempt.vid, self.settings).delete_offloaded(attempt.sid, attempt.upload_id)
+        self._local.delete_attempt(attempt.sid)
 
     # ------------------------------------------------------------------ commits
 

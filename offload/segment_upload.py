@@ -5,10 +5,12 @@ Source: PIP-17, "Writing to S3".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from catalog import Attempt, SegmentRef, keys
+from catalog import SegmentRef, Sid
 from catalog.commit import Codec
+from catalog.keys import Key
 from catalog.objects.base import ObjectStore
 from offload.encoder import SegmentEncoder
 from offload.index import encode_index
@@ -16,47 +18,55 @@ from offload.labels import object_metadata
 from offload.settings import OffloadSettings
 from offload.upload import BlockUpload
 
-__all__ = ["upload_segment"]
+__all__ = ["FrameRun", "upload_segment"]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRun:
+    """What becomes one data object: all frames from `first_seq` to `last_seq` of a topic, in order."""
+
+    topic: str
+    first_seq: int
+    last_seq: int
+    batches: Iterable[Sequence[bytes]]
 
 
 def upload_segment(
     store: ObjectStore,
-    attempt: Attempt,
-    batches: Iterable[Sequence[bytes]],
+    data_key: Key,
+    index_key: Key,
+    run: FrameRun,
+    sid: Sid,
     *,
+    extra: Mapping[str, str],
     codec: Codec,
     settings: OffloadSettings,
     on_upload_id: Callable[[str], None],
 ) -> SegmentRef:
-    """`batches` are all frames from the attempt's first seq to its last, in order.
+    """`extra` is user metadata of both objects, beside what offload.labels says.
 
     `on_upload_id` is called before the first part is sent: make it durable. Raises what the store raises,
     `EntryTooLarge` and `FrameMismatch`.
     """
-    name, first_seq, last_seq = attempt.name, attempt.first_seq, attempt.last_seq
+
+    def metadata(role: str) -> dict[str, str]:
+        return {**extra, **object_metadata(role, run.topic, run.first_seq, run.last_seq, codec)}
+
     encoder = SegmentEncoder(block_size=settings.block_size, codec=codec, zstd_level=settings.zstd_level)
     with BlockUpload(
-        store,
-        keys.data_key(attempt.vid, attempt.sid),
-        object_metadata("data", name, first_seq, last_seq, codec),
-        concurrency=settings.concurrency,
-        on_upload_id=on_upload_id,
+        store, data_key, metadata("data"), concurrency=settings.concurrency, on_upload_id=on_upload_id
     ) as upload:
-        for frames in batches:
+        for frames in run.batches:
             for block in encoder.add_many(frames):
                 upload.add(block)
         blocks, summary = encoder.finish()
         for block in blocks:
             upload.add(block)
         upload.finish()
-    index = encode_index(summary, topic=name, created_at_ms=attempt.created_at_ms)
-    store.put(
-        keys.index_key(attempt.vid, attempt.sid),
-        index.body,
-        object_metadata("index", name, first_seq, last_seq, codec),
-    )
+    index = encode_index(summary, topic=run.topic, created_at_ms=sid.created_ms)
+    store.put(index_key, index.body, metadata("index"))
     return SegmentRef(
-        sid=attempt.sid,
+        sid=sid,
         first_seq=summary.first_seq,
         last_seq=summary.last_seq,
         min_ts_ms=summary.min_ts_ms,

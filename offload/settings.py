@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from catalog.checksum import ChecksumKind
 from catalog.commit import Codec
 from offload.cold_settings import ColdSettings
 from seglog.config import NO_VARIABLES, LogSettings, default_toml, read_sections
@@ -20,6 +21,7 @@ from seglog.setting import Setting, check_settings, choice, from_section, number
 
 __all__ = [
     "CODEC_NAMES",
+    "DEFAULT",
     "MIN_BLOCK_SIZE",
     "NEVER",
     "SETTINGS",
@@ -36,6 +38,20 @@ __all__ = [
 
 MIN_BLOCK_SIZE = 5 * 1024 * 1024  # S3's least part size
 _MAX_BLOCK_SIZE = 2**31 - 1  # Pulsar's reader keeps it in a Java int
+
+DEFAULT = "default"
+CHECKSUMS = ("auto", *(kind.value for kind in ChecksumKind), "none")
+SSE = ("none", "AES256", "aws:kms")
+# Those that are read at once: a GET of an archived object fails until somebody has it restored.
+STORAGE_CLASSES = (
+    DEFAULT,
+    "STANDARD",
+    "STANDARD_IA",
+    "ONEZONE_IA",
+    "INTELLIGENT_TIERING",
+    "GLACIER_IR",
+    "EXPRESS_ONEZONE",
+)
 
 NEVER = "never"
 UNLIMITED = "unlimited"
@@ -67,6 +83,17 @@ class OffloadSettings:
     zstd_level: int = number(3, "", 1, 19, "a higher one is smaller and slower")
     concurrency: int = number(4, "parts", 1, 64, "in flight at a time; an upload holds so many blocks in memory")
     max_object_bytes: int = number(1024 * 1024 * 1024, "bytes", 1, None, "adjacent segments are merged up to this")
+    max_object_age_s: int | str = number(
+        UNLIMITED, "seconds", 0, None, "records further apart do not share an object", word=UNLIMITED
+    )
+    checksum: str = choice(
+        "auto",
+        CHECKSUMS,
+        "of whole objects; auto: crc32c if the store says it keeps it, else crc32 of each part",
+    )
+    storage_class: str = choice(DEFAULT, STORAGE_CLASSES, "of data and index objects; default: the bucket's")
+    sse: str = choice("none", SSE, "encryption by the store; none: as the bucket has it")
+    sse_kms_key_id: str = text("", "for aws:kms; empty: the account's own key")
     deletion_lag_s: int = number(4 * 3600, "seconds", 0, None, "how long a hot copy stays after its offload")
     offload_after_s: int | str = number(
         60, "seconds", 0, None, "the daemon offloads a sealed segment whose newest record is so old", word=NEVER
@@ -91,6 +118,8 @@ class OffloadSettings:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        if self.sse_kms_key_id and self.sse != "aws:kms":
+            raise InvalidSetting("offload.sse_kms_key_id", "is for aws:kms only, and offload.sse is not that")
 
 
 TRIGGERS = ("offload_after_s", "offload_hot_bytes", "tail_interval_s")

@@ -1,5 +1,8 @@
 """Blocks to one object: a single PUT for one block, a multipart upload with one part a block for more.
 
+A lost answer to the completion is settled by HEAD: length, and checksum of the whole where the store keeps one, are
+those of what was sent, or the outcome is unknown.
+
 Blocks arrive in order and leave in parallel, `concurrency` at a time; the caller waits when so many are in flight, so
 memory is bounded by `block_size * (concurrency + 1)`.
 
@@ -8,13 +11,13 @@ Source: PIP-17, "Writing to S3". The part numbers count from 1, as Apache Pulsar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from types import TracebackType
 
 from catalog.errors import NoSuchObject, OutcomeUnknown
 from catalog.keys import Key
-from catalog.objects.base import ObjectStore, PartTag
+from catalog.objects.base import ObjectStore, PartTag, whole_of
 
 __all__ = ["BlockUpload"]
 
@@ -76,7 +79,7 @@ class BlockUpload:
             self._store.complete_upload(self._key, self._upload_id, parts)
         except (NoSuchObject, OutcomeUnknown) as error:
             # A lost answer, or our own repetition of a completed one: the object itself tells.
-            if not self._is_whole():
+            if not self._is_whole(parts):
                 raise OutcomeUnknown(self._key, f"the upload's completion: {error}") from error
 
     def _send(self, block: bytes) -> None:
@@ -90,8 +93,13 @@ class BlockUpload:
             done, self._in_flight = wait(self._in_flight, return_when=FIRST_COMPLETED)
             self._tags.extend(future.result() for future in done)
 
-    def _is_whole(self) -> bool:
+    def _is_whole(self, parts: Sequence[PartTag]) -> bool:
+        """Whether what stands under the key is the object of these parts."""
         try:
-            return self._store.head(self._key).size == self._length
+            found = self._store.head(self._key)
         except NoSuchObject:
             return False
+        whole = whole_of(parts)
+        if whole is None or found.checksum is None or found.checksum.kind is not whole.checksum.kind:
+            return found.size == self._length
+        return found.size == self._length and found.checksum == whole.checksum

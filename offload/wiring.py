@@ -9,14 +9,17 @@ from urllib.parse import unquote, urlsplit
 from catalog.objects.base import ObjectStore
 from offload.cold_settings import ColdSettings
 from offload.errors import InvalidRemote
+from offload.settings import DEFAULT, OffloadSettings
 
 __all__ = ["open_store"]
 
 _SEGMENT = re.compile(r"[A-Za-z0-9!_.*'()-]+")
 
 
-def open_store(url: str, settings: ColdSettings | None = None) -> ObjectStore:
-    """The store behind `s3://bucket/prefix` or `file:///path`. Opens nothing yet. `settings` are those of its reads.
+def open_store(url: str, settings: ColdSettings | None = None, offload: OffloadSettings | None = None) -> ObjectStore:
+    """The store behind `s3://bucket/prefix` or `file:///path`. Opens nothing yet.
+
+    `settings` are those of its reads, `offload` those of its writes.
 
     S3's endpoint, region and credentials come from the standard AWS environment and configuration.
     Raises `InvalidRemote`.
@@ -30,7 +33,7 @@ def open_store(url: str, settings: ColdSettings | None = None) -> ObjectStore:
     if parts.scheme == "file":
         return _local(url, parts.netloc, unquote(parts.path))
     if parts.scheme == "s3":
-        return _s3(url, parts.netloc, parts.path.strip("/"), settings or ColdSettings())
+        return _s3(url, parts.netloc, parts.path.strip("/"), settings or ColdSettings(), offload or OffloadSettings())
     raise InvalidRemote(url, "the scheme is neither s3 nor file")
 
 
@@ -42,10 +45,11 @@ def _local(url: str, host: str, path: str) -> ObjectStore:
     return LocalStore(Path(path))
 
 
-def _s3(url: str, bucket: str, prefix: str, settings: ColdSettings) -> ObjectStore:
+def _s3(url: str, bucket: str, prefix: str, settings: ColdSettings, offload: OffloadSettings) -> ObjectStore:
     from catalog.objects.s3 import (  # boto3 takes a quarter of a second to import: only when it is used
         ReadSettings,
         S3Store,
+        WriteSettings,
     )
 
     if not bucket:
@@ -53,4 +57,6 @@ def _s3(url: str, bucket: str, prefix: str, settings: ColdSettings) -> ObjectSto
     if prefix and not all(_SEGMENT.fullmatch(part) and part not in {".", ".."} for part in prefix.split("/")):
         raise InvalidRemote(url, "the prefix has an empty or unsafe path segment")
     reads = ReadSettings(timeout_s=settings.get_timeout_s, attempts=settings.get_attempts)
-    return S3Store(f"s3://{bucket}/{prefix}" if prefix else f"s3://{bucket}", reads=reads)
+    storage_class = "" if offload.storage_class == DEFAULT else offload.storage_class
+    writes = WriteSettings(offload.checksum, storage_class, offload.sse, offload.sse_kms_key_id)
+    return S3Store(f"s3://{bucket}/{prefix}" if prefix else f"s3://{bucket}", reads=reads, writes=writes)

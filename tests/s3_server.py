@@ -5,13 +5,16 @@ input does, so none outlives the test run.
 
 Where moto falls short of S3 in what we rely on, it is mended here:
 - it checks `If-None-Match` and writes in two steps: conditional writes take turns;
-- it answers 500 for an upload that is gone when a part comes or it is completed: NoSuchUpload.
+- it answers 500 for an upload that is gone when a part comes or it is completed: NoSuchUpload;
+- it takes any checksum on trust: one that does not match is refused (BadDigest), one that does is kept and told.
 
 tests/faults/front.py counts what is asked of it, and fails it.
 """
 
 from __future__ import annotations
 
+import base64
+import io
 import os
 import subprocess
 import sys
@@ -22,9 +25,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import boto3
 import pytest
+
+from catalog.checksum import Checksum, ChecksumKind
 
 ACCESS_KEY = "seglog-test"
 SECRET_KEY = "seglog-test-secret"
@@ -49,6 +55,7 @@ def running_s3(**environment: str) -> Iterator[str]:
             stderr=log,
             text=True,
             env={name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SEGLOG_"))}
+            | {"PYTHONPATH": str(Path(__file__).parents[1])}
             | environment,
         )
         with server:
@@ -120,12 +127,72 @@ def _name_uploads_that_are_gone() -> None:
         setattr(S3Backend, name, mended(getattr(S3Backend, name)))
 
 
+class _Checksummed:
+    """Compares what a PUT or a completion says of its bytes with the bytes, and says in the answer that it did."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        query = parse_qs(environ["QUERY_STRING"])
+        sent = [kind for kind in ChecksumKind if f"HTTP_X_AMZ_CHECKSUM_{kind.upper()}" in environ]
+        is_part = "partNumber" in query
+        if not sent or environ["REQUEST_METHOD"] not in {"PUT", "POST"}:
+            return self._app(environ, start_response)
+        [kind] = sent
+        text = environ[f"HTTP_X_AMZ_CHECKSUM_{kind.upper()}"]
+        if environ["REQUEST_METHOD"] == "PUT":
+            body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            environ["wsgi.input"] = io.BytesIO(body)
+        else:
+            body = _body_of_upload(environ["PATH_INFO"], query["uploadId"][0])
+        if body is not None and str(Checksum.of(kind, body)) != text:
+            answer = b"<Error><Code>BadDigest</Code><Message>not what was sent</Message></Error>"
+            start_response("400 Bad Request", [("Content-Length", str(len(answer)))])
+            return [answer]
+
+        def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            said = [] if is_part else [("x-amz-checksum-type", "FULL_OBJECT")]
+            headers = [pair for pair in headers if not pair[0].lower().startswith("x-amz-checksum")]
+            return start_response(status, [*headers, (f"x-amz-checksum-{kind}", text), *said], *more)
+
+        return self._app(environ, start)
+
+
+def _body_of_upload(path: str, upload_id: str) -> bytes | None:
+    from moto.s3.models import s3_backends
+
+    bucket = path.split("/")[1]
+    for account in s3_backends.values():
+        for backend in account.values():
+            uploads = backend.buckets[bucket].multiparts if bucket in backend.buckets else {}
+            if upload_id in uploads:
+                return b"".join(part.value for _, part in sorted(uploads[upload_id].parts.items()))
+    return None
+
+
+def _compute_every_checksum() -> None:
+    """Without a package of its own moto computes a CRC32 in place of a CRC32C."""
+    from moto.s3 import models
+
+    computed = models.compute_checksum
+
+    def compute(body: bytes, algorithm: str, encode_base64: bool = True) -> bytes:
+        if algorithm.lower() not in set(ChecksumKind):
+            return computed(body, algorithm, encode_base64)
+        text = str(Checksum.of(ChecksumKind(algorithm.lower()), body)).encode()
+        return text if encode_base64 else base64.b64decode(text)
+
+    models.compute_checksum = compute
+
+
 def _serve() -> None:
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
     from werkzeug.serving import make_server
 
     _name_uploads_that_are_gone()
-    app = _ConditionalWritesTakeTurns(DomainDispatcherApplication(create_backend_app))
+    _compute_every_checksum()
+    app = _Checksummed(_ConditionalWritesTakeTurns(DomainDispatcherApplication(create_backend_app)))
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_port, flush=True)

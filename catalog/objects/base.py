@@ -7,7 +7,9 @@ P1  `put_new` is atomic: of any number of racing callers one succeeds, and nobod
 P2  What a call returned from is durable, and visible to every later `get`, `head` and `list` from anywhere.
 P3  A key that is not there is `NoSuchObject`, and nothing else is: trouble is never taken for absence.
 P4  A multipart object appears whole, at `complete_upload`, or never.
-P5  A store adds the prefix it was opened with to every key; no request leaves that prefix.
+P5  Where a store keeps a checksum of the whole object, it was compared with that of the bytes that were sent before the
+    object appeared; `head` gives it. Directories and memory keep one of what `put` and `complete_upload` made.
+P6  A store adds the prefix it was opened with to every key; no request leaves that prefix.
 
 Every method may raise `StoreUnreachable`, `AccessDenied` and `NoSuchBucket`. All are safe to call from many threads.
 """
@@ -18,29 +20,41 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from catalog.checksum import Checksum, SizedChecksum, joined
 from catalog.keys import Key
 
-__all__ = ["ObjectInfo", "ObjectStore", "PartTag"]
+__all__ = ["ObjectInfo", "ObjectStore", "PartTag", "whole_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a store knows of an object without reading it. Metadata keys are lower case."""
+    """What a store knows of an object without reading it. Metadata keys are lower case.
+
+    `checksum` is that of the whole object; None if the store keeps none, or one of the parts' checksums only.
+    """
 
     size: int
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    checksum: Checksum | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PartTag:
-    """A part as the store acknowledged it: its number, from 1, and the store's tag and checksum for it.
+    """A part as the store acknowledged it: its number, from 1, the store's tag for it, its length and its checksum.
 
-    Opaque to callers, who give it back to `complete_upload`, so that a part that is not the one sent is refused.
+    Callers give it back to `complete_upload`, so that a part that is not the one sent is refused.
     """
 
     number: int
     etag: str
-    checksum: str = ""
+    size: int = 0
+    checksum: Checksum | None = None
+
+
+def whole_of(parts: Sequence[PartTag]) -> SizedChecksum | None:
+    """What the object of these parts, in order, must have; None if they carry no checksum."""
+    sized = [SizedChecksum(part.checksum, part.size) for part in parts if part.checksum is not None]
+    return joined(sized) if sized and len(sized) == len(parts) else None
 
 
 class ObjectStore(Protocol):
@@ -93,10 +107,11 @@ class ObjectStore(Protocol):
         ...
 
     def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
-        """Make the object of the parts, in order, once and without any retry.
+        """Make the object of the parts, in order, once and without any retry, and compare it with `whole_of` them.
 
-        Raises `InvalidObject` if a part is not the one that was stored, `NoSuchObject` if the upload is gone (which may
-        be our own earlier completion: `head` tells), and `OutcomeUnknown`.
+        Raises `InvalidObject` if a part is not the one that was stored, or the whole not what the parts make,
+        `NoSuchObject` if the upload is gone (which may be our own earlier completion: `head` tells), and
+        `OutcomeUnknown`.
         """
         ...
 

@@ -1,14 +1,16 @@
 """Objects in a directory. An object is the file of its key; what is not an object lies beside them under a dot.
 
     <root>/<key>                        an object
-    <root>/.metadata/<key>              its metadata, if it has any: JSON, written before the object
+    <root>/.metadata/<key>              JSON, written before the object: `metadata`, and `crc32c` of the object
     <root>/.temporary/<random>          a file on its way to its key
     <root>/.multipart/<upload id>/      `upload` (JSON: key, metadata) and one file a part, `<number>.<tag>`
 
 L1  An object appears by link(2) (`put_new`) or rename(2), when its bytes are on disk; the call returns when its
     directory entry is as well. A crash leaves temporaries only, which no listing shows: no key begins with a dot.
 L2  `KeyTaken` too is raised only when the entry that was found is on disk, so what is read back stays.
-L3  The root is made by the first write; the directory above it must be there, as a bucket must.
+L3  An object of parts is compared with what its parts make while they are joined. The checksum that `head` gives is the
+    one that was compared; `put_new` writes none down.
+L4  The root is made by the first write; the directory above it must be there, as a bucket must.
 
 Two objects cannot be `a` and `a/b` here, as they could in S3; `catalog.keys` makes no such keys.
 """
@@ -31,6 +33,7 @@ from typing import NoReturn
 
 import xxhash
 
+from catalog.checksum import Checksum, ChecksumKind
 from catalog.errors import (
     AccessDenied,
     InvalidObject,
@@ -41,13 +44,15 @@ from catalog.errors import (
     StoreUnreachable,
 )
 from catalog.keys import Key, check_key, check_prefix
-from catalog.objects.base import ObjectInfo, PartTag
+from catalog.objects.base import ObjectInfo, PartTag, whole_of
 
 __all__ = ["LocalStore"]
 
 _METADATA = ".metadata"
 _MULTIPART = ".multipart"
 _TEMPORARY = ".temporary"
+_KIND = ChecksumKind.CRC32C
+_CHECK_BYTES = 1 << 20
 _UPLOAD_ID = re.compile(r"[0-9a-f]{32}")
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -82,7 +87,7 @@ class LocalStore:
     def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
         target = self._path(key)
         with self._errors(key):
-            self._put_metadata(key, metadata)
+            self._put_metadata(key, metadata, Checksum.of(_KIND, body))
             self._replace(target, body)
 
     def get(self, key: Key) -> bytes:
@@ -105,7 +110,7 @@ class LocalStore:
             found = path.stat()
             if stat.S_ISDIR(found.st_mode):
                 raise NoSuchObject(key)
-            return ObjectInfo(found.st_size, self._metadata(key))
+            return ObjectInfo(found.st_size, *self._metadata(key))
 
     def list(self, prefix: str, *, limit: int | None = None) -> Iterator[str]:
         check_prefix(prefix)
@@ -132,7 +137,7 @@ class LocalStore:
         return upload_id
 
     def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
-        tag = PartTag(number, xxhash.xxh3_128_hexdigest(body))
+        tag = PartTag(number, xxhash.xxh3_128_hexdigest(body), len(body), Checksum.of(_KIND, body))
         with self._errors(key):
             directory, _ = self._upload(key, upload_id)
             self._replace(directory / _part_name(tag), body)
@@ -143,8 +148,11 @@ class LocalStore:
         with self._errors(key):
             directory, metadata = self._upload(key, upload_id)
             with self._temporary(b"") as temporary:
-                _join([(part.number, directory / _part_name(part)) for part in parts], temporary, key)
-                self._put_metadata(key, metadata)
+                checksum = _join([(part.number, directory / _part_name(part)) for part in parts], temporary, key)
+                whole = whole_of(parts)
+                if whole is not None and whole.checksum != checksum:
+                    raise InvalidObject(key, "what its parts make is not what was sent")
+                self._put_metadata(key, metadata, checksum)
                 self._make_durable_dir(target.parent)
                 temporary.rename(target)
             try:
@@ -230,20 +238,17 @@ class LocalStore:
         with self._durable_lock:
             self._durable.add(directory)
 
-    def _put_metadata(self, key: Key, metadata: Mapping[str, str]) -> None:
-        path = self._root / _METADATA / key
-        if metadata:
-            self._replace(path, json.dumps(dict(metadata), sort_keys=True).encode())
-        else:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                path.unlink()
+    def _put_metadata(self, key: Key, metadata: Mapping[str, str], checksum: Checksum) -> None:
+        body = json.dumps({"metadata": dict(metadata), _KIND.value: str(checksum)}, sort_keys=True)
+        self._replace(self._root / _METADATA / key, body.encode())
 
-    def _metadata(self, key: Key) -> dict[str, str]:
+    def _metadata(self, key: Key) -> tuple[dict[str, str], Checksum | None]:
         try:
-            return _string_map(json.loads((self._root / _METADATA / key).read_bytes()))
+            found = json.loads((self._root / _METADATA / key).read_bytes())
+            return _string_map(found["metadata"]), Checksum.parse(_KIND, found[_KIND.value])
         except (FileNotFoundError, NotADirectoryError):
-            return {}
-        except ValueError:
+            return {}, None
+        except (KeyError, TypeError, ValueError):
             raise InvalidObject(f"{_METADATA}/{key}", "it is not the JSON that was written") from None
 
     def _upload(self, key: Key, upload_id: str) -> tuple[Path, dict[str, str]]:
@@ -289,7 +294,9 @@ def _walk(directory: Path, key_prefix: str) -> Iterator[str]:
             yield from _walk(directory / name, key)
 
 
-def _join(parts: Sequence[tuple[int, Path]], target: Path, key: Key) -> None:
+def _join(parts: Sequence[tuple[int, Path]], target: Path, key: Key) -> Checksum:
+    """The parts, one after the other, as `target`; and the checksum of what they hold."""
+    checksum = Checksum.of(_KIND, b"")
     with target.open("wb", buffering=0) as joined:
         for number, path in parts:
             try:
@@ -300,7 +307,10 @@ def _join(parts: Sequence[tuple[int, Path]], target: Path, key: Key) -> None:
                 size = left = os.fstat(part.fileno()).st_size
                 while left:
                     left -= os.sendfile(joined.fileno(), part.fileno(), size - left, left)
+                while body := part.read(_CHECK_BYTES):
+                    checksum = Checksum.of(_KIND, body, checksum.value)
         os.fsync(joined.fileno())
+    return checksum
 
 
 def _part_name(tag: PartTag) -> str:

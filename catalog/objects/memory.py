@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 import xxhash
 
+from catalog.checksum import Checksum, ChecksumKind
 from catalog.errors import InvalidObject, KeyTaken, NoSuchObject
 from catalog.keys import Key, check_key, check_prefix
-from catalog.objects.base import ObjectInfo, PartTag
+from catalog.objects.base import ObjectInfo, PartTag, whole_of
 
 __all__ = ["MemoryStore"]
 
@@ -20,6 +21,7 @@ __all__ = ["MemoryStore"]
 class _Object:
     body: bytes
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    checksum: Checksum | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,9 @@ class MemoryStore:
 
     def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
         check_key(key)
+        checksum = _checksum(body)
         with self._lock:
-            self._objects[key] = _Object(body, dict(metadata))
+            self._objects[key] = _Object(body, dict(metadata), checksum)
 
     def get(self, key: Key) -> bytes:
         return self._object(key).body
@@ -67,7 +70,7 @@ class MemoryStore:
 
     def head(self, key: Key) -> ObjectInfo:
         found = self._object(key)
-        return ObjectInfo(len(found.body), found.metadata)
+        return ObjectInfo(len(found.body), found.metadata, found.checksum)
 
     def list(self, prefix: str, *, limit: int | None = None) -> Iterator[str]:
         check_prefix(prefix)
@@ -98,10 +101,14 @@ class MemoryStore:
         with self._lock:
             upload = self._upload(key, upload_id)
             for part in parts:
-                if part.number not in upload.parts or _tag(part.number, upload.parts[part.number]) != part:
+                if part.number not in upload.parts or _etag(upload.parts[part.number]) != part.etag:
                     raise InvalidObject(key, f"part {part.number} of its upload is not the one that was sent")
             body = b"".join(upload.parts[part.number] for part in parts)
-            self._objects[key] = _Object(body, upload.metadata)
+            whole = whole_of(parts)
+            checksum = _checksum(body)
+            if whole is not None and whole.checksum != checksum:
+                raise InvalidObject(key, "what its parts make is not what was sent")
+            self._objects[key] = _Object(body, upload.metadata, checksum)
             del self._uploads[upload_id]
 
     def abort_upload(self, key: Key, upload_id: str) -> None:
@@ -134,4 +141,12 @@ class MemoryStore:
 
 
 def _tag(number: int, body: bytes) -> PartTag:
-    return PartTag(number, xxhash.xxh3_128_hexdigest(body))
+    return PartTag(number, _etag(body), len(body), _checksum(body))
+
+
+def _etag(body: bytes) -> str:
+    return xxhash.xxh3_128_hexdigest(body)
+
+
+def _checksum(body: bytes) -> Checksum:
+    return Checksum.of(ChecksumKind.CRC32C, body)

@@ -10,17 +10,16 @@ R2  An answer that leaves open whether a write happened is `OutcomeUnknown`: 409
     to what had no condition.
     What cannot have been sent (no connection, no credentials) or was refused (4xx) is not.
 R3  `list` always sends a prefix: policies allow nothing else.
-R4  Every part carries a CRC32, which completing gives back, so the store refuses a badly joined object.
+R4  Every part carries a checksum, which completing gives back, and with it the one that they join to, so the store
+    refuses a badly joined object. What it says of the whole is compared again (catalog.objects.s3_writes).
 
 Source: the S3 API reference.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import re
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -40,6 +39,7 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
+from catalog.checksum import Checksum, ChecksumKind
 from catalog.errors import (
     AccessDenied,
     CatalogError,
@@ -53,10 +53,19 @@ from catalog.errors import (
     StoreUnreachable,
 )
 from catalog.keys import Key, check_key, check_prefix
-from catalog.objects.base import ObjectInfo, PartTag
+from catalog.objects.base import ObjectInfo, PartTag, whole_of
 from catalog.objects.s3_reads import ObstoreReads, OtherRegion, Refusal
+from catalog.objects.s3_writes import (
+    Scheme,
+    Schemes,
+    WriteSettings,
+    checksum_in,
+    completion_of,
+    field_of,
+    request_of,
+)
 
-__all__ = ["ReadSettings", "S3Store"]
+__all__ = ["ReadSettings", "S3Store", "WriteSettings"]
 
 CONNECT_TIMEOUT_S = 5
 READ_TIMEOUT_S = 30
@@ -69,7 +78,9 @@ _NOT_SENT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
 _TROUBLE = (BotoCoreError, ResponseParserError)
 _ABSENT = frozenset({"NoSuchKey", "NoSuchUpload"})
 _DENIED = frozenset({"ExpiredToken", "InvalidToken", "RequestTimeTooSkewed", "TokenRefreshRequired"})
-_NOT_THE_PARTS = frozenset({"BadDigest", "EntityTooSmall", "InvalidPart", "InvalidPartOrder"})
+_NOT_THE_PARTS = frozenset(
+    {"BadDigest", "EntityTooSmall", "InvalidPart", "InvalidPartOrder", "XAmzContentChecksumMismatch"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +103,18 @@ class S3Store:
         session: boto3.Session | None = None,
         *,
         reads: ReadSettings | None = None,
+        writes: WriteSettings | None = None,
         reader: Literal["obstore", "boto3"] = "obstore",
     ) -> None:
         self._bucket, self._base = _parse_url(url)
         self._url = url.rstrip("/")
+        self._writes = writes or WriteSettings()
+        self._schemes = Schemes(self._url, self._writes.checksum)
+        sums = "when_required" if self._writes.checksum == "none" else "when_supported"
         try:
             session = session or boto3.Session()
-            self._once = _client(session, {"total_max_attempts": 1})
-            self._client = _client(session, {"total_max_attempts": ATTEMPTS, "mode": "adaptive"})
+            self._once = _client(session, {"total_max_attempts": 1}, sums)
+            self._client = _client(session, {"total_max_attempts": ATTEMPTS, "mode": "adaptive"}, sums)
             self._reads = self._open_reads(session, reads or ReadSettings(attempts=ATTEMPTS), reader)
         except (BotoCoreError, ValueError, OSError) as cause:  # a profile, region, endpoint or file that cannot be
             raise InvalidRemote(url, f"the AWS environment does not fit: {cause}") from cause
@@ -110,11 +125,19 @@ class S3Store:
 
     def put_new(self, key: Key, body: bytes) -> None:
         with self._one_try(key):
-            self._once.put_object(**self._at(key), Body=body, IfNoneMatch="*")
+            self._once.put_object(**self._at(key), Body=body, IfNoneMatch="*", **self._writes.encryption())
 
     def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+        request = {**self._at(key), "Body": body, "Metadata": dict(metadata), **self._writes.placement()}
+
+        def send(scheme: Scheme) -> Mapping[str, Any]:
+            checksum = _checksum(scheme.kind, body)
+            answer: Mapping[str, Any] = self._client.put_object(**request, **request_of(checksum))
+            _compare(key, checksum, answer)
+            return answer
+
         with self._errors(key):
-            self._client.put_object(**self._at(key), Body=body, Metadata=dict(metadata))
+            self._schemes.send("put", send, lambda scheme, answer: checksum_in(answer, scheme.kinds) is not None)
 
     def get(self, key: Key) -> bytes:
         return self._read(key)
@@ -132,7 +155,7 @@ class S3Store:
 
     def head(self, key: Key) -> ObjectInfo:
         try:
-            answer = self._client.head_object(**self._at(key))
+            answer = self._client.head_object(**self._at(key), ChecksumMode="ENABLED")
         except ClientError as refusal:
             # An answer to HEAD has no body to say why (no key? no bucket? an old token?); one to GET has.
             with contextlib.suppress(_RangeBeyondEnd):
@@ -140,7 +163,8 @@ class S3Store:
             raise self._refused(key, refusal) from refusal
         except _TROUBLE as trouble:
             raise self._trouble(trouble) from trouble
-        return ObjectInfo(answer["ContentLength"], {name.lower(): text for name, text in answer["Metadata"].items()})
+        metadata = {name.lower(): text for name, text in answer["Metadata"].items()}
+        return ObjectInfo(answer["ContentLength"], metadata, checksum_in(answer))
 
     def list(self, prefix: str, *, limit: int | None = None) -> Iterator[str]:
         request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._base + check_prefix(prefix)}
@@ -160,24 +184,36 @@ class S3Store:
             self._client.delete_object(**self._at(key))
 
     def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
+        request = {**self._at(key), "Metadata": dict(metadata), **self._writes.placement()}
         with self._errors(key):
-            answer = self._client.create_multipart_upload(
-                **self._at(key), Metadata=dict(metadata), ChecksumAlgorithm="CRC32"
+            answer = self._schemes.send(
+                "upload",
+                lambda scheme: self._client.create_multipart_upload(**request, **scheme.of_upload()),
+                lambda scheme, answer: scheme.of_upload().items() <= answer.items(),
+                lambda answer: self.abort_upload(key, answer["UploadId"]),
             )
         return str(answer["UploadId"])
 
     def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
-        checksum = base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+        checksum = _checksum(self._schemes.settled("upload").kind, body)
+        named = request_of(checksum)
         with self._errors(key):
             answer = self._client.upload_part(
-                **self._at(key), UploadId=upload_id, PartNumber=number, Body=body, ChecksumCRC32=checksum
+                **self._at(key), UploadId=upload_id, PartNumber=number, Body=body, **named
             )
-        return PartTag(number, answer["ETag"], checksum)
+        return PartTag(number, answer["ETag"], len(body), checksum)
 
     def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
-        named = [{"PartNumber": part.number, "ETag": part.etag, "ChecksumCRC32": part.checksum} for part in parts]
+        whole = whole_of(parts) if self._schemes.settled("upload").is_whole else None
+        named = [_named(part) for part in parts]
         with self._one_try(key):
-            self._once.complete_multipart_upload(**self._at(key), UploadId=upload_id, MultipartUpload={"Parts": named})
+            answer = self._once.complete_multipart_upload(
+                **self._at(key),
+                UploadId=upload_id,
+                MultipartUpload={"Parts": named},
+                **(completion_of(whole) if whole else {}),
+            )
+        _compare(key, whole.checksum if whole else None, answer)
 
     def abort_upload(self, key: Key, upload_id: str) -> None:
         with contextlib.suppress(NoSuchObject), self._errors(key):
@@ -312,8 +348,24 @@ def _parse_url(url: str) -> tuple[str, str]:
         raise InvalidRemote(url, f"{prefix!r} is not a prefix") from None
 
 
-def _client(session: boto3.Session, retries: Mapping[str, object]) -> Any:
+def _checksum(kind: ChecksumKind | None, body: bytes) -> Checksum | None:
+    return None if kind is None else Checksum.of(kind, body)
+
+
+def _compare(key: Key, sent: Checksum | None, answer: Mapping[str, Any]) -> None:
+    kept = checksum_in(answer, (sent.kind,)) if sent else None
+    if kept is not None and kept != sent:
+        raise InvalidObject(key, f"the store has it with {kept.kind} {kept}, {sent} was sent")
+
+
+def _named(part: PartTag) -> dict[str, Any]:
+    checksum = {} if part.checksum is None else {field_of(part.checksum.kind): str(part.checksum)}
+    return {"PartNumber": part.number, "ETag": part.etag, **checksum}
+
+
+def _client(session: boto3.Session, retries: Mapping[str, object], checksums: str) -> Any:
     config = Config(
+        request_checksum_calculation=checksums,
         retries=retries,
         connect_timeout=CONNECT_TIMEOUT_S,
         read_timeout=READ_TIMEOUT_S,

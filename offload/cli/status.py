@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from offload.archive import TopicStatus
-from offload.cli.session import emit, format_bytes, session_of
+from offload.cli.session import emit, format_bytes, format_time, session_of
+from offload.runs import RunStatus
 from seglog import Topic
 
 __all__ = ["status"]
@@ -18,6 +19,7 @@ __all__ = ["status"]
 def status(
     context: typer.Context,
     topic: Annotated[str | None, typer.Argument(help="One topic; all without it.", show_default=False)] = None,
+    runs: Annotated[bool, typer.Option("--runs", help="Each offloaded run of segments, too.")] = False,
 ) -> None:
     """Show where each topic's records are: hot and cold ranges, what waits, what went wrong.
 
@@ -34,7 +36,10 @@ def status(
                 continue
             state = archive.status(name)
             work = session.work(name)
-            emit(session, {**asdict(state), **work}, _describe(state, work))
+            listed = archive.runs(name) if runs else ()
+            told = {"runs": [asdict(run) for run in listed]} if runs else {}
+            lines = [_describe(state, work), *map(_describe_run, listed)]
+            emit(session, {**asdict(state), **work, **told}, "\n".join(lines))
 
 
 def _local_only(topic: Topic) -> dict[str, object]:
@@ -67,6 +72,12 @@ def _floors(earliest_seq: int, evict_floor: int) -> list[str]:
         return []
     evicted = f", evicted below seq {evict_floor:,}" if evict_floor > 1 else ""
     return [f"  the first live record is seq {earliest_seq:,} or later{evicted}"]
+
+
+def _describe_run(run: RunStatus) -> str:
+    state = "complete" if run.complete else "not complete"
+    hot = "hot copy gone" if run.hot_deleted else "hot copy there"
+    return f"  {run.sid}  seq {run.first_seq}-{run.last_seq}  {state}, {hot}, begun {format_time(run.timestamp_ms)}"
 
 
 def _describe(state: TopicStatus, work: Mapping[str, object]) -> str:

@@ -124,7 +124,8 @@ class Service:
     def reload(self, variables: Mapping[str, str]) -> None:
         """Take the settings of [offload] and [serve] anew from seglog.toml; bad ones are logged, and nothing changes.
 
-        What is bound at the start stays: address, TLS, remote, and the section [log].
+        What is bound at the start stays: address, TLS, the section [log], and the remote with how objects are written
+        to it (checksum, storage class, encryption).
         """
         path = self.sync.path / SETTINGS_FILE
         try:
@@ -348,7 +349,7 @@ async def open_service(
         archive = None
         if store is not None or loaded.url:
             cold = load_cold_settings(path, variables)
-            inner = store or open_store(loaded.url or "", cold)
+            inner = store or open_store(loaded.url or "", cold, offload_settings)
             gated = GatedStore(inner, metrics, rates.requests, rates.uploads)
             archive = offload.attach(
                 log.sync, loaded.url, store=gated, settings=offload_settings, cold=cold, clock=clock

@@ -51,6 +51,7 @@ def test_every_error_but_the_groups_says_what_happened_in_one_line() -> None:
         errors.InvalidName("topic", "a/b"),
         errors.InvalidKey("../x"),
         errors.InvalidRemote("ftp://x", "no such scheme"),
+        errors.ChecksumNotKept("s3://bucket", "crc64nvme"),
         errors.InvalidTarget("yesterday"),
     ]
     groups = {"CatalogError", "Corrupt", "Conflict", "Missing", "Unavailable", "Misuse"}

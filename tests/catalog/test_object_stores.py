@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,9 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from catalog.checksum import Checksum, ChecksumKind
 from catalog.errors import InvalidKey, InvalidObject, KeyTaken, NoSuchObject
 from catalog.keys import Key
 from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore, PartTag
+from catalog.objects.base import whole_of
 from catalog.objects.s3 import S3Store
 
 A, B, C = Key("vol/log/A"), Key("vol/log/B"), Key("vol/segments/s1")
@@ -185,11 +188,34 @@ def test_parts_may_be_sent_from_several_threads(store: ObjectStore) -> None:
 
 def test_a_part_that_is_not_the_one_sent_is_refused(store: ObjectStore) -> None:
     upload_id, parts = upload(store, C, PART, b"tail")
-    wrong = PartTag(2, "0" * 32, parts[1].checksum)
+    wrong = replace(parts[1], etag="0" * 32)
     with pytest.raises(InvalidObject, match=C):
         store.complete_upload(C, upload_id, [parts[0], wrong])
     with pytest.raises(NoSuchObject):
         store.head(C)
+
+
+def test_a_whole_that_is_not_what_was_sent_is_refused(store: ObjectStore) -> None:
+    upload_id, parts = upload(store, C, PART, b"tail")
+    assert parts[1].checksum is not None
+    wrong = replace(parts[1], checksum=replace(parts[1].checksum, value=parts[1].checksum.value ^ 1))
+    with pytest.raises(InvalidObject, match=C):
+        store.complete_upload(C, upload_id, [parts[0], wrong])
+    with pytest.raises(NoSuchObject):
+        store.head(C)
+    store.complete_upload(C, upload_id, parts)
+    assert store.get(C) == PART + b"tail"
+
+
+def test_a_store_tells_the_checksum_of_the_whole_object(store: ObjectStore) -> None:
+    store.put(A, b"123456789", {})
+    assert str(store.head(A).checksum) == "4waSgw=="  # of the check string E3069283
+    upload_id, parts = upload(store, C, PART, PART[::-1], b"tail")
+    store.complete_upload(C, upload_id, parts)
+    whole = whole_of(parts)
+    assert whole is not None
+    assert whole.size == 2 * len(PART) + 4
+    assert store.head(C).checksum == whole.checksum == Checksum.of(ChecksumKind.CRC32C, PART + PART[::-1] + b"tail")
 
 
 def test_an_aborted_upload_leaves_nothing_and_aborting_is_idempotent(store: ObjectStore) -> None:

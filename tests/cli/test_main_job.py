@@ -87,6 +87,23 @@ def test_status_tells_where_everything_is(started: Run) -> None:
     assert "t: nothing hot, cold up to 2 (lsn 1)" in started("status").text
 
 
+def test_status_tells_of_each_run_what_pip_17_keeps_of_it(started: Run) -> None:
+    for lines, flags in ((b"a\nb\n", ("--drop-hot",)), (b"c\n", ())):
+        started("append", "t", stdin=lines)
+        started("seal", "t")
+        started("offload", "t", *flags)
+    first, second = started("status", "t", "--runs").text.splitlines()[-2:]
+    assert "seq 1-2  complete, hot copy gone, begun 20" in first
+    assert "seq 3-3  complete, hot copy there, begun 20" in second
+    runs = json.loads(started("--json", "status", "t", "--runs").text)["runs"]
+    assert [(run["first_seq"], run["last_seq"], run["complete"], run["hot_deleted"]) for run in runs] == [
+        (1, 2, True, True),
+        (3, 3, True, False),
+    ]
+    assert {len(run["sid"]) for run in runs} == {len(first.split()[0])}
+    assert "runs" not in json.loads(started("--json", "status", "t").text)
+
+
 def test_topics_are_made_with_their_configuration(started: Run) -> None:
     assert started("topic", "create", "plain", "--codec", "none").code == 0
     started("append", "plain", stdin=b"x\n")

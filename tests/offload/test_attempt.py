@@ -34,6 +34,26 @@ def test_a_run_is_made_of_adjacent_sealed_segments(
     assert plan_run(SEGMENTS, offloaded, up_to, max_bytes) == expected
 
 
+def test_records_further_apart_in_time_than_asked_for_are_in_different_runs() -> None:
+    times = [(0, 400), (100, 900), (950, 1_400), (5_000, 9_000)]
+    segments = [
+        SegmentInfo(10 * number + 1, 10 * number + 10, 10, earliest, latest, sealed=True)
+        for number, (earliest, latest) in enumerate(times)
+    ]
+    assert plan_run(segments, 0, None, 100, None) == Run(1, 40)
+    assert plan_run(segments, 0, None, 100, 1_400) == Run(1, 30)
+    assert plan_run(segments, 0, None, 100, 1_399) == Run(1, 20)
+    assert plan_run(segments, 20, None, 100, 1_399) == Run(21, 30)
+    assert plan_run(segments, 20, None, 10, 1_399) == Run(21, 30)
+    assert plan_run(segments, 30, None, 100, 0) == Run(31, 40)  # one segment goes whatever its age
+
+
+def test_the_earliest_record_counts_also_when_it_comes_late() -> None:
+    segments = [SegmentInfo(1, 10, 10, 5_000, 6_000, sealed=True), SegmentInfo(11, 20, 10, 0, 100, sealed=True)]
+    assert plan_run(segments, 0, None, 100, 5_999) == Run(1, 10)
+    assert plan_run(segments, 0, None, 100, 6_000) == Run(1, 20)
+
+
 def test_without_segments_there_is_nothing_to_do() -> None:
     assert plan_run([], 0, None, 100) is None
 

@@ -98,6 +98,14 @@ def test_an_object_of_another_length_is_not_ours() -> None:
         _send(store, [b"a", b"b"])
 
 
+def test_an_object_of_the_same_length_with_other_bytes_is_not_ours() -> None:
+    inner = MemoryStore()
+    inner.put(KEY, b"ax", {})
+    store = FaultyStore(inner, [Fault(nth=1, when="before", method="complete_upload")])
+    with pytest.raises(OutcomeUnknown):
+        _send(store, [b"a", b"b"])
+
+
 def test_when_nobody_can_look_it_is_unknown() -> None:
     plan = [Fault(nth=1, when="after", method="complete_upload"), Fault(method="head", error=unreachable)]
     with pytest.raises((OutcomeUnknown, StoreUnreachable)):

@@ -1,0 +1,165 @@
+"""What `catalog.objects.s3` says with a write beside its bytes: checksum, storage class, encryption.
+
+    setting     sent with
+    checksum    put, put_part and complete_upload; `put_new` has the SDK's own CRC32
+    storage     put, create_upload: what is large. Commits and names stay in the store's own class
+    encryption  put, put_new, create_upload; a part goes by its upload
+
+W1  A checksum of the whole object is taken for kept only when the store's answer says so. With `auto`, a store that
+    does not, or refuses the request for it, gets the request again with the CRC32 that every store knows: that of the
+    whole for one PUT, that of each part for an upload. What it said holds for the life of the store object.
+W2  A kind that was asked for by name, and is not kept, is an error: nobody believes in a check that does not happen.
+
+Source: the S3 API reference, "Checking object integrity".
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from botocore.exceptions import ClientError
+
+from catalog.checksum import Checksum, ChecksumKind, SizedChecksum
+from catalog.errors import ChecksumNotKept
+
+__all__ = [
+    "Scheme",
+    "Schemes",
+    "WriteSettings",
+    "checksum_in",
+    "completion_of",
+    "field_of",
+    "request_of",
+]
+
+_REFUSALS = frozenset({"InvalidArgument", "InvalidRequest", "NotImplemented", "XNotImplemented", "MalformedXML"})
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSettings:
+    """`checksum` is the name of a kind, `auto` or `none`. Empty `storage_class` or `sse` none: as the bucket has it."""
+
+    checksum: str = "auto"
+    storage_class: str = ""
+    sse: str = "none"
+    sse_kms_key_id: str = ""
+
+    def encryption(self) -> dict[str, str]:
+        if self.sse == "none":
+            return {}
+        key = {"SSEKMSKeyId": self.sse_kms_key_id} if self.sse_kms_key_id else {}
+        return {"ServerSideEncryption": self.sse, **key}
+
+    def placement(self) -> dict[str, str]:
+        """Of objects that `put` and `create_upload` make."""
+        return self.encryption() | ({"StorageClass": self.storage_class} if self.storage_class else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """Which checksum goes with a write. `is_whole`: of an upload too, it is of the whole object."""
+
+    kind: ChecksumKind | None
+    is_whole: bool = True
+
+    @property
+    def kinds(self) -> tuple[ChecksumKind, ...]:
+        return () if self.kind is None else (self.kind,)
+
+    def of_upload(self) -> dict[str, str]:
+        if self.kind is None:
+            return {}
+        named = {"ChecksumAlgorithm": self.kind.upper()}
+        return named | {"ChecksumType": "FULL_OBJECT"} if self.is_whole else named
+
+
+class Schemes:
+    """Finds out which scheme a store keeps (W1), for puts and for uploads: the two may differ."""
+
+    def __init__(self, url: str, checksum: str) -> None:
+        self._url = url
+        self._checksum = checksum
+        self._lock = threading.Lock()
+        self._settled: dict[str, Scheme] = {}
+
+    def settled(self, use: Literal["put", "upload"]) -> Scheme:
+        """Before anything is known, the one that is tried first."""
+        return self._settled.get(use) or self._candidates()[0]
+
+    def send(
+        self,
+        use: Literal["put", "upload"],
+        request: Callable[[Scheme], Mapping[str, Any]],
+        is_kept: Callable[[Scheme, Mapping[str, Any]], bool],
+        undo: Callable[[Mapping[str, Any]], object] = lambda _: None,
+    ) -> Mapping[str, Any]:
+        """The answer to the request. `undo` is for answers that do not say that the checksum is kept."""
+        settled = self._settled.get(use)
+        if settled is None:
+            with self._lock:
+                settled = self._settled.get(use)
+                if settled is None:
+                    return self._find(use, request, is_kept, undo)
+        return request(settled)
+
+    def _find(
+        self,
+        use: str,
+        request: Callable[[Scheme], Mapping[str, Any]],
+        is_kept: Callable[[Scheme, Mapping[str, Any]], bool],
+        undo: Callable[[Mapping[str, Any]], object],
+    ) -> Mapping[str, Any]:
+        *first, last = self._candidates()
+        for scheme in first:
+            try:
+                answer = request(scheme)
+            except ClientError as refusal:
+                if refusal.response["Error"].get("Code") not in _REFUSALS:
+                    raise
+                continue
+            if is_kept(scheme, answer):
+                self._settled[use] = scheme
+                return answer
+            undo(answer)
+        answer = request(last)
+        if self._checksum not in {"auto", "none"} and not is_kept(last, answer):
+            undo(answer)
+            raise ChecksumNotKept(self._url, self._checksum)
+        self._settled[use] = last
+        return answer
+
+    def _candidates(self) -> tuple[Scheme, ...]:
+        if self._checksum == "auto":
+            return Scheme(ChecksumKind.CRC32C), Scheme(ChecksumKind.CRC32, is_whole=False)
+        return (Scheme(None if self._checksum == "none" else ChecksumKind(self._checksum)),)
+
+
+def field_of(kind: ChecksumKind) -> str:
+    """The name that the API has for it."""
+    return f"Checksum{kind.upper()}"
+
+
+def request_of(checksum: Checksum | None) -> dict[str, str]:
+    # The SDK's name for the algorithm goes with it: some stores look there first.
+    if checksum is None:
+        return {}
+    return {"ChecksumAlgorithm": checksum.kind.upper(), field_of(checksum.kind): str(checksum)}
+
+
+def completion_of(whole: SizedChecksum) -> dict[str, Any]:
+    checksum = whole.checksum
+    return {"ChecksumType": "FULL_OBJECT", field_of(checksum.kind): str(checksum), "MpuObjectSize": whole.size}
+
+
+def checksum_in(answer: Mapping[str, Any], kinds: Sequence[ChecksumKind] = tuple(ChecksumKind)) -> Checksum | None:
+    """The checksum of the whole object that an answer gives, if it gives one."""
+    if answer.get("ChecksumType") == "COMPOSITE":
+        return None
+    for kind in kinds:
+        text = answer.get(field_of(kind))
+        if text is not None and "-" not in text:
+            return Checksum.parse(kind, text)
+    return None

@@ -1,0 +1,96 @@
+"""The interface of PIP-17 under its own names: a run of records to object storage, back from there, and away.
+
+    PIP-17                                  here
+    offload(ledger, uid, extraMetadata)     `offload(run, sid, extra)`
+    readOffloaded(ledgerId, uid)            `read_offloaded(segment)`
+    deleteOffloaded(ledgerId, uid)          `delete_offloaded(sid)`
+
+I1  Each may be repeated after any error or crash. `offload` under a sid of which something is there already writes the
+    same keys again: use a sid once (offload.attempt, A1).
+I2  Nothing here decides what is offloaded, or tells anybody of it: that is a commit, and the caller's.
+I3  What `extra` says goes into the user metadata of both objects. It never replaces what offload.labels says.
+
+The futures of PIP-17 are left out: whoever wants one runs the call in a thread.
+Source: PIP-17, "Interface".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+from catalog import SegmentRef, SegmentView, Sid, Vid, keys
+from catalog.commit import Codec
+from catalog.errors import AccessDenied
+from catalog.objects.base import ObjectStore
+from offload.cold import ColdReader
+from offload.segment_upload import FrameRun, upload_segment
+from offload.settings import OffloadSettings
+from seglog import Record
+
+__all__ = ["LedgerOffloader"]
+
+_log = logging.getLogger("offload.ledger_offloader")
+
+
+class LedgerOffloader:
+    """Of one volume. `settings` holds for what is offloaded from then on."""
+
+    def __init__(self, store: ObjectStore, vid: Vid, settings: OffloadSettings) -> None:
+        self._store = store
+        self._vid = vid
+        self._settings = settings
+
+    def offload(
+        self,
+        run: FrameRun,
+        sid: Sid,
+        extra: Mapping[str, str] | None = None,
+        *,
+        codec: Codec,
+        on_upload_id: Callable[[str], None] = lambda _: None,
+    ) -> SegmentRef:
+        """Returns when data and index object are whole. `on_upload_id` is called before the first part is sent.
+
+        Raises what the store and the run raise, `EntryTooLarge` and `FrameMismatch`; `delete_offloaded` removes what
+        that left.
+        """
+        return upload_segment(
+            self._store,
+            keys.data_key(self._vid, sid),
+            keys.index_key(self._vid, sid),
+            run,
+            sid,
+            extra=extra or {},
+            codec=codec,
+            settings=self._settings,
+            on_upload_id=on_upload_id,
+        )
+
+    def read_offloaded(
+        self, reader: ColdReader, segment: SegmentRef, first: int | None = None, last: int | None = None
+    ) -> Iterator[Record]:
+        """Its records, verified, whatever later commits deleted. `reader` is one of the same store."""
+        view = SegmentView(segment, self._vid, 0, segment.first_seq, segment.last_seq)
+        first = segment.first_seq if first is None else first
+        return reader.segment_records(view, first, segment.last_seq if last is None else last)
+
+    def delete_offloaded(self, sid: Sid, upload_id: str | None = None) -> None:
+        """Both objects are gone, and so are unfinished uploads: that one, or without it all that the store knows of."""
+        data, index = keys.data_key(self._vid, sid), keys.index_key(self._vid, sid)
+        steps: tuple[Callable[[], None], ...] = (
+            lambda: self._abort_uploads(data, upload_id),
+            lambda: self._store.delete(data),
+            lambda: self._store.delete(index),
+        )
+        for step in steps:
+            try:
+                step()
+            except AccessDenied as error:
+                # A writer's policy may deny listing uploads and deleting: these are left to the bucket's maintainer.
+                _log.warning("left something of segment %s behind: %s", sid, error)
+
+    def _abort_uploads(self, data: keys.Key, upload_id: str | None) -> None:
+        known = [upload_id] if upload_id else None
+        for found in known or [found for key, found in self._store.list_uploads(data) if key == data]:
+            self._store.abort_upload(data, found)
