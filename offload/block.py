@@ -24,6 +24,7 @@ Source: PIP-17, "Payload format", with the constants of Apache Pulsar's code. Th
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ __all__ = [
     "BLOCK_MAGIC",
     "HEADER",
     "PADDING",
+    "BlockBuilder",
     "BlockHeader",
     "BlockRef",
     "ChunkRef",
@@ -106,13 +108,49 @@ def largest_entry(block_size: int, codec: Codec) -> int:
     return raw_capacity(block_size, codec) - ENTRY.size
 
 
+class BlockBuilder:
+    """One block after the other, each made in place: its chunks are not kept beside it."""
+
+    def __init__(self, codec: Codec, block_size: int) -> None:
+        self._codec = codec
+        self._block_size = block_size
+        self._buffer = io.BytesIO()
+        self._begin()
+
+    @property
+    def used(self) -> int:
+        """With the header."""
+        return self._buffer.tell()
+
+    @property
+    def is_empty(self) -> bool:
+        return self.used == BLOCK_HEADER_LENGTH
+
+    def add(self, chunk: bytes | bytearray) -> None:
+        self._buffer.write(chunk)
+
+    def end(self, first_entry_id: int, *, last: bool) -> bytes:
+        """The block, padded unless it is the last one; another begins."""
+        used = self.used
+        length = used if last else self._block_size
+        self._buffer.write((PADDING * (-(-(length - used) // len(PADDING))))[: length - used])
+        self._buffer.seek(0)
+        self._buffer.write(HEADER.pack(BLOCK_MAGIC[self._codec], BLOCK_HEADER_LENGTH, length, first_entry_id))
+        block = self._buffer.getvalue()  # what the buffer holds, not a copy
+        self._begin()
+        return block
+
+    def _begin(self) -> None:
+        self._buffer = io.BytesIO()
+        self._buffer.write(bytes(BLOCK_HEADER_LENGTH))
+
+
 def encode_block(codec: Codec, first_entry_id: int, chunks: list[bytes | bytearray], block_size: int | None) -> bytes:
     """A whole block, padded to `block_size`; None for the last one, which is as long as it is."""
-    used = BLOCK_HEADER_LENGTH + sum(map(len, chunks))
-    length = block_size or used
-    padding = (PADDING * (-(-(length - used) // len(PADDING))))[: length - used]
-    header = HEADER.pack(BLOCK_MAGIC[codec], BLOCK_HEADER_LENGTH, length, first_entry_id)
-    return b"".join([header, _ZEROS, *chunks, padding])
+    builder = BlockBuilder(codec, block_size or 0)
+    for chunk in chunks:
+        builder.add(chunk)
+    return builder.end(first_entry_id, last=block_size is None)
 
 
 def decode_block_header(header: bytes, key: str, offset: int) -> BlockHeader:

@@ -21,7 +21,7 @@ from pyroaring import BitMap
 from xxhash import xxh3_64_intdigest
 
 from catalog.commit import Codec
-from offload.block import BLOCK_HEADER_LENGTH, ChunkRef, encode_block, largest_entry, raw_capacity
+from offload.block import BlockBuilder, ChunkRef, largest_entry, raw_capacity
 from offload.codec import chunk_encoder
 from offload.entry import (
     ENTRY,
@@ -86,8 +86,7 @@ class SegmentEncoder:
 
         self._frames: list[bytes] = []  # of the chunk that is being filled
         self._room = 0  # in that chunk
-        self._stored: list[bytes | bytearray] = []  # chunks of the block that is being filled
-        self._used = BLOCK_HEADER_LENGTH  # of that block
+        self._block = BlockBuilder(codec, block_size)  # that is being filled
         self._block_first_id = 0
 
         self._topic_id = 0
@@ -152,9 +151,9 @@ class SegmentEncoder:
         limit = self._chunk_limit
         if self._codec is Codec.NONE:
             # Stored as it is, so how much fits is known before: fill the block to its last entry, as PIP-17 asks.
-            if self._used + size > self._block_size:
+            if self._block.used + size > self._block_size:
                 block = self._end_block(last=False)
-            limit = min(limit, self._block_size - self._used)
+            limit = min(limit, self._block_size - self._block.used)
         self._room = max(size, limit)
         return block
 
@@ -165,12 +164,12 @@ class SegmentEncoder:
         raw, lengths, heads = self._entries()
         first_seq = int(heads["seq"][0])
         stored = self._encode_chunk(raw)
-        block = self._end_block(last=False) if self._used + len(stored) > self._block_size else None
-        if not self._stored:
+        block = self._end_block(last=False) if self._block.used + len(stored) > self._block_size else None
+        if self._block.is_empty:
             self._block_first_id = int(heads["entry_id"][0])
         self._chunks.append(
             ChunkRef(
-                offset=self._data_length + self._used,
+                offset=self._data_length + self._block.used,
                 stored_length=len(stored),
                 raw_length=len(raw),
                 first_seq=first_seq,
@@ -181,19 +180,16 @@ class SegmentEncoder:
             )
         )
         self._entry_lengths.append(lengths)
-        self._stored.append(stored)
-        self._used += len(stored)
+        self._block.add(stored)
         self._frames.clear()
         return block
 
     def _end_block(self, *, last: bool) -> bytes | None:
-        if not self._stored:
+        if self._block.is_empty:
             return None
-        block = encode_block(self._codec, self._block_first_id, self._stored, None if last else self._block_size)
+        block = self._block.end(self._block_first_id, last=last)
         self._hasher.update(block)
         self._data_length += len(block)
-        self._stored.clear()
-        self._used = BLOCK_HEADER_LENGTH
         return block
 
     def _entries(self) -> tuple[bytearray, NDArray[np.uint32], NDArray[Any]]:

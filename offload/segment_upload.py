@@ -59,10 +59,12 @@ def upload_segment(
         for frames in run.batches:
             for block in encoder.add_many(frames):
                 upload.add(block)
-        blocks, summary = encoder.finish()
+                del block  # or it would stay beside the next ones
+            del frames
+        (*blocks, last), summary = encoder.finish()
         for block in blocks:
             upload.add(block)
-        upload.finish()
+        upload.finish(last)
     index = encode_index(summary, topic=run.topic, created_at_ms=sid.created_ms)
     store.put(index_key, index.body, metadata("index"))
     return SegmentRef(

@@ -3,8 +3,8 @@
 A lost answer to the completion is settled by HEAD: length, and checksum of the whole where the store keeps one, are
 those of what was sent, or the outcome is unknown.
 
-Blocks arrive in order and leave in parallel, `concurrency` at a time; the caller waits when so many are in flight, so
-memory is bounded by `block_size * (concurrency + 1)`.
+Blocks arrive in order and leave in parallel. `add` returns when fewer than `concurrency` are in flight, so that with
+the one that the caller makes next there are no more than `concurrency` blocks in memory.
 
 Source: PIP-17, "Writing to S3". The part numbers count from 1, as Apache Pulsar's code has it.
 """
@@ -23,7 +23,10 @@ __all__ = ["BlockUpload"]
 
 
 class BlockUpload:
-    """A context manager: `add` each block, then `finish`. On an exception the parts in flight are waited for."""
+    """A context manager: `add` each block but the last, then `finish` with that one.
+
+    On an exception the parts in flight are waited for.
+    """
 
     def __init__(
         self,
@@ -44,7 +47,6 @@ class BlockUpload:
         self._in_flight: set[Future[PartTag]] = set()
         self._tags: list[PartTag] = []
         self._upload_id: str | None = None
-        self._waiting_block: bytes | None = None  # a first block is one PUT unless a second one follows
         self._length = 0
 
     def __enter__(self) -> BlockUpload:
@@ -56,23 +58,20 @@ class BlockUpload:
         self._pool.shutdown(wait=True, cancel_futures=kind is not None)
 
     def add(self, block: bytes) -> None:
-        """Send `block`, or keep it back while it may be the only one. Raises what an earlier part failed with."""
-        self._length += len(block)
-        if self._upload_id is None and self._waiting_block is None:
-            self._waiting_block = block
-            return
-        if self._waiting_block is not None:
+        """Send `block`, which is not the last one. Raises what an earlier part failed with."""
+        if self._upload_id is None:
             self._upload_id = self._store.create_upload(self._key, self._metadata)
             self._on_upload_id(self._upload_id)
-            first, self._waiting_block = self._waiting_block, None
-            self._send(first)
-        self._send(block)
+        self._send(self._upload_id, block)
+        del block
+        self._settle(down_to=self._concurrency - 1)
 
-    def finish(self) -> None:
+    def finish(self, block: bytes) -> None:
         """Returns when the object is whole under its key. Raises `OutcomeUnknown` if nobody can say."""
         if self._upload_id is None:
-            self._store.put(self._key, self._waiting_block or b"", self._metadata)
+            self._store.put(self._key, block, self._metadata)
             return
+        self._send(self._upload_id, block)
         self._settle(down_to=0)
         parts = sorted(self._tags, key=lambda tag: tag.number)
         try:
@@ -82,11 +81,10 @@ class BlockUpload:
             if not self._is_whole(parts):
                 raise OutcomeUnknown(self._key, f"the upload's completion: {error}") from error
 
-    def _send(self, block: bytes) -> None:
-        self._settle(down_to=self._concurrency - 1)
+    def _send(self, upload_id: str, block: bytes) -> None:
+        self._length += len(block)
         number = len(self._tags) + len(self._in_flight) + 1
-        assert self._upload_id is not None  # noqa: S101 - set by add, which is the only caller
-        self._in_flight.add(self._pool.submit(self._store.put_part, self._key, self._upload_id, number, block))
+        self._in_flight.add(self._pool.submit(self._store.put_part, self._key, upload_id, number, block))
 
     def _settle(self, *, down_to: int) -> None:
         while len(self._in_flight) > down_to:

@@ -16,9 +16,9 @@ KEY = Key("volume/segments/sid")
 def _send(store: object, blocks: list[bytes], *, concurrency: int = 2) -> list[str]:
     ids: list[str] = []
     with BlockUpload(store, KEY, {"role": "data"}, concurrency=concurrency, on_upload_id=ids.append) as upload:  # type: ignore[arg-type]
-        for block in blocks:
+        for block in blocks[:-1]:
             upload.add(block)
-        upload.finish()
+        upload.finish(blocks[-1])
     return ids
 
 
@@ -59,6 +59,41 @@ def test_no_more_parts_are_in_flight_than_asked_for() -> None:
     store = Watching()
     _send(store, [b"x" * 100] * 200, concurrency=3)
     assert 1 <= store.most <= 3
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 5])
+def test_the_caller_waits_until_there_is_room_for_one_more_block(concurrency: int) -> None:
+    """So no more than `concurrency` blocks are in memory, with the one that the caller makes."""
+    may_end = threading.Semaphore(0)
+
+    class Slow(WrappedStore):
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            if method == "put_part":
+                assert may_end.acquire(timeout=60)
+            return act()
+
+    added: list[int] = []
+    stepped = threading.Semaphore(0)
+
+    def send() -> None:
+        with BlockUpload(Slow(MemoryStore()), KEY, {}, concurrency=concurrency, on_upload_id=lambda _: None) as upload:
+            for number in range(12):
+                upload.add(b"block")
+                added.append(number)
+                stepped.release()
+            upload.finish(b"last")
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    for step in range(12):
+        if step >= concurrency - 1:  # so many are in flight: one has to end before the next is taken
+            assert len(added) <= step
+            may_end.release()
+        assert stepped.acquire(timeout=60)
+    for _ in range(13):
+        may_end.release()
+    sender.join(60)
+    assert added == list(range(12))
 
 
 @pytest.mark.parametrize("blocks", [[b"only"], [b"a", b"b", b"c"]])
