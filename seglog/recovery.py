@@ -351,11 +351,14 @@ class _Replay:
         state.publish(self.end.file, offset, (header.frame_bytes,), header.ts_ms)
 
     def _lose(self, header: Header) -> None:
-        """The seqs up to this one were handed out, and what is not here was ephemeral."""
+        """The seqs up to this one were handed out, and what is not here was ephemeral.
+
+        The snapshot may know of more: those that came while the frame was on its way, and wait for none.
+        """
         state = self._topic(header)
-        if header.seq < state.head_seq:
+        if header.seq < state.head_seq and state.head_seq != state.kept_head:
             raise _Misplaced(f"topic {state.name} has handed out seq {header.seq}, and ends with {state.head_seq}")
-        state.lose(header.seq - state.head_seq, header.ts_ms)
+        state.lose(max(header.seq - state.head_seq, 0), header.ts_ms)
 
     def check_end(self) -> None:
         """Raises `FileCorrupt` if a frame is missing that was durable before the snapshot was written."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import seglog
 from seglog import Evicted, Gap, InvalidSetting, Log, LogSettings, Record, Topic, TopicConfig, TopicFull, aio, write
+from seglog.entries import EvictEntry
 from seglog.upkeep import InCaller
 from tests.faults.disk import SimulatedDisk
 from tests.faults.files import Effects, UnsyncedFiles
@@ -198,6 +200,24 @@ def test_times_are_found_on_both_sides_of_a_gap(log: Log, clock: SetClock) -> No
     with _reopen(log) as again:
         topic = again.topic("mixed")
         assert [item.seq for item in topic.read(since_ms=1_250, gaps=True) if isinstance(item, Record)] == [4, 6]
+
+
+def test_a_snapshot_may_know_of_more_seqs_than_a_frame_that_was_on_its_way(log: Log, tmp_path: Path) -> None:
+    topic = log.topic("t")
+    _append(topic, *"abcde", durability="fsync")
+    topic.seal()
+    _append(topic, "lost")
+    engine = log._engine
+    with engine.committer.lock:
+        state = engine.state("t")
+        engine.committer.enqueue(evict := EvictEntry(state, state.floors.evicted(3, Gap(1, 2))))
+    _append(topic, "waits for nothing")
+    log.checkpoint()
+    engine.committer.finish(evict)
+    _append(topic, "last", durability="fsync")
+    shutil.copytree(log.path, tmp_path / "killed")
+    with seglog.open(tmp_path / "killed", settings=SMALL, upkeep=InCaller) as again:
+        assert _shown(again.topic("t")) == [Gap(1, 2), (3, b"c"), (4, b"d"), (5, b"e"), Gap(6, 7), (8, b"last")]
 
 
 def test_a_delete_reaches_no_record_that_takes_a_seq_later() -> None:
