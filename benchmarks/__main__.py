@@ -23,6 +23,7 @@ NAMES = (
     "cold-scan",
     "cold-point",
     "offload",
+    "append-while-offloading",
     "spark-scan",
 )
 
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     if given.names == ["list"]:
         for name in NAMES:
-            print(f"{name:<14}{_benchmark(name).SUMMARY}")
+            print(f"{name:<26}{_benchmark(name).SUMMARY}")
         return 0
     options = _options(given)
     options.directory.mkdir(parents=True, exist_ok=True)

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -20,9 +17,9 @@ import boto3
 
 import offload
 import seglog
+from benchmarks.minio import PASSWORD, USER, serving_minio
 from benchmarks.offload import fill
 from benchmarks.range_server import serving
-from benchmarks.s3_server import free_port
 from catalog import SegmentView, keys
 from catalog.objects.base import ObjectStore
 from offload import ColdSettings
@@ -35,7 +32,6 @@ __all__ = ["FIRST_BYTE_MS", "MB_PER_S", "RECORD_BYTES", "Cold", "cold_topic", "p
 TOPIC = "bench"
 RECORD_BYTES = 1024
 FIRST_BYTE_MS, MB_PER_S = 30, 85
-_START_LIMIT_S = 30.0
 _BUCKET = "bench"
 
 
@@ -83,7 +79,7 @@ def stores(cold: Cold) -> Iterator[dict[str, ObjectStore]]:
         found[f"{FIRST_BYTE_MS} ms, {MB_PER_S} MB/s"] = stack.enter_context(closing(_s3(shaped)))
         minio = shutil.which("minio")
         if minio:
-            endpoint = stack.enter_context(_minio(minio, cold.directory.parent / "minio"))
+            endpoint = stack.enter_context(serving_minio(minio, cold.directory.parent / "minio"))
             _copy_to(endpoint, cold)
             found["MinIO"] = stack.enter_context(closing(_s3(endpoint)))
         yield found
@@ -105,8 +101,8 @@ def _s3(endpoint: str) -> ObjectStore:
     before = dict(os.environ)
     os.environ.update(
         AWS_ENDPOINT_URL=endpoint,
-        AWS_ACCESS_KEY_ID="benchbench",
-        AWS_SECRET_ACCESS_KEY="benchbench",  # noqa: S106 - of a server that lives as long as the benchmark
+        AWS_ACCESS_KEY_ID=USER,
+        AWS_SECRET_ACCESS_KEY=PASSWORD,
         AWS_DEFAULT_REGION="us-east-1",
     )
     try:
@@ -116,47 +112,12 @@ def _s3(endpoint: str) -> ObjectStore:
         os.environ.update(before)
 
 
-@contextmanager
-def _minio(program: str, directory: Path) -> Iterator[str]:
-    directory.mkdir()
-    address = f"127.0.0.1:{free_port()}"
-    server = subprocess.Popen(
-        [program, "server", "--quiet", "--address", address, str(directory)],
-        env={
-            **os.environ,
-            "HOME": str(directory),
-            "MINIO_ROOT_USER": "benchbench",
-            "MINIO_ROOT_PASSWORD": "benchbench",
-        },
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        _await(f"http://{address}/minio/health/live", server)
-        yield f"http://{address}"
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _await(url: str, server: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + _START_LIMIT_S
-    while time.monotonic() < deadline and server.poll() is None:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()  # noqa: S310 - our own server
-        except OSError:
-            time.sleep(0.05)
-        else:
-            return
-    raise RuntimeError("MinIO did not start")
-
-
 def _copy_to(endpoint: str, cold: Cold) -> None:
     client = boto3.client(
         "s3",
         endpoint_url=endpoint,
-        aws_access_key_id="benchbench",
-        aws_secret_access_key="benchbench",  # noqa: S106 - as above
+        aws_access_key_id=USER,
+        aws_secret_access_key=PASSWORD,
         region_name="us-east-1",
     )
     client.create_bucket(Bucket=_BUCKET)

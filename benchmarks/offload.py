@@ -2,8 +2,9 @@
 
 The timed part is `Archive.offload`: read and verify the hot segments, encode, upload, publish the commit. The
 yardstick moves the bytes of the same segment files and does nothing else: for file:// a copy with fsync, for S3
-boto3's `upload_fileobj` to the same server (moto's, on loopback: its own cost is in both figures). Segment files are
-in the page cache for both. CPU seconds are those of this process, so without the server's.
+boto3's `upload_fileobj` to the same server, on loopback: MinIO if it is on PATH, else moto's. What the server costs is
+in both times. Segment files are in the page cache for both. Over S3 each run is a process of its own: CPU seconds and
+the peak of memory are of that process, so without the server's.
 """
 
 from __future__ import annotations
@@ -11,17 +12,22 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import boto3
 
 import offload
 import seglog
 from benchmarks import s3_server
 from benchmarks.lines import log_lines
 from benchmarks.machine import describe
+from benchmarks.minio import PASSWORD, USER, serving_minio
+from benchmarks.offload_once import in_a_process
 from benchmarks.options import Options
-from benchmarks.report import Report, Row, compare
+from benchmarks.report import Aim, Report, Row, alone, compare
 from benchmarks.runner import Figures, in_turns, settle_disk
 
 __all__ = ["SUMMARY", "fill", "run"]
@@ -34,6 +40,8 @@ CODECS = ("none", "zstd")
 _MB = 1_000_000
 _COPY_BYTES = 8 << 20
 _FILL_BATCH = 1_000
+_SETTINGS = offload.OffloadSettings()
+_PEAK_AIM_MB = (_SETTINGS.block_size * _SETTINGS.concurrency + 150_000_000) / _MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +59,9 @@ def run(options: Options) -> Report:
         source = _make_source(options, size_bytes)
         for codec in CODECS:
             rows += _to_directory(options, source, codec, f"file://, {size_bytes} B, {codec}")
-        with s3_server.running() as endpoint:
+        with _server(source.log.parent) as server:
             for codec in CODECS:
-                rows += _to_s3(options, source, codec, endpoint, f"s3://, {size_bytes} B, {codec}")
+                rows += _to_s3(options, source, codec, f"{server}, {size_bytes} B, {codec}")
         shutil.rmtree(source.log.parent)
     measured = f"{SUMMARY}; {options.size_mib} MiB of records"
     return Report("offload", measured, tuple(rows), describe(options.directory), options.rounds)
@@ -108,17 +116,68 @@ def _to_directory(options: Options, source: _Source, codec: str, label: str) -> 
     return _rows(options, label, "copy+fsync", ours, copy)
 
 
-def _to_s3(options: Options, source: _Source, codec: str, endpoint: str, label: str) -> list[Row]:
+def _to_s3(options: Options, source: _Source, codec: str, label: str) -> list[Row]:
     def ours() -> Figures:
-        s3_server.empty_bucket(endpoint)
-        return _offload(source, codec, f"s3://{s3_server.BUCKET}/tenant")
+        place = _fresh_copy(source)
+        url = f"s3://{s3_server.BUCKET}/{os.urandom(8).hex()}"
+        figures = _of_process(source, in_a_process("seglog", str(place), TOPIC, url, codec))
+        shutil.rmtree(place)
+        return figures
 
     def upload() -> Figures:
-        client = s3_server.empty_bucket(endpoint)
-        with source.joined.open("rb") as joined:
-            return _timed(source, lambda: client.upload_fileobj(joined, s3_server.BUCKET, "tenant/joined"))
+        key = os.urandom(8).hex()
+        return _of_process(source, in_a_process("upload_fileobj", str(source.joined), s3_server.BUCKET, key))
 
-    return _rows(options, label, "upload_fileobj", ours, upload)
+    yardstick = "upload_fileobj"
+    rounds = in_turns({"seglog": ours, yardstick: upload}, rounds=options.rounds, label=label)
+    aims = (Aim(1.0, yardstick),) if codec == "none" else ()
+    return [
+        *compare(rounds, label, "MB/s of records", "value_mb_per_s", yardstick, more_is_better=True, aims=aims),
+        *compare(rounds, f"{label}, stored", "MB", "stored_mb", yardstick, more_is_better=False),
+        *compare(rounds, f"{label}, CPU", "s/GB", "cpu_s_per_gb", yardstick, more_is_better=False, aims=aims),
+        alone(f"{label}, peak", "MB", rounds.median("seglog", "peak_mb"), at_most=_PEAK_AIM_MB),
+    ]
+
+
+@contextmanager
+def _server(place: Path) -> Iterator[str]:
+    """The name of what serves S3 to the environment of this process."""
+    program = shutil.which("minio")
+    if not program:
+        with s3_server.running() as endpoint:
+            s3_server.empty_bucket(endpoint).close()
+            yield "moto"
+        return
+    before = dict(os.environ)
+    with serving_minio(program, place / "minio") as endpoint:
+        os.environ.update(
+            AWS_ENDPOINT_URL=endpoint,
+            AWS_ACCESS_KEY_ID=USER,
+            AWS_SECRET_ACCESS_KEY=PASSWORD,
+            AWS_DEFAULT_REGION="us-east-1",
+        )
+        try:
+            boto3.client("s3").create_bucket(Bucket=s3_server.BUCKET)
+            yield "MinIO"
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def _of_process(source: _Source, found: Figures) -> Figures:
+    return {
+        "value_mb_per_s": source.value_bytes / found["elapsed_s"] / _MB,
+        "stored_mb": found["stored_bytes"] / _MB,
+        "cpu_s_per_gb": found["cpu_s"] / source.value_bytes * 1e9,
+        "peak_mb": found["peak_bytes"] / _MB,
+    }
+
+
+def _fresh_copy(source: _Source) -> Path:
+    place = source.log.with_name("working-copy")
+    shutil.copytree(source.log, place)
+    settle_disk()
+    return place
 
 
 def _rows(
@@ -133,8 +192,7 @@ def _rows(
 
 
 def _offload(source: _Source, codec: str, url: str) -> Figures:
-    place = source.log.with_name("working-copy")
-    shutil.copytree(source.log, place)
+    place = _fresh_copy(source)
     with seglog.open(place) as log:
         log.configure(TOPIC, seglog.TopicConfig(keep_history=True, attributes={"codec": codec}))
         archive = offload.attach(log, url)

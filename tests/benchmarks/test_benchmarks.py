@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import (
     append,
+    append_while_offloading,
     cold_point,
     cold_scan,
     cold_trouble,
@@ -101,6 +102,12 @@ def test_cold_trouble_runs(options: Options) -> None:
 
 def test_offload_runs(options: Options) -> None:
     check(offload.run(options), options.directory)
+
+
+def test_append_while_offloading_runs(options: Options) -> None:
+    report = append_while_offloading.run(options)
+    check(report, options.directory)
+    assert {row.what.rpartition(" ")[2] for row in report.rows} == {"p50", "p99"}
 
 
 def test_spark_scan_runs(options: Options) -> None:

@@ -1,0 +1,66 @@
+"""One offload, or one plain upload, in a process of its own, whose memory is nobody else's. Prints its figures as JSON.
+
+    python -m benchmarks.offload_once seglog DIRECTORY TOPIC URL CODEC
+    python -m benchmarks.offload_once upload_fileobj FILE BUCKET KEY
+
+The AWS environment is that of the caller. Times are of the call alone; the peak of memory is of the whole process.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import boto3
+
+import offload
+import seglog
+from benchmarks.runner import Figures
+
+__all__ = ["in_a_process"]
+
+_KIB = 1024
+
+
+def in_a_process(*arguments: str) -> Figures:
+    """`elapsed_s`, `cpu_s`, `stored_bytes` and `peak_bytes` of that call."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.offload_once", *arguments], stdout=subprocess.PIPE, check=True
+    )
+    return cast("Figures", json.loads(done.stdout))
+
+
+def _offload(directory: str, topic: str, url: str, codec: str) -> Figures:
+    with seglog.open(Path(directory)) as log:
+        log.configure(topic, seglog.TopicConfig(keep_history=True, attributes={"codec": codec}))
+        with offload.attach(log, url) as archive:
+            results: list[offload.OffloadResult] = []
+            figures = _timed(lambda: results.append(archive.offload(topic)))
+    segments = [one.segment for one in results[0].published if one.segment is not None]
+    return {**figures, "stored_bytes": sum(segment.data_length for segment in segments)}
+
+
+def _upload(path: str, bucket: str, key: str) -> Figures:
+    client = boto3.client("s3")
+    with Path(path).open("rb") as file:
+        figures = _timed(lambda: client.upload_fileobj(file, bucket, key))
+    return {**figures, "stored_bytes": Path(path).stat().st_size}
+
+
+def _timed(work: Callable[[], object]) -> Figures:
+    cpu, start = time.process_time(), time.perf_counter()
+    work()
+    return {"elapsed_s": time.perf_counter() - start, "cpu_s": time.process_time() - cpu}
+
+
+if __name__ == "__main__":
+    kind, *rest = sys.argv[1:]
+    found = _offload(*rest) if kind == "seglog" else _upload(*rest)
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB
+    print(json.dumps({**found, "peak_bytes": peak_bytes}))
