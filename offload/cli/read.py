@@ -89,7 +89,7 @@ def read(
             raise NoRemote(log.path)
         found: Iterator[Record | Gap]
         if follow:
-            found = _follow(log.existing(name), start, wait)
+            found = _follow(session, log.existing(name), start, wait)
         elif archive is None or (at is None and log.has_topic(name)):
             found = log.existing(name).read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=True)
         else:
@@ -106,10 +106,10 @@ def read(
             output().abandon()
 
 
-def _follow(topic: Topic, start: int | None, wait_s: float | None) -> Iterator[Record | Gap]:
+def _follow(session: Session, topic: Topic, start: int | None, wait_s: float | None) -> Iterator[Record | Gap]:
     """Looks now and then whether anybody still listens."""
     idle_s = 0.0
-    while wait_s is None or idle_s < wait_s:
+    while not session.is_ending and (wait_s is None or idle_s < wait_s):
         slice_s = _LISTENER_CHECK_S if wait_s is None else min(_LISTENER_CHECK_S, wait_s - idle_s)
         try:
             for item in topic.follow(start, timeout_s=slice_s, gaps=True):

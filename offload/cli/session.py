@@ -54,6 +54,11 @@ class Session:
 
         return DaemonClient.of(self.directory)
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether a command that would wait for more should end: the daemon that runs it stops."""
+        return False
+
     def retry(self, _name: str, /) -> None:
         """The daemon's; here there is none. Raises `NoDaemon`."""
         raise NoDaemon(self.directory)

@@ -10,15 +10,17 @@ A parameter is named as in the code (`drop_hot`, `up_to`); what there is, a comm
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import enum
 import inspect
 import json
-import queue
+import threading
 import types
 import typing
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -31,13 +33,13 @@ from offload.cli.output import write_to
 from offload.cli.session import Session
 from offload.daemon.service import Service
 from offload.daemon.wire import encode_message
-from offload.errors import InvalidOption, NoRemote, OtherRemote, UnsupportedOption
+from offload.errors import Busy, InvalidOption, NoRemote, OtherRemote, UnsupportedOption
 from seglog import Log
 
 __all__ = ["COMMANDS", "Command", "Parameter", "Stream", "encode_end", "problem", "start"]
 
 _WAITING_MESSAGES = 64
-_LOOK_AGAIN_S = 0.5
+_RETRY_AFTER_S = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +98,25 @@ class Command:
 def start(
     service: Service, command: Command, given: Mapping[str, Any], *, as_json: bool, remote: str | None = None
 ) -> Stream:
-    """Run it in a thread of the service; what it writes is in the stream. Raises for wrong parameters at once."""
+    """Run it in a thread of its own; what it writes is in the stream. Raises for wrong parameters at once, and `Busy`.
+
+    Call it in the event loop.
+    """
     values = command.arguments(given)
     stream = Stream()
     session = _ServedSession(service.sync.path, remote, as_json, False, service)
+    if not service.free_commands.acquire(blocking=False):
+        raise Busy(_RETRY_AFTER_S)
 
     def run() -> None:
         write_to(stream)
         try:
             command.function(cast("typer.Context", _Context(session)), **values)
         except BaseException as error:
+            service.free_commands.release()
             stream.end(error)
         else:
+            service.free_commands.release()
             stream.end(None)
 
     service.commands.submit(contextvars.copy_context().run, run)
@@ -115,12 +124,18 @@ def start(
 
 
 class Stream:
-    """An `Output` on one side, an iterator of (kind, bytes) on the other; what is not taken holds the command up."""
+    """An `Output` for the command's thread; for the loop, which it is made in, what came of it as (kind, bytes).
+
+    What is not taken holds the command up, and only that: whoever takes it waits without a thread; the end always fits.
+    """
 
     def __init__(self) -> None:
-        self._messages: queue.Queue[tuple[bytes, bytes]] = queue.Queue(_WAITING_MESSAGES)
-        self._is_abandoned = False
         self.error: BaseException | None = None
+        self._messages: deque[tuple[bytes, bytes]] = deque()
+        self._room = threading.Condition()
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        self._is_abandoned = False
 
     def text(self, text: str) -> None:
         self._put(b"o", text.encode())
@@ -136,7 +151,9 @@ class Stream:
             raise BrokenPipeError
 
     def abandon(self) -> None:
-        self._is_abandoned = True
+        with self._room:
+            self._is_abandoned = True
+            self._room.notify_all()
 
     @property
     def is_watched(self) -> bool:
@@ -144,21 +161,27 @@ class Stream:
 
     def end(self, error: BaseException | None) -> None:
         self.error = error
-        if not self._is_abandoned:
-            self._messages.put((b"x", b""))
+        self._add(b"x", b"")
 
-    def take(self) -> tuple[bytes, bytes]:
-        """The next message; blocks."""
-        return self._messages.get()
+    async def take(self) -> tuple[bytes, bytes]:
+        """The next message."""
+        while not self._messages:
+            self._news.clear()
+            await self._news.wait()
+        with self._room:
+            self._room.notify_all()
+            return self._messages.popleft()
 
     def _put(self, kind: bytes, body: bytes) -> None:
-        while not self._is_abandoned:
-            try:
-                self._messages.put((kind, body), timeout=_LOOK_AGAIN_S)
-            except queue.Full:
-                continue
-            return
-        raise BrokenPipeError
+        with self._room:
+            self._room.wait_for(lambda: self._is_abandoned or len(self._messages) < _WAITING_MESSAGES)
+        self.flush()
+        self._add(kind, body)
+
+    def _add(self, kind: bytes, body: bytes) -> None:
+        self._messages.append((kind, body))
+        with suppress(RuntimeError):  # the loop has ended: nobody takes it any more
+            self._loop.call_soon_threadsafe(self._news.set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +204,10 @@ class _ServedSession(Session):
     @contextmanager
     def log_and_maybe_archive(self, *, read_only: bool = False) -> Iterator[tuple[Log, Archive | None]]:  # noqa: ARG002
         yield self.service.sync, self._archive()
+
+    @property
+    def is_ending(self) -> bool:
+        return self.service.stopping.is_set()
 
     def retry(self, name: str, /) -> None:
         self.service.retry(name)

@@ -97,16 +97,18 @@ class Guard:
     async def _pass(self, scope: Scope, receive: Receive, send: Send, settings: ServeSettings) -> None:
         taken = 0
         status = 0
+        is_whole = False
         start = time.perf_counter()
 
         async def paced_receive() -> MutableMapping[str, Any]:
-            nonlocal taken
-            if status:  # only a disconnect is waited for now
+            nonlocal taken, is_whole
+            if status or is_whole:  # only a disconnect is waited for now
                 return await receive()
             try:
                 message = await asyncio.wait_for(receive(), settings.body_timeout_s)
             except TimeoutError:
                 raise Refused(408, "slow", f"no byte of the body came in {settings.body_timeout_s} s") from None
+            is_whole = not message.get("more_body", False)
             taken += len(message.get("body", b""))
             if taken > settings.max_body_bytes:
                 raise _too_large(settings)

@@ -29,7 +29,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
@@ -55,6 +55,7 @@ _LINES_TYPE = "application/x-ndjson"
 _BYTES_TYPE = "application/octet-stream"
 _READ_RECORDS = 512
 _LOOK_AGAIN_S = 1.0
+_CLIENT_GONE = 499  # for the metrics: nobody is there to read it
 
 
 def make_app(service: Service) -> Starlette:
@@ -114,7 +115,7 @@ class _Api:
         return JSONResponse(body, 200 if service.is_ready else 503)
 
     async def metrics(self, _request: Request) -> Response:
-        body = await self._in(self._service.commands, self._service.metrics.text)
+        body = await self._in(self._service.local, self._service.metrics.text)
         return Response(body, media_type="text/plain; version=0.0.4")
 
     async def openapi(self, _request: Request) -> Response:
@@ -135,8 +136,7 @@ class _Api:
         query = _query(request, {"tag", "node", "durability", "unterminated"})
         topic = request.path_params["topic"]
         batches = _batches(request.headers.get("content-type", _BYTES_TYPE), await request.body(), query)
-        if not self._service.sync.has_topic(topic) and self._service.archive is not None:
-            await self._in(self._service.commands, self._service.archive.writable, topic)
+        await self._check_takes_records(topic)
         target = self._service.log.topic(topic)
         first = last = 0
         with timed(self._service.metrics.append_s):
@@ -153,6 +153,16 @@ class _Api:
         self._service.metrics.appended_records.inc(count)
         self._service.metrics.appended_bytes.inc(sum(len(value) for batch in batches for value in batch.values))
         return JSONResponse({"first_seq": first or None, "last_seq": last or None, "appended": count}, 201)
+
+    async def _check_takes_records(self, topic: str) -> None:
+        """The first append to a branch asks the remote; that to a plain topic only looks whether the name would do."""
+        archive = self._service.archive
+        if archive is None or self._service.sync.has_topic(topic):
+            return
+        if "@" in topic:
+            await self._in(self._service.cold_reads, archive.writable, topic)
+        else:
+            archive.writable(topic)
 
     async def record(self, request: Request) -> Response:
         topic, seq = self._topic(request), request.path_params["seq"]
@@ -185,11 +195,11 @@ class _Api:
         items = await self._in(pool, begin)
         wanted = _wanted(items, tag=tag, since_ms=since_ms, limit=limit)
         body = self._lines(pool, wanted, 1 if follow else _READ_RECORDS)
-        return await _begun(body, _LINES_TYPE)
+        return await _begun(request, body, _LINES_TYPE)
 
     async def _lines(
         self, pool: ThreadPoolExecutor, items: Iterator[Record | Gap | None], count: int
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes]:
         """JSON lines, a batch of `count` records at a time. The first one decides the status of the answer."""
         is_begun = False
         while True:
@@ -210,7 +220,7 @@ class _Api:
         if type(seq) is not int:
             raise InvalidOption("seq", "is needed, a whole number: the first record that goes")
         topic = self._topic(request)
-        await self._in(self._service.commands, topic.truncate, seq)
+        await self._in(self._service.local, topic.truncate, seq)
         return JSONResponse({"topic": topic.name, "head_seq": topic.head_seq})
 
     # ------------------------------------------------------------ commands
@@ -233,13 +243,13 @@ class _Api:
         remote = request.headers.get("seglog-remote")
         stream = start(self._service, command, given, as_json=as_json, remote=remote)
         if is_stream:
-            return await _begun(self._messages(stream), STREAM_TYPE)
-        return await _begun(self._results(stream), _LINES_TYPE)
+            return await _begun(request, self._messages(stream), STREAM_TYPE)
+        return await _begun(request, self._results(stream), _LINES_TYPE)
 
-    async def _messages(self, stream: Stream) -> AsyncIterator[bytes]:
+    async def _messages(self, stream: Stream) -> AsyncGenerator[bytes]:
         try:
             while True:
-                kind, body = await asyncio.to_thread(stream.take)
+                kind, body = await stream.take()
                 if kind == b"x":
                     yield encode_end(stream.error)
                     return
@@ -247,11 +257,11 @@ class _Api:
         finally:
             stream.abandon()
 
-    async def _results(self, stream: Stream) -> AsyncIterator[bytes]:
+    async def _results(self, stream: Stream) -> AsyncGenerator[bytes]:
         is_begun = False
         try:
             while True:
-                kind, body = await asyncio.to_thread(stream.take)
+                kind, body = await stream.take()
                 if kind == b"o":
                     is_begun = True
                     yield body
@@ -286,16 +296,40 @@ class _Deleted(LookupError):
         super().__init__(f"record {seq} of {topic} was deleted")
 
 
-async def _begun(body: AsyncIterator[bytes], media_type: str) -> Response:
-    """The answer, once its first bytes are there: what is raised before them becomes its status."""
-    first = await anext(body, b"")
+async def _begun(request: Request, body: AsyncGenerator[bytes], media_type: str) -> Response:
+    """The answer, once its first bytes are there: what is raised before them becomes its status.
+
+    That may take long, or never be, as for who follows a topic that rests: so it ends when the client is gone.
+    """
+
+    async def begin() -> bytes:
+        return await anext(body, b"")
+
+    first, gone = asyncio.ensure_future(begin()), asyncio.ensure_future(_is_gone(request))
+    try:
+        await asyncio.wait({first, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not first.done():
+            return Response(status_code=_CLIENT_GONE)
+        begun = first.result()
+    finally:
+        first.cancel()  # ends `body`, if it has not begun
+        gone.cancel()
+        await asyncio.wait({first, gone})
 
     async def whole() -> AsyncIterator[bytes]:
-        yield first
-        async for piece in body:
-            yield piece
+        try:
+            yield begun
+            async for piece in body:
+                yield piece
+        finally:
+            await body.aclose()
 
     return StreamingResponse(whole(), media_type=media_type)
+
+
+async def _is_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _batches(content_type: str, body: bytes, query: Mapping[str, str]) -> list[Batch]:

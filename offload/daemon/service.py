@@ -42,8 +42,9 @@ from seglog.clock import Clock, SystemClock
 __all__ = ["Service", "TopicWork", "open_service"]
 
 _log = logging.getLogger("seglog.daemon")
-_COMMAND_THREADS = 16
 _READ_THREADS = 8
+_COLD_READ_THREADS = 16
+_LOCAL_THREADS = 4
 
 
 @dataclass(slots=True)
@@ -77,9 +78,12 @@ class Service:
         self.metrics = metrics
         self.stopping = rates.stopping
         self.disk = DiskState.FINE
-        self.commands = ThreadPoolExecutor(_COMMAND_THREADS, "seglog-command")
+        # A thread for each: one may follow for days. Whoever asks for more is told so instead of being left waiting.
+        self.commands = ThreadPoolExecutor(loaded.serve.max_requests, "seglog-command")
+        self.free_commands = threading.BoundedSemaphore(loaded.serve.max_requests)
+        self.local = ThreadPoolExecutor(_LOCAL_THREADS, "seglog-local")  # what asks the local disk only, and soon ends
         self.hot_reads = ThreadPoolExecutor(_READ_THREADS, "seglog-read")
-        self.cold_reads = ThreadPoolExecutor(_COMMAND_THREADS, "seglog-cold")
+        self.cold_reads = ThreadPoolExecutor(_COLD_READ_THREADS, "seglog-cold")
         self._offload_settings = loaded.offload
         self._clock = clock
         self._rates = rates
@@ -115,7 +119,7 @@ class Service:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._running, return_exceptions=True)
         self._tasks.clear()
-        for pool in (self._jobs, self._upkeep, self.commands, self.hot_reads, self.cold_reads):
+        for pool in (self._jobs, self._upkeep, self.commands, self.local, self.hot_reads, self.cold_reads):
             pool.shutdown(wait=False, cancel_futures=True)
         if self.archive is not None:
             await asyncio.to_thread(self.archive.close)

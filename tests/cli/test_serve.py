@@ -346,6 +346,46 @@ def test_a_follower_gets_what_is_appended_later_and_ends_with_the_daemon(start: 
     connection.close()
 
 
+def _command(daemon: Daemon, path: str, parameters: dict[str, Any]) -> http.client.HTTPConnection:
+    """Sent, as the command line does, and not waited for."""
+    connection = http.client.HTTPConnection("localhost", timeout=60)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(str(daemon.directory / "seglog.sock"))
+    connection.request("POST", f"/rpc/{path}", json.dumps(parameters), {"Accept": "application/vnd.seglog.stream"})
+    return connection
+
+
+def test_followers_that_wait_leave_commands_and_metrics_alone_and_end_with_the_daemon(start: Start, run: Run) -> None:
+    daemon = start()
+    run("append", "t", stdin=b"x\n")
+    followers = [_command(daemon, "read", {"topic": "t", "start": 2, "follow": True}) for _ in range(40)]
+    assert run("status", "t").code == 0
+    assert daemon.ask("GET", "/metrics")[0] == 200
+    assert run("append", "other", stdin=b"x\n").code == 0
+    assert daemon.end() == 0
+    assert [each.getresponse().read()[-16:] for each in followers] == [b'{"exit_code": 0}'] * 40
+    for each in followers:
+        each.close()
+
+
+def test_a_command_whose_client_is_gone_gives_its_place_back(start: Start, run: Run) -> None:
+    daemon = start(SERVE_MAX_REQUESTS="4")
+    run("append", "t", stdin=b"x\n")
+    for first in (1, 2):  # with an answer that has begun, and without
+        for _ in range(3):
+            followers = [_command(daemon, "read", {"topic": "t", "start": first, "follow": True}) for _ in range(4)]
+            time.sleep(0.2)
+            for each in followers:
+                each.close()
+            for _ in range(600):
+                if daemon.ask("POST", "/topics/t/rpc/status")[0] == 200:
+                    break
+                time.sleep(0.1)
+            else:
+                raise AssertionError("its place was never free again")
+    assert daemon.end() == 0
+
+
 def test_one_request_too_many_is_told_to_come_back(start: Start) -> None:
     daemon = start(SERVE_MAX_REQUESTS="2")
     daemon.ask("POST", "/topics/t/records", b"x", BYTES)
