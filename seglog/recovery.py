@@ -150,7 +150,8 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
     gone = [key for key in found if not meta.hot_floor <= key[1] <= end or key[1] in cold]
     _remove_segments(files, layout, meta.topic_id, gone)
     for first_seq in sorted({number for kind, number in found if kind in NEW and (kind, number) not in gone}):
-        settle_rewrite(files, layout, meta.topic_id, first_seq)
+        is_sealed = meta.active is None or first_seq != meta.active.first_seq
+        settle_rewrite(files, layout, meta.topic_id, first_seq, is_sealed=is_sealed)
     sealed: list[SegmentInfo] = []
     dead = {each.first_seq: each for each in meta.dead}
     first = meta.hot_floor

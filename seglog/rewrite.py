@@ -8,7 +8,9 @@ N1  Both pairs show the same records. The new .data is shorter than the old one,
     is.
 N2  So whatever of the renames a crash leaves, sizes tell which two files belong together, and `settle_rewrite` gives
     them their names. Before 3 the old pair is whole under its own; then what is new is unlinked.
-N3  What is copied is verified, so damage is found while the old file is still there, and stays where it is.
+N3  A segment that the newest snapshot has as the active one was truncated since: no swap came after, and its sizes, in
+    the middle of the cut, tell nothing. What is new is unlinked.
+N4  What is copied is verified, so damage is found while the old file is still there, and stays where it is.
 
 When and how fast: seglog.reclaim.
 """
@@ -74,8 +76,11 @@ def _live_bytes(run: Run, live: list[int]) -> bytes:
     return b"".join([frames[index] for index in live])
 
 
-def settle_rewrite(files: Files, layout: Layout, topic_id: int, first_seq: int) -> None:
-    """N2, after a crash. Where no two files fit, all stay as they are: that is damage, and others report it."""
+def settle_rewrite(files: Files, layout: Layout, topic_id: int, first_seq: int, *, is_sealed: bool) -> None:
+    """N2 and N3, after a crash. Where no two files fit, all stay as they are: that is damage, and others report it."""
+    if not is_sealed:
+        discard_rewrite(files, layout, topic_id, first_seq)
+        return
     data, idx, new_data, new_idx = (
         layout.part(kind, topic_id, first_seq) for kind in ("data", "idx", "data.new", "idx.new")
     )

@@ -113,7 +113,11 @@ def _check_topics(
     known = {} if snapshot is None else {topic.topic_id: topic for topic in snapshot.topics}
     with found.reading(layout.topics):
         folders = (number_in("topic", name) for name in files.list_dir(layout.topics))
-        there = {topic_id: _segments(files, layout, topic_id, found) for topic_id in folders if topic_id is not None}
+        there = {
+            topic_id: _segments(files, layout, topic_id, known.get(topic_id), found)
+            for topic_id in folders
+            if topic_id is not None
+        }
         for topic_id in sorted({*known, *there}):
             firsts = there.get(topic_id, [])
             if topic_id in known:
@@ -199,12 +203,13 @@ def _check_relocated(stores: ColdStores | None, meta: TopicMeta, info: SegmentIn
     return behind
 
 
-def _segments(files: Files, layout: Layout, topic_id: int, found: Findings) -> list[int]:
+def _segments(files: Files, layout: Layout, topic_id: int, meta: TopicMeta | None, found: Findings) -> list[int]:
     """First seqs of those of which there is a file, ascending. A rewrite that was cut short is ended first."""
     for kind, first_seq in segment_names(files, layout, topic_id):
         if kind in NEW:
             found.notes.append(f"{layout.part(kind, topic_id, first_seq)}: a rewrite that recovery ends")
-            settle_rewrite(files, layout, topic_id, first_seq)
+            is_active = meta is not None and meta.active is not None and meta.active.first_seq == first_seq
+            settle_rewrite(files, layout, topic_id, first_seq, is_sealed=not is_active)
     names = files.list_dir(layout.topic(topic_id))
     numbers = {number_in(kind, name) for name in names for kind in ("data", "idx")}
     return sorted(number for number in numbers if number is not None)

@@ -14,6 +14,7 @@ from seglog import Log, LogSettings, Topic, TopicConfig
 from seglog.files import Files, OsFiles
 from seglog.frame import DELETED, MIN_FRAME_BYTES, read_header
 from seglog.index import ENTRY
+from seglog.rewrite import write_anew
 from seglog.upkeep import Background, InCaller, UpkeepFactory
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import CrashingFiles, Effects, FailingCalls, SimulatedCrash
@@ -310,6 +311,30 @@ def test_a_crash_in_the_recovery_of_a_crash() -> None:
             for left in again:
                 _check(_unlocked(left.image(())), is_settled=True)
                 _check(_unlocked(SimulatedDisk.resume(left).after_kill()), is_settled=True)
+
+
+def test_a_crash_in_a_truncation_that_came_before_the_swap() -> None:
+    """Of as many bytes as the rewrite has: sizes tell nothing of a segment that is cut."""
+    moments: list[Moment] = []
+    disk = SimulatedDisk()
+    log = _open(DIRECTORY, disk)
+    topic = log.topic("t")
+    topic.append([b"same"] * 6)
+    topic.seal()
+    topic.delete(before=4)
+    log.checkpoint()
+    [info] = topic.segments()
+    segment = log._engine.segments.get(topic.topic_id, 1)
+    write_anew(disk, log._engine.layout, segment, info, lambda _: None)
+    disk.note = lambda disk: moments.append(disk.moment())
+    topic.truncate(4)
+    disk.note = None
+    for moment in moments:
+        image = _unlocked(SimulatedDisk.resume(moment).after_kill())
+        assert not seglog.verify(DIRECTORY, files=SimulatedDisk(image)).damages
+        with _open(DIRECTORY, left := SimulatedDisk(image)) as log:
+            assert [seq for seq, *_ in _live(log.topic("t"))] in ([4, 5, 6], [])
+            assert not [path for path in left.after_kill().tree if path.endswith(".new")]
 
 
 def _unlocked(image: Image) -> Image:
