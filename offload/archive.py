@@ -256,6 +256,7 @@ class Archive:
 
         No past state changes. Raises `NoSuchTopic`, `Diverged`, and what the store raises; repeat it to resume.
         """
+        self._log.check_writable()
         self._log.existing(name)
         with self._turn(name):
             if self._handles.find(name) is None:
@@ -331,6 +332,7 @@ class Archive:
 
     def abort(self, upload: OrphanUpload) -> None:
         """The parts that it holds are gone. Idempotent."""
+        self._log.check_writable()
         self._store.abort_upload(upload.key, upload.upload_id)
 
     def status(self, name: str) -> TopicStatus:

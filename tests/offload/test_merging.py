@@ -15,7 +15,7 @@ from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.merging import merge_runs
 from offload.settings import OffloadSettings
-from seglog import Log, Record
+from seglog import Log, ReadOnly, Record
 from tests.faults.store import CountingStore, Fault, FaultyStore, lost, unreachable
 
 SETTINGS = OffloadSettings(block_size=32 * 1024 * 1024, merge_count=4, merge_below_bytes=10_000)
@@ -170,3 +170,17 @@ def test_a_merge_that_fails_anywhere_is_repeated_and_done_once(tmp_path: Path, w
             assert nth > 3
             return
     raise AssertionError("the plan never ran out of effects")
+
+
+def test_a_log_that_is_open_for_reading_only_merges_nothing(tmp_path: Path) -> None:
+    store = CountingStore(MemoryStore())
+    with seglog.open(tmp_path / "d") as log, offload.attach(log, store=store, settings=SETTINGS) as archive:
+        fill(log, archive, 4)
+    before = dict(store.counts)
+    with (
+        seglog.open(tmp_path / "d", read_only=True) as log,
+        offload.attach(log, store=store, settings=SETTINGS) as archive,
+        pytest.raises(ReadOnly),
+    ):
+        archive.compact("t")
+    assert store.counts == before
