@@ -245,6 +245,9 @@ class Service:
                 wanted = self._due(archive, name, work)
             except NoSuchTopic:  # deleted meanwhile
                 continue
+            except Exception as error:
+                self._put_off(name, work, error)
+                continue
             if wanted is not None:
                 found.append((name, wanted))
         return found
@@ -282,20 +285,28 @@ class Service:
             outcome = "stopped"
         except Exception as error:
             outcome = "diverged" if isinstance(error, Diverged) else "failed"
-            work.failures += 1
-            settings = self._offload_settings
-            backoff = Backoff(settings.retry_min_s * 1000, settings.retry_max_s * 1000)
-            delay_ms = backoff.delay_ms(work.failures, random.random())
-            work.retry_at_ms, work.last_error = self._clock.now_ms() + delay_ms, str(error)
-            _log.warning("%s: offload failed, next try in %.1f s: %s", name, delay_ms / 1000, error)
+            self._put_off(name, work, error)
         finally:
             work.is_running = False
             self.metrics.runs.labels(outcome).inc()
 
+    def _put_off(self, name: str, work: TopicWork, error: Exception) -> None:
+        """S2."""
+        work.failures += 1
+        settings = self._offload_settings
+        backoff = Backoff(settings.retry_min_s * 1000, settings.retry_max_s * 1000)
+        delay_ms = backoff.delay_ms(work.failures, random.random())
+        work.retry_at_ms, work.last_error = self._clock.now_ms() + delay_ms, str(error)
+        _log.warning("%s: offload failed, next try in %.1f s: %s", name, delay_ms / 1000, error)
+
     def _run(self, archive: Archive, name: str, wanted: Due) -> bool:
+        up_to = wanted.up_to
         if wanted.seal:
-            self.sync.topic(name).seal()
-        result = archive.offload(name, up_to=wanted.up_to, on_bytes=self._on_bytes)
+            # What was appended since the look is in the same segment now, and goes with it.
+            topic = self.sync.topic(name)
+            topic.seal()
+            up_to = max(up_to, topic.sealed_seq)
+        result = archive.offload(name, up_to=up_to, on_bytes=self._on_bytes)
         if result.published:
             archive.compact(name)
         return bool(result.published)

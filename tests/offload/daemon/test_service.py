@@ -13,7 +13,7 @@ import seglog
 from catalog.objects import ObjectStore
 from catalog.objects.memory import MemoryStore
 from offload.daemon.disk import DiskState
-from seglog import AppendsHeld
+from seglog import AppendsHeld, TopicConfig
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
 from tests.offload.daemon.conftest import HandClock, serving, until
 
@@ -229,5 +229,43 @@ def test_every_request_is_counted_by_operation_and_outcome(tmp_path: Path) -> No
             for operation, count in counting.counts.items():
                 lines = [line for line in text.splitlines() if f'requests_total{{operation="{operation}"' in line]
                 assert sum(float(line.split()[-1]) for line in lines) == count, operation
+
+    asyncio.run(run())
+
+
+def test_what_is_appended_between_the_look_and_the_seal_of_a_tail_goes_with_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        clock = HandClock()
+        variables = {"OFFLOAD_OFFLOAD_AFTER_S": "never", "OFFLOAD_TAIL_INTERVAL_S": "1"}
+        async with serving(tmp_path / "d", MemoryStore(), clock, **variables) as service:
+            assert service.archive is not None
+            topic = service.sync.topic("t")
+            topic.append([b"one"])
+            looked = service.archive.is_unfinished
+
+            def late(name: str) -> bool:  # the last thing that a look asks, after the head
+                if clock.now > HandClock().now and topic.head_seq == 1:
+                    topic.append([b"two"])
+                return looked(name)
+
+            service.archive.is_unfinished = late  # type: ignore[method-assign]
+            await until(lambda: service.work("t").unsealed_since_ms is not None, "the first look")
+            clock.now += 1_000
+            await until(lambda: service.archive.offloaded_seq("t") > 0, "the offload")
+            assert service.archive.offloaded_seq("t") == 2
+
+    asyncio.run(run())
+
+
+def test_a_topic_that_cannot_be_looked_at_holds_up_no_other(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path / "d", MemoryStore(), OFFLOAD_OFFLOAD_AFTER_S="0") as service:
+            assert service.archive is not None
+            service.sync.create_topic("a", TopicConfig(attributes={"tail_interval_s": "soon"}))
+            await service.log.topic("b").append([b"x"])
+            service.sync.topic("b").seal()
+            await until(lambda: service.archive.offloaded_seq("b") == 1, "the offload")
+            await until(lambda: service.work("a").failures > 0, "the failure")
+            assert "tail_interval_s" in str(service.work("a").last_error)
 
     asyncio.run(run())
