@@ -74,7 +74,7 @@ def _append(
     from offload.cli.lines import json_batches, line_batches, longest_line
     from seglog.errors import RecordTooLarge
 
-    first = last = 0
+    first = last = count = 0
     record_max_bytes = session.log_settings().max_record_bytes
     with _target(session, topic, durability) as target:
         if file is not None and file.is_file() and input_format is Format.LINES:
@@ -98,13 +98,12 @@ def _append(
                         durability=durability,
                         unterminated=batch.unterminated,
                     )
-                    first, last = first or seqs.start, seqs.stop - 1
+                    first, last, count = first or seqs.start, seqs.stop - 1, count + len(seqs)
                     advance(batch.size_bytes)
         except Exception:
             if last:
                 say(f"appended before the error: seq {first} to {last}")
             raise
-    count = last - first + 1 if last else 0
     emit(
         session,
         {"topic": topic, "appended": count, "first_seq": first or None, "last_seq": last or None},

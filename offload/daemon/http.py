@@ -31,6 +31,7 @@ import io
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -48,12 +49,14 @@ from offload.daemon.service import Service
 from offload.daemon.wire import STREAM_TYPE, VALUES_TYPE, decode_values, encode_message
 from offload.errors import InvalidOption, Refused, Stopping, UnsupportedOption
 from seglog import Gap, LogClosed, Record, Topic
+from seglog.follow import Follower
 
 __all__ = ["make_app"]
 
 _LINES_TYPE = "application/x-ndjson"
 _BYTES_TYPE = "application/octet-stream"
 _READ_RECORDS = 512
+_READ_BYTES = 1024 * 1024
 _LOOK_AGAIN_S = 1.0
 _CLIENT_GONE = 499  # for the metrics: nobody is there to read it
 
@@ -138,7 +141,7 @@ class _Api:
         batches = _batches(request.headers.get("content-type", _BYTES_TYPE), await request.body(), query)
         await self._check_takes_records(topic)
         target = self._service.log.topic(topic)
-        first = last = 0
+        first = last = count = 0
         with timed(self._service.metrics.append_s):
             for batch in batches:
                 seqs = await target.append(
@@ -148,8 +151,7 @@ class _Api:
                     unterminated=batch.unterminated,
                     durability=query.get("durability"),
                 )
-                first, last = first or seqs.start, seqs.stop - 1
-        count = last - first + 1 if last else 0
+                first, last, count = first or seqs.start, seqs.stop - 1, count + len(seqs)
         self._service.metrics.appended_records.inc(count)
         self._service.metrics.appended_bytes.inc(sum(len(value) for batch in batches for value in batch.values))
         return JSONResponse({"first_seq": first or None, "last_seq": last or None, "appended": count}, 201)
@@ -184,27 +186,23 @@ class _Api:
         tag, gaps, follow = query.get("tag"), _yes(query, "gaps"), _yes(query, "follow")
         if follow and (end is not None or until_ms is not None):
             raise InvalidOption("follow", "has no end: leave out to and until_ms")
-        floor = topic.earliest_seq if start is None else start
-
-        def begin() -> Iterator[Record | Gap | None]:
-            if follow:
-                return _followed(topic, start, gaps=gaps, is_over=self._service.stopping.is_set)
-            return topic.read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=gaps)
-
-        pool = self._pool(topic, floor)
-        items = await self._in(pool, begin)
+        pool = self._pool(topic, topic.earliest_seq if start is None else start)
+        if follow:
+            follower = await self._in(pool, lambda: topic.follower(start, gaps=gaps))
+            wanted = _wanted(_news(follower), tag=tag, since_ms=since_ms, limit=limit)
+            return await _begun(request, self._followed(topic, follower, wanted), _LINES_TYPE)
+        items = await self._in(pool, lambda: topic.read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=gaps))
         wanted = _wanted(items, tag=tag, since_ms=since_ms, limit=limit)
-        body = self._lines(pool, wanted, 1 if follow else _READ_RECORDS)
-        return await _begun(request, body, _LINES_TYPE)
+        return await _begun(request, self._lines(lambda: pool, wanted), _LINES_TYPE)
 
     async def _lines(
-        self, pool: ThreadPoolExecutor, items: Iterator[Record | Gap | None], count: int
+        self, pool: Callable[[], ThreadPoolExecutor], items: Iterator[Record | Gap | None]
     ) -> AsyncGenerator[bytes]:
-        """JSON lines, a batch of `count` records at a time. The first one decides the status of the answer."""
+        """JSON lines, a batch at a time; none where `items` has a None. The first one decides the answer's status."""
         is_begun = False
         while True:
             try:
-                batch, is_end = await self._in(pool, _take, items, count)
+                batch, is_end = await self._in(pool(), _take, items)
             except Exception as error:
                 if not is_begun:
                     raise
@@ -214,6 +212,32 @@ class _Api:
             yield "".join(_line(item) for item in batch).encode()
             if is_end:
                 return
+
+    async def _followed(
+        self, topic: Topic, follower: Follower, items: Iterator[Record | Gap | None]
+    ) -> AsyncGenerator[bytes]:
+        """JSON lines until the daemon stops. No thread waits for news (H1)."""
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(news.set)
+
+        try:
+            async for lines in self._lines(lambda: self._pool(topic, follower.seq), items):
+                yield lines
+                news.clear()
+                if lines or await self._in(self._service.hot_reads, follower.has_news, wake):
+                    continue
+                while not news.is_set():
+                    if self._service.stopping.is_set():
+                        return
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(news.wait(), _LOOK_AGAIN_S)
+        except LogClosed:
+            return
+        finally:
+            follower.forget(wake)
 
     async def truncate(self, request: Request) -> Response:
         seq = (await _json(request)).get("seq")
@@ -346,18 +370,14 @@ def _batches(content_type: str, body: bytes, query: Mapping[str, str]) -> list[B
     return [Batch(values, len(body), tag, node, unterminated=_yes(query, "unterminated"))]
 
 
-def _followed(
-    topic: Topic, start: int | None, *, gaps: bool, is_over: Callable[[], bool]
-) -> Iterator[Record | Gap | None]:
-    """None now and then, so that whoever takes them can look whether anybody is still there."""
-    while not is_over():
-        try:
-            for item in topic.follow(start, timeout_s=_LOOK_AGAIN_S, gaps=gaps):
-                start = (item.gap_to if isinstance(item, Gap) else item.seq) + 1
-                yield item
-        except LogClosed:
-            return
-        yield None
+def _news(follower: Follower) -> Iterator[Record | Gap | None]:
+    """What there is, a None, what came since then, and so on, until the log closes."""
+    try:
+        while True:
+            yield from follower.news()
+            yield None
+    except LogClosed:
+        return
 
 
 def _wanted(
@@ -376,13 +396,16 @@ def _wanted(
             yield item
 
 
-def _take(items: Iterator[Record | Gap | None], count: int) -> tuple[list[Record | Gap], bool]:
+def _take(items: Iterator[Record | Gap | None]) -> tuple[list[Record | Gap], bool]:
+    """The next ones, as many as make a piece of an answer or as there are up to a None, and whether that was all."""
     taken: list[Record | Gap] = []
+    size_bytes = 0
     for item in items:
         if item is None:
             return taken, False
         taken.append(item)
-        if len(taken) == count:
+        size_bytes += len(item.value) if isinstance(item, Record) else 0
+        if len(taken) == _READ_RECORDS or size_bytes >= _READ_BYTES:
             return taken, False
     return taken, True
 

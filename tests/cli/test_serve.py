@@ -203,6 +203,23 @@ def test_records_over_http(start: Start) -> None:
     )
 
 
+def test_what_others_append_meanwhile_is_not_counted(start: Start) -> None:
+    daemon = start()
+    lines = b"".join(b'{"value": "x", "tag": "%d"}\n' % (number % 2) for number in range(300))
+    counts: list[int] = []
+
+    def append() -> None:
+        answer = daemon.ask("POST", "/topics/t/records", lines, {"Content-Type": "application/x-ndjson"})[1]
+        counts.append(json.loads(answer)["appended"])
+
+    workers = [threading.Thread(target=append) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert counts == [300] * 3
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "headers", "status", "title"),
     [

@@ -1,0 +1,67 @@
+"""Followers over HTTP, of a service in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalog.objects.memory import MemoryStore
+from offload.daemon import http
+from tests.offload.daemon.conftest import serving, until
+
+
+class Request:
+    """A GET that is asked of the application without a connection; `body` is what came so far."""
+
+    def __init__(self, app: Any, path: str, query: str = "") -> None:
+        self.body = b""
+        self._gone = asyncio.Event()
+        scope = {"type": "http", "method": "GET", "path": path, "query_string": query.encode(), "headers": []}
+        self.task = asyncio.create_task(app(scope, self._receive, self._send))
+
+    async def end(self) -> None:
+        self._gone.set()
+        await self.task
+
+    async def _receive(self) -> dict[str, Any]:
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: MutableMapping[str, Any]) -> None:
+        self.body += message.get("body", b"")
+
+
+def test_a_follower_that_waits_holds_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_LOOK_AGAIN_S", 3600.0)
+
+    async def run() -> None:
+        async with serving(tmp_path / "d", MemoryStore()) as service:
+            service.hot_reads.shutdown()
+            service.hot_reads = ThreadPoolExecutor(1)
+            app = http.make_app(service)
+            await service.log.topic("t").append([b"first"])
+            followers = [Request(app, "/topics/t/records", "follow=1") for _ in range(3)]
+            await until(lambda: all(b"first" in each.body for each in followers), "the first record")
+            single = Request(app, "/topics/t/records/1")
+            await until(lambda: single.body == b"first", "a read beside the followers")
+            await service.log.topic("t").append([b"second"], tag="x")
+            await until(lambda: all(b"second" in each.body for each in followers), "the second record")
+            for each in (*followers, single):
+                await each.end()
+
+    asyncio.run(run())
+
+
+def test_a_piece_of_an_answer_is_bounded_by_bytes(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path / "d", MemoryStore()) as service:
+            await service.log.topic("t").append([bytes(600_000)] * 5)
+            items = iter(service.sync.topic("t").read())
+            assert [len(http._take(items)[0]) for _ in range(3)] == [2, 2, 1]
+
+    asyncio.run(run())
