@@ -38,7 +38,11 @@ class ReadOnlyFiles:
             _refuse()
         if path in self._unlinked:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        fd = self.inner.open(self._place(path), os.O_RDONLY, mode)
+        try:
+            fd = self.inner.open(self._place(path), os.O_RDONLY, mode)
+        except FileNotFoundError:
+            # Who writes may have made the same rename by now.
+            fd = self.inner.open(path, os.O_RDONLY, mode)
         self._paths[fd] = path
         return fd
 

@@ -8,6 +8,8 @@ there, and perhaps some behind it that nobody was told of yet.
     appends                           it ends with the last frame that is whole
     rotates, makes a checkpoint       what the snapshot needs may go; a newer snapshot is durable by then: look again
     truncates, deletes a topic        the same
+    deletes a topic, and makes one    it may be there twice, in two shards: look again
+    of its name
 
     later, when records are read      and so
     a segment went, or was cut        `ViewOutdated`, if a fresh look does not find it as it was
@@ -16,7 +18,8 @@ there, and perhaps some behind it that nobody was told of yet.
 
 Z1  Damage is told when two looks in a row find the same. One look may see a frame half written, then the sync mark
     behind it; the next one finds that frame whole, for it was when its mark was written. And a file that a snapshot
-    needs is missing twice only if it is missing: the second look has a newer snapshot.
+    needs is missing twice only if it is missing: the second look has a newer snapshot. A topic that is there twice is so
+    with the same two ids only if it is: a writer gives an id once.
 Z2  Nothing is made, cut, unlinked or locked; nothing but reading is asked of the system.
 """
 

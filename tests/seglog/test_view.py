@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from seglog import (
 )
 from seglog.files import Files
 from seglog.layout import Layout
+from seglog.shards import shard_of
 from seglog.upkeep import InCaller
 from tests.faults.files import CrashingFiles, Effects, SimulatedCrash, UnsyncedFiles
 from tests.seglog import topic_life, workload
@@ -395,6 +397,52 @@ def test_a_writer_may_do_anything_at_any_moment(tmp_path: Path, act: Callable[[L
     else:
         pytest.fail("looking does not come to an end")
     assert outdated or act is _busy
+
+
+def test_a_topic_that_goes_from_shard_to_shard_is_no_damage(tmp_path: Path) -> None:
+    """However often the name is in one shard while that is looked at, and in the other one then."""
+    settings = replace(SETTINGS, wal_shards=2)
+    looks = 0
+
+    def move_to(shard: int) -> None:
+        while not writer.topic("a").exists or shard_of(writer.topic("a").topic_id, 2) != shard:
+            if writer.topic("a").exists:
+                writer.delete_topic("a")
+            writer.topic("a").append([b"moved"])
+
+    class Moving(OsFiles):
+        def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+            nonlocal looks
+            if path.name.startswith("wal-") and looks < 6:
+                looks += 1
+                move_to(int(path.parent.name[-2:]))
+            return super().open(path, flags, mode)
+
+    with seglog.open(tmp_path, settings=settings, files=UnsyncedFiles(), upkeep=InCaller) as writer:
+        with seglog.open(tmp_path, settings=settings, files=Moving(), read_only=True) as log:
+            assert _values(log) == [b"moved"]
+    assert looks == 6
+
+
+def test_a_look_in_the_middle_of_a_rewrite_stays_good(tmp_path: Path) -> None:
+    views: list[Log] = []
+
+    class Looking(UnsyncedFiles):
+        def rename(self, source: Path, target: Path) -> None:
+            if source.name.endswith(".data.new"):
+                views.append(_view(tmp_path))
+            super().rename(source, target)
+
+    with seglog.open(tmp_path, settings=SETTINGS, files=Looking(), upkeep=InCaller) as writer:
+        for number in range(8):
+            writer.topic("a").append([b"%d" % number], tag="odd" if number % 2 else None)
+        writer.topic("a").seal()
+        writer.topic("a").delete(tag="odd")
+        writer.reclaim()
+    assert len(views) == 2
+    for log in views:
+        with log:
+            assert _values(log) == [b"0", b"2", b"4", b"6"]
 
 
 def _items(log: Log) -> list[tuple[int, bytes] | Gap]:
