@@ -18,8 +18,8 @@ there, and perhaps some behind it that nobody was told of yet.
 
 Z1  Damage is told when two looks in a row find the same. One look may see a frame half written, then the sync mark
     behind it; the next one finds that frame whole, for it was when its mark was written. And a file that a snapshot
-    needs is missing twice only if it is missing: the second look has a newer snapshot. A topic that is there twice is so
-    with the same two ids only if it is: a writer gives an id once.
+    needs is missing twice only if it is missing: the second look has a newer snapshot. And a topic is there twice with
+    the same two ids only if it is: a writer gives an id once.
 Z2  Nothing is made, cut, unlinked or locked; nothing but reading is asked of the system.
 """
 

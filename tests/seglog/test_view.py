@@ -418,9 +418,11 @@ def test_a_topic_that_goes_from_shard_to_shard_is_no_damage(tmp_path: Path) -> N
                 move_to(int(path.parent.name[-2:]))
             return super().open(path, flags, mode)
 
-    with seglog.open(tmp_path, settings=settings, files=UnsyncedFiles(), upkeep=InCaller) as writer:
-        with seglog.open(tmp_path, settings=settings, files=Moving(), read_only=True) as log:
-            assert _values(log) == [b"moved"]
+    with (
+        seglog.open(tmp_path, settings=settings, files=UnsyncedFiles(), upkeep=InCaller) as writer,
+        seglog.open(tmp_path, settings=settings, files=Moving(), read_only=True) as log,
+    ):
+        assert _values(log) == [b"moved"]
     assert looks == 6
 
 
