@@ -144,7 +144,7 @@ def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, cut
         last = min(last, state.head_seq)
         if seq < state.hot_floor:
             raise SeqOutOfRange(state.name, seq, state.hot_floor, state.head_seq)
-        run = load_run(engine, state, seq, last)
+        run = load_run(engine, state, seq, last, with_memory=not state.config.keep_history)
         if run is None or (len(state.cuts) != cuts and state.generation != generation):
             continue
         if isinstance(run, Gap):
@@ -194,17 +194,21 @@ def lost_times(engine: Engine, state: TopicState, first: int, last: int) -> list
         return [after if ts_ms is None else min(ts_ms, after) for ts_ms in found]
 
 
-def load_run(engine: Engine, state: TopicState, first: int, last: int) -> Run | Gap | None:
-    """None if the records went to another place meanwhile: look again. A gap: they are in no place."""
+def load_run(engine: Engine, state: TopicState, first: int, last: int, *, with_memory: bool = True) -> Run | Gap | None:
+    """None if the records went to another place meanwhile: look again. A gap: they are in no place.
+
+    Without `with_memory` ephemeral records are lost ones already: for an archive they are never anything else.
+    """
     with engine.committer.lock:
         engine.check_open()
         generation = state.generation
         if not state.hot_floor <= first <= state.head_seq or state.is_gone:
             return None
-        resident = state.resident.run(state.topic_id, first, last)
-        if resident is not None:
-            return resident
-        last = min(last, (state.resident.first_from(first) or last + 1) - 1)
+        if with_memory:
+            resident = state.resident.run(state.topic_id, first, last)
+            if resident is not None:
+                return resident
+            last = min(last, (state.resident.first_from(first) or last + 1) - 1)
         segment = state.segment_of(first)
         cold_ops = state.cold_ops
         if segment is None and first < state.tail.first_seq:

@@ -250,8 +250,9 @@ class Topic:
         """Whole, verified frames of the hot records from `first` to `last`, deleted ones included.
 
         A deleted record is there as it was while its delete is listed in `delete_ops`; after that, as a tombstone: a
-        frame with the deleted flag, its seq and its time. Raises `NoSuchTopic` and `SeqOutOfRange` at once;
-        `FileCorrupt` when the reader gets there, and `SeqOutOfRange` when what it reads is released meanwhile.
+        frame with the deleted flag, its seq and its time. With `keep_history` an ephemeral record is one too, with the
+        lost flag: no archive gets it. Raises `NoSuchTopic` and `SeqOutOfRange` at once; `FileCorrupt` when the reader
+        gets there, and `SeqOutOfRange` when what it reads is released meanwhile.
         """
         return chain.from_iterable(self.frame_batches(first, last))
 

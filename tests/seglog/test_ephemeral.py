@@ -13,6 +13,7 @@ import pytest
 import seglog
 from seglog import Evicted, Gap, InvalidSetting, Log, LogSettings, Record, Topic, TopicConfig, TopicFull, aio, write
 from seglog.entries import EvictEntry
+from seglog.frame import LOST, read_header
 from seglog.upkeep import InCaller
 from tests.faults.disk import SimulatedDisk
 from tests.faults.files import Effects, UnsyncedFiles
@@ -394,6 +395,21 @@ def test_what_keeps_its_history_takes_none(log: Log) -> None:
     with pytest.raises(InvalidSetting):
         _append(log.topic("new"), "x", durability="ephemeral")
     assert not log.has_topic("new")
+
+
+def test_an_archive_gets_none_of_them_from_a_topic_that_keeps_its_history_from_now_on(log: Log) -> None:
+    topic = log.topic("t")
+    _append(topic, "a")
+    _append(topic, "b", durability="fsync")
+    _append(topic, "c")
+    topic.seal()
+    log.configure("t", TopicConfig(keep_history=True))
+    found = list(topic.frames(1, 3))
+    assert [read_header(frame).flags & LOST != 0 for frame in found] == [True, False, True]
+    assert [read_header(frame).data_len for frame in found] == [0, 1, 0]
+    assert _shown(topic) == [(1, b"a"), (2, b"b"), (3, b"c")]
+    with _reopen(log) as again:
+        assert list(again.topic("t").frames(1, 2)) == found[:2]
 
 
 def test_nothing_is_waited_for(tmp_path: Path) -> None:
