@@ -89,7 +89,7 @@ class DaemonClient:
                 raise self._gone(error) from error
             with answer:
                 if answer.status >= 400:
-                    said = json.loads(self._exactly(answer, None) or b"{}")
+                    said = _problem(self._exactly(answer, None))
                     code = _EXIT_CODES.get(answer.status, 1)
                     raise DaemonError(said.get("detail", f"status {answer.status}"), code, hint=said.get("hint"))
                 yield answer
@@ -144,6 +144,15 @@ class RemoteTopic:
         """As `Topic.append`. Raises `DaemonError`, `DaemonGone`: nobody can say then whether it was appended."""
         labels = {"tag": tag, "node": node, "durability": durability, "unterminated": "1" if unterminated else None}
         return self._client.append(self._name, values, {key: text for key, text in labels.items() if text is not None})
+
+
+def _problem(body: bytes) -> dict[str, Any]:
+    """What the daemon says of a request, if it says it as it does of all but a broken one."""
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def _end(said: dict[str, Any]) -> int:

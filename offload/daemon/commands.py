@@ -56,6 +56,8 @@ class Parameter:
     def take(self, value: Any) -> Any:
         """Raises `InvalidOption`."""
         if value is None:
+            if self.default is ...:
+                raise InvalidOption(self.name, "is missing")
             return self._checked(None)
         if issubclass(self.kind, enum.Enum):
             if value not in [member.value for member in self.kind]:

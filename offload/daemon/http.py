@@ -36,6 +36,7 @@ from typing import Any
 from urllib.parse import quote
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -73,12 +74,14 @@ def make_app(service: Service) -> Starlette:
         Route("/topics/{topic}/index_bounds", api.index_bounds),
         Route("/topics/{topic}/records", api.read),
         Route("/topics/{topic}/records", api.append, methods=["POST"]),
-        Route("/topics/{topic}/records/{seq:int}", api.record),
+        Route("/topics/{topic}/records/{seq}", api.record),
         Route("/topics/{topic}/rpc/truncate", api.truncate, methods=["POST"]),
         Route("/topics/{topic}/rpc/{command:path}", api.command, methods=["POST"]),
         Route("/rpc/{command:path}", api.command, methods=["POST"]),
     ]
-    return Starlette(routes=routes, exception_handlers={Exception: _answer_error, **_OURS})
+    return Starlette(
+        routes=routes, exception_handlers={HTTPException: _answer_no_route, Exception: _answer_error, **_OURS}
+    )
 
 
 async def _answer_error(_request: Request, error: Exception) -> Response:
@@ -86,6 +89,12 @@ async def _answer_error(_request: Request, error: Exception) -> Response:
     response = Response(body, status)
     response.raw_headers = headers
     return response
+
+
+async def _answer_no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
+    told = f"{request.method} {request.url.path}: {error.detail}"
+    return await _answer_error(request, Refused(error.status_code, "route", told, hint="see GET /openapi.json"))
 
 
 def _our_errors() -> dict[Any, Any]:
@@ -167,7 +176,8 @@ class _Api:
             archive.writable(topic)
 
     async def record(self, request: Request) -> Response:
-        topic, seq = self._topic(request), request.path_params["seq"]
+        topic, seq = self._topic(request), _whole(request.path_params, "seq")
+        assert seq is not None  # noqa: S101 - the route has it
         found = await self._in(self._pool(topic, seq), lambda: next(topic.read(seq, seq), None))
         if found is None:
             return await _answer_error(request, _Deleted(topic.name, seq))
@@ -443,7 +453,7 @@ async def _json(request: Request) -> dict[str, Any]:
     body = await request.body()
     try:
         value = json.loads(body) if body else {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidOption("body", f"is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise InvalidOption("body", "is not a JSON object")

@@ -39,6 +39,7 @@ from seglog import SETTINGS_FILE
 __all__ = ["announce", "run"]
 
 _BACKLOG = 512
+_ABORT_AFTER_S = 1
 _log = logging.getLogger("seglog.daemon")
 
 
@@ -106,6 +107,7 @@ def _server(guard: Guard, listening: socket.socket, settings: ServeSettings) -> 
 
     class TimedProtocol(_TimedProtocol):
         header_timeout_s = settings.header_timeout_s
+        reader_timeout_s = settings.body_timeout_s
 
     config = uvicorn.Config(
         guard.over_unix if is_unix else guard.over_tcp,
@@ -134,9 +136,14 @@ class _Server(uvicorn.Server):
 
 
 class _TimedProtocol(H11Protocol):
-    """Closes a connection whose request is not there, up to its body, in time."""
+    """Closes a connection whose request is not there, up to its body, in time, or whose answer is not taken.
+
+    A close alone would wait for the reader to take what is buffered: an abort follows.
+    """
 
     header_timeout_s: float
+    reader_timeout_s: float
+    _reader_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -154,6 +161,24 @@ class _TimedProtocol(H11Protocol):
         is_idle = before is None or before.response_complete  # else it is a pipelined request, still at work
         if self.cycle is before and is_idle and not self.transport.is_closing():
             self.transport.close()
+            self._abort_later()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._abort_later()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._abort_later()
+
+    def resume_writing(self) -> None:
+        if self._reader_timer is not None:
+            self._reader_timer.cancel()
+        super().resume_writing()
+
+    def _abort_later(self) -> None:
+        # After the guard, which counts it and ends the request.
+        self._reader_timer = self.loop.call_later(self.reader_timeout_s + _ABORT_AFTER_S, self.transport.abort)
 
 
 @contextmanager

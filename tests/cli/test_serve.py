@@ -167,6 +167,8 @@ def test_errors_come_back_with_their_exit_code_and_hint(start: Start, run: Run) 
     assert run("restore", "t", "--to", "nonsense", "--as", "b").code == 2
     assert run("topic", "delete", "t").code == 2
     assert run("append", "t", "--durability", "never", stdin=b"x\n").code == 2
+    slash = run("append", "a/b", stdin=b"x\n")
+    assert (slash.code, "Not Found" in slash.err) == (3, True)
     other = run("--remote", "file:///elsewhere", "offload", "t")
     assert other.code == 4
     assert "file:///elsewhere" in other.err
@@ -238,6 +240,12 @@ def test_what_others_append_meanwhile_is_not_counted(start: Start) -> None:
         ("POST", "/topics/t/rpc/nothing", b"", {}, 400, "UnsupportedOption"),
         ("POST", "/topics/t/rpc/truncate", b"{}", {}, 400, "InvalidOption"),
         ("POST", "/rpc/delete", b"{}", {}, 400, "InvalidOption"),
+        ("GET", "/topics/t/records/x", None, {}, 400, "InvalidOption"),
+        ("GET", f"/topics/t/records/{'9' * 5000}", None, {}, 400, "InvalidOption"),
+        ("POST", "/topics/t/rpc/offload", b"[" * 4_000, {}, 400, "InvalidOption"),
+        ("POST", "/rpc/seal", b'{"topic": null}', {}, 400, "InvalidOption"),
+        ("POST", "/topics/a%2Fb/records", b"x", BYTES, 404, "Refused"),
+        ("DELETE", "/topics", None, {}, 405, "Refused"),
         ("GET", "/topics", None, {"Host": "evil.example"}, 421, "Refused"),
         ("GET", "/topics", None, {"Origin": "http://localhost"}, 403, "Refused"),
         ("POST", "/topics/t/records", bytes(5_000), BYTES, 413, "Refused"),
@@ -439,6 +447,32 @@ def test_200_slow_sockets_leave_others_alone_and_are_closed(start: Start) -> Non
     for each in slow:
         each.close()
     assert daemon.json("GET", "/topics/t/index_bounds")[1]["head_seq"] == 50
+
+
+def test_a_connection_whose_reader_takes_nothing_is_closed(start: Start) -> None:
+    daemon = start(SERVE_BODY_TIMEOUT_S="1")
+    for _ in range(30):
+        daemon.ask("POST", "/topics/t/records", bytes(1_000_000), BYTES)
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.connect(("127.0.0.1", daemon.port))
+    slow.sendall(b"GET /topics/t/records HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert slow.recv(1) == b"H"
+    for _ in range(300):
+        if b'reason="slow"' in daemon.ask("GET", "/metrics")[1] and not _is_held(daemon, slow.getsockname()[1]):
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError("the daemon holds it still")
+    slow.close()
+
+
+def _is_held(daemon: Daemon, peer_port: int) -> bool:
+    """Whether the daemon has an open connection with that port of the client's side, by what the kernel knows."""
+    rows = [line.split() for line in Path(f"/proc/{daemon.process.pid}/net/tcp").read_text().splitlines()[1:]]
+    inodes = {row[9] for row in rows if row[1].endswith(f":{daemon.port:04X}") and row[2].endswith(f":{peer_port:04X}")}
+    links = [str(each.readlink()) for each in Path(f"/proc/{daemon.process.pid}/fd").iterdir() if each.is_symlink()]
+    return any(f"socket:[{inode}]" in links for inode in inodes)
 
 
 def test_what_was_acked_is_there_after_a_kill(start: Start) -> None:
