@@ -276,6 +276,7 @@ class Log:
                 ends.callback(self._engine.syncer.close)
                 ends.callback(self._engine.upkeep.close)
                 ends.callback(self._engine.reclaim.close)
+                ends.callback(self._reclaimer.join)
                 if not self._engine.relocator.close(_PATIENCE_S):
                     _logger.warning("the cold store has not answered yet: what is on its way there stays hot")
             if not self._engine.committer.is_poisoned:

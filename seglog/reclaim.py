@@ -8,7 +8,8 @@ Y1  Only where no history is kept: with `keep_history` the archive gets the byte
     whole. Dead segments at the front go by a checkpoint, without a copy (K4 of seglog.checkpoint).
 Y2  It changes nothing that a reader sees, and may be cut short or left out at any time: what a delete reached stays
     flagged, and is looked for again after the next checkpoint and after the next opening.
-Y3  A swap that fails half-way poisons the writer, as everything that leaves the files unknown.
+Y3  Who lets go of the directory waits until nobody copies: the next owner has copies under the same names.
+Y4  A swap that fails half-way poisons the writer, as everything that leaves the files unknown.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from seglog.engine import Engine
+from seglog.errors import LogClosed
+from seglog.interrupts import uninterrupted
 from seglog.rewrite import discard_rewrite, write_anew
 from seglog.segment import SegmentFiles, SegmentInfo
 from seglog.state import TopicState, reclaimable
@@ -31,10 +34,6 @@ _logger = logging.getLogger("seglog.reclaim")
 
 class _Stopped(Exception):
     """The log is closing."""
-
-
-def _at_once(_size_bytes: int) -> None:
-    """The pace of a caller who waits for it."""
 
 
 class Reclaimer:
@@ -50,18 +49,35 @@ class Reclaimer:
     def stop(self) -> None:
         self._stopping.set()
 
+    def join(self) -> None:
+        """After `stop`: nobody writes on return, nor when an interrupt is raised."""
+        uninterrupted(self._wait)
+
     def run(self) -> None:
         """All that is there to do, at the pace of the setting."""
         self._engine.has_dead = False
         if self._engine.settings.reclaim_bytes_per_s:
             with contextlib.suppress(_Stopped):
-                self.run_now(self._pace)
+                self._run(self._pace)
 
-    def run_now(self, pace: Callable[[int], None] = _at_once) -> None:
-        """All that is there to do. What fails is logged, and stays as it is."""
+    def run_now(self) -> None:
+        """The same for a caller who waits for it. Raises `LogClosed`."""
+        try:
+            self._run(self._at_once)
+        except _Stopped as error:
+            raise LogClosed from error
+
+    def _run(self, pace: Callable[[int], None]) -> None:
+        """What fails is logged, and stays as it is."""
         with self._lock:
             for state, info in self._candidates():
+                if self._stopping.is_set():
+                    raise _Stopped
                 self._try(state, info, pace)
+
+    def _wait(self) -> None:
+        with self._lock:
+            pass
 
     def _try(self, state: TopicState, info: SegmentInfo, pace: Callable[[int], None]) -> None:
         try:
@@ -123,6 +139,10 @@ class Reclaimer:
         with self._engine.committer.lock:
             state.sealed = tuple(new if info == old else info for info in state.sealed)
             state.generation += 1
+
+    def _at_once(self, _size_bytes: int) -> None:
+        if self._stopping.is_set():
+            raise _Stopped
 
     def _pace(self, size_bytes: int) -> None:
         if self._stopping.wait(size_bytes / self._engine.settings.reclaim_bytes_per_s):

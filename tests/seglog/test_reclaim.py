@@ -4,20 +4,21 @@ import errno
 import logging
 import os
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import seglog
-from seglog import Log, LogSettings, Topic, TopicConfig
+from seglog import Log, LogClosed, LogSettings, Topic, TopicConfig
 from seglog.files import Files, OsFiles
 from seglog.frame import DELETED, MIN_FRAME_BYTES, read_header
 from seglog.index import ENTRY
 from seglog.rewrite import write_anew
 from seglog.upkeep import Background, InCaller, UpkeepFactory
 from tests.faults.disk import Image, Moment, SimulatedDisk
-from tests.faults.files import CrashingFiles, Effects, FailingCalls, SimulatedCrash
+from tests.faults.files import CrashingFiles, Effects, FailingCalls, SimulatedCrash, UnsyncedFiles
 from tests.seglog.clocks import SetClock
 
 SETTINGS = LogSettings(segment_max_events=6)
@@ -167,6 +168,46 @@ def test_closing_does_not_wait_for_the_pace(tmp_path: Path, monkeypatch: pytest.
         log.checkpoint()
         assert [name for name in _names(tmp_path) if name.endswith(".new")] == []
         assert [seq for seq, *_ in _live(log.topic("t"))] == [3, 6, 9, 12]
+
+
+def test_closing_waits_for_who_copies_and_ends_it(tmp_path: Path) -> None:
+    """In the directory of the next owner nobody else writes."""
+    copying, closed = threading.Event(), threading.Event()
+    touched_after: list[str] = []
+
+    class Slow(UnsyncedFiles):
+        def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
+            if threading.current_thread() is copier and not copying.is_set():
+                copying.set()
+                # Long enough for who does not wait.
+                closed.wait(0.5)
+            super().pwrite(fd, data, offset)
+
+        def unlink(self, path: Path) -> None:
+            if closed.is_set():
+                touched_after.append(path.name)
+            super().unlink(path)
+
+    def copy() -> None:
+        try:
+            log.reclaim()
+        except BaseException as error:
+            raised.append(error)
+
+    raised: list[BaseException] = []
+    copier = threading.Thread(target=copy)
+    log = _open(tmp_path, Slow())
+    _fill(log.topic("t"))
+    log.topic("t").delete(tag="go")
+    log.checkpoint()
+    copier.start()
+    assert copying.wait(60)
+    log.close()
+    closed.set()
+    copier.join()
+    assert touched_after == []
+    assert [type(error) for error in raised] == [LogClosed]
+    assert not [name for name in _names(tmp_path) if name.endswith(".new")]
 
 
 def test_a_delete_that_comes_meanwhile_is_not_lost(tmp_path: Path) -> None:
