@@ -163,8 +163,8 @@ class TopicState:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no append, delete or truncation of it is on its way."""
-        return self.assigned_seq == self.head_seq and self.assigned_op == self.next_op - 1
+        """Whether it is there, and no append, delete or truncation of it is on its way."""
+        return self.is_published and self.assigned_seq == self.head_seq and self.assigned_op == self.next_op - 1
 
     @property
     def is_being_cut(self) -> bool:

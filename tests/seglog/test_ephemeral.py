@@ -429,6 +429,20 @@ def test_nothing_is_waited_for(tmp_path: Path) -> None:
         slow.join()
 
 
+def test_one_of_a_topic_that_is_being_made_waits_for_that(log: Log) -> None:
+    engine = log._engine
+    with engine.committer.lock:
+        create = write._new_topic(engine, "new", PASSING, first_seq=1, ts_floor_ms=0)
+        engine.committer.enqueue(create)
+    begun = write.begin_append(
+        engine, "new", [b"value"], tag=None, node=None, unterminated=False, durability="ephemeral"
+    )
+    assert create.state.head_seq == 0
+    engine.committer.finish(create)
+    assert write.finish_append(engine, begun) == range(1, 2)
+    assert _shown(log.topic("new")) == [(1, b"value")]
+
+
 def test_one_behind_a_durable_append_comes_after_it(tmp_path: Path) -> None:
     files = GatedFiles()
     with seglog.open(tmp_path / "data", files=files) as log:
