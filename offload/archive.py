@@ -251,10 +251,11 @@ class Archive:
             unsealed_records=topic.head_seq - topic.sealed_seq,
         )
 
-    def compact(self, name: str) -> tuple[Published, ...]:
+    def compact(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> tuple[Published, ...]:
         """Merge runs of small remote segments, as `merge_below_bytes` and `merge_count` say; a commit for each run.
 
-        No past state changes. Raises `NoSuchTopic`, `Diverged`, and what the store raises; repeat it to resume.
+        No past state changes. `on_bytes` hears how many bytes of frames are taken, segment by segment. Raises
+        `NoSuchTopic`, `Diverged`, and what the store raises; repeat it to resume.
         """
         self._log.check_writable()
         self._log.existing(name)
@@ -262,7 +263,7 @@ class Archive:
             if self._handles.find(name) is None:
                 return ()
             self._handles.open(name)
-            return tuple(self._offloader.merge(name))
+            return tuple(self._offloader.merge(name, on_bytes=on_bytes))
 
     def waiting_bytes(self, name: str, up_to: int | None = None) -> int:
         """Frame bytes of the sealed segments that `offload` would send."""

@@ -7,6 +7,7 @@ G1  A run is adjacent segments of the volume itself, each with less than `below_
     piece, together within `max_bytes`; `least` of them, or nothing is gained.
 G2  Nothing is taken from the past: the segments that are replaced stay for whoever reads an older commit.
 G3  What was deleted before the commit is a tombstone in the new segment: no state from that commit on shows it.
+G4  The new objects are read back before the commit: hot copies may have gone already, for the old ones were.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from offload.entry import entries, frame_of
 from offload.handles import Handles, Tip
 from offload.ledger_offloader import LedgerOffloader
 from offload.merging import merge_runs
-from offload.readback import check_published
+from offload.readback import check_published, check_segment
 from offload.segment_upload import FrameRun
 from offload.settings import OffloadSettings, codec_named
 from seglog import Log, Topic
@@ -121,15 +121,16 @@ class Offloader:
                 return done
             done.append(self._offload_run(handle, tip, topic, run, on_bytes))
 
-    def merge(self, name: str) -> list[Published]:
+    def merge(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> list[Published]:
         """Put one segment in the place of each run of small ones (offload.merging), a commit for each run.
 
+        `on_bytes` hears of each segment, before it is read, how many bytes of frames it has.
         Raises what `run` raises, and what reading a segment raises; it may be repeated after any of them.
         """
         self.settle(name)
         done: list[Published] = []
         while (views := self._to_merge(self._handle(name))) is not None:
-            done.append(self._merge_run(self._handle(name), views))
+            done.append(self._merge_run(self._handle(name), views, on_bytes))
         return done
 
     def settle(self, name: str) -> list[Published]:
@@ -238,7 +239,7 @@ class Offloader:
                     return views
         return None
 
-    def _merge_run(self, handle: Handle, views: list[SegmentView]) -> Published:
+    def _merge_run(self, handle: Handle, views: list[SegmentView], on_bytes: Callable[[int], None]) -> Published:
         tip, now_ms = self._handles.tip(handle), self._clock.now_ms()
         attempt = Attempt(
             sid=Sid.new(now_ms),
@@ -250,7 +251,9 @@ class Offloader:
             created_at_ms=now_ms,
         )
         self._local.save(attempt=attempt)
-        segment = self._send(attempt, map(self._frames_of, views))
+        segment = self._send(attempt, self._frames_to_merge(views, on_bytes))
+        # It takes the place of objects that were read back, whose hot copies may be gone: so is it, before it does.
+        check_segment(self._store, handle.vid, segment)
         [last] = self._volumes.commits(handle.vid, handle.lsn, handle.lsn)
         commit = self._commit(
             handle,
@@ -263,6 +266,11 @@ class Offloader:
             removed_sids=tuple(view.ref.sid for view in views),
         )
         return self._publish(self._prepare(handle, commit, attempt))
+
+    def _frames_to_merge(self, views: Iterable[SegmentView], on_bytes: Callable[[int], None]) -> Iterator[list[bytes]]:
+        for view in views:
+            on_bytes(view.ref.frame_bytes)
+            yield self._frames_of(view)
 
     def _frames_of(self, view: SegmentView) -> list[bytes]:
         """What the view shows, and tombstones for what was deleted of it."""

@@ -9,7 +9,7 @@ from functools import partial
 
 from blake3 import blake3
 
-from catalog import Attempt, Commit, SegmentRef, keys
+from catalog import Attempt, Commit, SegmentRef, Vid, keys
 from catalog.encoding import decode_commit_at
 from catalog.errors import InvalidObject
 from catalog.objects.base import ObjectStore
@@ -17,7 +17,7 @@ from offload.in_order import in_order
 from offload.index import decode_head
 from offload.trailer import decode_trailer
 
-__all__ = ["check_published"]
+__all__ = ["check_published", "check_segment"]
 
 _READ_BYTES = 8 * 1024 * 1024
 _READS_AT_A_TIME = 4
@@ -31,13 +31,17 @@ def check_published(store: ObjectStore, attempt: Attempt) -> None:
     assert attempt.lsn is not None  # noqa: S101 - a published attempt has one
     body = store.get(keys.commit_key(attempt.vid, attempt.lsn))
     commit = decode_commit_at(body, attempt.vid, attempt.lsn).commit
-    segment = _segment_of(commit, attempt)
-    index_key = keys.index_key(attempt.vid, attempt.sid)
+    check_segment(store, attempt.vid, _segment_of(commit, attempt))
+
+
+def check_segment(store: ObjectStore, vid: Vid, segment: SegmentRef) -> None:
+    """Read back its index object and its data object. Raises as `check_published` does."""
+    index_key = keys.index_key(vid, segment.sid)
     head_length = segment.index_head_length
     index = store.get_range(index_key, 0, head_length + segment.index_trailer_length)
     chunks = decode_head(index, index_key, segment.index_head_hash).chunks
     decode_trailer(index[head_length:], chunks, index_key, head_length)
-    data_key = keys.data_key(attempt.vid, attempt.sid)
+    data_key = keys.data_key(vid, segment.sid)
     hasher = blake3()
     reads = (
         partial(store.get_range, data_key, start, min(_READ_BYTES, segment.data_length - start))

@@ -308,7 +308,7 @@ class Service:
             up_to = max(up_to, topic.sealed_seq)
         result = archive.offload(name, up_to=up_to, on_bytes=self._on_bytes)
         if result.published:
-            archive.compact(name)
+            archive.compact(name, on_bytes=self._on_bytes)
         return bool(result.published)
 
     def _on_bytes(self, count: int) -> None:

@@ -10,13 +10,13 @@ from pyroaring import BitMap
 import offload
 import seglog
 from catalog import Codec, CommitKind, SegmentRef, SegmentView, Sid, Vid
-from catalog.errors import CatalogError
+from catalog.errors import CatalogError, InvalidObject
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.merging import merge_runs
 from offload.settings import OffloadSettings
 from seglog import Log, ReadOnly, Record
-from tests.faults.store import CountingStore, Fault, FaultyStore, lost, unreachable
+from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, lost, unreachable
 
 SETTINGS = OffloadSettings(block_size=32 * 1024 * 1024, merge_count=4, merge_below_bytes=10_000)
 OURS, OTHER = Vid.new(1), Vid.new(2)
@@ -184,3 +184,51 @@ def test_a_log_that_is_open_for_reading_only_merges_nothing(tmp_path: Path) -> N
     ):
         archive.compact("t")
     assert store.counts == before
+
+
+class SpoilsNewData(WrappedStore):
+    """Whoever reads a data object that is not among `known` gets other bytes than were sent."""
+
+    known: set[str] | None = None
+
+    def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+        answer = act()
+        is_data = "/segments/" in key and not key.endswith(".index")
+        if method == "get_range" and is_data and self.known is not None and key not in self.known:
+            return bytes([answer[0] ^ 1]) + answer[1:]
+        return answer
+
+
+def test_a_merged_object_is_read_back_before_it_takes_the_place_of_others(tmp_path: Path) -> None:
+    store = SpoilsNewData(MemoryStore())
+    with seglog.open(tmp_path / "d") as log, offload.attach(log, store=store, settings=SETTINGS) as archive:
+        fill(log, archive, 4)
+        before = archive.snapshot("t")
+        expected = values(list(log.topic("t").read()))
+        store.known = set(store.inner.list(""))
+        with pytest.raises(InvalidObject, match="not what the commit says"):
+            archive.compact("t")
+        assert archive.snapshot("t") == before
+        assert values(list(log.topic("t").read())) == expected
+        store.known = None
+        assert len(archive.compact("t")) == 1
+        assert values(list(log.topic("t").read())) == expected
+
+
+def test_a_merge_can_be_stopped_between_segments_and_goes_on_later(tmp_path: Path) -> None:
+    class Enough(Exception):
+        pass
+
+    def enough(count: int) -> None:
+        taken.append(count)
+        if len(taken) == 3:
+            raise Enough
+
+    taken: list[int] = []
+    with seglog.open(tmp_path / "d") as log, offload.attach(log, store=MemoryStore(), settings=SETTINGS) as archive:
+        fill(log, archive, 4)
+        with pytest.raises(Enough):
+            archive.compact("t", on_bytes=enough)
+        assert archive.status("t").unfinished_attempts == 1
+        assert len(archive.compact("t")) == 1
+        assert archive.status("t").unfinished_attempts == 0
