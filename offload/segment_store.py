@@ -34,7 +34,7 @@ class ObjectSegmentStore:
         self._topic_id = topic_id
 
     def put(self, segment: SegmentId, data: bytes, idx: bytes) -> None:
-        # No fresh id in the keys, but a repetition is harmless here too: only flags in the idx may differ (Q2).
+        # No fresh id in the keys: a put that comes through after the log was closed may replace a later one (0091).
         self._store.put(self._key(segment, Part.DATA), bytes(data), {})
         self._store.put(self._key(segment, Part.IDX), bytes(idx), {})
 

@@ -4,8 +4,9 @@ Implementations: `seglog.store_local` (a directory), `seglog.store_memory`, `seg
 one). One conformance suite runs over all of them (tests/seglog/test_stores.py), and over others where those are.
 
 Q1  `put` returns when both parts are durable. A segment is there with both parts, or `list` does not show it.
-Q2  To put a segment again is to repeat: the data are the same, and only flags in the idx may differ. So a crash in the
-    middle of it leaves two parts that fit each other.
+Q2  A segment may be put again: with other flags in the idx, or written anew without deleted records' bytes
+    (seglog.rewrite), and then a crash in the middle of it leaves two parts that need not fit each other. Nobody reads
+    what was put before the snapshot says that it is there.
 Q3  What is not there is `NoSuchSegment`, and nothing else is: trouble is never taken for absence. Trouble is any
     other error.
 Q4  Calls are synchronous and know nothing of each other: any thread may make them, at any time.
