@@ -79,7 +79,7 @@ class Guard:
         headers = dict(scope["headers"])
         if is_tcp:
             host = headers.get(b"host", b"").decode("latin-1")
-            if _name_of(host) not in settings.allowed_hosts.split(","):
+            if _name_of(host).lower() not in {name.strip().lower() for name in settings.allowed_hosts.split(",")}:
                 hint = "add it to serve.allowed_hosts"
                 raise Refused(421, "host", f"this daemon does not answer for the host {host!r}", hint=hint)
             if b"origin" in headers:

@@ -147,7 +147,14 @@ class _Api:
     async def append(self, request: Request) -> Response:
         query = _query(request, {"tag", "node", "durability", "unterminated"})
         topic = request.path_params["topic"]
-        batches = _batches(request.headers.get("content-type", _BYTES_TYPE), await request.body(), query)
+        kind, body = request.headers.get("content-type", _BYTES_TYPE), await request.body()
+        # Many lines take their time, in which the loop would answer nobody.
+        is_short = len(body) <= _READ_BYTES
+        batches = (
+            _batches(kind, body, query)
+            if is_short
+            else await self._in(self._service.local, _batches, kind, body, query)
+        )
         await self._check_takes_records(topic)
         target = self._service.log.topic(topic)
         first = last = count = 0

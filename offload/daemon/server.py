@@ -97,7 +97,8 @@ async def _serve(
     ]
     while not all(server.started for server in servers) and not any(task.done() for task in serving):
         await asyncio.sleep(0.005)
-    on_ready()
+    if not any(task.done() for task in serving):  # else it has failed, as without a certificate that can be read
+        on_ready()
     await asyncio.gather(*serving)
 
 

@@ -320,6 +320,25 @@ def test_an_address_that_others_reach_needs_a_token_and_tls(
     assert not (tmp_path / "data" / "seglog.sock").exists()
 
 
+def test_a_daemon_that_cannot_serve_does_not_say_that_it_does(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("init")
+    (tmp_path / "nothing.pem").write_text("nothing")
+    monkeypatch.setenv("SEGLOG_SERVE_PORT", "0")
+    monkeypatch.setenv("SEGLOG_SERVE_TLS_CERTIFICATE", str(tmp_path / "nothing.pem"))
+    failed = run("serve")
+    assert failed.code == 1
+    assert "serving" not in failed.err
+    assert run("status").code == 0
+
+
+def test_names_of_hosts_have_no_case(start: Start) -> None:
+    daemon = start(SERVE_ALLOWED_HOSTS="127.0.0.1, Log.Example")
+    assert daemon.ask("GET", "/topics", headers={"Host": "LOG.example:80"})[0] == 200
+    assert daemon.ask("GET", "/topics", headers={"Host": "log.example.org"})[0] == 421
+
+
 def test_tls_answers_https_and_nothing_else(start: Start, tmp_path: Path) -> None:
     certificate, key = _certificate(tmp_path)
     daemon = start(SERVE_TLS_CERTIFICATE=str(certificate), SERVE_TLS_KEY=str(key))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,12 +17,14 @@ from tests.offload.daemon.conftest import serving, until
 
 
 class Request:
-    """A GET that is asked of the application without a connection; `body` is what came so far."""
+    """A GET, or a POST of what is `sent`, asked of the application without a connection; `body` is what came so far."""
 
-    def __init__(self, app: Any, path: str, query: str = "") -> None:
+    def __init__(self, app: Any, path: str, query: str = "", sent: bytes | None = None) -> None:
         self.body = b""
         self._gone = asyncio.Event()
-        scope = {"type": "http", "method": "GET", "path": path, "query_string": query.encode(), "headers": []}
+        self._sent = sent
+        method, headers = "GET" if sent is None else "POST", [(b"content-type", b"application/x-ndjson")]
+        scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": headers}
         self.task = asyncio.create_task(app(scope, self._receive, self._send))
 
     async def end(self) -> None:
@@ -29,6 +32,9 @@ class Request:
         await self.task
 
     async def _receive(self) -> dict[str, Any]:
+        if self._sent is not None:
+            sent, self._sent = self._sent, None
+            return {"type": "http.request", "body": sent}
         await self._gone.wait()
         return {"type": "http.disconnect"}
 
@@ -65,3 +71,26 @@ def test_a_piece_of_an_answer_is_bounded_by_bytes(tmp_path: Path) -> None:
             assert [len(http._take(items)[0]) for _ in range(3)] == [2, 2, 1]
 
     asyncio.run(run())
+
+
+def test_a_long_body_is_taken_apart_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    batches = http._batches
+
+    def watched(*arguments: Any) -> Any:
+        threads.append(threading.current_thread())
+        return batches(*arguments)
+
+    monkeypatch.setattr(http, "_batches", watched)
+
+    async def run() -> None:
+        async with serving(tmp_path / "d", MemoryStore()) as service:
+            app = http.make_app(service)
+            short = b'{"value": "x"}\n'
+            for sent, answer in ((short, b'"appended":1}'), (short * 100_000, b'"appended":100000}')):
+                request = Request(app, "/topics/t/records", sent=sent)
+                await request.task
+                assert request.body.endswith(answer)
+
+    asyncio.run(run())
+    assert [each is threading.main_thread() for each in threads] == [True, False]
