@@ -7,6 +7,8 @@
 
 SHELL := /bin/sh
 RUN := scripts/isolated.sh
+# Two processes, a file of tests in one of them; `make test WORKERS=` is one process, as a debugger wants it.
+WORKERS := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-pulsar soak demo bench lock proto docs clean
@@ -30,7 +32,7 @@ format: setup ## put the code into its form, mend what ruff can mend
 	$(RUN) ruff format
 
 test: setup ## all tests but the soak ones and Pulsar's
-	@$(RUN) python -m pytest -m "not soak and not pulsar" $(ARGS)
+	@$(RUN) python -m pytest -m "not soak and not pulsar" $(WORKERS) $(ARGS)
 
 test-pulsar: setup ## Apache Pulsar's own code reads our objects, and we read its; needs Maven, and a JDK
 	@$(RUN) python -m pytest -m pulsar $(ARGS) tests/interop
