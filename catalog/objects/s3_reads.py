@@ -68,8 +68,7 @@ class ObstoreReads:
         timeout_s: float,
         attempts: int,
     ) -> None:
-        self._session = session
-        self._trouble: Exception | None = None
+        self._credentials = _Credentials(session)
         is_path_style = path_style or "." in bucket  # a wildcard certificate covers one label
         options: dict[str, Any] = {
             "allow_http": client.meta.endpoint_url.startswith("http://"),
@@ -107,26 +106,8 @@ class ObstoreReads:
         except (BaseError, OSError) as error:
             raise self._refusal(error) from error
 
-    def _credentials(self) -> Any:
-        """Called by obstore, from a thread of its own. What it raises comes back as text, so it is kept."""
-        try:
-            found = self._session.get_credentials()
-            if found is None:
-                raise NoCredentialsError
-            frozen = found.get_frozen_credentials()
-        except BotoCoreError as trouble:
-            self._trouble = trouble
-            raise
-        self._trouble = None
-        return {
-            "access_key_id": frozen.access_key,
-            "secret_access_key": frozen.secret_key,
-            "token": frozen.token,
-            "expires_at": datetime.now(UTC) + CREDENTIALS_TTL,
-        }
-
     def _refusal(self, error: Exception) -> Exception:
-        trouble = self._trouble
+        trouble = self._credentials.trouble
         if trouble is not None and isinstance(error, UnauthenticatedError):
             return trouble
         text = str(error).partition(_DEBUG)[0]
@@ -138,6 +119,32 @@ class ObstoreReads:
             status = 403
         reason = found[1] if (found := _MESSAGE.search(text)) else ""
         return Refusal(code, status, f"{code}: {reason}".rstrip(": ") if code else text)
+
+
+class _Credentials:
+    """What obstore asks. It knows nothing of the store that holds it: no collector sees a ring through obstore's side."""
+
+    def __init__(self, session: boto3.Session) -> None:
+        self._session = session
+        self.trouble: Exception | None = None
+
+    def __call__(self) -> Any:
+        """In a thread of obstore's own. What is raised comes back as text, so it is kept."""
+        try:
+            found = self._session.get_credentials()
+            if found is None:
+                raise NoCredentialsError
+            frozen = found.get_frozen_credentials()
+        except BotoCoreError as trouble:
+            self.trouble = trouble
+            raise
+        self.trouble = None
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            "expires_at": datetime.now(UTC) + CREDENTIALS_TTL,
+        }
 
 
 def _endpoint(url: str, bucket: str) -> str:

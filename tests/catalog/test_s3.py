@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import http.server
 import socket
 import ssl
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -536,3 +538,13 @@ def test_the_ca_bundle_of_the_environment_is_trusted(
     monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "missing"))
     with pytest.raises(InvalidRemote):
         S3Store("s3://bucket/acme")
+
+
+def test_a_store_that_nobody_has_any_more_lets_its_session_go() -> None:
+    session = boto3.Session("key", "secret", region_name="us-east-1")
+    seen = weakref.ref(session)
+    store = S3Store("s3://bucket", session)
+    store.close()
+    del store, session
+    gc.collect()
+    assert seen() is None
