@@ -138,24 +138,24 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "seglog")
 
 
-@pytest.mark.parametrize(("error", "step"), [("EIO", 1), ("ENOSPC", 3)])
+@pytest.mark.parametrize(("error", "step"), [("EIO", 1), ("ENOSPC", 5)])
 def test_each_call_fails_once(error: str, step: int) -> None:
     _prove(error, for_good=False, step=step)
 
 
 @pytest.mark.parametrize(("error", "for_good"), [("EINTR", False), ("MemoryError", False), ("EIO", True)])
-def test_every_ninth_call_fails(error: str, for_good: bool) -> None:
-    _prove(error, for_good=for_good, step=9)
+def test_every_thirteenth_call_fails(error: str, for_good: bool) -> None:
+    _prove(error, for_good=for_good, step=13)
 
 
-@pytest.mark.parametrize(("error", "step"), [("EIO", 13), ("ENOSPC", 19)])
+@pytest.mark.parametrize(("error", "step"), [("EIO", 23), ("ENOSPC", 29)])
 def test_calls_fail_once_with_a_cold_store(error: str, step: int) -> None:
     _prove(error, for_good=False, step=step, settings=TIERED)
 
 
 @pytest.mark.parametrize(("error", "for_good"), [("EIO", False), ("ENOSPC", False), ("EIO", True)])
 def test_calls_fail_with_shards_whose_number_changes(error: str, for_good: bool) -> None:
-    _prove(error, for_good=for_good, step=17, settings=SHARDED[3], later=SHARDED[2])
+    _prove(error, for_good=for_good, step=29, settings=SHARDED[3], later=SHARDED[2])
 
 
 @pytest.mark.soak
