@@ -122,7 +122,7 @@ class ObstoreReads:
 
 
 class _Credentials:
-    """What obstore asks. It knows nothing of the store that holds it: no collector sees a ring through obstore's side."""
+    """What obstore asks. It knows nothing of the store that holds it: obstore's side of a ring no collector sees."""
 
     def __init__(self, session: boto3.Session) -> None:
         self._session = session
