@@ -1,4 +1,4 @@
-"""A crash at file operations of a small life, every third or fourth: the process dies, the power is cut, recovery itself crashes."""
+"""A crash at every third or fourth file operation of a small life: process, power, and recovery itself."""
 
 from __future__ import annotations
 
