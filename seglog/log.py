@@ -33,14 +33,13 @@ from seglog.lock import DirectoryLock
 from seglog.meta import Snapshot, WalPosition, store
 from seglog.names import check_topic_name
 from seglog.open_file import OpenFile
+from seglog.opening import engine_of
 from seglog.reclaim import Reclaimer
 from seglog.recovery import Recovered, recover
 from seglog.relocator import relocate_due
 from seglog.resharding import remove_other_shards, reshard
 from seglog.retention import Retention
-from seglog.segment import SegmentCache
-from seglog.shards import open_wals
-from seglog.state import check_all_hot, reclaimable
+from seglog.state import reclaimable
 from seglog.store import SegmentStores
 from seglog.tier import ColdTier
 from seglog.topic import Topic
@@ -307,18 +306,14 @@ def _start(
         _make_new(files, layout)
     found = _recover(files, layout)
     cold_stores = ColdStores.configured(files, layout, settings, stores)
-    if cold_stores is None:
-        check_all_hot(found.topics.values())
     if len(found.wal_ends) != settings.wal_shards:
-        before = _engine(files, layout, clock, settings, found, cold_stores)
-        housekeeping.expect_flags(before)
-        housekeeping.find_fronts(before)
+        before = engine_of(files, layout, clock, settings, found, cold_stores)
         with before.checkpoint_lock:
             checkpoint_locked(before, None)
         before.close()
         reshard(files, layout, settings.wal_shards)
         found = _recover(files, layout)
-    engine = _engine(files, layout, clock, settings, found, cold_stores)
+    engine = engine_of(files, layout, clock, settings, found, cold_stores)
     reclaimer = Reclaimer(engine)
     engine.upkeep = upkeep(lambda: relieve(engine))
     engine.syncer = upkeep(lambda: write.sync_written(engine))
@@ -326,8 +321,6 @@ def _start(
     engine.reclaim = upkeep(reclaimer.run)
     for state in found.topics.values():
         engine.has_dead |= bool(reclaimable(state, settings.reclaim_dead_percent))
-    housekeeping.expect_flags(engine)
-    housekeeping.find_fronts(engine)
     checkpoint(engine)
     return engine, reclaimer
 
@@ -336,33 +329,6 @@ def _recover(files: Files, layout: Layout) -> Recovered:
     found = recover(files, layout)
     remove_other_shards(files, layout, len(found.wal_ends))
     return found
-
-
-def _engine(
-    files: Files,
-    layout: Layout,
-    clock: Clock,
-    settings: LogSettings,
-    found: Recovered,
-    cold_stores: ColdStores | None,
-) -> Engine:
-    folders = layout.wal_folders(len(found.wal_ends))
-    return Engine(
-        layout=layout,
-        files=files,
-        clock=clock,
-        settings=settings,
-        topics=found.topics,
-        next_topic_id=found.next_topic_id,
-        snapshot_number=found.snapshot_number,
-        checkpointed=found.checkpointed,
-        wals=open_wals(files, folders, settings.wal_file_bytes, found.wal_ends, found.older_files),
-        segments=SegmentCache(files, layout),
-        deleted=found.deleted,
-        epoch_floor=found.epoch_floor,
-        cold_stores=cold_stores,
-        doomed=found.doomed,
-    )
 
 
 def _is_data_directory(files: Files, layout: Layout) -> bool:

@@ -36,13 +36,12 @@ from seglog.config import LogSettings
 from seglog.engine import Engine
 from seglog.errors import FileCorrupt, ViewOutdated
 from seglog.files import Files
-from seglog.housekeeping import expect_flags, find_fronts
 from seglog.layout import Layout, number_in
+from seglog.opening import engine_of
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.recovery import recover
-from seglog.segment import SegmentCache, SegmentInfo
-from seglog.shards import open_wals
-from seglog.state import TopicState, check_all_hot
+from seglog.segment import SegmentInfo
+from seglog.state import TopicState
 
 __all__ = ["explained", "guarded", "look"]
 
@@ -69,26 +68,7 @@ def _look_once(
     files: ReadOnlyFiles, layout: Layout, clock: Clock, settings: LogSettings, cold_stores: ColdStores | None
 ) -> Engine:
     found = recover(files, layout)
-    folders = layout.wal_folders(len(found.wal_ends))
-    if cold_stores is None:
-        check_all_hot(found.topics.values())
-    engine = Engine(
-        layout=layout,
-        files=files,
-        clock=clock,
-        settings=settings,
-        topics=found.topics,
-        next_topic_id=found.next_topic_id,
-        snapshot_number=found.snapshot_number,
-        checkpointed=found.checkpointed,
-        wals=open_wals(files, folders, settings.wal_file_bytes, found.wal_ends, found.older_files),
-        segments=SegmentCache(files, layout),
-        is_read_only=True,
-        cold_stores=cold_stores,
-    )
-    expect_flags(engine)
-    find_fronts(engine)
-    return engine
+    return engine_of(files, layout, clock, settings, found, cold_stores, is_read_only=True)
 
 
 def guarded(engine: Engine, state: TopicState, items: Iterator[T]) -> Iterator[T]:

@@ -1,0 +1,53 @@
+"""From what recovery found to an engine that can be read. Who opens for writing, or for a look, begins here."""
+
+from __future__ import annotations
+
+from seglog.clock import Clock
+from seglog.cold_stores import ColdStores
+from seglog.config import LogSettings
+from seglog.engine import Engine
+from seglog.files import Files
+from seglog.housekeeping import expect_flags, find_fronts
+from seglog.layout import Layout
+from seglog.recovery import Recovered
+from seglog.segment import SegmentCache
+from seglog.shards import open_wals
+from seglog.state import check_all_hot
+
+__all__ = ["engine_of"]
+
+
+def engine_of(
+    files: Files,
+    layout: Layout,
+    clock: Clock,
+    settings: LogSettings,
+    found: Recovered,
+    cold_stores: ColdStores | None,
+    *,
+    is_read_only: bool = False,
+) -> Engine:
+    """Fronts are found, and flags expected, before any checkpoint. Raises `ColdStoreRequired`, `FileCorrupt`."""
+    if cold_stores is None:
+        check_all_hot(found.topics.values())
+    folders = layout.wal_folders(len(found.wal_ends))
+    engine = Engine(
+        layout=layout,
+        files=files,
+        clock=clock,
+        settings=settings,
+        topics=found.topics,
+        next_topic_id=found.next_topic_id,
+        snapshot_number=found.snapshot_number,
+        checkpointed=found.checkpointed,
+        wals=open_wals(files, folders, settings.wal_file_bytes, found.wal_ends, found.older_files),
+        segments=SegmentCache(files, layout),
+        deleted=found.deleted,
+        epoch_floor=found.epoch_floor,
+        is_read_only=is_read_only,
+        cold_stores=cold_stores,
+        doomed=found.doomed,
+    )
+    expect_flags(engine)
+    find_fronts(engine)
+    return engine
