@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 from catalog.keys import Key
-from catalog.objects.base import ObjectInfo, ObjectStore, PartTag
+from catalog.objects.base import ObjectStore, PartTag
+from catalog.objects.wrapped import WrappedStore
 from offload.daemon.metrics import Metrics, timed
 from offload.errors import Stopping
 
@@ -47,77 +49,44 @@ class Rate:
             raise Stopping
 
 
-class GatedStore:
+class GatedStore(WrappedStore):
     """An `ObjectStore` before another one."""
 
-    def __init__(self, store: ObjectStore, metrics: Metrics, requests: Rate, uploads: Rate) -> None:
-        self._store = store
+    def __init__(self, inner: ObjectStore, metrics: Metrics, requests: Rate, uploads: Rate) -> None:
+        super().__init__(inner)
         self._metrics = metrics
         self._requests = requests
         self._uploads = uploads
 
-    @property
-    def url(self) -> str:
-        return self._store.url
-
     def put_new(self, key: Key, body: bytes) -> None:
-        self._send("put_new", len(body), lambda: self._store.put_new(key, body))
+        with self._sending(body):
+            super().put_new(key, body)
 
     def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
-        self._send("put", len(body), lambda: self._store.put(key, body, metadata))
-
-    def get(self, key: Key) -> bytes:
-        return self._receive("get", lambda: self._store.get(key))
-
-    def get_range(self, key: Key, start: int, length: int) -> bytes:
-        return self._receive("get_range", lambda: self._store.get_range(key, start, length))
-
-    def head(self, key: Key) -> ObjectInfo:
-        return self._call("head", lambda: self._store.head(key))
-
-    def list(self, prefix: str, *, limit: int | None = None) -> Iterator[str]:
-        return iter(self._call("list", lambda: [*self._store.list(prefix, limit=limit)]))
-
-    def delete(self, key: Key) -> None:
-        self._call("delete", lambda: self._store.delete(key))
-
-    def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
-        return self._call("create_upload", lambda: self._store.create_upload(key, metadata))
+        with self._sending(body):
+            super().put(key, body, metadata)
 
     def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
-        return self._send("put_part", len(body), lambda: self._store.put_part(key, upload_id, number, body))
+        with self._sending(body):
+            return super().put_part(key, upload_id, number, body)
 
-    def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
-        self._call("complete_upload", lambda: self._store.complete_upload(key, upload_id, parts))
+    @contextmanager
+    def _sending(self, body: bytes) -> Iterator[None]:
+        self._uploads.take(len(body))
+        yield
+        self._metrics.sent_bytes.inc(len(body))
 
-    def abort_upload(self, key: Key, upload_id: str) -> None:
-        self._call("abort_upload", lambda: self._store.abort_upload(key, upload_id))
-
-    def list_uploads(self, prefix: str) -> Iterator[tuple[Key, str]]:
-        return iter(self._call("list_uploads", lambda: [*self._store.list_uploads(prefix)]))
-
-    def close(self) -> None:
-        self._store.close()
-
-    def _send(self, operation: str, size_bytes: int, request: Callable[[], _Answer]) -> _Answer:
-        self._uploads.take(size_bytes)
-        answer = self._call(operation, request)
-        self._metrics.sent_bytes.inc(size_bytes)
-        return answer
-
-    def _receive(self, operation: str, request: Callable[[], bytes]) -> bytes:
-        body = self._call(operation, request)
-        self._metrics.received_bytes.inc(len(body))
-        return body
-
-    def _call(self, operation: str, request: Callable[[], _Answer]) -> _Answer:
+    def _call(self, method: str, _key: str, act: Callable[[], _Answer]) -> _Answer:
         self._requests.take(1)
         outcome = "ok"
         try:
-            with timed(self._metrics.request_s.labels(operation)):
-                return request()
+            with timed(self._metrics.request_s.labels(method)):
+                answer = act()
         except Exception as error:
             outcome = type(error).__name__
             raise
         finally:
-            self._metrics.requests.labels(operation, outcome).inc()
+            self._metrics.requests.labels(method, outcome).inc()
+        if isinstance(answer, bytes):
+            self._metrics.received_bytes.inc(len(answer))
+        return answer

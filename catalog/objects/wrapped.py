@@ -1,0 +1,68 @@
+"""An object store in front of another one: what it does with a call is said once, for every method."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from catalog.keys import Key
+from catalog.objects.base import ObjectInfo, ObjectStore, PartTag
+
+__all__ = ["WrappedStore"]
+
+T = TypeVar("T")
+
+
+class WrappedStore(ABC):
+    """An `ObjectStore` that passes every call through `_call`, with the method's name and what it would do."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self.inner = inner
+
+    @abstractmethod
+    def _call(self, method: str, key: str, act: Callable[[], T]) -> T: ...
+
+    @property
+    def url(self) -> str:
+        return self.inner.url
+
+    def put_new(self, key: Key, body: bytes) -> None:
+        self._call("put_new", key, lambda: self.inner.put_new(key, body))
+
+    def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+        self._call("put", key, lambda: self.inner.put(key, body, metadata))
+
+    def get(self, key: Key) -> bytes:
+        return self._call("get", key, lambda: self.inner.get(key))
+
+    def get_range(self, key: Key, start: int, length: int) -> bytes:
+        return self._call("get_range", key, lambda: self.inner.get_range(key, start, length))
+
+    def head(self, key: Key) -> ObjectInfo:
+        return self._call("head", key, lambda: self.inner.head(key))
+
+    def list(self, prefix: str, *, limit: int | None = None) -> Iterator[str]:
+        # Taken whole: a lazy one would reach the store after the call.
+        return self._call("list", prefix, lambda: iter([*self.inner.list(prefix, limit=limit)]))
+
+    def delete(self, key: Key) -> None:
+        self._call("delete", key, lambda: self.inner.delete(key))
+
+    def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
+        return self._call("create_upload", key, lambda: self.inner.create_upload(key, metadata))
+
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+        return self._call("put_part", key, lambda: self.inner.put_part(key, upload_id, number, body))
+
+    def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
+        self._call("complete_upload", key, lambda: self.inner.complete_upload(key, upload_id, parts))
+
+    def abort_upload(self, key: Key, upload_id: str) -> None:
+        self._call("abort_upload", key, lambda: self.inner.abort_upload(key, upload_id))
+
+    def list_uploads(self, prefix: str) -> Iterator[tuple[Key, str]]:
+        return self._call("list_uploads", prefix, lambda: iter([*self.inner.list_uploads(prefix)]))
+
+    def close(self) -> None:
+        self.inner.close()
