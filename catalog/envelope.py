@@ -4,7 +4,8 @@
     0       3     magic     "SGL"
     3       1     version   "1", the format version as an ASCII digit
     4       3     padding   zeros
-    7       1     type      1 Control, 2 Fork, 4 Commit, 16 Ref; 3 is kept for CheckpointSet
+    7       1     type      1 Control, 2 Fork, 3 CheckpointSet, 4 Commit, 16 Ref, 17 Tag, 18 Pin, 19 Boundary,
+                            20 OplogEntry, 21 GcPlan, 22 SegmentList
     8       n     data      the protobuf message
     8+n     8     xxh3      XXH3-64 of [0, 8+n), little-endian
 
@@ -36,8 +37,15 @@ _PADDING = bytes(3)
 class MessageType(enum.IntEnum):
     CONTROL = 1
     FORK = 2
+    CHECKPOINT_SET = 3
     COMMIT = 4
     REF = 16
+    TAG = 17
+    PIN = 18
+    BOUNDARY = 19
+    OPLOG_ENTRY = 20
+    GC_PLAN = 21
+    SEGMENT_LIST = 22
 
 
 def wrap(message_type: MessageType, data: bytes) -> bytes:

@@ -6,6 +6,7 @@
     │   └── FormatUnsupported    written by another format version       exit 1
     ├── Conflict             somebody was faster: reload, then decide    exit 4
     │   ├── KeyTaken             put-if-absent found the key; it may be our own lost answer
+    │   ├── KeyChanged           compare-and-swap found another state; it may be our own lost answer
     │   ├── Diverged             the volume has a commit at our LSN that is not ours
     │   └── BranchExists
     ├── Missing              the caller asked for what is not there      exit 3
@@ -47,6 +48,7 @@ __all__ = [
     "InvalidObject",
     "InvalidRemote",
     "InvalidTarget",
+    "KeyChanged",
     "KeyTaken",
     "LocalCatalogUnavailable",
     "Missing",
@@ -108,6 +110,12 @@ class Conflict(CatalogError):
 class KeyTaken(Conflict):
     def __init__(self, key: str) -> None:
         super().__init__(f"{key} exists already")
+        self.key = key
+
+
+class KeyChanged(Conflict):
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{key} was changed by somebody else meanwhile")
         self.key = key
 
 

@@ -1,9 +1,16 @@
 """Every key under a tenant's prefix. No other module formats or parses keys.
 
-    refs/{topic}/{branch}               Ref          put-if-absent
-    {vid}/control                       Control      immutable
-    {vid}/forks/{fork-vid}              Fork         immutable
-    {vid}/log/{CBE64(lsn)}              Commit       put-if-absent
+    refs/{topic}/{branch}               Ref            compare-and-swap
+    tags/{topic}/{name}                 Tag            immutable
+    pins/{vid}/{id}                     Pin            compare-and-swap
+    oplog/{CBE64(n)}                    OplogEntry     immutable
+    gc/{CBE64(n)}/...                   plans of GC    immutable
+    {vid}/control                       Control        immutable
+    {vid}/forks/{fork-vid}              Fork           immutable
+    {vid}/checkpoints                   CheckpointSet  compare-and-swap
+    {vid}/boundary                      Boundary       compare-and-swap, only upwards
+    {vid}/log/{CBE64(lsn)}              Commit         put-if-absent; compare-and-swap to become a checkpoint
+    {vid}/lists/{blake3 in hex}         SegmentList    immutable
     {vid}/segments/{sid}                data object
     {vid}/segments/{sid}.index          index object
     cold/{place}/{topic}/{seq}.data     segments that a log moved here as they are, and
@@ -24,10 +31,12 @@ from catalog.lsn import from_cbe64, to_cbe64
 
 __all__ = [
     "Key",
+    "boundary_key",
     "branch_of",
     "check_key",
     "check_name",
     "check_prefix",
+    "checkpoints_key",
     "cold_prefix",
     "cold_segment_key",
     "cold_segment_of",
@@ -36,13 +45,23 @@ __all__ = [
     "control_key",
     "data_key",
     "fork_key",
+    "forks_prefix",
     "index_key",
+    "list_key",
+    "lists_prefix",
     "lsn_of",
+    "oplog_key",
+    "oplog_prefix",
+    "pin_key",
+    "pins_prefix",
     "ref_key",
     "refs_prefix",
     "segments_prefix",
     "sid_of",
+    "tag_key",
+    "tags_prefix",
     "topic_of",
+    "volume_of",
 ]
 
 Key = NewType("Key", str)
@@ -81,13 +100,38 @@ def ref_key(topic: str, branch: str) -> Key:
     return Key(f"{refs_prefix(topic)}{check_name('branch', branch)}")
 
 
+def tags_prefix(topic: str | None = None) -> str:
+    return "tags/" if topic is None else f"tags/{check_name('topic', topic)}/"
+
+
+def tag_key(topic: str, name: str) -> Key:
+    return Key(f"{tags_prefix(topic)}{check_name('tag', name)}")
+
+
+def pins_prefix(vid: Vid | None = None) -> str:
+    return "pins/" if vid is None else f"pins/{vid}/"
+
+
+def pin_key(vid: Vid, name: str) -> Key:
+    return Key(f"{pins_prefix(vid)}{check_name('pin', name)}")
+
+
+def oplog_prefix() -> str:
+    return "oplog/"
+
+
+def oplog_key(number: int) -> Key:
+    """`number` counts from 1."""
+    return Key(f"{oplog_prefix()}{to_cbe64(number)}")
+
+
 def topic_of(key: str) -> str:
-    """The topic of a ref key."""
+    """The topic of a ref or tag key."""
     return key.split("/")[1]
 
 
 def branch_of(key: str) -> str:
-    """The branch of a ref key."""
+    """The branch of a ref key, the name of a tag key."""
     return key.split("/")[2]
 
 
@@ -95,8 +139,36 @@ def control_key(vid: Vid) -> Key:
     return Key(f"{vid}/control")
 
 
+def volume_of(key: str) -> Vid | None:
+    """The volume that an object belongs to; None for what belongs to none."""
+    try:
+        return Vid.parse(key.partition("/")[0])
+    except InvalidKey:
+        return None
+
+
+def forks_prefix(parent: Vid) -> str:
+    return f"{parent}/forks/"
+
+
 def fork_key(parent: Vid, fork: Vid) -> Key:
-    return Key(f"{parent}/forks/{fork}")
+    return Key(f"{forks_prefix(parent)}{fork}")
+
+
+def checkpoints_key(vid: Vid) -> Key:
+    return Key(f"{vid}/checkpoints")
+
+
+def boundary_key(vid: Vid) -> Key:
+    return Key(f"{vid}/boundary")
+
+
+def lists_prefix(vid: Vid) -> str:
+    return f"{vid}/lists/"
+
+
+def list_key(vid: Vid, digest: bytes) -> Key:
+    return Key(f"{lists_prefix(vid)}{digest.hex()}")
 
 
 def commits_prefix(vid: Vid) -> str:
@@ -108,7 +180,7 @@ def commit_key(vid: Vid, lsn: int) -> Key:
 
 
 def lsn_of(key: str) -> int:
-    """The LSN of a commit key."""
+    """The LSN of a commit key, the number of an oplog key."""
     return from_cbe64(key.rpartition("/")[2])
 
 

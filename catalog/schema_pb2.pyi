@@ -93,12 +93,76 @@ class Fork(_message.Message):
     def __init__(self, fork_vid: _Optional[bytes] = ..., parent: _Optional[_Union[VolumeRef, _Mapping]] = ...) -> None: ...
 
 class Ref(_message.Message):
-    __slots__ = ("vid", "created_at")
+    __slots__ = ("vid", "created_at", "deleted_at")
     VID_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    DELETED_AT_FIELD_NUMBER: _ClassVar[int]
     vid: bytes
     created_at: _timestamp_pb2.Timestamp
-    def __init__(self, vid: _Optional[bytes] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    deleted_at: _timestamp_pb2.Timestamp
+    def __init__(self, vid: _Optional[bytes] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deleted_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class Tag(_message.Message):
+    __slots__ = ("point", "branch", "created_at", "message")
+    POINT_FIELD_NUMBER: _ClassVar[int]
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    point: VolumeRef
+    branch: str
+    created_at: _timestamp_pb2.Timestamp
+    message: str
+    def __init__(self, point: _Optional[_Union[VolumeRef, _Mapping]] = ..., branch: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., message: _Optional[str] = ...) -> None: ...
+
+class Pin(_message.Message):
+    __slots__ = ("point", "expires_at", "holder")
+    POINT_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    point: VolumeRef
+    expires_at: _timestamp_pb2.Timestamp
+    holder: str
+    def __init__(self, point: _Optional[_Union[VolumeRef, _Mapping]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., holder: _Optional[str] = ...) -> None: ...
+
+class CheckpointSet(_message.Message):
+    __slots__ = ("vid", "lsns", "at_ts_ms", "max_seqs")
+    VID_FIELD_NUMBER: _ClassVar[int]
+    LSNS_FIELD_NUMBER: _ClassVar[int]
+    AT_TS_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_SEQS_FIELD_NUMBER: _ClassVar[int]
+    vid: bytes
+    lsns: _containers.RepeatedScalarFieldContainer[int]
+    at_ts_ms: _containers.RepeatedScalarFieldContainer[int]
+    max_seqs: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, vid: _Optional[bytes] = ..., lsns: _Optional[_Iterable[int]] = ..., at_ts_ms: _Optional[_Iterable[int]] = ..., max_seqs: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Boundary(_message.Message):
+    __slots__ = ("vid", "lsn")
+    VID_FIELD_NUMBER: _ClassVar[int]
+    LSN_FIELD_NUMBER: _ClassVar[int]
+    vid: bytes
+    lsn: int
+    def __init__(self, vid: _Optional[bytes] = ..., lsn: _Optional[int] = ...) -> None: ...
+
+class OplogEntry(_message.Message):
+    __slots__ = ("at", "writer_id", "operation", "subject", "former", "value", "nonce", "message")
+    AT_FIELD_NUMBER: _ClassVar[int]
+    WRITER_ID_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    FORMER_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    at: _timestamp_pb2.Timestamp
+    writer_id: str
+    operation: str
+    subject: str
+    former: bytes
+    value: bytes
+    nonce: bytes
+    message: str
+    def __init__(self, at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., writer_id: _Optional[str] = ..., operation: _Optional[str] = ..., subject: _Optional[str] = ..., former: _Optional[bytes] = ..., value: _Optional[bytes] = ..., nonce: _Optional[bytes] = ..., message: _Optional[str] = ...) -> None: ...
 
 class Snapshot(_message.Message):
     __slots__ = ("vid", "lsn", "first_seq", "head_seq", "evict_floor")
@@ -115,7 +179,7 @@ class Snapshot(_message.Message):
     def __init__(self, vid: _Optional[bytes] = ..., lsn: _Optional[int] = ..., first_seq: _Optional[int] = ..., head_seq: _Optional[int] = ..., evict_floor: _Optional[int] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("snapshot", "hash", "segments", "checkpoint_ts", "kind", "parent_hash", "nonce", "created_at", "writer_id", "epoch", "message", "removed_sids", "deletions", "truncate_from", "at_seq", "at_ts_ms")
+    __slots__ = ("snapshot", "hash", "segments", "checkpoint_ts", "kind", "parent_hash", "nonce", "created_at", "writer_id", "epoch", "message", "removed_sids", "deletions", "truncate_from", "at_seq", "at_ts_ms", "config", "collected_before_ms", "checkpoint")
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     HASH_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -132,6 +196,9 @@ class Commit(_message.Message):
     TRUNCATE_FROM_FIELD_NUMBER: _ClassVar[int]
     AT_SEQ_FIELD_NUMBER: _ClassVar[int]
     AT_TS_MS_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    COLLECTED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     snapshot: Snapshot
     hash: bytes
     segments: _containers.RepeatedCompositeFieldContainer[SegmentRef]
@@ -148,7 +215,50 @@ class Commit(_message.Message):
     truncate_from: int
     at_seq: int
     at_ts_ms: int
-    def __init__(self, snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., hash: _Optional[bytes] = ..., segments: _Optional[_Iterable[_Union[SegmentRef, _Mapping]]] = ..., checkpoint_ts: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[_Union[CommitKind, str]] = ..., parent_hash: _Optional[bytes] = ..., nonce: _Optional[bytes] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., writer_id: _Optional[str] = ..., epoch: _Optional[int] = ..., message: _Optional[str] = ..., removed_sids: _Optional[_Iterable[bytes]] = ..., deletions: _Optional[_Union[Deletions, _Mapping]] = ..., truncate_from: _Optional[int] = ..., at_seq: _Optional[int] = ..., at_ts_ms: _Optional[int] = ...) -> None: ...
+    config: str
+    collected_before_ms: int
+    checkpoint: Checkpoint
+    def __init__(self, snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., hash: _Optional[bytes] = ..., segments: _Optional[_Iterable[_Union[SegmentRef, _Mapping]]] = ..., checkpoint_ts: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[_Union[CommitKind, str]] = ..., parent_hash: _Optional[bytes] = ..., nonce: _Optional[bytes] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., writer_id: _Optional[str] = ..., epoch: _Optional[int] = ..., message: _Optional[str] = ..., removed_sids: _Optional[_Iterable[bytes]] = ..., deletions: _Optional[_Union[Deletions, _Mapping]] = ..., truncate_from: _Optional[int] = ..., at_seq: _Optional[int] = ..., at_ts_ms: _Optional[int] = ..., config: _Optional[str] = ..., collected_before_ms: _Optional[int] = ..., checkpoint: _Optional[_Union[Checkpoint, _Mapping]] = ...) -> None: ...
+
+class Checkpoint(_message.Message):
+    __slots__ = ("list", "list_hash", "list_length", "before_seq", "max_seq", "config", "collected_before_ms")
+    LIST_FIELD_NUMBER: _ClassVar[int]
+    LIST_HASH_FIELD_NUMBER: _ClassVar[int]
+    LIST_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_SEQ_FIELD_NUMBER: _ClassVar[int]
+    MAX_SEQ_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    COLLECTED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    list: bytes
+    list_hash: bytes
+    list_length: int
+    before_seq: int
+    max_seq: int
+    config: str
+    collected_before_ms: int
+    def __init__(self, list: _Optional[bytes] = ..., list_hash: _Optional[bytes] = ..., list_length: _Optional[int] = ..., before_seq: _Optional[int] = ..., max_seq: _Optional[int] = ..., config: _Optional[str] = ..., collected_before_ms: _Optional[int] = ...) -> None: ...
+
+class SegmentList(_message.Message):
+    __slots__ = ("views",)
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
+    views: _containers.RepeatedCompositeFieldContainer[SegmentView]
+    def __init__(self, views: _Optional[_Iterable[_Union[SegmentView, _Mapping]]] = ...) -> None: ...
+
+class SegmentView(_message.Message):
+    __slots__ = ("ref", "vid", "lsn", "first", "last", "deleted")
+    REF_FIELD_NUMBER: _ClassVar[int]
+    VID_FIELD_NUMBER: _ClassVar[int]
+    LSN_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    ref: SegmentRef
+    vid: bytes
+    lsn: int
+    first: int
+    last: int
+    deleted: bytes
+    def __init__(self, ref: _Optional[_Union[SegmentRef, _Mapping]] = ..., vid: _Optional[bytes] = ..., lsn: _Optional[int] = ..., first: _Optional[int] = ..., last: _Optional[int] = ..., deleted: _Optional[bytes] = ...) -> None: ...
 
 class SegmentRef(_message.Message):
     __slots__ = ("sid", "first_seq", "last_seq", "min_ts_ms", "max_ts_ms", "data_length", "data_hash", "index_head_length", "index_trailer_length", "index_head_hash", "codec", "frame_bytes")

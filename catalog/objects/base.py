@@ -9,7 +9,8 @@ P3  A key that is not there is `NoSuchObject`, and nothing else is: trouble is n
 P4  A multipart object appears whole, at `complete_upload`, or never.
 P5  Where a store keeps a checksum of the whole object, it was compared with that of the bytes that were sent before the
     object appeared; `head` gives it. Directories and memory keep one of what `put` and `complete_upload` made.
-P6  A store adds the prefix it was opened with to every key; no request leaves that prefix.
+P6  `swap` is atomic, as `put_new` is: of any number of racing callers that saw one state of an object, one succeeds.
+P7  A store adds the prefix it was opened with to every key; no request leaves that prefix.
 
 Every method may raise `StoreUnreachable`, `AccessDenied` and `NoSuchBucket`. All are safe to call from many threads.
 """
@@ -23,7 +24,7 @@ from typing import Protocol
 from catalog.checksum import Checksum, SizedChecksum, joined
 from catalog.keys import Key
 
-__all__ = ["ObjectInfo", "ObjectStore", "PartTag", "whole_of"]
+__all__ = ["ObjectInfo", "ObjectStore", "PartTag", "Tagged", "whole_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,14 @@ class PartTag:
     etag: str
     size: int = 0
     checksum: Checksum | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """An object, with the store's tag for this state of it: what `swap` is given back."""
+
+    body: bytes
+    etag: str
 
 
 def whole_of(parts: Sequence[PartTag]) -> SizedChecksum | None:
@@ -79,6 +88,18 @@ class ObjectStore(Protocol):
         """The whole object. Raises `NoSuchObject`."""
         ...
 
+    def get_tagged(self, key: Key) -> Tagged:
+        """The whole object and its tag. Raises `NoSuchObject`."""
+        ...
+
+    def swap(self, key: Key, body: bytes, etag: str) -> None:
+        """Replace `key` if it still is what it was when it had `etag`; once and without any retry.
+
+        Raises `KeyChanged` if it is not, or is gone (which may be our own lost answer), and `OutcomeUnknown` as
+        `put_new` does.
+        """
+        ...
+
     def get_range(self, key: Key, start: int, length: int) -> bytes:
         """Exactly `length` bytes from `start`; with none asked for, no request is made.
 
@@ -90,12 +111,19 @@ class ObjectStore(Protocol):
         """Raises `NoSuchObject`."""
         ...
 
-    def list(self, prefix: str, *, limit: int | None = None) -> Iterator[str]:
-        """Keys that begin with `prefix`, ascending. With `limit`, at most so many, in one request."""
+    def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
+        """Keys that begin with `prefix` and come after `start_after`, ascending, taken from the store page by page.
+
+        With `limit`, at most so many, in one request.
+        """
         ...
 
     def delete(self, key: Key) -> None:
         """Idempotent."""
+        ...
+
+    def delete_many(self, keys: Sequence[Key]) -> None:
+        """Idempotent. In requests of up to 1,000 keys where the store can; what it raises may leave any of them."""
         ...
 
     def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:

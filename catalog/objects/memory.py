@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import xxhash
 
 from catalog.checksum import Checksum, ChecksumKind
-from catalog.errors import InvalidObject, KeyTaken, NoSuchObject
+from catalog.errors import InvalidObject, KeyChanged, KeyTaken, NoSuchObject
 from catalog.keys import Key, check_key, check_prefix
-from catalog.objects.base import ObjectInfo, PartTag, whole_of
+from catalog.objects.base import ObjectInfo, PartTag, Tagged, whole_of
 
 __all__ = ["MemoryStore"]
 
@@ -60,6 +60,18 @@ class MemoryStore:
     def get(self, key: Key) -> bytes:
         return self._object(key).body
 
+    def get_tagged(self, key: Key) -> Tagged:
+        body = self._object(key).body
+        return Tagged(body, _etag(body))
+
+    def swap(self, key: Key, body: bytes, etag: str) -> None:
+        check_key(key)
+        with self._lock:
+            found = self._objects.get(key)
+            if found is None or _etag(found.body) != etag:
+                raise KeyChanged(key)
+            self._objects[key] = _Object(body)
+
     def get_range(self, key: Key, start: int, length: int) -> bytes:
         if length == 0:
             return b""
@@ -72,16 +84,20 @@ class MemoryStore:
         found = self._object(key)
         return ObjectInfo(len(found.body), found.metadata, found.checksum)
 
-    def list(self, prefix: str, *, limit: int | None = None) -> Iterator[str]:
+    def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
         check_prefix(prefix)
         with self._lock:
-            keys = sorted(key for key in self._objects if key.startswith(prefix))
+            keys = sorted(key for key in self._objects if key.startswith(prefix) and key > start_after)
         return iter(keys[:limit])
 
     def delete(self, key: Key) -> None:
         check_key(key)
         with self._lock:
             self._objects.pop(key, None)
+
+    def delete_many(self, keys: Sequence[Key]) -> None:
+        for key in keys:
+            self.delete(key)
 
     def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
         check_key(key)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from catalog.keys import Key
-from catalog.objects.base import ObjectInfo, ObjectStore, PartTag
+from catalog.objects.base import ObjectInfo, ObjectStore, PartTag, Tagged
 
 __all__ = ["WrappedStore"]
 
@@ -36,18 +36,27 @@ class WrappedStore(ABC):
     def get(self, key: Key) -> bytes:
         return self._call("get", key, lambda: self.inner.get(key))
 
+    def get_tagged(self, key: Key) -> Tagged:
+        return self._call("get_tagged", key, lambda: self.inner.get_tagged(key))
+
+    def swap(self, key: Key, body: bytes, etag: str) -> None:
+        self._call("swap", key, lambda: self.inner.swap(key, body, etag))
+
     def get_range(self, key: Key, start: int, length: int) -> bytes:
         return self._call("get_range", key, lambda: self.inner.get_range(key, start, length))
 
     def head(self, key: Key) -> ObjectInfo:
         return self._call("head", key, lambda: self.inner.head(key))
 
-    def list(self, prefix: str, *, limit: int | None = None) -> Iterator[str]:
+    def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
         # Taken whole: a lazy one would reach the store after the call.
-        return self._call("list", prefix, lambda: iter([*self.inner.list(prefix, limit=limit)]))
+        return self._call("list", prefix, lambda: iter([*self.inner.list(prefix, limit=limit, start_after=start_after)]))
 
     def delete(self, key: Key) -> None:
         self._call("delete", key, lambda: self.inner.delete(key))
+
+    def delete_many(self, keys: Sequence[Key]) -> None:
+        self._call("delete_many", keys[0] if keys else "", lambda: self.inner.delete_many(keys))
 
     def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
         return self._call("create_upload", key, lambda: self.inner.create_upload(key, metadata))
