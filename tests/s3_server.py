@@ -4,7 +4,7 @@ In a process of its own, because tests turn every warning into an error, and kil
 input does, so none outlives the test run.
 
 Where moto falls short of S3 in what we rely on, it is mended here:
-- it checks `If-None-Match` and writes in two steps: conditional writes take turns;
+- it checks `If-None-Match` and `If-Match` and writes in two steps: what writes or deletes an object takes turns;
 - it answers 500 for an upload that is gone when a part comes or it is completed: NoSuchUpload;
 - it takes any checksum on trust: one that does not match is refused (BadDigest), one that does is kept and told.
 
@@ -99,16 +99,22 @@ def s3_remote(s3_environment: str) -> str:
     return f"s3://{bucket}/acme"
 
 
-class _ConditionalWritesTakeTurns:
+class _WritesTakeTurns:
+    """All of them: nor may one without a condition come between the check of another and its write."""
+
     def __init__(self, app: Any) -> None:
         self._app = app
         self._turn = threading.Lock()
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        if "HTTP_IF_NONE_MATCH" in environ:
-            with self._turn:
-                return self._app(environ, start_response)
-        return self._app(environ, start_response)
+        is_part = "partNumber" in parse_qs(environ["QUERY_STRING"])
+        if environ["REQUEST_METHOD"] not in {"DELETE", "POST", "PUT"} or is_part:
+            return self._app(environ, start_response)
+        # Whole before the turn comes: nobody waits for a slow client.
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        environ["wsgi.input"] = io.BytesIO(body)
+        with self._turn:
+            return self._app(environ, start_response)
 
 
 def _name_uploads_that_are_gone() -> None:
@@ -192,7 +198,7 @@ def _serve() -> None:
 
     _name_uploads_that_are_gone()
     _compute_every_checksum()
-    app = _Checksummed(_ConditionalWritesTakeTurns(DomainDispatcherApplication(create_backend_app)))
+    app = _Checksummed(_WritesTakeTurns(DomainDispatcherApplication(create_backend_app)))
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_port, flush=True)

@@ -4,13 +4,17 @@
     <root>/.metadata/<key>              JSON, written before the object: `metadata`, and `crc32c` of the object
     <root>/.temporary/<random>          a file on its way to its key
     <root>/.multipart/<upload id>/      `upload` (JSON: key, metadata) and one file a part, `<number>.<tag>`
+    <root>/.locks/<2 hex digits>        empty; a key's is that of its hash. None is ever removed
 
 L1  An object appears by link(2) (`put_new`) or rename(2), when its bytes are on disk; the call returns when its
     directory entry is as well. A crash leaves temporaries only, which no listing shows: no key begins with a dot.
-L2  `KeyTaken` too is raised only when the entry that was found is on disk, so what is read back stays.
+L2  `KeyTaken` and `KeyChanged` too are raised only when what was found is on disk, so what is read back stays.
 L3  An object of parts is compared with what its parts make while they are joined. The checksum that `head` gives is the
     one that was compared; `put_new` writes none down.
 L4  The root is made by the first write; the directory above it must be there, as a bucket must.
+L5  What replaces or removes an object holds its lock by flock(2), which ends with the process: threads and processes
+    take turns, so between what `swap` compared and its rename nothing comes. `put_new` needs none, nor does a reader.
+L6  An etag is the hash of the content. Who must tell a state from an equal one of before puts something new into it.
 
 Two objects cannot be `a` and `a/b` here, as they could in S3; `catalog.keys` makes no such keys.
 """
@@ -19,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import itertools
 import json
 import os
@@ -37,6 +42,7 @@ from catalog.checksum import Checksum, ChecksumKind
 from catalog.errors import (
     AccessDenied,
     InvalidObject,
+    KeyChanged,
     KeyTaken,
     NoSuchBucket,
     NoSuchObject,
@@ -44,10 +50,11 @@ from catalog.errors import (
     StoreUnreachable,
 )
 from catalog.keys import Key, check_key, check_prefix
-from catalog.objects.base import ObjectInfo, PartTag, whole_of
+from catalog.objects.base import ObjectInfo, PartTag, Tagged, whole_of
 
 __all__ = ["LocalStore"]
 
+_LOCKS = ".locks"
 _METADATA = ".metadata"
 _MULTIPART = ".multipart"
 _TEMPORARY = ".temporary"
@@ -79,20 +86,35 @@ class LocalStore:
             except FileExistsError:
                 _sync_dir(target.parent)
                 raise KeyTaken(key) from None
-            try:
-                _sync_dir(target.parent)
-            except OSError as cause:
-                raise OutcomeUnknown(key, str(cause)) from cause
+            _settle(key, target)
 
     def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
         target = self._path(key)
-        with self._errors(key):
+        with self._errors(key), self._turn(key):
             self._put_metadata(key, metadata, Checksum.of(_KIND, body))
             self._replace(target, body)
 
     def get(self, key: Key) -> bytes:
         with self._errors(key, reading=True):
             return self._path(key).read_bytes()
+
+    def get_tagged(self, key: Key) -> Tagged:
+        body = self.get(key)
+        return Tagged(body, _etag(body))
+
+    def swap(self, key: Key, body: bytes, etag: str) -> None:
+        target = self._path(key)
+        with self._errors(key), self._turn(key):
+            if self._etag_now(target) != etag:
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    _sync_dir(target.parent)
+                raise KeyChanged(key)
+            with self._temporary(body) as temporary:
+                # Before the object: a crash between the two leaves it without a checksum, never with a wrong one.
+                if (directory := _remove(self._root / _METADATA / key)) is not None:
+                    _sync_dir(directory)
+                temporary.rename(target)
+            _settle(key, target)
 
     def get_range(self, key: Key, start: int, length: int) -> bytes:
         if length == 0:
@@ -112,21 +134,28 @@ class LocalStore:
                 raise NoSuchObject(key)
             return ObjectInfo(found.st_size, *self._metadata(key))
 
-    def list(self, prefix: str, *, limit: int | None = None) -> Iterator[str]:
+    def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
         check_prefix(prefix)
-        directory = prefix.rpartition("/")[0]
+        directory, _, name = prefix.rpartition("/")
         with self._errors(prefix):
             self._check_place()
-            keys = (key for key in _walk(self._root / directory, directory) if key.startswith(prefix))
+            keys = _walk(self._root / directory, directory and directory + "/", name, start_after)
             yield from itertools.islice(keys, limit)
 
     def delete(self, key: Key) -> None:
-        path = self._path(key)
-        with self._errors(key):
-            for file in (path, self._root / _METADATA / key):
-                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                    file.unlink()
-                    _sync_dir(file.parent)
+        self.delete_many([key])
+
+    def delete_many(self, keys: Sequence[Key]) -> None:
+        paths = {key: self._path(key) for key in keys}
+        with self._errors("the keys to delete"):
+            self._check_place()
+            if not self._root.is_dir():
+                return
+            removed = [self._remove_object(key, path) for key, path in paths.items()]
+            # Objects before what is known of them.
+            for directories in zip(*removed, strict=True):
+                for directory in {each for each in directories if each is not None}:
+                    _sync_dir(directory)
 
     def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
         check_key(key)
@@ -137,7 +166,7 @@ class LocalStore:
         return upload_id
 
     def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
-        tag = PartTag(number, xxhash.xxh3_128_hexdigest(body), len(body), Checksum.of(_KIND, body))
+        tag = PartTag(number, _etag(body), len(body), Checksum.of(_KIND, body))
         with self._errors(key):
             directory, _ = self._upload(key, upload_id)
             self._replace(directory / _part_name(tag), body)
@@ -152,13 +181,11 @@ class LocalStore:
                 whole = whole_of(parts)
                 if whole is not None and whole.checksum != checksum:
                     raise InvalidObject(key, "what its parts make is not what was sent")
-                self._put_metadata(key, metadata, checksum)
                 self._make_durable_dir(target.parent)
-                temporary.rename(target)
-            try:
-                _sync_dir(target.parent)
-            except OSError as cause:
-                raise OutcomeUnknown(key, str(cause)) from cause
+                with self._turn(key):
+                    self._put_metadata(key, metadata, checksum)
+                    temporary.rename(target)
+                    _settle(key, target)
             self._drop_upload(directory)
 
     def abort_upload(self, key: Key, upload_id: str) -> None:
@@ -205,6 +232,20 @@ class LocalStore:
             raise NoSuchBucket(str(self._root.parent), "directory")
 
     @contextlib.contextmanager
+    def _turn(self, key: Key) -> Iterator[None]:
+        """Alone, of all threads and processes, with the objects that share this one's lock."""
+        directory = self._root / _LOCKS
+        self._make_durable_dir(directory)
+        path = directory / xxhash.xxh3_64_hexdigest(key.encode())[:2]
+        # Opened anew each time: two threads with one open file would hold its lock together.
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    @contextlib.contextmanager
     def _temporary(self, body: bytes) -> Iterator[Path]:
         """A file with `body`, on disk; gone at the end unless it was renamed."""
         directory = self._root / _TEMPORARY
@@ -237,6 +278,21 @@ class LocalStore:
         _sync_dir(directory.parent)
         with self._durable_lock:
             self._durable.add(directory)
+
+    def _etag_now(self, path: Path) -> str | None:
+        """None if there is no object."""
+        try:
+            return _etag(path.read_bytes())
+        except OSError as cause:
+            if cause.errno not in _ABSENT:
+                raise
+            self._check_place()
+            return None
+
+    def _remove_object(self, key: Key, path: Path) -> tuple[Path | None, Path | None]:
+        """The directories that lost the object, and what was known of it."""
+        with self._turn(key):
+            return _remove(path), _remove(self._root / _METADATA / key)
 
     def _put_metadata(self, key: Key, metadata: Mapping[str, str], checksum: Checksum) -> None:
         body = json.dumps({"metadata": dict(metadata), _KIND.value: str(checksum)}, sort_keys=True)
@@ -279,19 +335,23 @@ class LocalStore:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _walk(directory: Path, key_prefix: str) -> Iterator[str]:
-    """Keys of the files under `directory`, in the byte order of whole keys: `a-b` before `a/b`."""
+def _walk(directory: Path, above: str, beginning: str, start_after: str) -> Iterator[str]:
+    """Keys of the files under `directory` whose names there begin so, in the byte order of whole keys.
+
+    `above` is what keys have before those names. A name stands for its keys with the slash: `a-b` comes before `a/b`.
+    """
     try:
         with os.scandir(directory) as found:
-            entries = [(entry.name + "/" * entry.is_dir(), entry.name) for entry in found if entry.name[0] != "."]
+            names = [entry.name + "/" * entry.is_dir() for entry in found if entry.name[0] != "."]
     except (FileNotFoundError, NotADirectoryError):
         return
-    for sort_name, name in sorted(entries):
-        key = f"{key_prefix}/{name}" if key_prefix else name
-        if sort_name == name:
-            yield key
-        else:
-            yield from _walk(directory / name, key)
+    for name in sorted(name for name in names if name.startswith(beginning)):
+        key = above + name
+        if not name.endswith("/"):
+            if key > start_after:
+                yield key
+        elif key > start_after or start_after.startswith(key):  # else all below come before
+            yield from _walk(directory / name, key, "", start_after)
 
 
 def _join(parts: Sequence[tuple[int, Path]], target: Path, key: Key) -> Checksum:
@@ -311,6 +371,29 @@ def _join(parts: Sequence[tuple[int, Path]], target: Path, key: Key) -> Checksum
                     checksum = Checksum.of(_KIND, body, checksum.value)
         os.fsync(joined.fileno())
     return checksum
+
+
+def _remove(path: Path) -> Path | None:
+    """The directory that lost the file; None if there was none."""
+    try:
+        path.unlink()
+    except OSError as cause:
+        if cause.errno not in _ABSENT:
+            raise
+        return None
+    return path.parent
+
+
+def _settle(key: Key, target: Path) -> None:
+    """The entry is there, and now durable."""
+    try:
+        _sync_dir(target.parent)
+    except OSError as cause:
+        raise OutcomeUnknown(key, str(cause)) from cause
+
+
+def _etag(body: bytes) -> str:
+    return xxhash.xxh3_128_hexdigest(body)
 
 
 def _part_name(tag: PartTag) -> str:

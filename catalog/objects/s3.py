@@ -4,23 +4,28 @@ Endpoint, region and credentials come from the AWS environment and configuration
 conditional, multipart or administrative goes through boto3; `get` and `get_range` through obstore, at a tenth of the
 CPU time a request (catalog.objects.s3_reads).
 
-R1  `put_new` and `complete_upload` are sent once: an SDK that resends them reports our own success as a lost race.
-    Everything else may be repeated, and the SDK does so, backing off.
+R1  `put_new`, `swap` and `complete_upload` are sent once: an SDK that resends them reports our own success as a lost
+    race. Everything else may be repeated, and the SDK does so, backing off.
 R2  An answer that leaves open whether a write happened is `OutcomeUnknown`: 409, 5xx, a reset, a timeout, and a 412
-    to what had no condition.
+    to what had no condition. A 412 to If-None-Match is `KeyTaken`; to If-Match it is `KeyChanged`, as is NoSuchKey.
     What cannot have been sent (no connection, no credentials) or was refused (4xx) is not.
 R3  `list` always sends a prefix: policies allow nothing else.
 R4  Every part carries a checksum, which completing gives back, and with it the one that they join to, so the store
     refuses a badly joined object. What it says of the whole is compared again (catalog.objects.s3_writes).
+R5  A delete of many keys is answered with 200 and an error for each key that is still there: the first one is raised.
+    It is sent with the SDK's CRC32 and with Content-MD5, as stores want the one or the other. A store that has no such
+    request gets one for each key.
 
 Source: the S3 API reference.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -46,6 +51,7 @@ from catalog.errors import (
     InvalidKey,
     InvalidObject,
     InvalidRemote,
+    KeyChanged,
     KeyTaken,
     NoSuchBucket,
     NoSuchObject,
@@ -53,7 +59,7 @@ from catalog.errors import (
     StoreUnreachable,
 )
 from catalog.keys import Key, check_key, check_prefix
-from catalog.objects.base import ObjectInfo, PartTag, whole_of
+from catalog.objects.base import ObjectInfo, PartTag, Tagged, whole_of
 from catalog.objects.s3_reads import ObstoreReads, OtherRegion, Refusal
 from catalog.objects.s3_writes import (
     Scheme,
@@ -71,13 +77,15 @@ CONNECT_TIMEOUT_S = 5
 READ_TIMEOUT_S = 30
 ATTEMPTS = 4
 MAX_CONNECTIONS = 32
+MOST_KEYS = 1000  # of one request
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)
 _NOT_SENT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
 _TROUBLE = (BotoCoreError, ResponseParserError)
 _ABSENT = frozenset({"NoSuchKey", "NoSuchUpload"})
-_DENIED = frozenset({"ExpiredToken", "InvalidToken", "RequestTimeTooSkewed", "TokenRefreshRequired"})
+_UNKNOWN_REQUEST = frozenset({"MethodNotAllowed", "NotImplemented"})
+_DENIED = frozenset({"AccessDenied", "ExpiredToken", "InvalidToken", "RequestTimeTooSkewed", "TokenRefreshRequired"})
 _NOT_THE_PARTS = frozenset(
     {"BadDigest", "EntityTooSmall", "InvalidPart", "InvalidPartOrder", "XAmzContentChecksumMismatch"}
 )
@@ -124,7 +132,7 @@ class S3Store:
         return self._url
 
     def put_new(self, key: Key, body: bytes) -> None:
-        with self._one_try(key):
+        with self._one_try(key, unmet=KeyTaken):
             self._once.put_object(**self._at(key), Body=body, IfNoneMatch="*", **self._writes.encryption())
 
     def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
@@ -140,13 +148,26 @@ class S3Store:
             self._schemes.send("put", send, lambda scheme, answer: checksum_in(answer, scheme.kinds) is not None)
 
     def get(self, key: Key) -> bytes:
-        return self._read(key)
+        return self._read(key).body
+
+    def get_tagged(self, key: Key) -> Tagged:
+        found = self._read(key)
+        if not found.etag:
+            raise StoreUnreachable(self._url, f"it gives no ETag with {key}", "use a store that has ETags")
+        return found
+
+    def swap(self, key: Key, body: bytes, etag: str) -> None:
+        try:
+            with self._one_try(key, unmet=KeyChanged):
+                self._once.put_object(**self._at(key), Body=body, IfMatch=etag, **self._writes.encryption())
+        except NoSuchObject as gone:
+            raise KeyChanged(key) from gone
 
     def get_range(self, key: Key, start: int, length: int) -> bytes:
         if length == 0:
             return b""
         try:
-            body = self._read(key, (start, length))
+            body = self._read(key, (start, length)).body
         except _RangeBeyondEnd:
             body = b""
         if len(body) != length:
@@ -166,8 +187,10 @@ class S3Store:
         metadata = {name.lower(): text for name, text in answer["Metadata"].items()}
         return ObjectInfo(answer["ContentLength"], metadata, checksum_in(answer))
 
-    def list(self, prefix: str, *, limit: int | None = None) -> Iterator[str]:
+    def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
         request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._base + check_prefix(prefix)}
+        if start_after:
+            request["StartAfter"] = self._base + start_after
         if limit is not None:
             request["MaxKeys"] = limit
         with self._errors(prefix):
@@ -182,6 +205,20 @@ class S3Store:
     def delete(self, key: Key) -> None:
         with self._errors(key):
             self._client.delete_object(**self._at(key))
+
+    def delete_many(self, keys: Sequence[Key]) -> None:
+        named = [{"Key": self._at(key)["Key"]} for key in keys]
+        for start in range(0, len(named), MOST_KEYS):
+            batch = slice(start, start + MOST_KEYS)
+            try:
+                self._delete_batch(named[batch])
+            except ClientError as refusal:
+                if refusal.response["Error"].get("Code") not in _UNKNOWN_REQUEST:
+                    raise self._refused(keys[start], refusal) from refusal
+                for key in keys[batch]:
+                    self.delete(key)
+            except _TROUBLE as trouble:
+                raise self._trouble(trouble) from trouble
 
     def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
         request = {**self._at(key), "Metadata": dict(metadata), **self._writes.placement()}
@@ -247,13 +284,13 @@ class S3Store:
             attempts=settings.attempts,
         )
 
-    def _read(self, key: Key, part: tuple[int, int] | None = None) -> bytes:
-        """The object, or of a (start, length) what there is of it."""
+    def _read(self, key: Key, part: tuple[int, int] | None = None) -> Tagged:
+        """The object, or of a (start, length) what there is of it, and then perhaps no tag."""
         path = self._base + check_key(key)
         reads = self._reads
         if reads is not None:
             try:
-                return reads.get(path) if part is None else reads.get_range(path, *part)
+                return reads.get(path) if part is None else Tagged(reads.get_range(path, *part), "")
             except OtherRegion:
                 self._reads = None  # boto3 asks for the bucket's region and goes there
             except Refusal as refusal:
@@ -264,19 +301,27 @@ class S3Store:
             return self._get(key)
         return self._get(key, Range=f"bytes={part[0]}-{part[0] + part[1] - 1}")
 
-    def _get(self, key: Key, **request: str) -> bytes:
+    def _get(self, key: Key, **request: str) -> Tagged:
         # The SDK repeats a request that fails, but not the reading of a body that breaks off.
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 # Not `with body`: that hands out the bare stream, which checks neither length nor checksum.
-                with contextlib.closing(self._client.get_object(**self._at(key), **request)["Body"]) as body:
-                    return bytes(body.read())
+                answer = self._client.get_object(**self._at(key), **request)
+                with contextlib.closing(answer["Body"]) as body:
+                    return Tagged(bytes(body.read()), answer.get("ETag", ""))
             except ClientError as refusal:
                 raise self._refused(key, refusal) from refusal
             except _TROUBLE as trouble:
                 if attempt == ATTEMPTS or isinstance(trouble, (*_NO_CREDENTIALS, *_NOT_SENT)):
                     raise self._trouble(trouble) from trouble
         raise AssertionError  # the last attempt returns or raises
+
+    def _delete_batch(self, named: Sequence[Mapping[str, str]]) -> None:
+        answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": named, "Quiet": True})
+        for error in answer.get("Errors", ()):
+            code, key = error.get("Code", ""), error.get("Key", "").removeprefix(self._base)
+            if code not in _ABSENT:
+                raise self._error_of(key, code, 0, f"{code}: {error.get('Message', '')} (deleting {key})")
 
     @contextlib.contextmanager
     def _errors(self, key: str) -> Iterator[None]:
@@ -288,13 +333,16 @@ class S3Store:
             raise self._trouble(trouble) from trouble
 
     @contextlib.contextmanager
-    def _one_try(self, key: str) -> Iterator[None]:
-        """As `_errors`, for a request that is sent once: what leaves its outcome open says so."""
+    def _one_try(self, key: str, unmet: Callable[[str], CatalogError] | None = None) -> Iterator[None]:
+        """As `_errors`, for a request that is sent once: what leaves its outcome open says so.
+
+        `unmet` is what a 412 means; without it there was no condition, and a 412 says nothing.
+        """
         try:
             yield
         except ClientError as refusal:
-            if _is_taken(refusal):
-                raise KeyTaken(key) from refusal
+            if unmet is not None and refusal.response["Error"].get("Code") == "PreconditionFailed":
+                raise unmet(key) from refusal
             if _leaves_open(refusal):
                 raise OutcomeUnknown(key, _describe(refusal)) from refusal
             raise self._refused(key, refusal) from refusal
@@ -373,11 +421,17 @@ def _client(session: boto3.Session, retries: Mapping[str, object], checksums: st
         tcp_keepalive=True,
     )
     client = session.client("s3", config=config)
-    if _is_aws(client.meta.endpoint_url):
-        return client
-    # A store of one's own rarely has a DNS name for each bucket.
-    client.close()
-    return session.client("s3", config=config.merge(Config(s3={"addressing_style": "path"})))
+    if not _is_aws(client.meta.endpoint_url):
+        # A store of one's own rarely has a DNS name for each bucket.
+        client.close()
+        client = session.client("s3", config=config.merge(Config(s3={"addressing_style": "path"})))
+    client.meta.events.register("before-call.s3.DeleteObjects", _add_md5)
+    return client
+
+
+def _add_md5(params: dict[str, Any], **_: object) -> None:
+    digest = hashlib.md5(params["body"], usedforsecurity=False).digest()
+    params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()
 
 
 def _is_aws(endpoint_url: str) -> bool:
@@ -390,11 +444,6 @@ def _leaves_open(refusal: ClientError) -> bool:
     if code == "NotImplemented":
         return False
     return code == "RequestTimeout" or _status(refusal) in {409, 412} or _status(refusal) >= 500
-
-
-def _is_taken(refusal: ClientError) -> bool:
-    """A PUT that is sent once is the one request that has a condition: to any other, a 412 says nothing."""
-    return bool(refusal.operation_name == "PutObject" and refusal.response["Error"].get("Code") == "PreconditionFailed")
 
 
 def _status(refusal: ClientError) -> int:

@@ -6,7 +6,8 @@ of the boto3 session, and every refusal is the error that boto3's would be.
 B1  Absence is the code NoSuchKey and nothing else: a 404 of a proxy, or of a bucket that is gone, is not.
 B2  The session is asked for credentials again every few minutes, so those that it refreshes are used.
 B3  A request that fails (5xx, 429, a reset, a timeout, a body that breaks off) is repeated, backing off with jitter.
-B4  A bucket in another region than the session's is `OtherRegion`: boto3 follows the store there, obstore does not.
+B4  Body and ETag come from one answer; what is read anew after it broke off is asked for by that ETag.
+B5  A bucket in another region than the session's is `OtherRegion`: boto3 follows the store there, obstore does not.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import obstore
 from botocore.exceptions import BotoCoreError, NoCredentialsError
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
+
+from catalog.objects.base import Tagged
 
 __all__ = ["ObstoreReads", "OtherRegion", "Refusal"]
 
@@ -93,9 +96,11 @@ class ObstoreReads:
             credential_provider=self._credentials,
         )
 
-    def get(self, path: str) -> bytes:
+    def get(self, path: str) -> Tagged:
         try:
-            return bytes(obstore.get(self._store, path).bytes())
+            answer = obstore.get(self._store, path)
+            etag = answer.meta["e_tag"] or ""  # before the body, which uses the answer up
+            return Tagged(bytes(answer.bytes()), etag)
         except (BaseError, OSError) as error:
             raise self._refusal(error) from error
 

@@ -50,7 +50,9 @@ class WrappedStore(ABC):
 
     def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
         # Taken whole: a lazy one would reach the store after the call.
-        return self._call("list", prefix, lambda: iter([*self.inner.list(prefix, limit=limit, start_after=start_after)]))
+        return self._call(
+            "list", prefix, lambda: iter([*self.inner.list(prefix, limit=limit, start_after=start_after)])
+        )
 
     def delete(self, key: Key) -> None:
         self._call("delete", key, lambda: self.inner.delete(key))

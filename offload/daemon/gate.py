@@ -1,7 +1,7 @@
 """The store as the daemon uses it: every request is counted, and waits its turn where a limit is set.
 
 G1  A limit spaces requests out; none is refused, none is lost. What waits ends at once when the daemon stops.
-G2  `put_new` and `complete_upload` are sent once each, as before: the gate repeats nothing.
+G2  `put_new`, `swap` and `complete_upload` are sent once each, as before: the gate repeats nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from catalog.keys import Key
-from catalog.objects.base import ObjectStore, PartTag
+from catalog.objects.base import ObjectStore, PartTag, Tagged
 from catalog.objects.wrapped import WrappedStore
 from offload.daemon.metrics import Metrics, timed
 from offload.errors import Stopping
@@ -62,6 +62,10 @@ class GatedStore(WrappedStore):
         with self._sending(body):
             super().put_new(key, body)
 
+    def swap(self, key: Key, body: bytes, etag: str) -> None:
+        with self._sending(body):
+            super().swap(key, body, etag)
+
     def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
         with self._sending(body):
             super().put(key, body, metadata)
@@ -87,6 +91,7 @@ class GatedStore(WrappedStore):
             raise
         finally:
             self._metrics.requests.labels(method, outcome).inc()
-        if isinstance(answer, bytes):
-            self._metrics.received_bytes.inc(len(answer))
+        body = answer.body if isinstance(answer, Tagged) else answer
+        if isinstance(body, bytes):
+            self._metrics.received_bytes.inc(len(body))
         return answer

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import gc
+import hashlib
 import http.server
 import socket
 import ssl
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import boto3
 import pytest
@@ -24,6 +26,7 @@ from catalog.errors import (
     AccessDenied,
     InvalidKey,
     InvalidRemote,
+    KeyChanged,
     KeyTaken,
     NoSuchBucket,
     NoSuchObject,
@@ -49,13 +52,16 @@ class ScriptedS3:
         self.answers: list[tuple[int, str] | None] = []
         self.asked: list[str] = []
         self.authorizations: list[str] = []
+        self.headers: list[Mapping[str, str]] = []
+        self.bodies: list[bytes] = []
         script = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def answer(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                script.bodies.append(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+                script.headers.append(self.headers)
                 script.asked.append(f"{self.command} {self.path}")
                 script.authorizations.append(self.headers.get("Authorization", ""))
                 answer = script.answers.pop(0) if len(script.answers) > 1 else script.answers[0]
@@ -122,6 +128,14 @@ def opened(
     store.close()
 
 
+def put_new(store: S3Store) -> None:
+    store.put_new(A, b"body")
+
+
+def swap(store: S3Store) -> None:
+    store.swap(A, b"body", '"etag"')
+
+
 def complete(store: S3Store) -> None:
     store.complete_upload(A, "upload", [PartTag(1, "etag", 4, Checksum(ChecksumKind.CRC32C, 0))])
 
@@ -133,7 +147,7 @@ def complete(store: S3Store) -> None:
     "answer",
     [(500, "InternalError"), (503, "SlowDown"), (409, "ConditionalRequestConflict"), (400, "RequestTimeout"), None],
 )
-@pytest.mark.parametrize("write", [lambda store: store.put_new(A, b"body"), complete], ids=["put_new", "complete"])
+@pytest.mark.parametrize("write", [put_new, swap, complete])
 def test_an_answer_that_leaves_the_outcome_open_says_so_after_one_request(
     script: ScriptedS3, write: Callable[[S3Store], None], answer: tuple[int, str] | None
 ) -> None:
@@ -144,9 +158,26 @@ def test_an_answer_that_leaves_the_outcome_open_says_so_after_one_request(
 
 
 @pytest.mark.parametrize(
+    ("write", "answer", "error"),
+    [
+        (put_new, (412, "PreconditionFailed"), KeyTaken),
+        (swap, (412, "PreconditionFailed"), KeyChanged),
+        (swap, (404, "NoSuchKey"), KeyChanged),
+    ],
+)
+def test_a_condition_that_is_not_met_says_so_after_one_request(
+    script: ScriptedS3, write: Callable[[S3Store], None], answer: tuple[int, str], error: type[Exception]
+) -> None:
+    script.answers = [answer]
+    with opened() as store, pytest.raises(error):
+        write(store)
+    assert len(script.asked) == 1
+
+
+@pytest.mark.parametrize("write", [put_new, swap])
+@pytest.mark.parametrize(
     ("answer", "error"),
     [
-        ((412, "PreconditionFailed"), KeyTaken),
         ((403, "AccessDenied"), AccessDenied),
         ((403, "SignatureDoesNotMatch"), AccessDenied),
         ((400, "ExpiredToken"), AccessDenied),
@@ -155,12 +186,12 @@ def test_an_answer_that_leaves_the_outcome_open_says_so_after_one_request(
         ((400, "InvalidRequest"), StoreUnreachable),
     ],
 )
-def test_a_definite_refusal_of_put_new_is_not_an_open_outcome(
-    script: ScriptedS3, answer: tuple[int, str], error: type[Exception]
+def test_a_definite_refusal_is_not_an_open_outcome(
+    script: ScriptedS3, write: Callable[[S3Store], None], answer: tuple[int, str], error: type[Exception]
 ) -> None:
     script.answers = [answer]
     with opened() as store, pytest.raises(error) as raised:
-        store.put_new(A, b"body")
+        write(store)
     assert not isinstance(raised.value, OutcomeUnknown)
     assert len(script.asked) == 1
 
@@ -177,6 +208,30 @@ def test_a_412_to_a_request_without_a_condition_is_no_taken_key(script: Scripted
         ):
             with pytest.raises(StoreUnreachable, match="PreconditionFailed"):
                 write()
+
+
+def test_a_tag_comes_with_its_body_and_a_store_without_tags_is_told(s3_remote: str, reader: Reader) -> None:
+    with opened(s3_remote, reader) as store:
+        store.put_new(A, b"body")
+        found = store.get_tagged(A)
+        assert found.body == b"body"
+        store.swap(A, b"next", found.etag)
+        for stale in (found.etag, found.etag.strip('"')):
+            with pytest.raises(KeyChanged):
+                store.swap(A, b"late", stale)
+        assert store.get(A) == b"next"
+
+
+def test_a_store_that_gives_no_tag_is_told_where_one_is_needed(s3_remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(s3_remote, "boto3") as store:
+        store.put_new(A, b"body")
+        real = store._client.get_object
+        monkeypatch.setattr(
+            store._client, "get_object", lambda **asked: {k: v for k, v in real(**asked).items() if k != "ETag"}
+        )
+        assert store.get(A) == b"body"
+        with pytest.raises(StoreUnreachable, match="no ETag"):
+            store.get_tagged(A)
 
 
 def test_reads_are_repeated_until_they_are_answered(script: ScriptedS3, reader: Reader) -> None:
@@ -302,6 +357,78 @@ def test_a_bucket_in_another_region_is_left_to_boto3(script: ScriptedS3) -> None
             assert store._reads is None
 
 
+# ---------------------------------------------------------------- R5
+
+
+class Deletions:
+    """What `delete_objects` was asked, with another answer in place of the store's."""
+
+    def __init__(self, store: S3Store, monkeypatch: pytest.MonkeyPatch, errors: list[dict[str, str]]) -> None:
+        self.asked: list[list[str]] = []
+
+        def call(**request: Any) -> dict[str, Any]:
+            self.asked.append([each["Key"] for each in request["Delete"]["Objects"]])
+            return {"Errors": errors}
+
+        monkeypatch.setattr(store._client, "delete_objects", call)
+
+
+def test_many_are_deleted_in_requests_of_a_thousand(s3_remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [Key(f"vol/log/{number:04d}") for number in range(2001)]
+    with opened(s3_remote) as store:
+        calls = Deletions(store, monkeypatch, [])
+        store.delete_many([])
+        assert calls.asked == []
+        store.delete_many(keys)
+    assert [len(asked) for asked in calls.asked] == [1000, 1000, 1]
+    assert [key for asked in calls.asked for key in asked] == [f"acme/{key}" for key in keys]
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [("AccessDenied", AccessDenied), ("InternalError", StoreUnreachable), ("SlowDown", StoreUnreachable)],
+)
+def test_an_error_inside_the_answer_to_a_delete_of_many_is_raised(
+    s3_remote: str, monkeypatch: pytest.MonkeyPatch, code: str, error: type[Exception]
+) -> None:
+    with opened(s3_remote) as store:
+        Deletions(
+            store,
+            monkeypatch,
+            [{"Key": "acme/a", "Code": "NoSuchKey"}, {"Key": f"acme/{A}", "Code": code, "Message": "no"}],
+        )
+        with pytest.raises(error, match=f"{code}: no .deleting {A}"):
+            store.delete_many([Key("a"), A])
+
+
+def test_an_error_in_place_of_the_answer_to_a_delete_of_many_is_no_success(script: ScriptedS3) -> None:
+    for answer, error in (
+        ((200, "InternalError"), StoreUnreachable),
+        ((403, "AccessDenied"), AccessDenied),
+        ((404, "NoSuchBucket"), NoSuchBucket),
+        ((503, "SlowDown"), StoreUnreachable),
+    ):
+        script.answers = [answer]
+        with opened() as store, pytest.raises(error):
+            store.delete_many([A])
+
+
+def test_a_store_without_deletes_of_many_gets_them_one_by_one(script: ScriptedS3) -> None:
+    script.answers = [(501, "NotImplemented"), (204, "")]
+    with opened() as store:
+        store.delete_many([A, Key("b")])
+    assert script.asked == ["POST /bucket?delete", "DELETE /bucket/acme/vol/log/A", "DELETE /bucket/acme/b"]
+
+
+def test_a_delete_of_many_carries_a_crc32_and_an_md5(script: ScriptedS3) -> None:
+    script.answers = [(200, "")]
+    with opened() as store:
+        store.delete_many([A])
+    [headers] = script.headers
+    assert headers["Content-MD5"] == base64.b64encode(hashlib.md5(script.bodies[0]).digest()).decode()  # noqa: S324
+    assert headers["x-amz-checksum-crc32"] == str(Checksum.of(ChecksumKind.CRC32, script.bodies[0]))
+
+
 # ---------------------------------------------------------------- R3, R4
 
 
@@ -324,10 +451,10 @@ def test_a_limited_listing_is_one_request_and_a_whole_one_follows_the_pages(
         for name in "abcde":
             store.put_new(Key(f"t/{name}"), b"")
         real = store._client.list_objects_v2
-        requests = []
+        requests: list[dict[str, object]] = []
 
         def small_pages(**request: object) -> object:
-            requests.append(request)
+            requests.append(dict(request))
             return real(**{"MaxKeys": 2, **request})
 
         monkeypatch.setattr(store._client, "list_objects_v2", small_pages)
@@ -335,6 +462,15 @@ def test_a_limited_listing_is_one_request_and_a_whole_one_follows_the_pages(
         assert len(requests) == 3
         requests.clear()
         assert list(store.list("t/", limit=2)) == ["t/a", "t/b"]
+        assert len(requests) == 1
+        requests.clear()
+        assert list(store.list("t/", limit=2, start_after="t/b")) == ["t/c", "t/d"]
+        assert len(requests) == 1
+        assert requests[0]["StartAfter"] == "acme/t/b"
+        assert list(store.list("t/", start_after="t/b")) == ["t/c", "t/d", "t/e"]
+        assert all(request["Prefix"] == "acme/t/" for request in requests)
+        requests.clear()
+        assert next(store.list("t/")) == "t/a"  # the next pages are asked for when they are wanted
         assert len(requests) == 1
 
 

@@ -12,7 +12,8 @@
     flipped               the answer with one bit of its body changed
     stale                 a listing as it was when there was nothing
 
-Kinds are those of S3: `PUT commit`, `create`, `part`, `complete`, `GET index`, `HEAD data`, `LIST`, and so on.
+Kinds are those of S3: `PUT commit`, `create`, `part`, `complete`, `GET index`, `HEAD data`, `LIST`, `delete many`, and
+so on. A PUT with If-Match is a `swap`.
 """
 
 from __future__ import annotations
@@ -49,10 +50,23 @@ _ERRORS: Mapping[str, tuple[int, str]] = {
     "late": (500, "InternalError"),
     "BadDigest": (400, "BadDigest"),
     "ExpiredToken": (400, "ExpiredToken"),
+    "NoSuchKey": (404, "NoSuchKey"),
     "NoSuchUpload": (404, "NoSuchUpload"),
     "RequestTimeTooSkewed": (403, "RequestTimeTooSkewed"),
 }
-_ANSWERED_WITH_XML = frozenset({"LIST", "LIST uploads", "create", "complete"})
+_ANSWERED_WITH_XML = frozenset({"LIST", "LIST uploads", "create", "complete", "delete many"})
+_THINGS = (
+    ("/log/", "commit"),
+    ("/refs/", "ref"),
+    ("/tags/", "tag"),
+    ("/pins/", "pin"),
+    ("/oplog/", "oplog"),
+    ("/gc/", "plan"),
+    ("/forks/", "fork"),
+    ("/lists/", "list"),
+    (".index", "index"),
+)
+_ONE_OF_A_VOLUME = frozenset({"boundary", "checkpoints", "control"})
 _FOUND = re.compile(rb"<(Contents|Upload)>.*?</\1>", re.DOTALL)
 _SERVER_ONLY = frozenset({"connection", "content-length", "date", "server", "transfer-encoding"})
 _CLIENT_ONLY = frozenset({"connection", "content-length", "expect", "transfer-encoding"})
@@ -98,8 +112,8 @@ class _Answer:
     body: bytes
 
 
-def kind_of(method: str, target: str) -> str:
-    """Of a request in path style."""
+def kind_of(method: str, target: str, *, is_conditional: bool = False) -> str:
+    """Of a request in path style; `is_conditional` if it has If-Match."""
     parts = urlsplit(target)
     query = parse_qs(parts.query, keep_blank_values=True)
     if method == "GET" and "list-type" in query:
@@ -110,14 +124,16 @@ def kind_of(method: str, target: str) -> str:
     ):
         if name in query and method in kinds:
             return kinds[method]
-    return f"{method} {_thing(parts.path)}"
+    if method == "POST" and "delete" in query:
+        return "delete many"
+    return f"{'swap' if method == 'PUT' and is_conditional else method} {_thing(parts.path)}"
 
 
 def _thing(path: str) -> str:
-    for mark, thing in (("/log/", "commit"), ("/refs/", "ref"), ("/forks/", "fork"), (".index", "index")):
-        if mark in path:
-            return thing
-    return "control" if path.endswith("/control") else "data"
+    name = path.rpartition("/")[2]
+    if name in _ONE_OF_A_VOLUME:
+        return name
+    return next((thing for mark, thing in _THINGS if mark in path), "data")
 
 
 def ways_of(kind: str) -> list[tuple[str, When]]:
@@ -128,12 +144,14 @@ def ways_of(kind: str) -> list[tuple[str, When]]:
         errors += ["409", "412", "late"]
     if kind in {"part", "complete"}:
         errors += ["NoSuchUpload"]
-    if kind == "complete":
+    if kind in {"complete", "delete many"}:
         errors += ["200"]
+    if kind.startswith("swap"):
+        errors += ["NoSuchKey"]
     whens: tuple[When, ...] = ("before",) if is_read else ("before", "after")
     found = [(way, when) for way in errors for when in whens]
     found += [("truncated", "after"), ("slow", "after")]
-    if kind.startswith("PUT") or kind == "part":
+    if kind.startswith(("PUT", "swap")) or kind == "part":
         found.append(("BadDigest", "before"))
     if kind.startswith("GET") or kind in _ANSWERED_WITH_XML:
         found.append(("flipped", "after"))
@@ -253,7 +271,7 @@ class Front:
             self._send(handler, answer, since, fault.way)
 
     def _counted(self, request: _Request) -> HttpFault | None:
-        kind = kind_of(request.method, request.target)
+        kind = kind_of(request.method, request.target, is_conditional="If-Match" in request.headers)
         with self._lock:
             self.kinds[kind] += 1
             number = self.kinds.total()

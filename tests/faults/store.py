@@ -16,20 +16,21 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from catalog.errors import (
     AccessDenied,
     CatalogError,
     InvalidObject,
+    KeyChanged,
     KeyTaken,
     NoSuchBucket,
     NoSuchObject,
     OutcomeUnknown,
     StoreUnreachable,
 )
-from catalog.objects import ObjectStore
+from catalog.objects import ObjectStore, Tagged
 from catalog.objects.wrapped import WrappedStore
 
 __all__ = [
@@ -49,9 +50,20 @@ When = Literal["before", "after"]
 T = TypeVar("T")
 
 _CALLS_LATE = 3
+_SENT_ONCE = frozenset({"put_new", "swap", "complete_upload"})
 
 EFFECTS = frozenset(
-    {"put_new", "put", "delete", "create_upload", "put_part", "complete_upload", "abort_upload"},
+    {
+        "put_new",
+        "put",
+        "swap",
+        "delete",
+        "delete_many",
+        "create_upload",
+        "put_part",
+        "complete_upload",
+        "abort_upload",
+    },
 )
 
 
@@ -73,6 +85,10 @@ def no_bucket(_: str) -> CatalogError:
 
 def taken(key: str) -> CatalogError:
     return KeyTaken(key)
+
+
+def changed(key: str) -> CatalogError:
+    return KeyChanged(key)
 
 
 def gone(key: str) -> CatalogError:
@@ -110,20 +126,22 @@ class Fault:
 def faults_of(method: str, nth: int) -> list[Fault]:
     """Every way in which call `nth` of `method` may fail."""
     errors = [unreachable, denied]
-    if method in {"put_new", "complete_upload"}:
+    if method in _SENT_ONCE:
         errors += [lost]
     if method == "put_new":
         errors += [taken]
+    if method == "swap":
+        errors += [changed]
     if method in {"put_part", "complete_upload"}:
         errors += [gone]
     found = [Fault(nth, when, error, method) for error in errors for when in ("before", "after")]
     found.append(Fault(nth, "before", no_bucket, method))
     if method in EFFECTS:
-        error = lost if method in {"put_new", "complete_upload"} else unreachable
+        error = lost if method in _SENT_ONCE else unreachable
         found += [Fault(nth, when, error, method, is_late=True) for when in ("before", "after")]
     if method in {"complete_upload", "get_range"}:
         found.append(Fault(nth, "before", damaged, method))
-    if method in {"get", "get_range"}:
+    if method in {"get", "get_tagged", "get_range"}:
         found.append(Fault(nth, method=method, answer="flipped"))
     if method in {"list", "list_uploads"}:
         found.append(Fault(nth, method=method, answer="stale"))
@@ -174,10 +192,16 @@ class FaultyStore(WrappedStore):
 def _spoiled(answer: T, how: str) -> T:
     if how == "stale":
         return iter(())  # type: ignore[return-value]
-    body = bytearray(answer)  # type: ignore[call-overload]
+    if isinstance(answer, Tagged):
+        return replace(answer, body=_flipped(answer.body))  # type: ignore[return-value]
+    return _flipped(answer)  # type: ignore[return-value, arg-type]
+
+
+def _flipped(answer: bytes) -> bytes:
+    body = bytearray(answer)
     if body:
         body[len(body) // 2] ^= 1
-    return bytes(body)  # type: ignore[return-value]
+    return bytes(body)
 
 
 class KillingStore(WrappedStore):

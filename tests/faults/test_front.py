@@ -23,10 +23,13 @@ class Wire:
         self._hosts = {True: urlsplit(front.url), False: urlsplit(endpoint)}
         self._bucket = bucket
 
-    def ask(self, method: str, key: str, body: bytes = b"", *, by_front: bool = True) -> tuple[int, bytes]:
+    def ask(
+        self, method: str, key: str, body: bytes = b"", *, by_front: bool = True, headers: dict[str, str] | None = None
+    ) -> tuple[int, bytes]:
         host = self._hosts[by_front]
         with closing(http.client.HTTPConnection(host.hostname or "", host.port, timeout=1)) as connection:
-            connection.request(method, f"/{self._bucket}/{key}", body, {"Authorization": _SIGNED})
+            named = {"Authorization": _SIGNED, **(headers or {})}
+            connection.request(method, f"/{self._bucket}/{key}", body, named)
             answer = connection.getresponse()
             return answer.status, answer.read()
 
@@ -52,7 +55,7 @@ def test_without_a_plan_it_passes_on_and_counts(wire: Wire) -> None:
 @pytest.mark.parametrize(
     ("way", "status"),
     [("200", 200), ("409", 409), ("412", 412), ("500", 500), ("503", 503), ("ExpiredToken", 400),
-     ("NoSuchUpload", 404), ("RequestTimeTooSkewed", 403), ("BadDigest", 400)],
+     ("NoSuchKey", 404), ("NoSuchUpload", 404), ("RequestTimeTooSkewed", 403), ("BadDigest", 400)],
 )  # fmt: skip
 def test_an_error_is_told_before_or_after_the_effect(wire: Wire, way: str, status: int, when: When) -> None:
     wire.front.plan = (HttpFault(way, when, 2),)
@@ -122,6 +125,9 @@ def test_a_stale_listing_lacks_what_is_there(wire: Wire) -> None:
         ("GET", "/b/v/segments/s.index", "GET index"),
         ("PUT", "/b/refs/t/main", "PUT ref"),
         ("PUT", "/b/v/forks/w", "PUT fork"),
+        ("PUT", "/b/v/checkpoints", "PUT checkpoints"),
+        ("GET", "/b/acme/tags/t/v1", "GET tag"),
+        ("POST", "/b?delete", "delete many"),
     ],
 )
 def test_requests_have_kinds_and_each_kind_its_ways(method: str, target: str, kind: str) -> None:
@@ -129,4 +135,13 @@ def test_requests_have_kinds_and_each_kind_its_ways(method: str, target: str, ki
     ways = {way for way, _ in ways_of(kind)}
     assert ways >= {"500", "503", "reset", "timeout", "ExpiredToken", "RequestTimeTooSkewed", "truncated", "slow"}
     assert ("stale" in ways) == kind.startswith("LIST")
-    assert ("200" in ways) == (kind == "complete")
+    assert ("200" in ways) == (kind in {"complete", "delete many"})
+
+
+def test_a_put_with_a_condition_is_a_kind_of_its_own(wire: Wire) -> None:
+    assert kind_of("PUT", "/b/v/boundary", is_conditional=True) == "swap boundary"
+    assert ("NoSuchKey", "after") in ways_of("swap boundary")
+    wire.ask("PUT", "v/boundary", b"first")
+    status, _ = wire.ask("PUT", "v/boundary", b"second", headers={"If-Match": '"another"'})
+    assert status == 412
+    assert wire.front.kinds == {"PUT boundary": 1, "swap boundary": 1}

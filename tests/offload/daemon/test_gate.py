@@ -1,0 +1,46 @@
+"""Every request to the store is counted and limited, and what sends or brings a body by its bytes."""
+
+from __future__ import annotations
+
+import threading
+
+from catalog.keys import Key
+from catalog.objects import MemoryStore
+from offload.daemon.gate import GatedStore, Rate
+from offload.daemon.metrics import Metrics
+
+A, B = Key("vol/log/A"), Key("vol/segments/B")
+
+
+class Recorded(Rate):
+    """Without a limit; keeps what was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(None, threading.Event())
+        self.taken: list[int] = []
+
+    def take(self, units: int) -> None:
+        self.taken.append(units)
+        super().take(units)
+
+
+def test_bodies_are_limited_and_counted_both_ways() -> None:
+    metrics, requests, uploads = Metrics(), Recorded(), Recorded()
+    registry = metrics.registry
+    store = GatedStore(MemoryStore(), metrics, requests, uploads)
+    store.put_new(A, b"1")
+    found = store.get_tagged(A)
+    store.swap(A, b"22", found.etag)
+    store.put(B, b"333", {})
+    upload_id = store.create_upload(B, {})
+    store.put_part(B, upload_id, 1, b"4444")
+    assert store.get(A) == b"22"
+    assert store.get_range(B, 0, 3) == b"333"
+    store.delete_many([A, B])
+    assert uploads.taken == [1, 2, 3, 4]
+    assert requests.taken == [1] * 9
+    assert registry.get_sample_value("seglog_store_sent_bytes_total") == 10
+    assert registry.get_sample_value("seglog_store_received_bytes_total") == 6
+    for method in ("swap", "get_tagged", "delete_many"):
+        labels = {"operation": method, "outcome": "ok"}
+        assert registry.get_sample_value("seglog_store_requests_total", labels) == 1
