@@ -12,7 +12,7 @@ Layers, each of which imports only those before it:
     values      lsn gid keys commit control checksum errors
     formats     envelope encoding
     decisions   snapshot timeline
-    effects     objects local put_once local_copy
+    effects     objects local put_once change local_copy
     entry       volume branch
 """
 
@@ -33,7 +33,7 @@ from catalog.errors import CatalogError
 from catalog.gid import Sid, Vid
 from catalog.keys import Key
 from catalog.local import Attempt, Handle, LocalCatalog
-from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore, PartTag
+from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore, PartTag, Tagged
 from catalog.snapshot import SegmentView, Snapshot
 from catalog.timeline import Head, Lsn, PastCommit, Seq, Target, Time, parse_target, resolve, window
 from catalog.volume import Volumes
@@ -71,6 +71,7 @@ __all__ = [
     "Sid",
     "Snapshot",
     "StoredCommit",
+    "Tagged",
     "Target",
     "Time",
     "Vid",

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from catalog.errors import AccessDenied, InvalidObject, KeyTaken, NoSuchBucket, NoSuchObject, StoreUnreachable
+from catalog.change import change
+from catalog.checksum import Checksum, ChecksumKind
+from catalog.errors import (
+    AccessDenied,
+    InvalidObject,
+    KeyChanged,
+    KeyTaken,
+    NoSuchBucket,
+    NoSuchObject,
+    OutcomeUnknown,
+    StoreUnreachable,
+)
 from catalog.keys import Key
 from catalog.objects import LocalStore, PartTag
 
@@ -90,6 +103,23 @@ def test_a_crash_at_any_step_of_replacing_leaves_the_old_or_the_new(tmp_path: Pa
     assert outcomes == {(True, b"old"), (True, b"new"), (False, b"new")}
 
 
+def test_a_crash_at_any_step_of_swapping_leaves_the_old_or_the_new_with_no_wrong_checksum(tmp_path: Path) -> None:
+    outcomes = set()
+    for at, when in STEPS:
+        store = LocalStore(tmp_path / f"remote-{at}-{when}")
+        store.put(A, b"old", {"software": "one"})
+        etag = store.get_tagged(A).etag
+        crashed = crash_in(lambda store=store, etag=etag: store.swap(A, b"new", etag), at, when)  # type: ignore[misc]
+        body, info = store.get(A), store.head(A)
+        assert info.checksum in {None, Checksum.of(ChecksumKind.CRC32C, body)}
+        assert info.metadata in ({}, {"software": "one"} if body == b"old" else {})
+        outcomes.add((crashed, body))
+        store.swap(A, b"next", store.get_tagged(A).etag)  # the lock went with who held it
+        if not crashed and when == "before":  # there are no more steps
+            break
+    assert outcomes == {(True, b"old"), (True, b"new"), (False, b"new")}
+
+
 def test_a_crash_at_any_step_of_completing_leaves_an_upload_or_a_whole_object(tmp_path: Path) -> None:
     outcomes = set()
     for at, when in STEPS:
@@ -148,6 +178,127 @@ def test_a_taken_key_is_durable_before_it_is_reported(root: Path, monkeypatch: p
     assert seen == ["write", "fsync", "link", "fsync", "unlink"]
 
 
+def changed_once(store: LocalStore) -> str:
+    """A, with the directories that a swap makes; its etag."""
+    store.put_new(A, b"older")
+    store.swap(A, b"old", store.get_tagged(A).etag)
+    return store.get_tagged(A).etag
+
+
+def test_what_swap_found_or_left_is_durable_when_it_returns(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(root)
+    etag = changed_once(store)
+    with monkeypatch.context() as patch:
+        seen = effects_of(patch, None)
+        store.swap(A, b"new", etag)
+        assert seen == ["write", "fsync", "unlink", "rename", "unlink", "fsync"]
+    with monkeypatch.context() as patch:
+        seen = effects_of(patch, None)
+        with pytest.raises(KeyChanged):
+            store.swap(A, b"newer", etag)
+        assert seen == ["fsync"]
+
+
+def test_a_swap_whose_entry_cannot_be_synced_is_an_open_outcome(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(root)
+    etag = changed_once(store)
+    real_fsync, calls = os.fsync, iter(range(10))
+
+    def fsync(fd: int) -> None:
+        if next(calls) == 1:  # the first one is that of the new bytes
+            raise OSError(5, "Input/output error")
+        real_fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OutcomeUnknown):
+        store.swap(A, b"new", etag)
+
+
+def _add_lines(root: Path, writer: int, count: int) -> None:
+    store = LocalStore(root)
+    for number in range(count):
+        text = b"%d-%d\n" % (writer, number)
+        change(store, A, lambda body, text=text: (body or b"") + text)  # type: ignore[misc]
+
+
+def test_swaps_of_several_processes_lose_nothing(root: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_add_lines, args=(root, writer, 10)) for writer in range(4)]
+    for each in writers:
+        each.start()
+    for each in writers:
+        each.join()
+        assert each.exitcode == 0
+    expected = sorted(b"%d-%d\n" % (writer, number) for writer in range(4) for number in range(10))
+    assert sorted(LocalStore(root).get(A).splitlines(keepends=True)) == expected
+
+
+def test_a_delete_does_not_come_between_what_swap_compares_and_what_it_writes(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, began = LocalStore(root), threading.Event()
+    store.put_new(A, b"old")
+    etag = store.get_tagged(A).etag
+    deleter = threading.Thread(target=lambda: (began.set(), LocalStore(root).delete(A)))
+    real_rename = os.rename
+
+    def rename(*args: str) -> None:
+        deleter.start()
+        began.wait()
+        real_rename(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", rename)
+        store.swap(A, b"new", etag)
+    deleter.join()
+    with pytest.raises(NoSuchObject):  # after the swap, never under it
+        store.get(A)
+
+
+def test_many_deletes_sync_each_directory_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(root)
+    keys = [Key(f"vol/log/{name}") for name in "abc"] + [Key(f"vol/segments/{name}") for name in "ab"]
+    for key in keys:
+        store.put(key, b"body", {})
+    with monkeypatch.context() as patch:
+        seen = effects_of(patch, None)
+        store.delete_many([*keys, A, Key("vol"), Key("nothing/at/all")])
+    assert seen.count("fsync") == 4  # two of objects, two of what was known of them
+    assert list(store.list("")) == []
+    assert not [path for path in (root / ".metadata").rglob("*") if path.is_file()]
+
+
+def test_deleting_makes_no_root(root: Path) -> None:
+    LocalStore(root).delete(A)
+    assert not root.exists()
+
+
+def test_a_listing_opens_only_directories_that_may_hold_what_is_asked_for(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(root)
+    for name in ("a/1/x", "a/2/x", "a/2/y", "a/3/x", "b/1/x"):
+        store.put_new(Key(name), b"")
+    real, opened = os.scandir, []
+
+    def scandir(path: Path) -> object:
+        opened.append(str(path.relative_to(root)))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    for prefix, start_after, keys, directories in (
+        ("a/", "a/2/x", ["a/2/y", "a/3/x"], ["a", "a/2", "a/3"]),
+        ("a/", "a/2/y0", ["a/3/x"], ["a", "a/2", "a/3"]),
+        ("a/", "a/20", ["a/3/x"], ["a", "a/3"]),
+        ("a/2", "", ["a/2/x", "a/2/y"], ["a", "a/2"]),
+        ("a/", "z", [], ["a"]),
+        ("b/1/", "", ["b/1/x"], ["b/1"]),
+    ):
+        assert list(store.list(prefix, start_after=start_after)) == keys
+        assert opened == directories
+        opened.clear()
+
+
 def test_leftovers_of_a_crash_are_in_no_listing(root: Path) -> None:
     store = LocalStore(root)
     store.put_new(A, b"body")
@@ -197,6 +348,8 @@ def test_without_the_directory_above_the_root_nothing_is_taken_for_absent(tmp_pa
         lambda: list(store.list("")),
         lambda: store.put_new(A, b"one"),
         lambda: store.create_upload(A, {}),
+        lambda: store.swap(A, b"two", "etag"),
+        lambda: store.delete(A),
     ):
         with pytest.raises(NoSuchBucket, match="unmounted"):
             call()
