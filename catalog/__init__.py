@@ -5,13 +5,14 @@
     branches = catalog.Branches(volumes)
     vid = branches.resolve("orders", "main")
     snapshot = volumes.snapshot(vid)                     # which segments show which seqs
-    point = catalog.resolve(catalog.parse_target("seq:42"), volumes.history(vid), last_seq_at)
+    target = catalog.parse_target("15 minutes ago", now_ms=now_ms)
+    point = catalog.resolve(target, volumes.history(vid), last_seq_at)
     half = branches.create("orders", "half", point, now_ms=now_ms)
 
 Layers, each of which imports only those before it:
     values      lsn gid keys commit control checksum errors
-    formats     envelope encoding
-    decisions   snapshot timeline
+    formats     envelope wire encoding small_objects
+    decisions   snapshot history timeline
     effects     objects local put_once change local_copy
     entry       volume branch
 """
@@ -26,16 +27,18 @@ from catalog.commit import (
     Deletions,
     ForkPoint,
     SegmentRef,
+    SegmentView,
 )
 from catalog.control import MAIN, Control, Fork, Ref
 from catalog.encoding import StoredCommit, encode_commit
 from catalog.errors import CatalogError
 from catalog.gid import Sid, Vid
+from catalog.history import History, PastCommit
 from catalog.keys import Key
 from catalog.local import Attempt, Handle, LocalCatalog
 from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore, PartTag, Tagged
-from catalog.snapshot import SegmentView, Snapshot
-from catalog.timeline import Head, Lsn, PastCommit, Seq, Target, Time, parse_target, resolve, window
+from catalog.snapshot import Snapshot
+from catalog.timeline import Head, Lsn, Named, Seq, Target, Time, parse_target, resolve, window
 from catalog.volume import Volumes
 
 __all__ = [
@@ -55,11 +58,13 @@ __all__ = [
     "ForkPoint",
     "Handle",
     "Head",
+    "History",
     "Key",
     "LocalCatalog",
     "LocalStore",
     "Lsn",
     "MemoryStore",
+    "Named",
     "ObjectInfo",
     "ObjectStore",
     "PartTag",

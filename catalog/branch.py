@@ -21,11 +21,11 @@ from dataclasses import dataclass
 
 from catalog.commit import ForkPoint
 from catalog.control import MAIN, Control, Ref
-from catalog.encoding import decode_ref, encode_ref
 from catalog.errors import BranchExists, NoSuchBranch, NoSuchObject, NoSuchTopic, OutcomeUnknown
 from catalog.gid import Vid
 from catalog.keys import branch_of, ref_key, refs_prefix, topic_of
 from catalog.put_once import put_once
+from catalog.small_objects import decode_ref, encode_ref
 from catalog.volume import Volumes
 
 __all__ = ["Branch", "Branches"]

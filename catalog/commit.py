@@ -4,6 +4,9 @@ C1  LSNs of a volume are dense from 1, and one commit at most has each.
 C2  A commit's hash covers its parent's hash, so a history is tamper-evident to its first commit.
 C3  The remote history of a topic is the topic's own, in order: a delete is committed only after every record that was
     appended before it, so any prefix of the history is a state that the topic once had.
+C4  It is committed before the next offload, though: between it and the records that it could reach lies at most the one
+    offload that took records from after it along.
+C5  The epoch never falls from one commit to the next.
 
 Source: Graft RFC 0001 (Commit, Snapshot, SegmentRef); pages there are records here.
 """
@@ -19,12 +22,14 @@ from catalog.gid import Sid, Vid
 __all__ = [
     "NO_PARENT",
     "Bounds",
+    "Checkpoint",
     "Codec",
     "Commit",
     "CommitKind",
     "Deletions",
     "ForkPoint",
     "SegmentRef",
+    "SegmentView",
 ]
 
 NO_PARENT = bytes(32)
@@ -95,7 +100,11 @@ class ForkPoint:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One change of one volume. `at_seq` and `at_ts_ms` are the topic's head and time when the operation happened."""
+    """One change of one volume. `at_seq` and `at_ts_ms` are the topic's head and time when the operation happened.
+
+    Only a commit of kind config has `config`, the topic's configuration from now on as JSON (empty: it stays), and
+    `collected_before_ms`: from now on no segment may be added whose id is older (see `catalog.gc`).
+    """
 
     vid: Vid
     lsn: int
@@ -113,3 +122,42 @@ class Commit:
     removed_sids: tuple[Sid, ...] = ()
     deletions: Deletions = Deletions()
     truncate_from: int | None = None
+    config: str = ""
+    collected_before_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentView:
+    """What a volume shows of a segment: seqs `first` to `last`, without those in `deleted`.
+
+    `vid` is the volume that the segment's objects lie in, which for a fork may be a parent; `lsn` is that of the commit
+    there which added it. `deleted` is the portable serialization of a Roaring bitmap of `seq - ref.first_seq`, over the
+    whole segment; None if none is deleted so.
+    """
+
+    ref: SegmentRef
+    vid: Vid
+    lsn: int
+    first: int
+    last: int
+    deleted: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a volume shows at a commit, kept with the commit. It is not part of the commit, nor of its hash.
+
+    `views` is the encoded list of `SegmentView`, None if that lies in an object of its own; `views_hash` is the blake3
+    of it, `views_length` its bytes. `max_seq` is the highest seq that the topic ever had up to the commit, `max_ts_ms`
+    the latest `at_ts_ms`.
+    """
+
+    made_at_ms: int
+    views: bytes | None
+    views_hash: bytes
+    views_length: int
+    before_seq: int
+    max_seq: int
+    max_ts_ms: int
+    config: str
+    collected_before_ms: int

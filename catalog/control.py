@@ -1,21 +1,26 @@
 """What makes a volume and gives it a name: values only. `catalog.encoding` turns them into objects and back.
 
 N1  A Control is written once, before anything else of its volume, and never changes.
-N2  A Ref is the only place where a name becomes a vid.
+N2  A Ref is the only place where a name becomes a vid. A deleted branch keeps its Ref, which says so.
 N3  A Fork lies in the parent volume and is written before the fork's Ref, so that whoever looks at a volume
     sees every fork that may still need its commits.
 
-Source: Graft RFC 0001 (Control, Fork); Ref is ours.
+N4  A Boundary only ever rises. No commit below it may come to be, and no state below it is kept, but for what forks,
+    tags and pins hold.
+N5  A Pin is for whoever reads what may otherwise go: until it expires, what it names stays.
+
+Source: Graft RFC 0001 (Control, Fork, CheckpointSet); the others are ours.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from catalog.commit import ForkPoint
 from catalog.gid import Vid
 
-__all__ = ["MAIN", "Control", "Fork", "Ref"]
+__all__ = ["MAIN", "Boundary", "CheckpointSet", "Control", "Fork", "Mark", "OplogEntry", "Pin", "Ref", "Tag"]
 
 MAIN = "main"
 """The branch that a topic's own history is on."""
@@ -40,5 +45,74 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
+    """`deleted_at_ms` is set once the branch is deleted: its volume is kept for a while, and may come back."""
+
     vid: Vid
     created_at_ms: int
+    deleted_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A named point in the history of a topic's `branch`."""
+
+    point: ForkPoint
+    branch: str
+    created_at_ms: int
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A lease on what `point` shows."""
+
+    point: ForkPoint
+    expires_at_ms: int
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A checkpoint, and what it takes to find it: the latest `at_ts_ms`, and the highest seq, of all up to it."""
+
+    lsn: int
+    max_ts_ms: int
+    max_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSet:
+    """Those of a volume that readers may start from, ascending."""
+
+    vid: Vid
+    marks: tuple[Mark, ...] = ()
+
+    def at_or_below(self, lsn: int) -> Mark | None:
+        """The newest one that a reader of `lsn` can start from."""
+        found = bisect_right(self.marks, lsn, key=lambda mark: mark.lsn)
+        return self.marks[found - 1] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """The lowest LSN that may come to be, and whose state is kept. 0 and 1 are the same: nothing was collected."""
+
+    vid: Vid
+    lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class OplogEntry:
+    """A change of the object under the key `subject`, put down before it is made.
+
+    `former` is the object that was there, `value` the one that comes in its place; None: there is none.
+    """
+
+    at_ms: int
+    writer_id: str
+    operation: str
+    subject: str
+    former: bytes | None
+    value: bytes | None
+    nonce: bytes
+    message: str = ""

@@ -1,4 +1,4 @@
-"""Catalog values as objects, and back: protobuf (catalog/schema.proto) in the envelope of `catalog.envelope`.
+"""Commits as objects, and back: protobuf (catalog/schema.proto) in the envelope of `catalog.envelope`.
 
 Commit hash: blake3 (32 bytes) over the following bytes, all integers little-endian. It stands in the commit itself,
 and as `parent_hash` in the next one.
@@ -28,8 +28,14 @@ and as `parent_hash` in the next one.
     4       deletions: number of bitmaps, then for each, ascending by sid: 16 sid · 4 length · bitmap
     4       number of removed sids, then 16 bytes for each in the order of the commit
 
+and for kind config only:
+
+    4 + n   config: length of its UTF-8, then that
+    1       1 if collected_before is there, else 0
+    8       collected_before, ms, or 0
+
 H1  Every field of `Commit` is in it, at a fixed place or with its length before it, so no two commits share the bytes.
-H2  checkpoint_ts is not: becoming a checkpoint changes no hash.
+H2  What makes it a checkpoint is not: becoming one changes no hash. The list of views has a hash of its own.
 H3  A decoder trusts in this order: envelope, protobuf, sizes and enums, commit hash, identity with the key.
 
 Source: Graft RFC 0001 (Commit hash); the parent and all but the first fields are ours. No I/O: bytes in, bytes out.
@@ -37,41 +43,47 @@ Source: Graft RFC 0001 (Commit hash); the parent and all but the first fields ar
 
 from __future__ import annotations
 
+import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from blake3 import blake3
-from google.protobuf.message import DecodeError, Message
-from google.protobuf.timestamp_pb2 import Timestamp
+from google.protobuf.message import DecodeError
 from pyroaring import BitMap
 
 from catalog import schema_pb2 as pb
-from catalog.commit import Bounds, Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef
-from catalog.control import Control, Fork, Ref
-from catalog.envelope import MessageType, unwrap, wrap
+from catalog.commit import (
+    Bounds,
+    Checkpoint,
+    Codec,
+    Commit,
+    CommitKind,
+    Deletions,
+    SegmentRef,
+    SegmentView,
+)
+from catalog.envelope import MessageType, wrap
 from catalog.errors import InvalidKey, InvalidObject
 from catalog.gid import Sid, Vid
-from catalog.keys import commit_key, control_key
+from catalog.keys import commit_key
+from catalog.wire import parse, serialized, timestamp
 
 __all__ = [
     "StoredCommit",
     "commit_hash",
     "decode_commit",
     "decode_commit_at",
-    "decode_control",
-    "decode_control_of",
-    "decode_fork",
-    "decode_ref",
+    "decode_views",
     "encode_commit",
-    "encode_control",
-    "encode_fork",
-    "encode_ref",
+    "encode_views",
+    "with_checkpoint",
 ]
 
 _HASH_MAGIC = b"SGC1"
 _HASH_HEAD = struct.Struct("<4s16sQ32sQQQ16sBQQQQBQ")
 _HASH_SEGMENT = struct.Struct("<16s32sQQQQQII32sBQ")
+_FLAGGED = struct.Struct("<BQ")
 _U64 = struct.Struct("<Q")
 _U32 = struct.Struct("<I")
 _HASH_SIZE = 32
@@ -80,10 +92,11 @@ _NONCE_SIZE = 16
 
 @dataclass(frozen=True, slots=True)
 class StoredCommit:
-    """A commit together with its hash, which was verified."""
+    """A commit together with its hash, which was verified, and the checkpoint that it was made, if it was."""
 
     commit: Commit
     hash: bytes
+    checkpoint: Checkpoint | None = None
 
 
 def commit_hash(commit: Commit) -> bytes:
@@ -144,6 +157,11 @@ def _hashed_pieces(commit: Commit) -> Iterator[bytes]:
     yield _U32.pack(len(commit.removed_sids))
     for sid in commit.removed_sids:
         yield sid.raw
+    if commit.kind is CommitKind.CONFIG:
+        yield from _with_length(commit.config.encode())
+        yield _FLAGGED.pack(commit.collected_before_ms is not None, commit.collected_before_ms or 0)
+    elif commit.config or commit.collected_before_ms is not None:
+        raise ValueError(f"a commit of kind {commit.kind.name.lower()} has no configuration")
 
 
 def _with_length(piece: bytes) -> Iterator[bytes]:
@@ -177,7 +195,7 @@ def encode_commit(commit: Commit) -> tuple[bytes, bytes]:
         kind=pb.CommitKind.Name(commit.kind),
         parent_hash=commit.parent_hash,
         nonce=commit.nonce,
-        created_at=_timestamp(commit.created_at_ms),
+        created_at=timestamp(commit.created_at_ms),
         writer_id=commit.writer_id,
         epoch=commit.epoch,
         message=commit.message,
@@ -186,8 +204,31 @@ def encode_commit(commit: Commit) -> tuple[bytes, bytes]:
         truncate_from=commit.truncate_from,
         at_seq=commit.at_seq,
         at_ts_ms=commit.at_ts_ms,
+        config=commit.config,
+        collected_before_ms=commit.collected_before_ms,
     )
-    return wrap(MessageType.COMMIT, _serialized(message)), digest
+    return wrap(MessageType.COMMIT, serialized(message)), digest
+
+
+def with_checkpoint(body: bytes, checkpoint: Checkpoint, place: str) -> bytes:
+    """The commit in `body`, as an object that is a checkpoint too. Raises as `decode_commit` does."""
+    decode_commit(body, place)
+    message = pb.Commit()
+    parse(message, MessageType.COMMIT, body, place)
+    message.checkpoint_ts.CopyFrom(timestamp(checkpoint.made_at_ms))
+    message.checkpoint.CopyFrom(
+        pb.Checkpoint(
+            list=checkpoint.views,
+            list_hash=checkpoint.views_hash,
+            list_length=checkpoint.views_length,
+            before_seq=checkpoint.before_seq,
+            max_seq=checkpoint.max_seq,
+            max_ts_ms=checkpoint.max_ts_ms,
+            config=checkpoint.config,
+            collected_before_ms=checkpoint.collected_before_ms,
+        )
+    )
+    return wrap(MessageType.COMMIT, serialized(message))
 
 
 def decode_commit(body: bytes, place: str) -> StoredCommit:
@@ -196,15 +237,16 @@ def decode_commit(body: bytes, place: str) -> StoredCommit:
     Raises `InvalidObject` and `FormatUnsupported`.
     """
     message = pb.Commit()
-    _parse(message, MessageType.COMMIT, body, place)
+    parse(message, MessageType.COMMIT, body, place)
     try:
         commit = _commit(message)
         digest = commit_hash(commit)
+        checkpoint = _checkpoint(message)
     except (InvalidKey, ValueError) as cause:
         raise InvalidObject(place, f"a field is out of range: {cause}") from None
     if message.hash != digest:
         raise InvalidObject(place, "its commit hash does not match its contents")
-    return StoredCommit(commit, digest)
+    return StoredCommit(commit, digest, checkpoint)
 
 
 def decode_commit_at(body: bytes, vid: Vid, lsn: int) -> StoredCommit:
@@ -235,6 +277,29 @@ def _commit(message: pb.Commit) -> Commit:
         removed_sids=tuple(Sid(raw) for raw in message.removed_sids),
         deletions=_deletions(message.deletions),
         truncate_from=message.truncate_from if message.HasField("truncate_from") else None,
+        config=message.config,
+        collected_before_ms=message.collected_before_ms if message.HasField("collected_before_ms") else None,
+    )
+
+
+def _checkpoint(message: pb.Commit) -> Checkpoint | None:
+    if not message.HasField("checkpoint"):
+        return None
+    found = message.checkpoint
+    views = found.list if found.HasField("list") else None
+    _sized(found.list_hash, _HASH_SIZE)
+    if views is not None and (len(views) != found.list_length or blake3(views).digest() != found.list_hash):
+        raise ValueError("the list of its checkpoint does not match its hash")
+    return Checkpoint(
+        made_at_ms=message.checkpoint_ts.ToMilliseconds(),
+        views=views,
+        views_hash=found.list_hash,
+        views_length=found.list_length,
+        before_seq=found.before_seq,
+        max_seq=found.max_seq,
+        max_ts_ms=found.max_ts_ms,
+        config=found.config,
+        collected_before_ms=found.collected_before_ms,
     )
 
 
@@ -299,98 +364,46 @@ def _check_bitmap(sid: Sid, bitmap: bytes) -> None:
         raise ValueError(f"the deletions of segment {sid} are not a Roaring bitmap") from None
 
 
-# ---------------------------------------------------------------- control, fork, ref
+# ---------------------------------------------------------------- lists of views
 
 
-def encode_control(control: Control) -> bytes:
-    message = pb.Control(
-        vid=control.vid.raw,
-        parent=None if control.parent is None else _volume_ref_message(control.parent),
-        created_at=_timestamp(control.created_at_ms),
-        topic=control.topic,
-        branch=control.branch,
-    )
-    return wrap(MessageType.CONTROL, _serialized(message))
-
-
-def decode_control(body: bytes, place: str) -> Control:
-    """Raises `InvalidObject` and `FormatUnsupported`, which name `place`."""
-    message = pb.Control()
-    _parse(message, MessageType.CONTROL, body, place)
-    try:
-        return Control(
-            vid=Vid(message.vid),
-            parent=_fork_point(message.parent) if message.HasField("parent") else None,
-            created_at_ms=message.created_at.ToMilliseconds(),
-            topic=message.topic,
-            branch=message.branch,
+def encode_views(views: Iterable[SegmentView]) -> bytes:
+    """What a checkpoint holds, or an object of its own in the envelope (type SegmentList) does."""
+    return serialized(
+        pb.SegmentList(
+            views=[
+                pb.SegmentView(
+                    ref=_segment_message(view.ref),
+                    vid=view.vid.raw,
+                    lsn=view.lsn,
+                    first=view.first,
+                    last=view.last,
+                    deleted=view.deleted,
+                )
+                for view in views
+            ]
         )
-    except (InvalidKey, ValueError) as cause:
-        raise InvalidObject(place, f"a field is out of range: {cause}") from None
-
-
-def decode_control_of(body: bytes, vid: Vid) -> Control:
-    """`decode_control` of what lies under `vid`; raises `InvalidObject` too if the control says otherwise."""
-    key = control_key(vid)
-    control = decode_control(body, key)
-    if control.vid != vid:
-        raise InvalidObject(key, f"it belongs to volume {control.vid}")
-    return control
-
-
-def encode_fork(fork: Fork) -> bytes:
-    return wrap(
-        MessageType.FORK, _serialized(pb.Fork(fork_vid=fork.fork_vid.raw, parent=_volume_ref_message(fork.parent)))
     )
 
 
-def decode_fork(body: bytes, place: str) -> Fork:
-    """Raises `InvalidObject` and `FormatUnsupported`, which name `place`."""
-    message = pb.Fork()
-    _parse(message, MessageType.FORK, body, place)
+def decode_views(raw: bytes, place: str) -> tuple[SegmentView, ...]:
+    """Ascending, without overlap. Raises `InvalidObject`, which names `place`. The caller has compared the hash."""
+    message = pb.SegmentList()
     try:
-        return Fork(Vid(message.fork_vid), _fork_point(message.parent))
-    except InvalidKey as cause:
-        raise InvalidObject(place, f"a field is out of range: {cause}") from None
+        message.ParseFromString(raw)
+        views = tuple(map(_view, message.views))
+    except (DecodeError, InvalidKey, ValueError) as cause:
+        raise InvalidObject(place, f"its list of segments does not decode: {cause}") from None
+    if any(after.first <= before.last for before, after in itertools.pairwise(views)):
+        raise InvalidObject(place, "the views of its list overlap")
+    return views
 
 
-def encode_ref(ref: Ref) -> bytes:
-    return wrap(MessageType.REF, _serialized(pb.Ref(vid=ref.vid.raw, created_at=_timestamp(ref.created_at_ms))))
-
-
-def decode_ref(body: bytes, place: str) -> Ref:
-    """Raises `InvalidObject` and `FormatUnsupported`, which name `place`."""
-    message = pb.Ref()
-    _parse(message, MessageType.REF, body, place)
-    try:
-        return Ref(Vid(message.vid), message.created_at.ToMilliseconds())
-    except (InvalidKey, ValueError) as cause:
-        raise InvalidObject(place, f"a field is out of range: {cause}") from None
-
-
-def _volume_ref_message(point: ForkPoint) -> pb.VolumeRef:
-    return pb.VolumeRef(vid=point.vid.raw, lsn=point.lsn, seq=point.seq)
-
-
-def _fork_point(message: pb.VolumeRef) -> ForkPoint:
-    return ForkPoint(Vid(message.vid), message.lsn, message.seq if message.HasField("seq") else None)
-
-
-# ---------------------------------------------------------------- protobuf
-
-
-def _timestamp(ms: int) -> Timestamp:
-    stamp = Timestamp()
-    stamp.FromMilliseconds(ms)
-    return stamp
-
-
-def _serialized(message: Message) -> bytes:
-    return message.SerializeToString(deterministic=True)
-
-
-def _parse(message: Message, message_type: MessageType, body: bytes, place: str) -> None:
-    try:
-        message.ParseFromString(unwrap(message_type, body, place))
-    except DecodeError as cause:
-        raise InvalidObject(place, f"it is not a protobuf message of its type: {cause}") from None
+def _view(message: pb.SegmentView) -> SegmentView:
+    ref = _segment(message.ref)
+    if not ref.first_seq <= message.first <= message.last <= ref.last_seq:
+        raise ValueError(f"a view of seq {message.first} to {message.last}")
+    deleted = message.deleted if message.HasField("deleted") else None
+    if deleted is not None:
+        _check_bitmap(ref.sid, deleted)
+    return SegmentView(ref, Vid(message.vid), message.lsn, message.first, message.last, deleted)

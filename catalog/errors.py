@@ -8,6 +8,8 @@
     │   ├── KeyTaken             put-if-absent found the key; it may be our own lost answer
     │   ├── KeyChanged           compare-and-swap found another state; it may be our own lost answer
     │   ├── Diverged             the volume has a commit at our LSN that is not ours
+    │   │   ├── Fenced               of a higher epoch: another writer has taken over
+    │   │   └── Outdated             our LSN lies below the boundary: GC has passed it
     │   └── BranchExists
     ├── Missing              the caller asked for what is not there      exit 3
     │   ├── NoSuchObject
@@ -42,6 +44,7 @@ __all__ = [
     "Conflict",
     "Corrupt",
     "Diverged",
+    "Fenced",
     "FormatUnsupported",
     "InvalidKey",
     "InvalidName",
@@ -59,6 +62,7 @@ __all__ = [
     "NoSuchTopic",
     "OutOfWindow",
     "OutcomeUnknown",
+    "Outdated",
     "StoreUnreachable",
     "Unavailable",
 ]
@@ -125,11 +129,38 @@ class Diverged(Conflict):
     def __init__(self, topic: str, vid: str, lsn: int) -> None:
         super().__init__(
             f"{topic} has diverged: lsn {lsn} of volume {vid} was committed by another writer; nothing was changed",
-            hint="two writers have one topic: stop one of them. This directory keeps all its records",
+            hint=(
+                "two writers have one topic: stop one of them. This directory keeps all its records; "
+                f"`seglog reset {topic} --as NAME` saves those that the other does not have as a branch"
+            ),
         )
         self.topic = topic
         self.vid = vid
         self.lsn = lsn
+
+
+class Fenced(Diverged):
+    """Another writer took the topic over, and this one has to stop for good."""
+
+    def __init__(self, topic: str, vid: str, lsn: int, epoch: int) -> None:
+        super().__init__(topic, vid, lsn)
+        self.args = (
+            f"{topic} was taken over by another writer: lsn {lsn} of volume {vid} has epoch {epoch}; nothing changed",
+        )
+        self.hint = (
+            f"stop this writer. `seglog reset {topic}` follows the other one; "
+            "`--as NAME` keeps what was appended here as a branch"
+        )
+        self.epoch = epoch
+
+
+class Outdated(Diverged):
+    """The commit came so late that GC has passed its LSN: others have gone on since."""
+
+    def __init__(self, topic: str, vid: str, lsn: int, boundary: int) -> None:
+        super().__init__(topic, vid, lsn)
+        self.args = (f"{topic} has diverged: lsn {lsn} of volume {vid} lies below its boundary {boundary}",)
+        self.boundary = boundary
 
 
 class BranchExists(Conflict):
@@ -252,6 +283,6 @@ class InvalidTarget(Misuse):
     def __init__(self, text: str, reason: str = "") -> None:
         super().__init__(
             f"{text!r} is not a point in time{': ' + reason if reason else ''}",
-            hint="use seq:N, lsn:N, head, head~N, or a time such as 2026-11-21T09:30:00Z",
+            hint="use seq:N, lsn:N, head, head~N, tag:NAME, or a time such as 2026-11-21T09:30:00Z or '15 minutes ago'",
         )
         self.text = text

@@ -125,16 +125,16 @@ class Pin(_message.Message):
     def __init__(self, point: _Optional[_Union[VolumeRef, _Mapping]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., holder: _Optional[str] = ...) -> None: ...
 
 class CheckpointSet(_message.Message):
-    __slots__ = ("vid", "lsns", "at_ts_ms", "max_seqs")
+    __slots__ = ("vid", "lsns", "max_ts_ms", "max_seqs")
     VID_FIELD_NUMBER: _ClassVar[int]
     LSNS_FIELD_NUMBER: _ClassVar[int]
-    AT_TS_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_TS_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_SEQS_FIELD_NUMBER: _ClassVar[int]
     vid: bytes
     lsns: _containers.RepeatedScalarFieldContainer[int]
-    at_ts_ms: _containers.RepeatedScalarFieldContainer[int]
+    max_ts_ms: _containers.RepeatedScalarFieldContainer[int]
     max_seqs: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, vid: _Optional[bytes] = ..., lsns: _Optional[_Iterable[int]] = ..., at_ts_ms: _Optional[_Iterable[int]] = ..., max_seqs: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, vid: _Optional[bytes] = ..., lsns: _Optional[_Iterable[int]] = ..., max_ts_ms: _Optional[_Iterable[int]] = ..., max_seqs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Boundary(_message.Message):
     __slots__ = ("vid", "lsn")
@@ -221,7 +221,7 @@ class Commit(_message.Message):
     def __init__(self, snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., hash: _Optional[bytes] = ..., segments: _Optional[_Iterable[_Union[SegmentRef, _Mapping]]] = ..., checkpoint_ts: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[_Union[CommitKind, str]] = ..., parent_hash: _Optional[bytes] = ..., nonce: _Optional[bytes] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., writer_id: _Optional[str] = ..., epoch: _Optional[int] = ..., message: _Optional[str] = ..., removed_sids: _Optional[_Iterable[bytes]] = ..., deletions: _Optional[_Union[Deletions, _Mapping]] = ..., truncate_from: _Optional[int] = ..., at_seq: _Optional[int] = ..., at_ts_ms: _Optional[int] = ..., config: _Optional[str] = ..., collected_before_ms: _Optional[int] = ..., checkpoint: _Optional[_Union[Checkpoint, _Mapping]] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
-    __slots__ = ("list", "list_hash", "list_length", "before_seq", "max_seq", "config", "collected_before_ms")
+    __slots__ = ("list", "list_hash", "list_length", "before_seq", "max_seq", "config", "collected_before_ms", "max_ts_ms")
     LIST_FIELD_NUMBER: _ClassVar[int]
     LIST_HASH_FIELD_NUMBER: _ClassVar[int]
     LIST_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -229,6 +229,7 @@ class Checkpoint(_message.Message):
     MAX_SEQ_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     COLLECTED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_TS_MS_FIELD_NUMBER: _ClassVar[int]
     list: bytes
     list_hash: bytes
     list_length: int
@@ -236,7 +237,8 @@ class Checkpoint(_message.Message):
     max_seq: int
     config: str
     collected_before_ms: int
-    def __init__(self, list: _Optional[bytes] = ..., list_hash: _Optional[bytes] = ..., list_length: _Optional[int] = ..., before_seq: _Optional[int] = ..., max_seq: _Optional[int] = ..., config: _Optional[str] = ..., collected_before_ms: _Optional[int] = ...) -> None: ...
+    max_ts_ms: int
+    def __init__(self, list: _Optional[bytes] = ..., list_hash: _Optional[bytes] = ..., list_length: _Optional[int] = ..., before_seq: _Optional[int] = ..., max_seq: _Optional[int] = ..., config: _Optional[str] = ..., collected_before_ms: _Optional[int] = ..., max_ts_ms: _Optional[int] = ...) -> None: ...
 
 class SegmentList(_message.Message):
     __slots__ = ("views",)

@@ -11,6 +11,7 @@ S1  Views are ascending and never overlap. A segment may have several, when a ne
 S2  A fork begins with its parent's snapshot, cut at the fork's seq; deletions up to the fork point come with it.
 S3  A delete never reaches records that were appended after it: `before_seq` counts up to the `at_seq` of its commit,
     and falls with a truncation or a cut, whose seqs are used again.
+S4  A checkpoint holds all of a snapshot that folding on needs, so folding may begin with one.
 
 Source: Graft RFC 0001 (Volume Reader). This module does no I/O.
 """
@@ -21,30 +22,14 @@ from bisect import insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from blake3 import blake3
 from pyroaring import BitMap
 
-from catalog.commit import NO_PARENT, Bounds, Commit, Deletions, SegmentRef
-from catalog.encoding import StoredCommit
+from catalog.commit import NO_PARENT, Bounds, Checkpoint, Commit, Deletions, SegmentView
+from catalog.encoding import StoredCommit, encode_views
 from catalog.gid import Sid, Vid
 
-__all__ = ["SegmentView", "Snapshot", "cut", "empty", "fold", "fork"]
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentView:
-    """What a snapshot shows of a segment: seqs `first` to `last`, without those in `deleted`.
-
-    `vid` is the volume that the segment's objects lie in, which for a fork may be a parent; `lsn` is that of the commit
-    there which added it. `deleted` is the portable serialization of a Roaring bitmap of `seq - ref.first_seq`, over the
-    whole segment; None if none is deleted so.
-    """
-
-    ref: SegmentRef
-    vid: Vid
-    lsn: int
-    first: int
-    last: int
-    deleted: bytes | None = None
+__all__ = ["SegmentView", "Snapshot", "checkpoint_of", "cut", "empty", "fold", "fork", "from_checkpoint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +37,9 @@ class Snapshot:
     """A volume at an LSN (0: no commit of its own yet). `head_hash` is the `parent_hash` of the commit that follows.
 
     Seqs from `bounds.first_seq` to `bounds.head_seq` that no view shows were deleted if below `before_seq`.
+    `max_seq` is the highest seq that the topic ever had, `max_ts_ms` its latest time, of those that a commit tells.
+    `epoch` is that of the newest commit, 0 without one. `config` is the topic's configuration as JSON, empty if no
+    commit tells it. No segment with an id of before `collected_before_ms` may be added any more.
     """
 
     vid: Vid
@@ -60,6 +48,11 @@ class Snapshot:
     segments: tuple[SegmentView, ...]
     before_seq: int
     head_hash: bytes
+    max_seq: int = 0
+    max_ts_ms: int = 0
+    epoch: int = 0
+    config: str = ""
+    collected_before_ms: int = 0
 
 
 def empty(vid: Vid) -> Snapshot:
@@ -69,7 +62,7 @@ def empty(vid: Vid) -> Snapshot:
 
 def fork(parent: Snapshot, vid: Vid) -> Snapshot:
     """The volume `vid`, forked from `parent`, before any commit of its own."""
-    return replace(parent, vid=vid, lsn=0)
+    return replace(parent, vid=vid, lsn=0, epoch=0, collected_before_ms=0)
 
 
 def cut(snapshot: Snapshot, seq: int) -> Snapshot:
@@ -81,6 +74,41 @@ def cut(snapshot: Snapshot, seq: int) -> Snapshot:
         bounds=Bounds(min(bounds.first_seq, above), min(bounds.head_seq, seq), min(bounds.evict_floor, above)),
         segments=tuple(_without(snapshot.segments, above, None)),
         before_seq=min(snapshot.before_seq, above),
+        max_seq=min(snapshot.max_seq, seq),
+    )
+
+
+def checkpoint_of(snapshot: Snapshot, *, now_ms: int) -> Checkpoint:
+    """What the commit that `snapshot` ends with is given to become a checkpoint."""
+    views = encode_views(snapshot.segments)
+    return Checkpoint(
+        made_at_ms=now_ms,
+        views=views,
+        views_hash=blake3(views).digest(),
+        views_length=len(views),
+        before_seq=snapshot.before_seq,
+        max_seq=snapshot.max_seq,
+        max_ts_ms=snapshot.max_ts_ms,
+        config=snapshot.config,
+        collected_before_ms=snapshot.collected_before_ms,
+    )
+
+
+def from_checkpoint(stored: StoredCommit, checkpoint: Checkpoint, views: tuple[SegmentView, ...]) -> Snapshot:
+    """The volume at the commit `stored`, by its checkpoint, whose decoded list is `views`."""
+    commit = stored.commit
+    return Snapshot(
+        vid=commit.vid,
+        lsn=commit.lsn,
+        bounds=commit.bounds,
+        segments=views,
+        before_seq=checkpoint.before_seq,
+        head_hash=stored.hash,
+        max_seq=checkpoint.max_seq,
+        max_ts_ms=checkpoint.max_ts_ms,
+        epoch=commit.epoch,
+        config=checkpoint.config,
+        collected_before_ms=checkpoint.collected_before_ms,
     )
 
 
@@ -88,17 +116,27 @@ def fold(base: Snapshot, commits: Iterable[StoredCommit]) -> Snapshot:
     """`base` after `commits`, which are those that follow it, oldest first."""
     views = list(base.segments)
     bitmaps = {view.ref.sid: BitMap.deserialize(view.deleted) for view in views if view.deleted is not None}
-    before_seq = base.before_seq
-    lsn, bounds, head_hash = base.lsn, base.bounds, base.head_hash
+    now = base
     for stored in commits:
         commit = stored.commit
         views = _apply(views, commit)
         _merge(bitmaps, commit.deletions)
+        before_seq = now.before_seq
         if commit.truncate_from is not None:
             before_seq = min(before_seq, commit.truncate_from)
-        before_seq = max(before_seq, _deleted_below(commit))
-        lsn, bounds, head_hash = commit.lsn, commit.bounds, stored.hash
-    return Snapshot(base.vid, lsn, bounds, _with_deleted(views, bitmaps), before_seq, head_hash)
+        now = replace(
+            now,
+            lsn=commit.lsn,
+            bounds=commit.bounds,
+            before_seq=max(before_seq, _deleted_below(commit)),
+            head_hash=stored.hash,
+            max_seq=max(now.max_seq, commit.bounds.head_seq),
+            max_ts_ms=max(now.max_ts_ms, commit.at_ts_ms),
+            epoch=commit.epoch,
+            config=commit.config or now.config,
+            collected_before_ms=max(now.collected_before_ms, commit.collected_before_ms or 0),
+        )
+    return replace(now, segments=_with_deleted(views, bitmaps))
 
 
 def _apply(views: list[SegmentView], commit: Commit) -> list[SegmentView]:

@@ -1,19 +1,23 @@
 """Which commit, and which record in it, a point in time means. Pure: a target and a history in, a fork point out.
 
-A history is the commits that a branch stands on, newest first, its parents' up to the fork points included.
+A history is the commits that a branch stands on, its parents' up to the fork points included (`catalog.history`).
 A point in it is a prefix of the history (the topic's own order, C3 in `catalog.commit`), cut at a seq:
 
     seq:N     right after record N was acked: every record up to N, and every delete that happened before N + 1.
               After a truncation, the first record that had the seq is meant.
-    a time    inclusive: every record with ts <= time, and every delete that happened by then
+    a time    inclusive: every record with ts <= time, and every delete that happened by then.
+              ISO 8601 with its zone, or how long ago: `15 minutes ago`
     lsn:N     the whole commit N: the branch's own, else its parent's before the fork, and so on
     head      the newest commit; head~N the one N before it, across fork points
+    tag:NAME  the point that has this name; whoever has the names finds it
 
 T1  Deletes, evictions and truncations after the point take no part: the prefix ends before the first of them.
 T2  One that happened before the point takes part even if it was committed after an offload of later records; those
     records are then cut off.
 T3  The point's lsn is that of the last commit that takes part. Its seq is the cut, None if the commit is whole.
 T4  A target outside the history is `OutOfWindow`, with the window. Nothing nearest is guessed.
+T5  Only commits between the checkpoint before the point and the second offload after it are looked at (C4 in
+    `catalog.commit`), whatever the length of the history.
 
 The time of a record inside a segment is asked from the caller.
 """
@@ -21,19 +25,23 @@ The time of a record inside a segment is asked from the caller.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
-from catalog.commit import Commit, CommitKind, ForkPoint, SegmentRef
+from catalog.commit import CommitKind, ForkPoint, SegmentRef
 from catalog.errors import InvalidTarget, OutOfWindow
 from catalog.gid import Vid
+from catalog.history import History, PastCommit
+from catalog.keys import check_name
 
-__all__ = ["Head", "LastSeqAt", "Lsn", "PastCommit", "Seq", "Target", "Time", "parse_target", "resolve", "window"]
+__all__ = ["Head", "LastSeqAt", "Lsn", "Named", "Seq", "Target", "Time", "parse_target", "resolve", "window"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBERED = re.compile(r"(seq:|lsn:|head~)([0-9]{1,20})", re.ASCII)
+_AGO = re.compile(r"([0-9]{1,9}) ?(s|m|h|d|w|seconds?|minutes?|hours?|days?|weeks?) ago", re.ASCII)
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _U64_END = 2**64
 _TAKES_AWAY = frozenset({CommitKind.DELETE, CommitKind.EVICT, CommitKind.TRUNCATE})
 
@@ -76,34 +84,28 @@ class Time:
         return _date(self.ms)
 
 
-Target = Seq | Lsn | Head | Time
-
-
 @dataclass(frozen=True, slots=True)
-class PastCommit:
-    """A commit of a history. `cut_seq`: a fork that came later took its records up to that one only."""
+class Named:
+    """A tag of the topic."""
 
-    commit: Commit
-    hash: bytes
-    cut_seq: int | None = None
+    name: str
 
-    def segments(self) -> Iterator[tuple[SegmentRef, int]]:
-        """The segments it adds, each with the last seq that is part of the history."""
-        for ref in self.commit.segments:
-            last = ref.last_seq if self.cut_seq is None else min(ref.last_seq, self.cut_seq)
-            if last >= ref.first_seq:
-                yield ref, last
-
-    def point(self, seq: int | None = None) -> ForkPoint:
-        """This commit as the last of a prefix, cut at `seq`."""
-        cuts = [cut for cut in (seq, self.cut_seq) if cut is not None and cut < self.commit.bounds.head_seq]
-        return ForkPoint(self.commit.vid, self.commit.lsn, min(cuts, default=None))
+    def __str__(self) -> str:
+        return f"tag:{self.name}"
 
 
-def parse_target(text: str) -> Target:
-    """`seq:N`, `lsn:N`, `head`, `head~N`, or an ISO 8601 time with its zone. Raises `InvalidTarget`."""
+Target = Seq | Lsn | Head | Time | Named
+
+
+def parse_target(text: str, *, now_ms: int) -> Target:
+    """`seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME`, `15 minutes ago`, or an ISO 8601 time with its zone.
+
+    Raises `InvalidTarget`, and `InvalidName` for what cannot be a tag.
+    """
     if text == "head":
         return Head()
+    if text.startswith("tag:"):
+        return Named(check_name("tag", text.removeprefix("tag:")))
     if numbered := _NUMBERED.fullmatch(text):
         kind, number = numbered[1], int(numbered[2])
         if number >= _U64_END:
@@ -113,6 +115,8 @@ def parse_target(text: str) -> Target:
         if number == 0:
             raise InvalidTarget(text, "these count from 1")
         return Seq(number) if kind == "seq:" else Lsn(number)
+    if ago := _AGO.fullmatch(text):
+        return Time(now_ms - int(ago[1]) * _UNIT_MS[ago[2][0]])
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
@@ -122,17 +126,21 @@ def parse_target(text: str) -> Target:
     return Time((time - _EPOCH) // timedelta(milliseconds=1))
 
 
-def resolve(target: Target, history: Sequence[PastCommit], last_seq_at: LastSeqAt) -> ForkPoint:
-    """The fork point that `target` means in `history` (newest first). Raises `OutOfWindow`."""
+def resolve(target: Target, history: History, last_seq_at: LastSeqAt) -> ForkPoint:
+    """The fork point that `target` means in `history`. Raises `OutOfWindow`."""
     match target:
         case Head(back):
-            found = history[back].point() if back < len(history) else None
+            past = history.nth(back)
+            found = None if past is None else past.point()
         case Lsn(lsn):
-            found = next((past.point() for past in history if past.commit.lsn == lsn), None)
+            past = history.at_lsn(lsn)
+            found = None if past is None else past.point()
         case Seq(seq):
             found = _after_seq(seq, history)
         case Time(ms):
             found = _at_time(ms, history, last_seq_at)
+        case Named(name):
+            raise AssertionError(f"tag {name} is not found by looking at the past")
         case _:
             assert_never(target)
     if found is None:
@@ -140,52 +148,100 @@ def resolve(target: Target, history: Sequence[PastCommit], last_seq_at: LastSeqA
     return found
 
 
-def window(history: Sequence[PastCommit]) -> str:
-    """`DATE (lsn a) to DATE (lsn b), seq c to d`: what can be restored from `history` (newest first)."""
-    if not history:
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """What a history covers. Times in ms, None if it has no records; LSNs of its oldest and newest commit."""
+
+    first_ms: int | None
+    last_ms: int | None
+    first_lsn: int
+    last_lsn: int
+    seqs: tuple[int, int] | None
+
+
+def window(history: History) -> str:
+    """`DATE (lsn a) to DATE (lsn b), seq c to d`: what can be restored from `history`."""
+    span = _span(history)
+    if span is None:
         return "nothing, because nothing is committed yet"
-    oldest, newest = history[-1], history[0]
-    times = [ms for past in history for ms in _times(past)]
-    seqs = [seq for past in history for ref, last in past.segments() for seq in (ref.first_seq, last)]
-    dates = f"{_date(min(times))} (lsn {oldest.commit.lsn}) to {_date(max(times))} (lsn {newest.commit.lsn})"
-    return f"{dates}, seq {min(seqs)} to {max(seqs)}" if seqs else dates
+    if span.first_ms is None or span.last_ms is None:
+        return f"lsn {span.first_lsn} to lsn {span.last_lsn}"
+    dates = f"{_date(span.first_ms)} (lsn {span.first_lsn}) to {_date(span.last_ms)} (lsn {span.last_lsn})"
+    return f"{dates}, seq {span.seqs[0]} to {span.seqs[1]}" if span.seqs else dates
 
 
-def _after_seq(seq: int, history: Sequence[PastCommit]) -> ForkPoint | None:
+def _span(history: History) -> _Span | None:
+    """Looks at both ends, as far as the first commit with records (C4: beyond that nothing lies further out)."""
+    oldest, newest = _up_to_records(history.oldest_first()), _up_to_records(iter(history))
+    if not oldest:
+        return None
+    first_times = [ms for past in oldest for ms in _times(past)]
+    last_times = [ms for past in newest for ms in _times(past)]
+    first_seqs = [ref.first_seq for past in oldest for ref, _ in past.segments()]
+    last_seqs = [last for past in newest for _, last in past.segments()]
+    return _Span(
+        min(first_times, default=None),
+        max(last_times, default=None),
+        oldest[0].commit.lsn,
+        newest[0].commit.lsn,
+        (min(first_seqs), max(last_seqs)) if first_seqs and last_seqs else None,
+    )
+
+
+def _up_to_records(commits: Iterable[PastCommit]) -> list[PastCommit]:
+    found: list[PastCommit] = []
+    for past in commits:
+        found.append(past)
+        if past.commit.kind is CommitKind.OFFLOAD and any(past.segments()):
+            break
+    return found
+
+
+def _after_seq(seq: int, history: History) -> ForkPoint | None:
     last_taken: PastCommit | None = None
-    covered = False
-    for past in reversed(history):
+    covered = is_beyond = False
+    for past in history.oldest_first(lambda mark: mark.max_seq < seq):
         if past.commit.kind in _TAKES_AWAY:
             if past.commit.at_seq >= seq:
                 break
             last_taken = past
         elif past.commit.kind is CommitKind.OFFLOAD:
+            if is_beyond:
+                break
             for ref, last in past.segments():
+                is_beyond = is_beyond or last > seq
                 if ref.first_seq <= seq:
                     last_taken = past
                     covered = covered or seq <= last
     return last_taken.point(seq) if last_taken is not None and covered else None
 
 
-def _at_time(ms: int, history: Sequence[PastCommit], last_seq_at: LastSeqAt) -> ForkPoint | None:
-    times = [time for past in history for time in _times(past)]
-    if not times or not min(times) <= ms <= max(times):
+def _at_time(ms: int, history: History, last_seq_at: LastSeqAt) -> ForkPoint | None:
+    span = _span(history)
+    if span is None or span.first_ms is None or span.last_ms is None or not span.first_ms <= ms <= span.last_ms:
         return None
     last_taken: PastCommit | None = None
     seq = 0
-    for past in reversed(history):
+    is_beyond = False
+    for past in history.oldest_first(lambda mark: mark.max_ts_ms <= ms):
         commit = past.commit
-        if commit.kind in _TAKES_AWAY:
+        if last_taken is None and commit.at_ts_ms <= ms and commit.kind is not CommitKind.OFFLOAD:
+            # The first that is looked at: all that came before it is taken, too.
+            seq, last_taken = past.head_seq, past
+        elif commit.kind in _TAKES_AWAY:
             if commit.at_ts_ms > ms:
                 break
             last_taken = past
             if commit.truncate_from is not None:
                 seq = min(seq, commit.truncate_from - 1)
         elif commit.kind is CommitKind.OFFLOAD:
+            if is_beyond:
+                break
             for ref, last in past.segments():
                 if ref.min_ts_ms <= ms:
                     last_taken = past
                     seq = last if ref.max_ts_ms <= ms else min(last, last_seq_at(commit.vid, ref, ms))
+                is_beyond = is_beyond or seq < last
     return None if last_taken is None else last_taken.point(seq)
 
 

@@ -1,12 +1,16 @@
 """Volumes on object storage: their commits, what those add up to, and how one more is published.
 
-V1  Nothing is returned unverified: envelope, commit hash, identity with the key, and the parent's hash, which for the
-    first commit of a fork is the hash of the commit at its fork point.
-V2  Commits and controls are immutable, so the local copy is used first; one that is damaged is fetched again.
-V3  The newest snapshot of each volume is kept in memory, so the next one costs the commits since, not the history.
+V1  Nothing is returned unverified: envelope, commit hash, identity with the key; and of commits that are read together,
+    or folded, the parent's hash, which for the first commit of a fork is that of the commit at its fork point.
+V2  Commits and controls never change, so the local copy is used first; one that is damaged is fetched again. One that
+    became a checkpoint meanwhile is fetched again when the list of checkpoints says so.
+V3  The newest snapshot of each volume is kept in memory, so the next one costs the commits since. The first one costs
+    the commits since the newest checkpoint, whatever lies before that.
 V4  A commit that is missing below one that is there is `InvalidObject`, for history is dense (C1).
+V5  After a commit was put, the boundary is read: a commit below it counts as refused, for what it stands on may be
+    gone, and its key may have been used before.
 
-Source: Graft RFC 0001 (visibility_path, remote_commit).
+Source: Graft RFC 0001 (visibility_path, remote_commit, checkpoints).
 """
 
 from __future__ import annotations
@@ -15,39 +19,53 @@ import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
-from catalog.commit import NO_PARENT
-from catalog.control import MAIN, Control, Fork
-from catalog.encoding import (
-    StoredCommit,
-    decode_commit_at,
+from blake3 import blake3
+
+from catalog.control import MAIN, Boundary, CheckpointSet, Control, Fork
+from catalog.encoding import StoredCommit, decode_commit_at, decode_views
+from catalog.envelope import MessageType, unwrap
+from catalog.errors import (
+    Corrupt,
+    Diverged,
+    Fenced,
+    InvalidKey,
+    InvalidObject,
+    NoSuchBucket,
+    NoSuchObject,
+    OutcomeUnknown,
+    Outdated,
+    Unavailable,
+)
+from catalog.gid import Vid
+from catalog.history import History, Leg
+from catalog.keys import (
+    Key,
+    boundary_key,
+    checkpoints_key,
+    commit_key,
+    commits_prefix,
+    control_key,
+    fork_key,
+    list_key,
+    lsn_of,
+)
+from catalog.local import LocalCatalog
+from catalog.objects.base import ObjectStore
+from catalog.put_once import put_once
+from catalog.small_objects import (
+    decode_boundary,
+    decode_checkpoint_set,
     decode_control_of,
     encode_control,
     encode_fork,
 )
-from catalog.errors import Corrupt, Diverged, InvalidKey, InvalidObject, NoSuchObject
-from catalog.gid import Vid
-from catalog.keys import Key, commit_key, commits_prefix, control_key, fork_key, lsn_of
-from catalog.local import LocalCatalog
-from catalog.objects.base import ObjectStore
-from catalog.put_once import put_once
-from catalog.snapshot import Snapshot, cut, empty, fold, fork
-from catalog.timeline import PastCommit
+from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
 
 __all__ = ["Volumes"]
 
 _CONCURRENT_GETS = 16
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Leg:
-    """The part of a branch's path that lies in one volume: its commits from 1 to `lsn`, cut at `seq`."""
-
-    vid: Vid
-    lsn: int
-    seq: int | None
 
 
 class Volumes:
@@ -58,14 +76,14 @@ class Volumes:
 
     def __init__(self, store: ObjectStore, cache: LocalCatalog | None = None) -> None:
         self.store = store
-        self._cache = cache
+        self.cache = cache
         self._known: dict[Vid, Snapshot] = {}
 
     # ------------------------------------------------------------ reading
 
     def control(self, vid: Vid) -> Control:
         """Raises `NoSuchObject`."""
-        cached = self._cache.control(vid) if self._cache else None
+        cached = self.cache.control(vid) if self.cache else None
         if cached is not None:
             try:
                 return decode_control_of(cached, vid)
@@ -73,8 +91,8 @@ class Volumes:
                 _log.warning("local copy is damaged, fetching it again: %s", damage)
         body = self.store.get(control_key(vid))
         control = decode_control_of(body, vid)
-        if self._cache:
-            self._cache.put_control(vid, body)
+        if self.cache:
+            self.cache.put_control(vid, body)
         return control
 
     def newest_lsn(self, vid: Vid) -> int:
@@ -86,67 +104,133 @@ class Volumes:
                 raise InvalidObject(key, "it is not a commit, and lies among them") from None
         return 0
 
+    def next_commits(self, vid: Vid, lsn: int) -> tuple[StoredCommit, ...]:
+        """Those after `lsn`, oldest first, until one is not there. No LIST: a GET for each, and one that finds none."""
+        found: list[StoredCommit] = []
+        width = 1
+        while True:
+            lsns = range(lsn + len(found) + 1, lsn + len(found) + 1 + width)
+            bodies = list(itertools.takewhile(lambda body: body is not None, self._fetch(vid, lsns)))
+            fetched = [(at, body) for at, body in zip(lsns, bodies, strict=False) if body is not None]
+            found.extend(decode_commit_at(body, vid, at) for at, body in fetched)
+            if self.cache and fetched:
+                self.cache.put_commits(vid, fetched)
+            if len(fetched) < width:
+                _check_chain(found)
+                return tuple(found)
+            width = min(width * 2, _CONCURRENT_GETS)
+
+    def boundary(self, vid: Vid) -> int:
+        """The lowest LSN that may come to be and whose state is kept; 0 if nothing was ever collected."""
+        return self._boundary(vid).lsn
+
+    def checkpoints(self, vid: Vid) -> CheckpointSet:
+        """Those that readers may start from."""
+        try:
+            return decode_checkpoint_set(self.store.get(checkpoints_key(vid)), vid)
+        except NoSuchObject:
+            return CheckpointSet(vid)
+
     def commits(self, vid: Vid, first_lsn: int, last_lsn: int) -> tuple[StoredCommit, ...]:
-        """Commits `first_lsn` to `last_lsn`, that one included, oldest first, each joined to its parent by the hash.
+        """Commits `first_lsn` to `last_lsn`, that one included, oldest first, joined to each other by their hashes.
 
         Raises `NoSuchObject` if `last_lsn` is not there.
         """
-        if last_lsn < first_lsn:
-            return ()
-        if first_lsn > 1:  # one more, whose hash the first must name
-            return self._load(vid, first_lsn - 1, last_lsn)[1:]
-        loaded = self._load(vid, 1, last_lsn)
-        if loaded[0].commit.parent_hash != self._origin_hash(vid):
-            raise InvalidObject(commit_key(vid, 1), "it does not continue the commit that its volume was forked from")
-        return loaded
+        return self._load(vid, first_lsn, last_lsn) if first_lsn <= last_lsn else ()
 
     def snapshot(self, vid: Vid, lsn: int | None = None, seq: int | None = None) -> Snapshot:
-        """What `vid` shows at `lsn` (None: the newest), cut at `seq`; parents included."""
-        shown: Snapshot | None = None
-        for leg in reversed(self._path(vid, self.newest_lsn(vid) if lsn is None else lsn, seq)):
-            shown = self._shown_by(leg, shown)
-        assert shown is not None  # noqa: S101 - a path has one leg at least
-        return shown
+        """What `vid` shows at `lsn` (None: the newest), cut at `seq`; parents included.
 
-    def _shown_by(self, leg: _Leg, parent: Snapshot | None) -> Snapshot:
-        known = self._known.get(leg.vid)
-        if known is not None and known.lsn <= leg.lsn:
-            base = known
-        else:
-            base = empty(leg.vid) if parent is None else fork(parent, leg.vid)
-        whole = fold(base, self.commits(leg.vid, base.lsn + 1, leg.lsn))
-        if known is None or known.lsn < whole.lsn:
-            self._known[leg.vid] = whole
-        return whole if leg.seq is None else cut(whole, leg.seq)
+        Raises `NoSuchObject` if there is no such commit, or its state was collected.
+        """
+        whole = self._whole(vid, self.newest_lsn(vid) if lsn is None else lsn)
+        return whole if seq is None else cut(whole, seq)
 
-    def history(self, vid: Vid, lsn: int | None = None) -> tuple[PastCommit, ...]:
-        """The commits that `vid` stands on at `lsn` (None: the newest), newest first, parents' up to the forks."""
-        past: list[PastCommit] = []
+    def history(self, vid: Vid, lsn: int | None = None) -> History:
+        """The commits that `vid` stands on at `lsn` (None: the newest), as far back as their states are kept.
+
+        Commits are fetched as they are looked at, which raises what fetching them raises.
+        """
+        legs: list[Leg] = []
         cut_seq: int | None = None
-        for leg in self._path(vid, self.newest_lsn(vid) if lsn is None else lsn, None):
-            cut_seq = min((seq for seq in (cut_seq, leg.seq) if seq is not None), default=None)
-            stored = self.commits(leg.vid, 1, leg.lsn)
-            past.extend(PastCommit(each.commit, each.hash, cut_seq) for each in reversed(stored))
-        return tuple(past)
+        last_lsn = self.newest_lsn(vid) if lsn is None else lsn
+        seen = set[Vid]()
+        while True:
+            _check_new(vid, seen)
+            boundary = self.boundary(vid)
+            # Below its boundary a volume may still keep the one state that a fork stands on.
+            legs.append(Leg(vid, max(1, min(boundary, last_lsn)), last_lsn, cut_seq, self.checkpoints(vid).marks))
+            parent = self.control(vid).parent
+            if boundary > 1 or parent is None:
+                return History(legs, self.commits)
+            vid, last_lsn = parent.vid, parent.lsn
+            cut_seq = min((seq for seq in (cut_seq, parent.seq) if seq is not None), default=None)
 
-    def _path(self, vid: Vid, lsn: int, seq: int | None) -> list[_Leg]:
-        """From the volume itself to the root it was once forked from."""
-        legs = [_Leg(vid, lsn, seq)]
-        seen = {vid}
-        while (parent := self.control(legs[-1].vid).parent) is not None:
-            if parent.vid in seen:
-                raise InvalidObject(control_key(legs[-1].vid), f"its parent {parent.vid} is a fork of it")
-            seen.add(parent.vid)
-            legs.append(_Leg(parent.vid, parent.lsn, parent.seq))
-        return legs
+    def _boundary(self, vid: Vid) -> Boundary:
+        try:
+            return decode_boundary(self.store.get(boundary_key(vid)), vid)
+        except NoSuchObject:
+            return Boundary(vid, 0)
 
-    def _origin_hash(self, vid: Vid) -> bytes:
-        parent = self.control(vid).parent
-        if parent is None:
-            return NO_PARENT
-        if parent.lsn == 0:
-            return self._origin_hash(parent.vid)
-        return self._load(parent.vid, parent.lsn, parent.lsn)[0].hash
+    def _whole(self, vid: Vid, lsn: int) -> Snapshot:
+        """`vid` at `lsn`. Goes down to what is known, and folds what follows, volume by volume."""
+        path: list[tuple[Control, int]] = []  # the volumes on the way down, and up to where to fold each
+        seen = set[Vid]()
+        base = self._base(vid, lsn)
+        while base is None:
+            _check_new(vid, seen)
+            control = self.control(vid)
+            path.append((control, lsn))
+            if control.parent is None:
+                break
+            vid, lsn = control.parent.vid, control.parent.lsn
+            base = self._base(vid, lsn)
+        whole = None if base is None else self._folded(base, lsn)
+        for control, lsn in reversed(path):
+            whole = self._folded(_origin(control, whole), lsn)
+        assert whole is not None  # noqa: S101 - a path that found no base is not empty
+        return whole
+
+    def _base(self, vid: Vid, lsn: int) -> Snapshot | None:
+        """The newest snapshot at or below `lsn` that is at hand, or that a checkpoint gives."""
+        known = self._known.get(vid)
+        if known is not None and known.lsn <= lsn:
+            return known
+        mark = self.checkpoints(vid).at_or_below(lsn) if lsn > 0 else None
+        return None if mark is None else self._from_checkpoint(vid, mark.lsn)
+
+    def _from_checkpoint(self, vid: Vid, lsn: int) -> Snapshot:
+        key = commit_key(vid, lsn)
+        stored = self._cached(vid, lsn, lsn).get(lsn)
+        if stored is None or stored.checkpoint is None:
+            body = self.store.get(key)
+            stored = decode_commit_at(body, vid, lsn)
+            if self.cache:
+                self.cache.put_commits(vid, [(lsn, body)])
+        found = stored.checkpoint
+        if found is None:
+            raise InvalidObject(key, f"{checkpoints_key(vid)} names it, and it is no checkpoint")
+        views = self._list(vid, found.views_hash) if found.views is None else found.views
+        return from_checkpoint(stored, found, decode_views(views, key))
+
+    def _list(self, vid: Vid, digest: bytes) -> bytes:
+        key = list_key(vid, digest)
+        views = unwrap(MessageType.SEGMENT_LIST, self.store.get(key), key)
+        if blake3(views).digest() != digest:
+            raise InvalidObject(key, "its content is not what its name says")
+        return views
+
+    def _folded(self, base: Snapshot, lsn: int) -> Snapshot:
+        """`base` and what follows in its volume up to `lsn`."""
+        commits = self.commits(base.vid, base.lsn + 1, lsn)
+        if commits and commits[0].commit.parent_hash != base.head_hash:
+            what = f"lsn {base.lsn}: the parent hash is another" if base.lsn else "what its volume was forked from"
+            raise InvalidObject(commit_key(base.vid, base.lsn + 1), f"it does not continue {what}")
+        whole = fold(base, commits)
+        known = self._known.get(base.vid)
+        if known is None or known.lsn < whole.lsn:
+            self._known[base.vid] = whole
+        return whole
 
     def _load(self, vid: Vid, first_lsn: int, last_lsn: int) -> tuple[StoredCommit, ...]:
         found = self._cached(vid, first_lsn, last_lsn)
@@ -161,13 +245,13 @@ class Volumes:
         found.update((lsn, decode_commit_at(body, vid, lsn)) for lsn, body in bodies.items())
         loaded = tuple(found[lsn] for lsn in range(first_lsn, last_lsn + 1))
         _check_chain(loaded)
-        if self._cache and bodies:
-            self._cache.put_commits(vid, bodies.items())
+        if self.cache and bodies:
+            self.cache.put_commits(vid, bodies.items())
         return loaded
 
     def _cached(self, vid: Vid, first_lsn: int, last_lsn: int) -> dict[int, StoredCommit]:
         found: dict[int, StoredCommit] = {}
-        bodies = self._cache.commit_bodies(vid, first_lsn, last_lsn) if self._cache else {}
+        bodies = self.cache.commit_bodies(vid, first_lsn, last_lsn) if self.cache else {}
         for lsn, body in bodies.items():
             try:
                 found[lsn] = decode_commit_at(body, vid, lsn)
@@ -196,7 +280,7 @@ class Volumes:
         Raises `NoSuchObject` if the fork point's commit is not there.
         """
         if control.parent is not None and control.parent.lsn > 0:
-            self._load(control.parent.vid, control.parent.lsn, control.parent.lsn)
+            self.commits(control.parent.vid, control.parent.lsn, control.parent.lsn)
         self._put_own(control_key(control.vid), encode_control(control))
         if control.parent is not None:
             fork_body = encode_fork(Fork(control.vid, control.parent))
@@ -205,18 +289,26 @@ class Volumes:
     def publish(self, vid: Vid, lsn: int, body: bytes) -> None:
         """Put the commit `body` at `lsn`, or find that it is there already. Repeat it with the identical bytes only.
 
-        Returns when the commit is the one at `lsn`. Raises `Diverged` if another's is there, `OutcomeUnknown` if nobody
-        can say now (it may still land: neither drop it nor use another LSN), and `StoreUnreachable`, `AccessDenied` or
-        `NoSuchBucket` if this call certainly wrote nothing.
+        Returns when the commit is the one at `lsn`. Raises `Diverged` if another's is there, `Fenced` if that is of a
+        higher epoch, `Outdated` if it lies below the boundary, `OutcomeUnknown` if nobody can say now (it may still
+        land: neither drop it nor use another LSN), and `StoreUnreachable`, `AccessDenied` or `NoSuchBucket` if this
+        call certainly wrote nothing.
         """
         ours = decode_commit_at(body, vid, lsn)
         found = put_once(self.store, commit_key(vid, lsn), body)
-        if found == body:
-            return
-        # Hashes, not bytes: a commit that became a checkpoint meanwhile has other bytes and the same hash.
-        if decode_commit_at(found, vid, lsn).hash != ours.hash:
-            control = self.control(vid)
-            raise Diverged(_full_name(control), str(vid), lsn)
+        if found != body:
+            # Hashes, not bytes: a commit that became a checkpoint meanwhile has other bytes and the same hash.
+            there = decode_commit_at(found, vid, lsn)
+            if there.commit.epoch > ours.commit.epoch:
+                raise Fenced(_full_name(self.control(vid)), str(vid), lsn, there.commit.epoch)
+            if there.hash != ours.hash:
+                raise Diverged(_full_name(self.control(vid)), str(vid), lsn)
+        try:
+            boundary = self.boundary(vid)
+        except (Unavailable, NoSuchBucket) as trouble:
+            raise OutcomeUnknown(boundary_key(vid), str(trouble)) from trouble
+        if lsn < boundary:
+            raise Outdated(_full_name(self.control(vid)), str(vid), lsn, boundary)
 
     def _put_own(self, key: Key, body: bytes) -> None:
         if put_once(self.store, key, body) != body:
@@ -228,6 +320,20 @@ def _check_chain(commits: Sequence[StoredCommit]) -> None:
         if after.commit.parent_hash != before.hash:
             key = commit_key(after.commit.vid, after.commit.lsn)
             raise InvalidObject(key, f"it does not continue lsn {before.commit.lsn}: the parent hash is another")
+
+
+def _origin(control: Control, parent: Snapshot | None) -> Snapshot:
+    """The volume before any commit of its own; `parent` is that volume at the fork point."""
+    if control.parent is None:
+        return empty(control.vid)
+    assert parent is not None  # noqa: S101 - it was looked for
+    return fork(parent if control.parent.seq is None else cut(parent, control.parent.seq), control.vid)
+
+
+def _check_new(vid: Vid, seen: set[Vid]) -> None:
+    if vid in seen:
+        raise InvalidObject(control_key(vid), "its parent is a fork of it")
+    seen.add(vid)
 
 
 def _full_name(control: Control) -> str:

@@ -25,8 +25,8 @@ from catalog import (
     Branches,
     Codec,
     ForkPoint,
+    History,
     LocalCatalog,
-    PastCommit,
     Snapshot,
     Vid,
     Volumes,
@@ -35,6 +35,7 @@ from catalog import (
 )
 from catalog.encoding import decode_commit_at
 from catalog.errors import CatalogError
+from catalog.history import NO_HISTORY
 from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState
 from offload.block import largest_entry
@@ -416,8 +417,8 @@ class Archive:
             vid = self._handles.resolve(name)
             if not self._log.has_topic(name):
                 # Later than anything that happened on the path to here, or a restore by time would not be exact.
-                ts_floor_ms = max((past.commit.at_ts_ms for past in self._volumes.history(vid)), default=0)
-                first_seq = self._volumes.snapshot(vid).bounds.head_seq + 1
+                snapshot = self._volumes.snapshot(vid)
+                first_seq, ts_floor_ms = snapshot.bounds.head_seq + 1, snapshot.max_ts_ms
                 self._log.create_topic(name, first_seq=first_seq, ts_floor_ms=ts_floor_ms)
             self._handles.open(name)
         return self._log.topic(name)
@@ -460,8 +461,8 @@ class Archive:
 
     # ------------------------------------------------------------------ history, branches, restore
 
-    def history(self, name: str) -> tuple[PastCommit, ...]:
-        """The commits that made the topic or branch what it is, newest first, through its fork points."""
+    def history(self, name: str) -> History:
+        """The commits that made the topic or branch what it is, through its fork points, as far as they are kept."""
         handle = self._handles.find(name)
         if handle is not None:
             return self._volumes.history(handle.vid, handle.lsn)
@@ -472,7 +473,7 @@ class Archive:
 
         Offloads first what the target needs and the remote does not have. Raises `InvalidTarget`, `OutOfWindow`.
         """
-        wanted = timeline.parse_target(target)
+        wanted = timeline.parse_target(target, now_ms=self._clock.now_ms())
         if self._log.has_topic(name):
             while self._needs_offload(name, wanted):
                 self._log.topic(name).seal()
@@ -480,7 +481,7 @@ class Archive:
             if isinstance(wanted, timeline.Time) and self._is_quiet_since(name, wanted.ms):
                 wanted = timeline.Head()
         is_only_here = self._log.has_topic(name) and self._handles.find(name) is None
-        return timeline.resolve(wanted, () if is_only_here else self.history(name), self._reader.last_seq_at)
+        return timeline.resolve(wanted, NO_HISTORY if is_only_here else self.history(name), self._reader.last_seq_at)
 
     def restore(self, topic: str, *, to: str, name: str) -> Restored:
         """Make the branch `name` of the topic (or of its branch, as TOPIC@BRANCH) as it was at `to`.

@@ -16,11 +16,12 @@ from typing import Any
 from pyroaring import BitMap
 
 from catalog.commit import Deletions
-from catalog.encoding import decode_commit, decode_control, decode_fork, decode_ref
+from catalog.encoding import decode_commit
 from catalog.envelope import HEADER as ENVELOPE
 from catalog.envelope import MAGIC as ENVELOPE_MAGIC
 from catalog.envelope import MessageType
 from catalog.gid import Gid
+from catalog.small_objects import decode_control, decode_fork, decode_ref
 from offload.block import BLOCK_MAGIC, decode_block_header
 from offload.errors import UnknownObject
 from offload.index import MAGIC as INDEX_MAGIC

@@ -12,6 +12,7 @@ import typer
 from offload.cli.output import output
 from offload.cli.session import Session, TopicName, say, session_of, with_branch
 from seglog import LogClosed, Topic
+from seglog.clock import SystemClock
 from seglog.record import Gap, Record
 
 __all__ = ["read"]
@@ -26,7 +27,7 @@ def _time(text: str | None) -> int | None:
 
     if text is None:
         return None
-    target = parse_target(text)
+    target = parse_target(text, now_ms=SystemClock().now_ms())
     if not isinstance(target, Time):
         raise InvalidTarget(text, "a time is needed here")
     return target.ms

@@ -16,9 +16,8 @@ from pyspark.sql.datasource import InputPartition
 
 from catalog import keys
 from catalog.branch import Branches
-from catalog.commit import Codec, ForkPoint, SegmentRef
+from catalog.commit import Codec, ForkPoint, SegmentRef, SegmentView
 from catalog.gid import Vid
-from catalog.snapshot import SegmentView
 from catalog.timeline import Lsn, resolve
 from catalog.volume import Volumes
 from offload.block import ChunkRef

@@ -21,18 +21,20 @@ from catalog.encoding import (
     commit_hash,
     decode_commit,
     decode_commit_at,
-    decode_control,
-    decode_control_of,
-    decode_fork,
-    decode_ref,
     encode_commit,
-    encode_control,
-    encode_fork,
-    encode_ref,
 )
 from catalog.envelope import MessageType, unwrap, wrap
 from catalog.errors import FormatUnsupported, InvalidObject
 from catalog.gid import Sid, Vid
+from catalog.small_objects import (
+    decode_control,
+    decode_control_of,
+    decode_fork,
+    decode_ref,
+    encode_control,
+    encode_fork,
+    encode_ref,
+)
 from tests.catalog.samples import GOLDEN_COMMIT, GOLDEN_CONTROL, GOLDEN_FORK, GOLDEN_REF, segment, sid, vid
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -209,6 +211,8 @@ def changed(value: object) -> object:
             return value + "x"
         case bytes():
             return bytes([value[0] ^ 1]) + value[1:]
+        case None:
+            return 0
     raise AssertionError(value)
 
 
@@ -230,10 +234,24 @@ def variants(value: object) -> list[object]:
 
 
 def test_every_field_of_a_commit_changes_its_hash() -> None:
-    others = [other for other in variants(GOLDEN_COMMIT) if isinstance(other, Commit)]
-    without = [dataclasses.replace(GOLDEN_COMMIT, truncate_from=seq) for seq in (None, 0)]
-    hashes_seen = [commit_hash(each) for each in (GOLDEN_COMMIT, *others, *without)]
-    assert len(set(hashes_seen)) == len(hashes_seen) > 50
+    config = dataclasses.replace(GOLDEN_COMMIT, kind=CommitKind.CONFIG, config="{}", collected_before_ms=7)
+    hashes_seen = [commit_hash(GOLDEN_COMMIT)]
+    for commit in (GOLDEN_COMMIT, config):
+        others = [other for other in variants(commit) if isinstance(other, Commit)]
+        without = [dataclasses.replace(commit, truncate_from=seq) for seq in (None, 0)]
+        for other in (*others, *without):
+            if other.kind is CommitKind.CONFIG or not (other.config or other.collected_before_ms is not None):
+                hashes_seen.append(commit_hash(other))
+    assert len(set(hashes_seen)) == len(hashes_seen) > 100
+    for seq in (None, 0):
+        hashes_seen.append(commit_hash(dataclasses.replace(config, collected_before_ms=seq)))
+    assert len(set(hashes_seen)) == len(hashes_seen)
+
+
+@pytest.mark.parametrize("fields", [{"config": "{}"}, {"collected_before_ms": 0}])
+def test_only_a_commit_of_kind_config_has_a_configuration(fields: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="compact has no configuration"):
+        encode_commit(dataclasses.replace(GOLDEN_COMMIT, **fields))  # type: ignore[arg-type]
 
 
 def test_a_boundary_moved_between_two_texts_changes_the_hash() -> None:

@@ -15,7 +15,7 @@ import pytest
 from catalog import schema_pb2 as pb
 from catalog.commit import NO_PARENT, Bounds, Commit, CommitKind, ForkPoint
 from catalog.control import Control
-from catalog.encoding import StoredCommit, decode_fork, encode_commit, encode_control
+from catalog.encoding import StoredCommit, encode_commit
 from catalog.envelope import MessageType, unwrap, wrap
 from catalog.errors import Diverged, FormatUnsupported, InvalidObject, NoSuchObject, OutcomeUnknown, StoreUnreachable
 from catalog.keys import Key, commit_key, control_key, fork_key
@@ -23,6 +23,7 @@ from catalog.local import LocalCatalog
 from catalog.objects import LocalStore, MemoryStore, ObjectStore
 from catalog.objects.s3 import S3Store
 from catalog.put_once import TRIES
+from catalog.small_objects import decode_fork, encode_control
 from catalog.timeline import Seq, resolve
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS, HistoryMaker, segment, vid
@@ -114,11 +115,14 @@ def test_what_was_read_once_is_not_asked_for_again(store: MemoryStore, cache: Lo
     counting = CountingStore(store)
     volumes = Volumes(counting, cache)
     first = volumes.snapshot(FORK)
-    assert counting.counts == {"list": 1, "get": 2 + 1 + 2}  # controls, the fork's commit, its parent's
+    # Controls, the fork's commit, its parent's; and that there are no checkpoints.
+    assert counting.counts == {"list": 1, "get": 2 + 1 + 2 + 2}
     counting.counts.clear()
     assert volumes.snapshot(FORK) == first
-    assert volumes.history(FORK)
-    assert counting.counts == {"list": 2}
+    assert counting.counts == {"list": 1}
+    counting.counts.clear()
+    assert len([*volumes.history(FORK)]) == 3
+    assert counting.counts == {"list": 1, "get": 2 * 2}  # the boundary and the checkpoints of each volume
 
 
 def test_a_damaged_local_copy_is_fetched_again(store: MemoryStore, cache: LocalCatalog) -> None:
@@ -190,13 +194,34 @@ def rewritten(stored: StoredCommit) -> bytes:
     return encode_commit(dataclasses.replace(stored.commit, message="rewritten"))[0]
 
 
-@pytest.mark.parametrize("first_lsn", [1, 3])
-def test_a_rewritten_commit_breaks_the_chain_after_it(store: MemoryStore, first_lsn: int) -> None:
+@pytest.mark.parametrize("known_lsn", [0, 1, 2])
+def test_a_rewritten_commit_breaks_the_chain_after_it(store: MemoryStore, known_lsn: int) -> None:
     history = main_history()
     push(store, history)
+    volumes = Volumes(store)
+    volumes.snapshot(MAIN, known_lsn)
     overwrite(store, commit_key(MAIN, 2), rewritten(history.stored[1]))
+    if known_lsn < 2:
+        with pytest.raises(InvalidObject, match=f"^{commit_key(MAIN, 3)}: it does not continue lsn 2"):
+            volumes.commits(MAIN, 1, 3)
+        with pytest.raises(InvalidObject, match=f"^{commit_key(MAIN, 3)}: it does not continue lsn 2"):
+            volumes.snapshot(MAIN, 3)
+    else:
+        assert volumes.snapshot(MAIN, 3).lsn == 3  # what was known before the damage
+
+
+def test_a_commit_that_does_not_continue_what_is_known_is_refused(store: MemoryStore) -> None:
+    history = main_history()
+    push(store, history)
+    volumes = Volumes(store)
+    volumes.snapshot(MAIN, 2)
+    overwrite(
+        store,
+        commit_key(MAIN, 3),
+        encode_commit(dataclasses.replace(history.stored[2].commit, parent_hash=bytes(32)))[0],
+    )
     with pytest.raises(InvalidObject, match=f"^{commit_key(MAIN, 3)}: it does not continue lsn 2"):
-        Volumes(store).commits(MAIN, first_lsn, 3)
+        volumes.snapshot(MAIN, 3)
 
 
 def test_a_first_commit_that_names_a_parent_is_refused(store: MemoryStore) -> None:
@@ -205,17 +230,17 @@ def test_a_first_commit_that_names_a_parent_is_refused(store: MemoryStore) -> No
     stray.offload((1, 10))
     overwrite(store, commit_key(MAIN, 1), encode_commit(stray.stored[0].commit)[0])
     with pytest.raises(InvalidObject, match="forked from"):
-        Volumes(store).commits(MAIN, 1, 1)
+        Volumes(store).snapshot(MAIN, 1)
 
 
 def test_the_chain_is_checked_across_a_fork(store: MemoryStore) -> None:
     main = main_history()
     push(store, main)
     push(store, fork_history(main, 2, 25), ForkPoint(MAIN, 2, 25), "half")
-    assert Volumes(store).commits(FORK, 1, 1)
+    assert Volumes(store).snapshot(FORK, 1).lsn == 1
     overwrite(store, commit_key(MAIN, 2), rewritten(main.stored[1]))
     with pytest.raises(InvalidObject, match=f"^{commit_key(FORK, 1)}: .*forked from"):
-        Volumes(store).commits(FORK, 1, 1)
+        Volumes(store).snapshot(FORK, 1)
 
 
 def test_volumes_that_are_forks_of_each_other_are_damage(store: MemoryStore) -> None:
@@ -285,7 +310,7 @@ def test_a_snapshot_after_another_costs_the_commits_between_them(store: MemorySt
     volumes.snapshot(MAIN, 18)
     counting.counts.clear()
     later = volumes.snapshot(MAIN, 20)
-    assert counting.counts["get"] == 4  # two commits, the one before them, the control
+    assert counting.counts == {"get": 2}  # the two commits
     assert later == Volumes(store).snapshot(MAIN, 20)
     assert volumes.snapshot(MAIN, 5) == Volumes(store).snapshot(MAIN, 5)
     assert volumes.snapshot(MAIN, 20, 55) == Volumes(store).snapshot(MAIN, 20, 55)
@@ -351,10 +376,10 @@ def volume(store: MemoryStore) -> MemoryStore:
     return store
 
 
-def test_publishing_is_one_request_when_all_is_well(volume: MemoryStore) -> None:
+def test_publishing_is_a_put_and_a_get_of_the_boundary_when_all_is_well(volume: MemoryStore) -> None:
     counting = CountingStore(volume)
     Volumes(counting).publish(MAIN, 1, OURS)
-    assert counting.counts == {"put_new": 1}
+    assert counting.counts == {"put_new": 1, "get": 1}
     assert volume.get(commit_key(MAIN, 1)) == OURS
 
 

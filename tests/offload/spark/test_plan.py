@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from catalog.commit import Codec, SegmentRef
+from catalog.commit import Codec, SegmentRef, SegmentView
 from catalog.errors import NoSuchTopic, OutOfWindow
 from catalog.gid import Sid, Vid
-from catalog.snapshot import SegmentView
 from offload.index import decode_head
 from offload.metadata import SegmentIndex
 from offload.spark.options import ReadOptions

@@ -1,0 +1,138 @@
+"""The past of a branch: the commits that it stands on, loaded as they are looked at.
+
+It runs through one or more volumes, each a leg: from a root, or from the oldest state that is kept, up to the fork
+point, and so on to the branch itself. Pure but for `load`, which is given to it.
+
+L1  A leg is gone through in batches, so what lies before or after what is looked for costs nothing.
+L2  Checkpoints tell for each of their commits the latest time and the highest seq up to it: `oldest_first` may begin
+    with the last one that is passed by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from catalog.commit import Commit, ForkPoint, SegmentRef
+from catalog.control import Mark
+from catalog.encoding import StoredCommit
+from catalog.gid import Vid
+
+__all__ = ["NO_HISTORY", "History", "Leg", "PastCommit"]
+
+BATCH = 64
+
+Load = Callable[[Vid, int, int], Sequence[StoredCommit]]
+
+
+@dataclass(frozen=True, slots=True)
+class PastCommit:
+    """A commit of a history. `cut_seq`: a fork that came later took its records up to that one only."""
+
+    commit: Commit
+    hash: bytes
+    cut_seq: int | None = None
+    is_checkpoint: bool = False
+
+    @property
+    def head_seq(self) -> int:
+        """After it, as far as the history took it."""
+        head_seq = self.commit.bounds.head_seq
+        return head_seq if self.cut_seq is None else min(head_seq, self.cut_seq)
+
+    def segments(self) -> Iterator[tuple[SegmentRef, int]]:
+        """The segments it adds, each with the last seq that is part of the history."""
+        for ref in self.commit.segments:
+            last = ref.last_seq if self.cut_seq is None else min(ref.last_seq, self.cut_seq)
+            if last >= ref.first_seq:
+                yield ref, last
+
+    def point(self, seq: int | None = None) -> ForkPoint:
+        """This commit as the last of a prefix, cut at `seq`."""
+        cuts = [cut for cut in (seq, self.cut_seq) if cut is not None and cut < self.commit.bounds.head_seq]
+        return ForkPoint(self.commit.vid, self.commit.lsn, min(cuts, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """The commits `first_lsn` to `last_lsn` of one volume, of which records up to `cut_seq` count.
+
+    It is empty if the volume has none of its own. `marks` are the checkpoints in it, ascending.
+    """
+
+    vid: Vid
+    first_lsn: int
+    last_lsn: int
+    cut_seq: int | None = None
+    marks: tuple[Mark, ...] = ()
+
+    def __len__(self) -> int:
+        return max(self.last_lsn - self.first_lsn + 1, 0)
+
+
+class History:
+    """`legs` are newest first. `load(vid, first_lsn, last_lsn)` gives commits, both included, oldest first."""
+
+    def __init__(self, legs: Sequence[Leg], load: Load) -> None:
+        self.legs = tuple(leg for leg in legs if len(leg))
+        self._load = load
+
+    def __len__(self) -> int:
+        return sum(map(len, self.legs))
+
+    def __iter__(self) -> Iterator[PastCommit]:
+        """Newest first."""
+        for leg in self.legs:
+            for last in range(leg.last_lsn, leg.first_lsn - 1, -BATCH):
+                first = max(leg.first_lsn, last - BATCH + 1)
+                yield from reversed(self._past(leg, first, last))
+
+    def oldest_first(self, is_passed: Callable[[Mark], bool] | None = None) -> Iterator[PastCommit]:
+        """Beginning with the commit of the last checkpoint that `is_passed`, or with the oldest."""
+        begin, first_lsn = self._begin(is_passed)
+        for leg in reversed(self.legs[:begin]):
+            for first in range(first_lsn or leg.first_lsn, leg.last_lsn + 1, BATCH):
+                yield from self._past(leg, first, min(first + BATCH - 1, leg.last_lsn))
+            first_lsn = 0
+
+    def nth(self, back: int) -> PastCommit | None:
+        """The newest one with `back` 0, and so on into the past."""
+        for leg in self.legs:
+            if back < len(leg):
+                return self._one(leg, leg.last_lsn - back)
+            back -= len(leg)
+        return None
+
+    def at_lsn(self, lsn: int) -> PastCommit | None:
+        """The branch's own commit of that number, else its parent's before the fork, and so on."""
+        for leg in self.legs:
+            if leg.first_lsn <= lsn <= leg.last_lsn:
+                return self._one(leg, lsn)
+        return None
+
+    def holds(self, point: ForkPoint) -> bool:
+        """Whether it is a point in this past."""
+        return any(leg.vid == point.vid and leg.first_lsn <= point.lsn <= leg.last_lsn for leg in self.legs)
+
+    def _begin(self, is_passed: Callable[[Mark], bool] | None) -> tuple[int, int]:
+        """How many of the legs are to be looked at, and the LSN in the oldest of these, 0 for its first."""
+        if is_passed is not None:
+            for number, leg in enumerate(self.legs):
+                inside = (mark for mark in leg.marks if leg.first_lsn <= mark.lsn <= leg.last_lsn)
+                passed = [mark.lsn for mark in inside if is_passed(mark)]
+                if passed:
+                    return number + 1, passed[-1]
+        return len(self.legs), 0
+
+    def _one(self, leg: Leg, lsn: int) -> PastCommit:
+        [found] = self._past(leg, lsn, lsn)
+        return found
+
+    def _past(self, leg: Leg, first: int, last: int) -> list[PastCommit]:
+        return [
+            PastCommit(stored.commit, stored.hash, leg.cut_seq, stored.checkpoint is not None)
+            for stored in self._load(leg.vid, first, last)
+        ]
+
+
+NO_HISTORY = History((), lambda _vid, _first, _last: ())

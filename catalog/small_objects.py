@@ -1,0 +1,218 @@
+"""The small objects beside the commits, as bytes and back: protobuf (catalog/schema.proto) in the envelope.
+
+Every decoder raises `InvalidObject` and `FormatUnsupported`, which name `place`.
+Source: Graft RFC 0001 (Control, Fork, CheckpointSet); the others are ours. No I/O: bytes in, bytes out.
+"""
+
+from __future__ import annotations
+
+from catalog import schema_pb2 as pb
+from catalog.control import Boundary, CheckpointSet, Control, Fork, Mark, OplogEntry, Pin, Ref, Tag
+from catalog.envelope import MessageType, wrap
+from catalog.errors import InvalidKey, InvalidObject
+from catalog.gid import Vid
+from catalog.keys import boundary_key, checkpoints_key, control_key
+from catalog.wire import fork_point, fork_point_message, parse, serialized, timestamp
+
+__all__ = [
+    "decode_boundary",
+    "decode_checkpoint_set",
+    "decode_control",
+    "decode_control_of",
+    "decode_fork",
+    "decode_oplog_entry",
+    "decode_pin",
+    "decode_ref",
+    "decode_tag",
+    "encode_boundary",
+    "encode_checkpoint_set",
+    "encode_control",
+    "encode_fork",
+    "encode_oplog_entry",
+    "encode_pin",
+    "encode_ref",
+    "encode_tag",
+]
+
+_NONCE_SIZE = 16
+
+
+def encode_control(control: Control) -> bytes:
+    message = pb.Control(
+        vid=control.vid.raw,
+        parent=None if control.parent is None else fork_point_message(control.parent),
+        created_at=timestamp(control.created_at_ms),
+        topic=control.topic,
+        branch=control.branch,
+    )
+    return wrap(MessageType.CONTROL, serialized(message))
+
+
+def decode_control(body: bytes, place: str) -> Control:
+    message = pb.Control()
+    parse(message, MessageType.CONTROL, body, place)
+    try:
+        return Control(
+            vid=Vid(message.vid),
+            parent=fork_point(message.parent) if message.HasField("parent") else None,
+            created_at_ms=message.created_at.ToMilliseconds(),
+            topic=message.topic,
+            branch=message.branch,
+        )
+    except (InvalidKey, ValueError) as cause:
+        raise InvalidObject(place, f"a field is out of range: {cause}") from None
+
+
+def decode_control_of(body: bytes, vid: Vid) -> Control:
+    """`decode_control` of what lies under `vid`; raises `InvalidObject` too if the control says otherwise."""
+    key = control_key(vid)
+    control = decode_control(body, key)
+    if control.vid != vid:
+        raise InvalidObject(key, f"it belongs to volume {control.vid}")
+    return control
+
+
+def encode_fork(fork: Fork) -> bytes:
+    return wrap(
+        MessageType.FORK, serialized(pb.Fork(fork_vid=fork.fork_vid.raw, parent=fork_point_message(fork.parent)))
+    )
+
+
+def decode_fork(body: bytes, place: str) -> Fork:
+    message = pb.Fork()
+    parse(message, MessageType.FORK, body, place)
+    try:
+        return Fork(Vid(message.fork_vid), fork_point(message.parent))
+    except InvalidKey as cause:
+        raise InvalidObject(place, f"a field is out of range: {cause}") from None
+
+
+def encode_ref(ref: Ref) -> bytes:
+    message = pb.Ref(
+        vid=ref.vid.raw,
+        created_at=timestamp(ref.created_at_ms),
+        deleted_at=None if ref.deleted_at_ms is None else timestamp(ref.deleted_at_ms),
+    )
+    return wrap(MessageType.REF, serialized(message))
+
+
+def decode_ref(body: bytes, place: str) -> Ref:
+    message = pb.Ref()
+    parse(message, MessageType.REF, body, place)
+    try:
+        return Ref(
+            Vid(message.vid),
+            message.created_at.ToMilliseconds(),
+            message.deleted_at.ToMilliseconds() if message.HasField("deleted_at") else None,
+        )
+    except (InvalidKey, ValueError) as cause:
+        raise InvalidObject(place, f"a field is out of range: {cause}") from None
+
+
+def encode_tag(tag: Tag) -> bytes:
+    message = pb.Tag(
+        point=fork_point_message(tag.point),
+        branch=tag.branch,
+        created_at=timestamp(tag.created_at_ms),
+        message=tag.message,
+    )
+    return wrap(MessageType.TAG, serialized(message))
+
+
+def decode_tag(body: bytes, place: str) -> Tag:
+    message = pb.Tag()
+    parse(message, MessageType.TAG, body, place)
+    try:
+        return Tag(fork_point(message.point), message.branch, message.created_at.ToMilliseconds(), message.message)
+    except (InvalidKey, ValueError) as cause:
+        raise InvalidObject(place, f"a field is out of range: {cause}") from None
+
+
+def encode_pin(pin: Pin) -> bytes:
+    message = pb.Pin(point=fork_point_message(pin.point), expires_at=timestamp(pin.expires_at_ms), holder=pin.holder)
+    return wrap(MessageType.PIN, serialized(message))
+
+
+def decode_pin(body: bytes, place: str) -> Pin:
+    message = pb.Pin()
+    parse(message, MessageType.PIN, body, place)
+    try:
+        return Pin(fork_point(message.point), message.expires_at.ToMilliseconds(), message.holder)
+    except (InvalidKey, ValueError) as cause:
+        raise InvalidObject(place, f"a field is out of range: {cause}") from None
+
+
+def encode_checkpoint_set(checkpoints: CheckpointSet) -> bytes:
+    message = pb.CheckpointSet(
+        vid=checkpoints.vid.raw,
+        lsns=[mark.lsn for mark in checkpoints.marks],
+        max_ts_ms=[mark.max_ts_ms for mark in checkpoints.marks],
+        max_seqs=[mark.max_seq for mark in checkpoints.marks],
+    )
+    return wrap(MessageType.CHECKPOINT_SET, serialized(message))
+
+
+def decode_checkpoint_set(body: bytes, vid: Vid) -> CheckpointSet:
+    """Of volume `vid`; another volume's is `InvalidObject` too."""
+    place = checkpoints_key(vid)
+    message = pb.CheckpointSet()
+    parse(message, MessageType.CHECKPOINT_SET, body, place)
+    if message.vid != vid.raw:
+        raise InvalidObject(place, "it is that of another volume")
+    lsns = list(message.lsns)
+    if not len(lsns) == len(message.max_ts_ms) == len(message.max_seqs):
+        raise InvalidObject(place, "its lists are of different lengths")
+    if lsns != sorted(set(lsns)) or lsns[:1] == [0]:
+        raise InvalidObject(place, "its LSNs do not ascend from 1")
+    return CheckpointSet(vid, tuple(map(Mark, lsns, message.max_ts_ms, message.max_seqs)))
+
+
+def encode_boundary(boundary: Boundary) -> bytes:
+    return wrap(MessageType.BOUNDARY, serialized(pb.Boundary(vid=boundary.vid.raw, lsn=boundary.lsn)))
+
+
+def decode_boundary(body: bytes, vid: Vid) -> Boundary:
+    """Of volume `vid`; another volume's is `InvalidObject` too."""
+    place = boundary_key(vid)
+    message = pb.Boundary()
+    parse(message, MessageType.BOUNDARY, body, place)
+    if message.vid != vid.raw:
+        raise InvalidObject(place, "it is that of another volume")
+    return Boundary(vid, message.lsn)
+
+
+def encode_oplog_entry(entry: OplogEntry) -> bytes:
+    """Raises `ValueError` for a nonce that is not of 16 bytes."""
+    if len(entry.nonce) != _NONCE_SIZE:
+        raise ValueError(f"{len(entry.nonce)} bytes where {_NONCE_SIZE} belong")
+    message = pb.OplogEntry(
+        at=timestamp(entry.at_ms),
+        writer_id=entry.writer_id,
+        operation=entry.operation,
+        subject=entry.subject,
+        former=entry.former,
+        value=entry.value,
+        nonce=entry.nonce,
+        message=entry.message,
+    )
+    return wrap(MessageType.OPLOG_ENTRY, serialized(message))
+
+
+def decode_oplog_entry(body: bytes, place: str) -> OplogEntry:
+    message = pb.OplogEntry()
+    parse(message, MessageType.OPLOG_ENTRY, body, place)
+    if len(message.nonce) != _NONCE_SIZE:
+        raise InvalidObject(place, f"a nonce of {len(message.nonce)} bytes")
+    try:
+        return OplogEntry(
+            at_ms=message.at.ToMilliseconds(),
+            writer_id=message.writer_id,
+            operation=message.operation,
+            subject=message.subject,
+            former=message.former if message.HasField("former") else None,
+            value=message.value if message.HasField("value") else None,
+            nonce=message.nonce,
+            message=message.message,
+        )
+    except ValueError as cause:
+        raise InvalidObject(place, f"a field is out of range: {cause}") from None

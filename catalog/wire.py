@@ -1,0 +1,41 @@
+"""What every encoding of a catalog message needs: protobuf in the envelope, times, fork points."""
+
+from __future__ import annotations
+
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from catalog import schema_pb2 as pb
+from catalog.commit import ForkPoint
+from catalog.envelope import MessageType, unwrap
+from catalog.errors import InvalidObject
+from catalog.gid import Vid
+
+__all__ = ["fork_point", "fork_point_message", "parse", "serialized", "timestamp"]
+
+
+def fork_point_message(point: ForkPoint) -> pb.VolumeRef:
+    return pb.VolumeRef(vid=point.vid.raw, lsn=point.lsn, seq=point.seq)
+
+
+def fork_point(message: pb.VolumeRef) -> ForkPoint:
+    """Raises `InvalidKey`."""
+    return ForkPoint(Vid(message.vid), message.lsn, message.seq if message.HasField("seq") else None)
+
+
+def timestamp(ms: int) -> Timestamp:
+    stamp = Timestamp()
+    stamp.FromMilliseconds(ms)
+    return stamp
+
+
+def serialized(message: Message) -> bytes:
+    return message.SerializeToString(deterministic=True)
+
+
+def parse(message: Message, message_type: MessageType, body: bytes, place: str) -> None:
+    """Fill `message`. Raises `InvalidObject` and `FormatUnsupported`, which name `place`."""
+    try:
+        message.ParseFromString(unwrap(message_type, body, place))
+    except DecodeError as cause:
+        raise InvalidObject(place, f"it is not a protobuf message of its type: {cause}") from None
