@@ -134,20 +134,23 @@ def _name_uploads_that_are_gone() -> None:
 
 
 class _Checksummed:
-    """Compares what a PUT or a completion says of its bytes with the bytes, and says in the answer that it did."""
+    """Compares what a PUT or POST says of its bytes with the bytes, and says in the answer that it did.
+
+    A completion has those of its parts.
+    """
 
     def __init__(self, app: Any) -> None:
         self._app = app
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        query = parse_qs(environ["QUERY_STRING"])
+        query = parse_qs(environ["QUERY_STRING"], keep_blank_values=True)
         sent = [kind for kind in ChecksumKind if f"HTTP_X_AMZ_CHECKSUM_{kind.upper()}" in environ]
         is_part = "partNumber" in query
         if not sent or environ["REQUEST_METHOD"] not in {"PUT", "POST"}:
             return self._app(environ, start_response)
         [kind] = sent
         text = environ[f"HTTP_X_AMZ_CHECKSUM_{kind.upper()}"]
-        if environ["REQUEST_METHOD"] == "PUT":
+        if environ["REQUEST_METHOD"] == "PUT" or "delete" in query:
             body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             environ["wsgi.input"] = io.BytesIO(body)
         else:

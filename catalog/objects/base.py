@@ -1,7 +1,7 @@
 """The port to object storage: what the catalog needs of a store, and nothing more.
 
 Implementations: `catalog.objects.local` (a directory), `catalog.objects.memory`, `catalog.objects.s3`.
-One conformance suite runs over all of them (tests/catalog/test_object_stores.py).
+One suite of checks runs over all of them, and over a user's store: `catalog.objects.conformance`.
 
 P1  `put_new` is atomic: of any number of racing callers one succeeds, and nobody ever sees half an object.
 P2  What a call returned from is durable, and visible to every later `get`, `head` and `list` from anywhere.

@@ -1,0 +1,113 @@
+"""All checks of `catalog.objects.conformance` over one store, under one fresh prefix, and nothing left there.
+
+    outcome   what was seen
+    kept      the promise
+    broken    something else, or trouble: `reason` says what
+    skipped   nothing: the role may not do what it takes, the store has nothing to check, or it answers nobody
+
+E1  What the checks made is removed by the names that they used; a listing, which may be what is wrong, is not asked.
+E2  If the first check meets a store that cannot be reached or refuses it, those that follow are not tried.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from catalog.errors import AccessDenied, CatalogError, NoSuchBucket, StoreUnreachable
+from catalog.keys import Key
+from catalog.objects.base import ObjectStore
+from catalog.objects.check import Check, NotKept, NotPermitted, Place, PromiseBroken
+from catalog.objects.conformance import CHECKS
+from catalog.objects.wrapped import WrappedStore
+
+__all__ = ["Examination", "Outcome"]
+
+T = TypeVar("T")
+
+_REFUSALS = (AccessDenied, NoSuchBucket, StoreUnreachable)
+_CREATES = frozenset({"put_new", "put", "swap", "complete_upload"})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    check: Check
+    state: Literal["kept", "broken", "skipped"]
+    reason: str = ""
+
+
+class Examination:
+    """`outcomes` runs the checks, one at a time; `clean` removes what they made."""
+
+    def __init__(self, store: ObjectStore, prefix: str, checks: Sequence[Check] = CHECKS) -> None:
+        self._store = _Remembering(store)
+        self._prefix = prefix
+        self._checks = checks
+
+    def outcomes(self) -> Iterator[Outcome]:
+        is_useless = False
+        for number, check in enumerate(self._checks):
+            if is_useless:
+                yield Outcome(check, "skipped", "the first check did not get through")
+                continue
+            outcome, trouble = self._run(check)
+            yield outcome
+            is_useless = number == 0 and isinstance(trouble, _REFUSALS)
+
+    def clean(self) -> str:
+        """Why some of it had to stay; empty if all is gone."""
+        reason = ""
+        for upload_id, key in self._store.uploads.items():
+            reason = _trouble_of(self._store.inner.abort_upload, key, upload_id) or reason
+        if self._store.made:
+            reason = _trouble_of(self._store.inner.delete_many, sorted(self._store.made)) or reason
+        return reason
+
+    def _run(self, check: Check) -> tuple[Outcome, CatalogError | None]:
+        try:
+            check.run(Place(self._store, f"{self._prefix}{check.name}/"))
+        except (NotPermitted, NotKept) as reason:
+            return Outcome(check, "skipped", str(reason)), None
+        except PromiseBroken as reason:
+            return Outcome(check, "broken", str(reason)), None
+        except CatalogError as trouble:
+            return Outcome(check, "broken", str(trouble)), trouble
+        return Outcome(check, "kept"), None
+
+
+def _trouble_of(call: Callable[..., None], *arguments: object) -> str:
+    try:
+        call(*arguments)
+    except CatalogError as trouble:
+        return str(trouble)
+    return ""
+
+
+class _Remembering(WrappedStore):
+    """`made` are the keys that may have an object now, `uploads` the keys of uploads by their ids."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.made: set[Key] = set()
+        self.uploads: dict[str, Key] = {}
+        self._lock = threading.Lock()
+
+    def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
+        upload_id = super().create_upload(key, metadata)
+        with self._lock:
+            self.uploads[upload_id] = key
+        return upload_id
+
+    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
+        is_made = method in _CREATES
+        try:
+            return act()
+        except (AccessDenied, NoSuchBucket):
+            is_made = False
+            raise
+        finally:
+            if is_made:
+                with self._lock:
+                    self.made.add(Key(key))

@@ -1,0 +1,579 @@
+"""Every check can fail: for each there are stores that break what it proves, in the ways that stores do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pytest
+
+from catalog.checksum import Checksum, ChecksumKind
+from catalog.errors import (
+    AccessDenied,
+    CatalogError,
+    KeyChanged,
+    KeyTaken,
+    NoSuchBucket,
+    NoSuchObject,
+    OutcomeUnknown,
+    StoreUnreachable,
+)
+from catalog.keys import Key
+from catalog.objects import MemoryStore, ObjectInfo, ObjectStore, PartTag, Tagged
+from catalog.objects.check import Check, Place, PromiseBroken
+from catalog.objects.conformance import CHECKS
+from catalog.objects.examination import Examination
+from tests.faults.store import WrappedStore, denied, lost, unreachable
+
+RACERS = 8
+PREFIX = "doctor/one/"
+BY_NAME = {check.name: check for check in CHECKS}
+
+
+class Broken(WrappedStore):
+    """Keeps every promise but the one that a subclass breaks."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore())
+        self.turns = threading.Barrier(RACERS)
+
+    def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+        return act()
+
+    def wait_for_all(self, key: Key) -> None:
+        """In a race of a check, until every racer is here."""
+        if "-race/" in key:
+            self.turns.wait(10)
+
+    def is_there(self, key: Key) -> bool:
+        return key in self.inner.list(key)
+
+
+class ListsLate(Broken):
+    listed: tuple[str, ...] = ()
+
+    def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
+        found, self.listed = self.listed, tuple(self.inner.list(""))
+        return iter([key for key in found if key.startswith(prefix) and key > start_after][:limit])
+
+
+class RemembersAbsence(Broken):
+    """As a cache of answers in front of a store."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.absent: set[Key] = set()
+
+    def get(self, key: Key) -> bytes:
+        if key in self.absent:
+            raise NoSuchObject(key)
+        try:
+            return self.inner.get(key)
+        except NoSuchObject:
+            self.absent.add(key)
+            raise
+
+
+class Overwrites(Broken):
+    def put_new(self, key: Key, body: bytes) -> None:
+        self.inner.put(key, body, {})
+
+
+class OverwritesAndRefuses(Broken):
+    def put_new(self, key: Key, body: bytes) -> None:
+        was_there = self.is_there(key)
+        self.inner.put(key, body, {})
+        if was_there:
+            raise KeyTaken(key)
+
+
+class NeverDecides(Broken):
+    def put_new(self, key: Key, body: bytes) -> None:
+        if self.is_there(key):
+            raise lost(key)
+        super().put_new(key, body)
+
+
+class CreatesInTwoSteps(Broken):
+    def put_new(self, key: Key, body: bytes) -> None:
+        if self.is_there(key):
+            raise KeyTaken(key)
+        self.wait_for_all(key)
+        self.inner.put(key, body, {})
+
+
+class RefusesAllRacers(Broken):
+    def put_new(self, key: Key, body: bytes) -> None:
+        if "create-race/" in key:
+            raise KeyTaken(key)
+        super().put_new(key, body)
+
+
+class KeepsAnotherRacersObject(Broken):
+    def put_new(self, key: Key, body: bytes) -> None:
+        super().put_new(key, b"another's" if "create-race/" in key else body)
+
+
+class IgnoresIfMatch(Broken):
+    def swap(self, key: Key, body: bytes, etag: str) -> None:
+        if not self.is_there(key):
+            raise KeyChanged(key)
+        self.inner.put(key, body, {})
+
+
+class HasOneTag(Broken):
+    def get_tagged(self, key: Key) -> Tagged:
+        return Tagged(self.inner.get(key), "tag")
+
+    def swap(self, key: Key, body: bytes, etag: str) -> None:
+        self.inner.put(key, body, {})
+
+
+class SwapsNothing(Broken):
+    def swap(self, key: Key, body: bytes, etag: str) -> None:
+        if self.inner.get_tagged(key).etag != etag:
+            raise KeyChanged(key)
+
+
+class SwapsWhatIsGone(Broken):
+    def swap(self, key: Key, body: bytes, etag: str) -> None:
+        if self.is_there(key):
+            super().swap(key, body, etag)
+        else:
+            self.inner.put_new(key, body)
+
+
+class SwapsInTwoSteps(Broken):
+    def swap(self, key: Key, body: bytes, etag: str) -> None:
+        if self.inner.get_tagged(key).etag != etag:
+            raise KeyChanged(key)
+        self.wait_for_all(key)
+        self.inner.put(key, body, {})
+
+
+class SwapKeepsMetadata(Broken):
+    def swap(self, key: Key, body: bytes, etag: str) -> None:
+        metadata = self.inner.head(key).metadata
+        super().swap(key, body, etag)
+        self.inner.put(key, body, metadata)
+
+
+class SwapKeepsChecksum(Broken):
+    old: Checksum | None = None
+
+    def swap(self, key: Key, body: bytes, etag: str) -> None:
+        self.old = self.inner.head(key).checksum
+        super().swap(key, body, etag)
+
+    def head(self, key: Key) -> ObjectInfo:
+        found = self.inner.head(key)
+        return ObjectInfo(found.size, found.metadata, self.old or found.checksum)
+
+
+class AbsentIsEmpty(Broken):
+    def get_range(self, key: Key, start: int, length: int) -> bytes:
+        return self.inner.get_range(key, start, length) if self.is_there(key) else b""
+
+
+class AbsentHasASize(Broken):
+    def head(self, key: Key) -> ObjectInfo:
+        return self.inner.head(key) if self.is_there(key) else ObjectInfo(0)
+
+
+class AbsentIsDenied(Broken):
+    """S3 to a role that may not list."""
+
+    def get(self, key: Key) -> bytes:
+        if not self.is_there(key):
+            raise denied(key)
+        return self.inner.get(key)
+
+
+class RangesEndEarly(Broken):
+    def get_range(self, key: Key, start: int, length: int) -> bytes:
+        return self.inner.get(key)[start : start + length]
+
+
+class IgnoresRanges(Broken):
+    def get_range(self, key: Key, start: int, length: int) -> bytes:
+        return self.inner.get(key)
+
+
+class ListsInItsOwnWay(Broken):
+    """`own` changes a listing."""
+
+    def own(self, keys: list[str], limit: int | None) -> list[str]:
+        return keys[:limit]
+
+    def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
+        return iter(self.own([*self.inner.list(prefix, start_after=start_after)], limit))
+
+
+class ListsUnsorted(ListsInItsOwnWay):
+    def own(self, keys: list[str], limit: int | None) -> list[str]:
+        return keys[::-1][:limit]
+
+
+class ListsByDirectory(ListsInItsOwnWay):
+    def own(self, keys: list[str], limit: int | None) -> list[str]:
+        return sorted(keys, key=lambda key: key.split("/"))[:limit]
+
+
+class IgnoresLimits(ListsInItsOwnWay):
+    def own(self, keys: list[str], limit: int | None) -> list[str]:
+        return keys
+
+
+class ListsOneLess(ListsInItsOwnWay):
+    def own(self, keys: list[str], limit: int | None) -> list[str]:
+        return keys if limit is None else keys[: limit - 1]
+
+
+class ListsDirectoriesOnly(Broken):
+    def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
+        if not prefix.endswith("/"):
+            return iter(())
+        return self.inner.list(prefix, limit=limit, start_after=start_after)
+
+
+class IgnoresStartAfter(Broken):
+    def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
+        return self.inner.list(prefix, limit=limit)
+
+
+class StartsAtStartAfter(Broken):
+    def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
+        return iter([key for key in self.inner.list(prefix) if key >= start_after][:limit])
+
+
+class StartsAfterKeysOnly(Broken):
+    def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
+        known = start_after if self.is_there(Key(start_after)) else ""
+        return self.inner.list(prefix, limit=limit, start_after=known)
+
+
+class PutsOnce(Broken):
+    def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+        if not self.is_there(key):
+            super().put(key, body, metadata)
+
+
+class MergesMetadata(Broken):
+    def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+        before = self.inner.head(key).metadata if self.is_there(key) else {}
+        super().put(key, body, {**before, **metadata})
+
+
+class ForgetsMetadata(Broken):
+    def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+        super().put(key, body, {})
+
+    def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
+        return super().create_upload(key, {})
+
+
+class TellsAnotherChecksum(Broken):
+    def head(self, key: Key) -> ObjectInfo:
+        found = self.inner.head(key)
+        return ObjectInfo(found.size, found.metadata, Checksum(ChecksumKind.CRC32C, 1))
+
+
+class ShowsParts(Broken):
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+        self.inner.put(key, body, {})
+        return super().put_part(key, upload_id, number, body)
+
+
+class AbortsWhatIsCompleted(Broken):
+    def abort_upload(self, key: Key, upload_id: str) -> None:
+        super().abort_upload(key, upload_id)
+        self.inner.delete(key)
+
+
+class KeepsTheFirstOfEachPart(Broken):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: dict[tuple[str, int], PartTag] = {}
+
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+        if (upload_id, number) not in self.tags:
+            self.tags[upload_id, number] = super().put_part(key, upload_id, number, body)
+        return self.tags[upload_id, number]
+
+
+class JoinsAnything(Broken):
+    """Whatever parts and checksums it is told, it makes the object of what it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: dict[tuple[str, int], PartTag] = {}
+
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+        self.tags[upload_id, number] = super().put_part(key, upload_id, number, body)
+        return self.tags[upload_id, number]
+
+    def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
+        super().complete_upload(key, upload_id, [self.tags[upload_id, part.number] for part in parts])
+
+
+class AbortsNothing(Broken):
+    def abort_upload(self, key: Key, upload_id: str) -> None:
+        pass
+
+
+class CompletesAfterAbort(Broken):
+    def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
+        try:
+            super().complete_upload(key, upload_id, parts)
+        except NoSuchObject:
+            self.inner.put(key, b"", {})
+
+
+class ListsNoUploads(Broken):
+    def list_uploads(self, prefix: str) -> Iterator[tuple[Key, str]]:
+        return iter(())
+
+
+class ListsAllUploads(Broken):
+    def list_uploads(self, prefix: str) -> Iterator[tuple[Key, str]]:
+        return self.inner.list_uploads("")
+
+
+class DeletesNothing(Broken):
+    def delete(self, key: Key) -> None:
+        pass
+
+    def delete_many(self, keys: Sequence[Key]) -> None:
+        pass
+
+
+class DeletesOnce(Broken):
+    def delete(self, key: Key) -> None:
+        if not self.is_there(key):
+            raise unreachable(key)
+        self.inner.delete(key)
+
+    def delete_many(self, keys: Sequence[Key]) -> None:
+        for key in keys:
+            self.delete(key)
+
+
+class DeletesTheFirst(Broken):
+    def delete_many(self, keys: Sequence[Key]) -> None:
+        super().delete_many(keys[:1])
+
+
+class DeletesWhatBeginsSo(Broken):
+    def delete_many(self, keys: Sequence[Key]) -> None:
+        for key in keys:
+            super().delete_many([Key(found) for found in self.inner.list(key.rpartition("/")[0])])
+
+
+CASES: list[tuple[str, type[Broken]]] = [
+    ("read-after-write", ListsLate),
+    ("read-after-write", RemembersAbsence),
+    ("create-once", Overwrites),
+    ("create-once", OverwritesAndRefuses),
+    ("create-once", NeverDecides),
+    ("create-race", CreatesInTwoSteps),
+    ("create-race", Overwrites),
+    ("create-race", RefusesAllRacers),
+    ("create-race", KeepsAnotherRacersObject),
+    ("swap", IgnoresIfMatch),
+    ("swap", HasOneTag),
+    ("swap", SwapsNothing),
+    ("swap-of-an-absent-key", SwapsWhatIsGone),
+    ("swap-race", SwapsInTwoSteps),
+    ("swap-race", IgnoresIfMatch),
+    ("swap-leaves-nothing-behind", SwapKeepsMetadata),
+    ("swap-leaves-nothing-behind", SwapKeepsChecksum),
+    ("absence", AbsentIsEmpty),
+    ("absence", AbsentHasASize),
+    ("absence", AbsentIsDenied),
+    ("range", RangesEndEarly),
+    ("range", IgnoresRanges),
+    ("list", ListsUnsorted),
+    ("list", ListsByDirectory),
+    ("list", ListsDirectoriesOnly),
+    ("list-start-after", IgnoresStartAfter),
+    ("list-start-after", StartsAtStartAfter),
+    ("list-start-after", StartsAfterKeysOnly),
+    ("list-limit", IgnoresLimits),
+    ("list-limit", ListsOneLess),
+    ("replace", PutsOnce),
+    ("replace", MergesMetadata),
+    ("replace", ForgetsMetadata),
+    ("checksum", TellsAnotherChecksum),
+    ("multipart", ShowsParts),
+    ("multipart", ForgetsMetadata),
+    ("multipart", AbortsWhatIsCompleted),
+    ("parts-in-any-order", KeepsTheFirstOfEachPart),
+    ("wrong-part", JoinsAnything),
+    ("wrong-whole", JoinsAnything),
+    ("abort", AbortsNothing),
+    ("abort", CompletesAfterAbort),
+    ("list-uploads", ListsNoUploads),
+    ("list-uploads", ListsAllUploads),
+    ("list-uploads", AbortsNothing),
+    ("delete", DeletesNothing),
+    ("delete", DeletesOnce),
+    ("delete-many", DeletesNothing),
+    ("delete-many", DeletesOnce),
+    ("delete-many", DeletesTheFirst),
+    ("delete-many", DeletesWhatBeginsSo),
+]
+
+
+def test_there_is_a_broken_store_for_every_check() -> None:
+    assert [name for name in BY_NAME if name not in {name for name, _ in CASES}] == []
+
+
+@pytest.mark.parametrize(("name", "broken"), CASES, ids=lambda case: case if isinstance(case, str) else case.__name__)
+def test_a_check_tells_a_store_that_breaks_what_it_proves(name: str, broken: type[Broken]) -> None:
+    store = broken()
+    [outcome] = Examination(store, PREFIX, [BY_NAME[name]]).outcomes()
+    assert (outcome.state, outcome.check.name) == ("broken", name)
+    assert outcome.reason
+
+
+def test_names_are_words_and_sentences_end() -> None:
+    assert len(BY_NAME) == len(CHECKS)
+    for check in CHECKS:
+        assert check.name.replace("-", "").isalpha()
+        assert check.proves.endswith(".")
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_a_check_works_under_its_own_prefix_and_no_other(check: Check) -> None:
+    store, seen = MemoryStore(), set()
+
+    class Watched(Broken):
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            seen.add(key)
+            return act()
+
+    watched = Watched()
+    watched.inner = store
+    check.run(Place(watched, PREFIX))
+    assert {key for key in seen if not key.startswith(PREFIX)} <= {""}  # a delete of no keys has none
+
+
+# ---------------------------------------------------------------- the whole
+
+
+def states(store: ObjectStore) -> dict[str, str]:
+    return {outcome.check.name: outcome.state for outcome in Examination(store, PREFIX).outcomes()}
+
+
+def test_a_store_that_keeps_every_promise_is_told_so_and_is_as_empty_as_before() -> None:
+    store = MemoryStore()
+    store.put_new(Key("refs/orders/main"), b"the user's")
+    examination = Examination(store, PREFIX)
+    assert {outcome.state for outcome in examination.outcomes()} == {"kept"}
+    assert len(list(store.list(PREFIX))) > 20
+    assert examination.clean() == ""
+    assert list(store.list("")) == ["refs/orders/main"]
+    assert list(store.list_uploads("")) == []
+
+
+def test_what_was_made_goes_also_where_listings_are_wrong() -> None:
+    store = ListsLate()
+    examination = Examination(store, PREFIX)
+    assert "broken" in {outcome.state for outcome in examination.outcomes()}
+    assert examination.clean() == ""
+    assert list(store.inner.list("")) == []
+    assert list(store.inner.list_uploads("")) == []
+
+
+class Writer(Broken):
+    """A role that may neither delete nor list uploads."""
+
+    def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+        if method in {"delete", "delete_many", "list_uploads"}:
+            raise denied(key)
+        return act()
+
+
+def test_what_a_role_may_not_do_is_skipped_and_what_stays_is_told() -> None:
+    examination = Examination(Writer(), PREFIX)
+    outcomes = list(examination.outcomes())
+    skipped = {outcome.check.name: outcome.reason for outcome in outcomes if outcome.state == "skipped"}
+    assert skipped == {
+        "swap-of-an-absent-key": "this role may not delete",
+        "list-uploads": "this role may not list uploads",
+        "delete": "this role may not delete",
+        "delete-many": "this role may not delete",
+    }
+    assert {outcome.state for outcome in outcomes} == {"kept", "skipped"}
+    assert "an old token" in examination.clean()
+
+
+class KeepsNoChecksums(Broken):
+    def head(self, key: Key) -> ObjectInfo:
+        found = self.inner.head(key)
+        return ObjectInfo(found.size, found.metadata)
+
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+        tag = super().put_part(key, upload_id, number, body)
+        return PartTag(tag.number, tag.etag, tag.size)
+
+
+def test_a_store_without_checksums_is_not_asked_for_them() -> None:
+    assert {name for name, state in states(KeepsNoChecksums()).items() if state != "kept"} == {
+        "checksum",
+        "wrong-whole",
+    }
+    assert states(KeepsNoChecksums())["checksum"] == "skipped"
+
+
+@pytest.mark.parametrize(
+    "error", [unreachable, lambda _: AccessDenied("s3://b", "no"), lambda _: NoSuchBucket("b")], ids=str
+)
+def test_a_store_that_refuses_everything_is_asked_by_one_check(error: Callable[[str], CatalogError]) -> None:
+    class Refuses(Broken):
+        calls = 0
+
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            self.calls += 1
+            raise error(key)
+
+    store = Refuses()
+    examination = Examination(store, PREFIX)
+    first, *others = examination.outcomes()
+    assert first.state == "broken"
+    assert first.reason == str(error("" if error is not unreachable else f"{PREFIX}read-after-write/one"))
+    assert {outcome.state for outcome in others} == {"skipped"}
+    assert store.calls == 1
+    assert examination.clean() == ""  # nothing was made
+
+
+def test_racers_whose_outcome_is_unknown_are_no_proof_of_anything() -> None:
+    class Conflicts(Broken):
+        """The winner's answer is lost, as are those of all others: a 409 each."""
+
+        def put_new(self, key: Key, body: bytes) -> None:
+            try:
+                super().put_new(key, body)
+            except KeyTaken:
+                raise OutcomeUnknown(key, "409") from None
+            if "create-race/" in key:
+                raise OutcomeUnknown(key, "409")
+
+    BY_NAME["create-race"].run(Place(Conflicts(), PREFIX))
+
+    class Loses(Conflicts):
+        def get(self, key: Key) -> bytes:
+            return b"of nobody"
+
+    with pytest.raises(PromiseBroken, match="of nobody"):
+        BY_NAME["create-race"].run(Place(Loses(), PREFIX))
+
+
+def test_trouble_in_the_middle_is_told_and_the_rest_is_tried() -> None:
+    class RangesFail(Broken):
+        def get_range(self, key: Key, start: int, length: int) -> bytes:
+            raise StoreUnreachable("s3://b", "503")
+
+    found = states(RangesFail())
+    assert [name for name, state in found.items() if state == "broken"] == ["absence", "range", "multipart"]
+    assert "skipped" not in found.values()
