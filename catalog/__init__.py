@@ -14,10 +14,11 @@ Layers, each of which imports only those before it:
     formats     envelope wire encoding small_objects
     decisions   snapshot history timeline
     effects     objects local put_once change local_copy
-    entry       volume branch
+    entry       volume branch checkpointer
 """
 
 from catalog.branch import Branch, Branches
+from catalog.checkpointer import CheckpointPolicy, checkpoint_due, make_checkpoint
 from catalog.commit import (
     NO_PARENT,
     Bounds,
@@ -49,6 +50,7 @@ __all__ = [
     "Branch",
     "Branches",
     "CatalogError",
+    "CheckpointPolicy",
     "Codec",
     "Commit",
     "CommitKind",
@@ -81,7 +83,9 @@ __all__ = [
     "Time",
     "Vid",
     "Volumes",
+    "checkpoint_due",
     "encode_commit",
+    "make_checkpoint",
     "parse_target",
     "resolve",
     "window",

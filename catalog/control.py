@@ -45,11 +45,15 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """`deleted_at_ms` is set once the branch is deleted: its volume is kept for a while, and may come back."""
+    """`deleted_at_ms` is set once the branch is deleted: its volume is kept for a while, and may come back.
+
+    `nonce` is new with every change, so that a request which lands late never finds the state that it was for.
+    """
 
     vid: Vid
     created_at_ms: int
     deleted_at_ms: int | None = None
+    nonce: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +68,12 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A lease on what `point` shows."""
+    """A lease on what `point` shows. `nonce` is as in `Ref`."""
 
     point: ForkPoint
     expires_at_ms: int
     holder: str
+    nonce: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,13 +126,13 @@ class KeyChanged(Conflict):
 class Diverged(Conflict):
     """The volume holds a commit at this LSN that this writer did not make."""
 
-    def __init__(self, topic: str, vid: str, lsn: int) -> None:
+    def __init__(self, topic: str, vid: str, lsn: int, *, message: str | None = None, hint: str | None = None) -> None:
         super().__init__(
-            f"{topic} has diverged: lsn {lsn} of volume {vid} was committed by another writer; nothing was changed",
-            hint=(
-                "two writers have one topic: stop one of them. This directory keeps all its records; "
-                f"`seglog reset {topic} --as NAME` saves those that the other does not have as a branch"
-            ),
+            message
+            or f"{topic} has diverged: lsn {lsn} of volume {vid} was committed by another writer; nothing was changed",
+            hint=hint
+            or "two writers have one topic: stop one of them. This directory keeps all its records; "
+            f"`seglog reset {topic} --as NAME` saves those that the other does not have as a branch",
         )
         self.topic = topic
         self.vid = vid
@@ -143,13 +143,13 @@ class Fenced(Diverged):
     """Another writer took the topic over, and this one has to stop for good."""
 
     def __init__(self, topic: str, vid: str, lsn: int, epoch: int) -> None:
-        super().__init__(topic, vid, lsn)
-        self.args = (
-            f"{topic} was taken over by another writer: lsn {lsn} of volume {vid} has epoch {epoch}; nothing changed",
-        )
-        self.hint = (
-            f"stop this writer. `seglog reset {topic}` follows the other one; "
-            "`--as NAME` keeps what was appended here as a branch"
+        super().__init__(
+            topic,
+            vid,
+            lsn,
+            message=f"{topic} was taken over by another writer: lsn {lsn} of volume {vid} has epoch {epoch}",
+            hint=f"stop this writer. `seglog reset {topic}` follows the other one; "
+            "with `--as NAME` what was appended here becomes a branch",
         )
         self.epoch = epoch
 
@@ -158,8 +158,12 @@ class Outdated(Diverged):
     """The commit came so late that GC has passed its LSN: others have gone on since."""
 
     def __init__(self, topic: str, vid: str, lsn: int, boundary: int) -> None:
-        super().__init__(topic, vid, lsn)
-        self.args = (f"{topic} has diverged: lsn {lsn} of volume {vid} lies below its boundary {boundary}",)
+        super().__init__(
+            topic,
+            vid,
+            lsn,
+            message=f"{topic} has diverged: lsn {lsn} of volume {vid} lies below its boundary, {boundary}",
+        )
         self.boundary = boundary
 
 

@@ -93,14 +93,16 @@ class Fork(_message.Message):
     def __init__(self, fork_vid: _Optional[bytes] = ..., parent: _Optional[_Union[VolumeRef, _Mapping]] = ...) -> None: ...
 
 class Ref(_message.Message):
-    __slots__ = ("vid", "created_at", "deleted_at")
+    __slots__ = ("vid", "created_at", "deleted_at", "nonce")
     VID_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
     DELETED_AT_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     vid: bytes
     created_at: _timestamp_pb2.Timestamp
     deleted_at: _timestamp_pb2.Timestamp
-    def __init__(self, vid: _Optional[bytes] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deleted_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    nonce: bytes
+    def __init__(self, vid: _Optional[bytes] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deleted_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., nonce: _Optional[bytes] = ...) -> None: ...
 
 class Tag(_message.Message):
     __slots__ = ("point", "branch", "created_at", "message")
@@ -115,14 +117,16 @@ class Tag(_message.Message):
     def __init__(self, point: _Optional[_Union[VolumeRef, _Mapping]] = ..., branch: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class Pin(_message.Message):
-    __slots__ = ("point", "expires_at", "holder")
+    __slots__ = ("point", "expires_at", "holder", "nonce")
     POINT_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     point: VolumeRef
     expires_at: _timestamp_pb2.Timestamp
     holder: str
-    def __init__(self, point: _Optional[_Union[VolumeRef, _Mapping]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., holder: _Optional[str] = ...) -> None: ...
+    nonce: bytes
+    def __init__(self, point: _Optional[_Union[VolumeRef, _Mapping]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., holder: _Optional[str] = ..., nonce: _Optional[bytes] = ...) -> None: ...
 
 class CheckpointSet(_message.Message):
     __slots__ = ("vid", "lsns", "max_ts_ms", "max_seqs")

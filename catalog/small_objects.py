@@ -92,6 +92,7 @@ def encode_ref(ref: Ref) -> bytes:
         vid=ref.vid.raw,
         created_at=timestamp(ref.created_at_ms),
         deleted_at=None if ref.deleted_at_ms is None else timestamp(ref.deleted_at_ms),
+        nonce=ref.nonce,
     )
     return wrap(MessageType.REF, serialized(message))
 
@@ -104,6 +105,7 @@ def decode_ref(body: bytes, place: str) -> Ref:
             Vid(message.vid),
             message.created_at.ToMilliseconds(),
             message.deleted_at.ToMilliseconds() if message.HasField("deleted_at") else None,
+            message.nonce,
         )
     except (InvalidKey, ValueError) as cause:
         raise InvalidObject(place, f"a field is out of range: {cause}") from None
@@ -129,7 +131,12 @@ def decode_tag(body: bytes, place: str) -> Tag:
 
 
 def encode_pin(pin: Pin) -> bytes:
-    message = pb.Pin(point=fork_point_message(pin.point), expires_at=timestamp(pin.expires_at_ms), holder=pin.holder)
+    message = pb.Pin(
+        point=fork_point_message(pin.point),
+        expires_at=timestamp(pin.expires_at_ms),
+        holder=pin.holder,
+        nonce=pin.nonce,
+    )
     return wrap(MessageType.PIN, serialized(message))
 
 
@@ -137,7 +144,7 @@ def decode_pin(body: bytes, place: str) -> Pin:
     message = pb.Pin()
     parse(message, MessageType.PIN, body, place)
     try:
-        return Pin(fork_point(message.point), message.expires_at.ToMilliseconds(), message.holder)
+        return Pin(fork_point(message.point), message.expires_at.ToMilliseconds(), message.holder, message.nonce)
     except (InvalidKey, ValueError) as cause:
         raise InvalidObject(place, f"a field is out of range: {cause}") from None
 

@@ -78,6 +78,7 @@ class Volumes:
         self.store = store
         self.cache = cache
         self._known: dict[Vid, Snapshot] = {}
+        self._last_marks: dict[Vid, int] = {}
 
     # ------------------------------------------------------------ reading
 
@@ -127,9 +128,15 @@ class Volumes:
     def checkpoints(self, vid: Vid) -> CheckpointSet:
         """Those that readers may start from."""
         try:
-            return decode_checkpoint_set(self.store.get(checkpoints_key(vid)), vid)
+            found = decode_checkpoint_set(self.store.get(checkpoints_key(vid)), vid)
         except NoSuchObject:
-            return CheckpointSet(vid)
+            found = CheckpointSet(vid)
+        self._last_marks[vid] = found.marks[-1].lsn if found.marks else 0
+        return found
+
+    def last_checkpoint(self, vid: Vid) -> int:
+        """The LSN of the newest one, 0 without any, as last heard of: there may be newer ones."""
+        return self._last_marks[vid] if vid in self._last_marks else self._newest_mark(vid)
 
     def commits(self, vid: Vid, first_lsn: int, last_lsn: int) -> tuple[StoredCommit, ...]:
         """Commits `first_lsn` to `last_lsn`, that one included, oldest first, joined to each other by their hashes.
@@ -165,6 +172,10 @@ class Volumes:
                 return History(legs, self.commits)
             vid, last_lsn = parent.vid, parent.lsn
             cut_seq = min((seq for seq in (cut_seq, parent.seq) if seq is not None), default=None)
+
+    def _newest_mark(self, vid: Vid) -> int:
+        marks = self.checkpoints(vid).marks
+        return marks[-1].lsn if marks else 0
 
     def _boundary(self, vid: Vid) -> Boundary:
         try:

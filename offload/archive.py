@@ -40,6 +40,7 @@ from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState
 from offload.block import largest_entry
 from offload.cache import open_cache
+from offload.catalog_settings import CatalogSettings, load_catalog_settings
 from offload.cold import ColdReader
 from offload.cold_settings import ColdSettings, load_cold_settings
 from offload.deletes import count_cold, count_hot, live_entries
@@ -135,6 +136,7 @@ def attach(
     store: ObjectStore | None = None,
     settings: OffloadSettings | None = None,
     cold: ColdSettings | None = None,
+    upkeep: CatalogSettings | None = None,
     clock: Clock | None = None,
 ) -> Archive:
     """Give `log` its cold tier: from now on its reads go on below the hot floor. Makes no request yet.
@@ -146,6 +148,7 @@ def attach(
     configured_url, configured = load_archive_settings(log.path / SETTINGS_FILE)
     url = url or configured_url
     cold = cold or load_cold_settings(log.path / SETTINGS_FILE)
+    upkeep = upkeep or load_catalog_settings(log.path / SETTINGS_FILE)
     settings = settings or configured
     if store is None:
         if not url:
@@ -157,14 +160,20 @@ def attach(
             "offload.block_size",
             f"a record of log.max_record_bytes ({log.settings.max_record_bytes}) would not fit one",
         )
-    return Archive(log, store, settings, cold, clock or SystemClock())
+    return Archive(log, store, settings, cold, upkeep, clock or SystemClock())
 
 
 class Archive:
     """The cold tier of one log. A context manager; closing it leaves the log open."""
 
     def __init__(
-        self, log: Log, store: ObjectStore, settings: OffloadSettings, cold: ColdSettings, clock: Clock
+        self,
+        log: Log,
+        store: ObjectStore,
+        settings: OffloadSettings,
+        cold: ColdSettings,
+        upkeep: CatalogSettings,
+        clock: Clock,
     ) -> None:
         self._log = log
         self._store = store
@@ -187,7 +196,16 @@ class Archive:
         self._branches = Branches(self._volumes)
         self._handles = Handles(log, self._volumes, self._branches, self._local, clock)
         self._offloader = Offloader(
-            log, store, self._volumes, self._handles, self._local, self._reader, settings, clock, socket.gethostname()
+            log,
+            store,
+            self._volumes,
+            self._handles,
+            self._local,
+            self._reader,
+            settings,
+            upkeep.checkpoint_policy,
+            clock,
+            socket.gethostname(),
         )
         self._is_closed = False
         self._turns: dict[str, threading.RLock] = {}  # of each topic: its offloads and deletes take turns; reads do not

@@ -11,6 +11,7 @@ The states of an attempt are in `offload.attempt`. Source: PIP-17, Graft RFC 000
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from pyroaring import BitMap
 from catalog import (
     Attempt,
     Bounds,
+    CheckpointPolicy,
     Commit,
     CommitKind,
     Deletions,
@@ -30,12 +32,15 @@ from catalog import (
     SegmentRef,
     SegmentView,
     Sid,
+    Vid,
     Volumes,
+    checkpoint_due,
     encode_commit,
     keys,
+    make_checkpoint,
 )
 from catalog.encoding import decode_commit_at
-from catalog.errors import Diverged
+from catalog.errors import Diverged, Missing, Unavailable
 from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState, Run, is_due, plan_run
 from offload.cold import ColdReader
@@ -52,6 +57,8 @@ from seglog.clock import Clock
 from seglog.frame import read_header, tombstone
 
 __all__ = ["Offloader", "Published"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,7 @@ class Offloader:
         local: LocalCatalog,
         reader: ColdReader,
         settings: OffloadSettings,
+        checkpoints: CheckpointPolicy,
         clock: Clock,
         writer_id: str,
     ) -> None:
@@ -85,6 +93,7 @@ class Offloader:
         self._local = local
         self._reader = reader
         self.settings = settings
+        self._checkpoints = checkpoints
         self._clock = clock
         self._writer_id = writer_id
 
@@ -370,7 +379,17 @@ class Offloader:
             commit=(handle.vid, lsn, body),
             done=attempt.sid if attempt and is_merge else None,
         )
+        self._make_checkpoint(handle.vid, lsn)
         return Published(lsn, commit.kind, commit.segments[0] if commit.segments else None)
+
+    def _make_checkpoint(self, vid: Vid, lsn: int) -> None:
+        """If one is due. What was published stays published if it fails: the next commit tries again."""
+        try:
+            due = checkpoint_due(self._volumes, vid, lsn, self._checkpoints)
+            if due is not None:
+                make_checkpoint(self._volumes, vid, due, now_ms=self._clock.now_ms())
+        except (Unavailable, Missing) as trouble:
+            _log.warning("no checkpoint of volume %s at lsn %d: %s", vid, lsn, trouble)
 
     def _handle(self, name: str) -> Handle:
         handle = self._handles.find(name)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from catalog.checksum import ChecksumKind
 from catalog.commit import Codec
+from offload.catalog_settings import CatalogSettings
 from offload.cold_settings import ColdSettings
 from seglog.config import NO_VARIABLES, LogSettings, default_toml, read_sections
 from seglog.errors import InvalidSetting
@@ -162,12 +163,13 @@ class ServeSettings:
 
 SETTINGS: tuple[Setting, ...] = tuple(
     setting
-    for kind in (LogSettings, OffloadSettings, ColdSettings, ServeSettings)
+    for kind in (LogSettings, OffloadSettings, ColdSettings, CatalogSettings, ServeSettings)
     for setting in settings_of(kind).values()
 )
 """Those of all sections but [remote], whose only key is the URL."""
 
-_SECTIONS = (LogSettings.SECTION, "remote", OffloadSettings.SECTION, ColdSettings.SECTION, ServeSettings.SECTION)
+_KINDS = (OffloadSettings, ColdSettings, CatalogSettings, ServeSettings)
+_SECTIONS = (LogSettings.SECTION, "remote", *(kind.SECTION for kind in _KINDS))
 
 
 def load_archive_settings(
@@ -197,5 +199,4 @@ def load_serve_settings(path: Path, variables: Mapping[str, str] = NO_VARIABLES)
 
 def default_file(remote: str | None = None) -> str:
     """The seglog.toml that `seglog init` writes: every key with its default, commented out."""
-    kinds = (OffloadSettings, ColdSettings, ServeSettings)
-    return "\n".join([default_toml(remote), *map(toml_lines, kinds)])
+    return "\n".join([default_toml(remote), *map(toml_lines, _KINDS)])

@@ -5,20 +5,23 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+from blake3 import blake3
 from pyroaring import BitMap
 
 from catalog.commit import (
     NO_PARENT,
     Bounds,
+    Checkpoint,
     Codec,
     Commit,
     CommitKind,
     Deletions,
     ForkPoint,
     SegmentRef,
+    SegmentView,
 )
-from catalog.control import Control, Fork, Ref
-from catalog.encoding import StoredCommit, commit_hash
+from catalog.control import Boundary, CheckpointSet, Control, Fork, Mark, OplogEntry, Pin, Ref, Tag
+from catalog.encoding import StoredCommit, commit_hash, encode_views
 from catalog.gid import Sid, Vid
 
 HOUR_MS = 3_600_000
@@ -123,3 +126,41 @@ GOLDEN_COMMIT = Commit(
 GOLDEN_CONTROL = Control(vid(2), ForkPoint(vid(1), 7, 4_321), START_MS + 500, "orders", "half")
 GOLDEN_FORK = Fork(vid(2), ForkPoint(vid(1), 7, 4_321))
 GOLDEN_REF = Ref(vid(2), START_MS + 501)
+GOLDEN_DELETED_REF = Ref(vid(2), START_MS + 501, START_MS + 900, bytes(range(16)))
+GOLDEN_TAG = Tag(ForkPoint(vid(1), 7, 4_321), "main", START_MS + 502, "before the import")
+GOLDEN_PIN = Pin(ForkPoint(vid(1), 7), START_MS + 600_000, "spark job 7", bytes(range(16)))
+GOLDEN_BOUNDARY = Boundary(vid(1), 5)
+GOLDEN_CHECKPOINTS = CheckpointSet(vid(1), (Mark(3, START_MS, 100), Mark(7, START_MS + 99, 5_100)))
+GOLDEN_OPLOG_ENTRY = OplogEntry(
+    START_MS + 503, "host-1", "branch create", "refs/orders/half", None, b"the new ref", bytes(range(16)), "why"
+)
+GOLDEN_CONFIG_COMMIT = Commit(
+    vid=vid(1),
+    lsn=8,
+    kind=CommitKind.CONFIG,
+    bounds=Bounds(3, 5_000, 2),
+    parent_hash=commit_hash(GOLDEN_COMMIT),
+    nonce=bytes(range(16)),
+    created_at_ms=START_MS + 200,
+    writer_id="host-2",
+    epoch=5,
+    at_seq=5_100,
+    at_ts_ms=START_MS + 99,
+    config='{"codec":"none"}',
+    collected_before_ms=START_MS - 1,
+)
+GOLDEN_VIEWS = (
+    SegmentView(segment(1, 100), vid(3), 2, 4, 90, BitMap([4, 5, 70]).serialize()),
+    SegmentView(segment(101, 5_000), vid(1), 7, 101, 5_000),
+)
+GOLDEN_CHECKPOINT = Checkpoint(
+    made_at_ms=START_MS + 300,
+    views=encode_views(GOLDEN_VIEWS),
+    views_hash=blake3(encode_views(GOLDEN_VIEWS)).digest(),
+    views_length=len(encode_views(GOLDEN_VIEWS)),
+    before_seq=4,
+    max_seq=5_100,
+    max_ts_ms=START_MS + 99,
+    config='{"codec":"none"}',
+    collected_before_ms=START_MS - 1,
+)

@@ -1,0 +1,115 @@
+"""Checkpoints: a commit is given the whole list of what its volume shows, so that nothing older is needed to read it.
+
+    step                                                              what a crash after it leaves
+    1 the list, in an object of its own if it is large                an object that nothing names, for GC
+    2 the commit, rewritten by compare-and-swap to hold or name it    a checkpoint that readers do not look for
+    3 its mark in the CheckpointSet, by compare-and-swap              the checkpoint
+
+K1  A commit that became a checkpoint has the same hash, and all it said before: who reads it as a commit sees no
+    difference, at any step.
+K2  Which commit becomes the next checkpoint follows from the commits and the marks alone. Whoever goes on after a
+    crash, or at the same time, makes the same one, and finds what is done already.
+
+Source: Graft RFC 0001 (Checkpointing).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from catalog.change import change
+from catalog.commit import Checkpoint
+from catalog.control import CheckpointSet, Mark
+from catalog.encoding import decode_commit_at, with_checkpoint
+from catalog.envelope import MessageType, wrap
+from catalog.errors import InvalidObject, NoSuchObject
+from catalog.gid import Vid
+from catalog.keys import checkpoints_key, commit_key, list_key
+from catalog.put_once import put_once
+from catalog.small_objects import decode_checkpoint_set, encode_checkpoint_set
+from catalog.snapshot import checkpoint_of
+from catalog.volume import Volumes
+
+__all__ = ["CheckpointPolicy", "checkpoint_due", "make_checkpoint"]
+
+_INLINE_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPolicy:
+    """A checkpoint is due after so many commits since the last one, or so many bytes of them."""
+
+    commits: int = 64
+    commit_bytes: int = 4 * 1024 * 1024
+
+
+def checkpoint_due(volumes: Volumes, vid: Vid, lsn: int, policy: CheckpointPolicy) -> int | None:
+    """The LSN that is to become the next checkpoint, of the commits up to `lsn`; None if it is too early (K2).
+
+    The sizes are those of the commits that the local copy has.
+    """
+    last = volumes.last_checkpoint(vid)
+    due = last + policy.commits
+    if volumes.cache:
+        total = 0
+        for at, body in sorted(volumes.cache.commit_bodies(vid, last + 1, min(lsn, due)).items()):
+            total += len(body)
+            if total >= policy.commit_bytes:
+                due = at
+                break
+    return due if due <= lsn else None
+
+
+def make_checkpoint(volumes: Volumes, vid: Vid, lsn: int, *, now_ms: int) -> Mark:
+    """Make the commit at `lsn` a checkpoint, or find that it is one already. It may be repeated after any error.
+
+    Raises `NoSuchObject` if there is no such commit, and what the store raises.
+    """
+    key = commit_key(vid, lsn)
+    body = volumes.store.get(key)
+    checkpoint = decode_commit_at(body, vid, lsn).checkpoint
+    if checkpoint is None:
+        checkpoint = checkpoint_of(volumes.snapshot(vid, lsn), now_ms=now_ms)
+        if checkpoint.views_length > _INLINE_BYTES:
+            checkpoint = _with_list_apart(volumes, vid, checkpoint)
+        body = _rewrite(volumes, vid, lsn, checkpoint)
+    if volumes.cache:
+        volumes.cache.put_commits(vid, [(lsn, body)])
+    mark = Mark(lsn, checkpoint.max_ts_ms, checkpoint.max_seq)
+    _list_mark(volumes, vid, mark)
+    return mark
+
+
+def _with_list_apart(volumes: Volumes, vid: Vid, checkpoint: Checkpoint) -> Checkpoint:
+    views = checkpoint.views or b""
+    key = list_key(vid, checkpoint.views_hash)
+    wrapped = wrap(MessageType.SEGMENT_LIST, views)
+    if put_once(volumes.store, key, wrapped) != wrapped:
+        raise InvalidObject(key, "its content is not what its name says")
+    return replace(checkpoint, views=None)
+
+
+def _rewrite(volumes: Volumes, vid: Vid, lsn: int, checkpoint: Checkpoint) -> bytes:
+    key = commit_key(vid, lsn)
+
+    def rewritten(body: bytes | None) -> bytes | None:
+        if body is None:
+            raise NoSuchObject(key)
+        is_one = decode_commit_at(body, vid, lsn).checkpoint is not None
+        return None if is_one else with_checkpoint(body, checkpoint, key)
+
+    found = change(volumes.store, key, rewritten)
+    assert found is not None  # noqa: S101 - `rewritten` raises when it is absent
+    return found
+
+
+def _list_mark(volumes: Volumes, vid: Vid, mark: Mark) -> None:
+    def listed(body: bytes | None) -> bytes | None:
+        known = CheckpointSet(vid) if body is None else decode_checkpoint_set(body, vid)
+        if any(each.lsn == mark.lsn for each in known.marks):
+            return None
+        marks = sorted((*known.marks, mark), key=lambda each: each.lsn)
+        return encode_checkpoint_set(CheckpointSet(vid, tuple(marks)))
+
+    change(volumes.store, checkpoints_key(vid), listed)
+    volumes.checkpoints(vid)
