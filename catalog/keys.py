@@ -13,6 +13,7 @@
     {vid}/lists/{blake3 in hex}         SegmentList    immutable
     {vid}/segments/{sid}                data object
     {vid}/segments/{sid}.index          index object
+    doctor/{sid}/...                    what `seglog doctor` tries, and removes
     cold/{place}/{topic}/{seq}.data     segments that a log moved here as they are, and
     cold/{place}/{topic}/{seq}.idx      their entries; topic: 8 hex digits, seq: 16 digits
 
@@ -44,6 +45,7 @@ __all__ = [
     "commits_prefix",
     "control_key",
     "data_key",
+    "doctor_prefix",
     "fork_key",
     "forks_prefix",
     "index_key",
@@ -182,6 +184,10 @@ def commit_key(vid: Vid, lsn: int) -> Key:
 def lsn_of(key: str) -> int:
     """The LSN of a commit key, the number of an oplog key."""
     return from_cbe64(key.rpartition("/")[2])
+
+
+def doctor_prefix(run: Sid) -> str:
+    return f"doctor/{run}/"
 
 
 def cold_prefix(place: str, topic_id: int) -> str:

@@ -6,6 +6,7 @@ A part stands between `<!-- include: NAME -->` and `<!-- end -->`, and everythin
     catalog/schema.proto   a path: the file as it is
     settings:log           the settings of a section, as a table; `settings:file` is the file that `seglog init` writes,
                            `settings:durability` the classes of durability
+    checks:stores          what `seglog doctor` tries, as a table
 
 So a format is written down once, at the top of the code that reads and writes it, and a setting where its field is.
 `--check` changes nothing and fails when a part is not current.
@@ -19,7 +20,7 @@ import re
 import sys
 from pathlib import Path
 
-__all__ = ["filled", "included", "settings", "table"]
+__all__ = ["checks", "filled", "included", "settings", "table"]
 
 ROOT = Path(__file__).resolve().parent.parent
 PART = re.compile(r"(<!-- include: (?P<name>[\w./:]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -28,6 +29,8 @@ PART = re.compile(r"(<!-- include: (?P<name>[\w./:]+) -->\n).*?(<!-- end -->)", 
 def included(name: str) -> str:
     """The Markdown for one NAME. Raises `OSError` for a missing file, `ValueError` for a missing docstring."""
     kind, _, section = name.rpartition(":")
+    if kind == "checks":
+        return checks()
     if kind:
         return settings(section)
     if "/" in name:
@@ -38,6 +41,14 @@ def included(name: str) -> str:
     if docstring is None:
         raise ValueError(f"{module} has no docstring")
     return f"```text\n{docstring}\n```\n"
+
+
+def checks() -> str:
+    """The Markdown for `checks:stores`, of the code of this checkout."""
+    sys.path.insert(0, str(ROOT))
+    from catalog.objects.conformance import CHECKS
+
+    return table(["check", "what it proves"], [[f"`{check.name}`", check.proves] for check in CHECKS])
 
 
 def settings(section: str) -> str:

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from catalog.checksum import Checksum, SizedChecksum, joined
 from catalog.keys import Key
 
-__all__ = ["ObjectInfo", "ObjectStore", "PartTag", "Tagged", "whole_of"]
+__all__ = ["ObjectInfo", "ObjectStore", "PartTag", "Tagged", "TellsTime", "whole_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,15 @@ def whole_of(parts: Sequence[PartTag]) -> SizedChecksum | None:
     """What the object of these parts, in order, must have; None if they carry no checksum."""
     sized = [SizedChecksum(part.checksum, part.size) for part in parts if part.checksum is not None]
     return joined(sized) if sized and len(sized) == len(parts) else None
+
+
+@runtime_checkable
+class TellsTime(Protocol):
+    """A store that has a clock of its own."""
+
+    def time_ms(self) -> int | None:
+        """Its time, since the epoch, rounded down to a second; None if it does not say. One request."""
+        ...
 
 
 class ObjectStore(Protocol):

@@ -93,7 +93,7 @@ def refused(what: str, error: type[CatalogError], call: Callable[..., object], *
         answer = call(*arguments)
     except error:
         return
-    except OutcomeUnknown as answered:
+    except (AccessDenied, OutcomeUnknown) as answered:
         raise PromiseBroken(f"{what} got no definite refusal: {answered}") from answered
     raise PromiseBroken(f"{what} was not refused" + ("" if answer is None else f", and gave {_short(answer)}"))
 

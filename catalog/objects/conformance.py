@@ -29,7 +29,8 @@ def _read_after_write(place: Place) -> None:
     store = place.store
     for name, body in (("one", b"one"), ("empty", b""), ("large", bytes(range(256)) * 999)):
         key = place.key(name)
-        absent(place, key, "before it was written")
+        if name != "one":  # the first request of all is a write, which says whether there is a use in going on
+            absent(place, key, "before it was written")
         store.put_new(key, body)
         expect("a new object", store.get(key), body)
         expect("its size", store.head(key).size, len(body))

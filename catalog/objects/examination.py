@@ -23,7 +23,7 @@ from catalog.objects.check import Check, NotKept, NotPermitted, Place, PromiseBr
 from catalog.objects.conformance import CHECKS
 from catalog.objects.wrapped import WrappedStore
 
-__all__ = ["Examination", "Outcome"]
+__all__ = ["Examination", "Outcome", "ahead_ms"]
 
 T = TypeVar("T")
 
@@ -36,6 +36,17 @@ class Outcome:
     check: Check
     state: Literal["kept", "broken", "skipped"]
     reason: str = ""
+
+
+def ahead_ms(asked_ms: int, told_ms: int, answered_ms: int) -> int:
+    """By how much a clock is ahead of the store's, at least; negative if it is behind.
+
+    `told_ms`, rounded down to a second, is the store's time at a moment that the clock has between the other two.
+    """
+    latest_ms = told_ms + 999
+    if asked_ms > latest_ms:
+        return asked_ms - latest_ms
+    return min(0, answered_ms - told_ms)
 
 
 class Examination:
@@ -102,9 +113,11 @@ class _Remembering(WrappedStore):
 
     def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
         is_made = method in _CREATES
+        # A put is repeated: one that did not get through in the end may have landed before.
+        refusals = (AccessDenied, NoSuchBucket) if method == "put" else _REFUSALS
         try:
             return act()
-        except (AccessDenied, NoSuchBucket):
+        except refusals:
             is_made = False
             raise
         finally:

@@ -38,7 +38,7 @@ from typing import NoReturn
 
 import xxhash
 
-from catalog.checksum import Checksum, ChecksumKind
+from catalog.checksum import Checksum
 from catalog.errors import (
     AccessDenied,
     InvalidObject,
@@ -51,6 +51,7 @@ from catalog.errors import (
 )
 from catalog.keys import Key, check_key, check_prefix
 from catalog.objects.base import ObjectInfo, PartTag, Tagged, whole_of
+from catalog.objects.local_files import ABSENT, KIND, join, remove, sync_dir, walk, write_all
 
 __all__ = ["LocalStore"]
 
@@ -58,10 +59,7 @@ _LOCKS = ".locks"
 _METADATA = ".metadata"
 _MULTIPART = ".multipart"
 _TEMPORARY = ".temporary"
-_KIND = ChecksumKind.CRC32C
-_CHECK_BYTES = 1 << 20
 _UPLOAD_ID = re.compile(r"[0-9a-f]{32}")
-_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
@@ -84,14 +82,14 @@ class LocalStore:
             try:
                 os.link(temporary, target)
             except FileExistsError:
-                _sync_dir(target.parent)
+                sync_dir(target.parent)
                 raise KeyTaken(key) from None
             _settle(key, target)
 
     def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
         target = self._path(key)
         with self._errors(key), self._turn(key):
-            self._put_metadata(key, metadata, Checksum.of(_KIND, body))
+            self._put_metadata(key, metadata, Checksum.of(KIND, body))
             self._replace(target, body)
 
     def get(self, key: Key) -> bytes:
@@ -107,12 +105,12 @@ class LocalStore:
         with self._errors(key), self._turn(key):
             if self._etag_now(target) != etag:
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                    _sync_dir(target.parent)
+                    sync_dir(target.parent)
                 raise KeyChanged(key)
             with self._temporary(body) as temporary:
                 # Before the object: a crash between the two leaves it without a checksum, never with a wrong one.
-                if (directory := _remove(self._root / _METADATA / key)) is not None:
-                    _sync_dir(directory)
+                if (directory := remove(self._root / _METADATA / key)) is not None:
+                    sync_dir(directory)
                 temporary.rename(target)
             _settle(key, target)
 
@@ -139,7 +137,7 @@ class LocalStore:
         directory, _, name = prefix.rpartition("/")
         with self._errors(prefix):
             self._check_place()
-            keys = _walk(self._root / directory, directory and directory + "/", name, start_after)
+            keys = walk(self._root / directory, directory and directory + "/", name, start_after)
             yield from itertools.islice(keys, limit)
 
     def delete(self, key: Key) -> None:
@@ -155,7 +153,7 @@ class LocalStore:
             # Objects before what is known of them.
             for directories in zip(*removed, strict=True):
                 for directory in {each for each in directories if each is not None}:
-                    _sync_dir(directory)
+                    sync_dir(directory)
 
     def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
         check_key(key)
@@ -166,7 +164,7 @@ class LocalStore:
         return upload_id
 
     def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
-        tag = PartTag(number, _etag(body), len(body), Checksum.of(_KIND, body))
+        tag = PartTag(number, _etag(body), len(body), Checksum.of(KIND, body))
         with self._errors(key):
             directory, _ = self._upload(key, upload_id)
             self._replace(directory / _part_name(tag), body)
@@ -177,7 +175,7 @@ class LocalStore:
         with self._errors(key):
             directory, metadata = self._upload(key, upload_id)
             with self._temporary(b"") as temporary:
-                checksum = _join([(part.number, directory / _part_name(part)) for part in parts], temporary, key)
+                checksum = join([(part.number, directory / _part_name(part)) for part in parts], temporary, key)
                 whole = whole_of(parts)
                 if whole is not None and whole.checksum != checksum:
                     raise InvalidObject(key, "what its parts make is not what was sent")
@@ -215,7 +213,7 @@ class LocalStore:
         try:
             yield
         except OSError as cause:
-            if reading and cause.errno in _ABSENT:
+            if reading and cause.errno in ABSENT:
                 self._check_place()
                 raise NoSuchObject(key) from None
             self._raise(cause)
@@ -254,7 +252,7 @@ class LocalStore:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with open(fd, "wb", buffering=0) as file:
-                _write_all(file.fileno(), body)
+                write_all(file.fileno(), body)
                 os.fsync(file.fileno())
             yield path
         finally:
@@ -264,7 +262,7 @@ class LocalStore:
         with self._temporary(body) as temporary:
             self._make_durable_dir(target.parent)
             temporary.rename(target)
-            _sync_dir(target.parent)
+            sync_dir(target.parent)
 
     def _make_durable_dir(self, directory: Path) -> None:
         """Make `directory` under the root. Each level's entry is synced once by this process, whoever made it."""
@@ -275,7 +273,7 @@ class LocalStore:
         if directory != self._root:
             self._make_durable_dir(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)
-        _sync_dir(directory.parent)
+        sync_dir(directory.parent)
         with self._durable_lock:
             self._durable.add(directory)
 
@@ -284,7 +282,7 @@ class LocalStore:
         try:
             return _etag(path.read_bytes())
         except OSError as cause:
-            if cause.errno not in _ABSENT:
+            if cause.errno not in ABSENT:
                 raise
             self._check_place()
             return None
@@ -292,16 +290,16 @@ class LocalStore:
     def _remove_object(self, key: Key, path: Path) -> tuple[Path | None, Path | None]:
         """The directories that lost the object, and what was known of it."""
         with self._turn(key):
-            return _remove(path), _remove(self._root / _METADATA / key)
+            return remove(path), remove(self._root / _METADATA / key)
 
     def _put_metadata(self, key: Key, metadata: Mapping[str, str], checksum: Checksum) -> None:
-        body = json.dumps({"metadata": dict(metadata), _KIND.value: str(checksum)}, sort_keys=True)
+        body = json.dumps({"metadata": dict(metadata), KIND.value: str(checksum)}, sort_keys=True)
         self._replace(self._root / _METADATA / key, body.encode())
 
     def _metadata(self, key: Key) -> tuple[dict[str, str], Checksum | None]:
         try:
             found = json.loads((self._root / _METADATA / key).read_bytes())
-            return _string_map(found["metadata"]), Checksum.parse(_KIND, found[_KIND.value])
+            return _string_map(found["metadata"]), Checksum.parse(KIND, found[KIND.value])
         except (FileNotFoundError, NotADirectoryError):
             return {}, None
         except (KeyError, TypeError, ValueError):
@@ -331,63 +329,14 @@ class LocalStore:
     def _drop_upload(self, directory: Path) -> None:
         # The upload's own file goes first and durably, so that a crash leaves parts that belong to no upload.
         (directory / "upload").unlink(missing_ok=True)
-        _sync_dir(directory)
+        sync_dir(directory)
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def _walk(directory: Path, above: str, beginning: str, start_after: str) -> Iterator[str]:
-    """Keys of the files under `directory` whose names there begin so, in the byte order of whole keys.
-
-    `above` is what keys have before those names. A name stands for its keys with the slash: `a-b` comes before `a/b`.
-    """
-    try:
-        with os.scandir(directory) as found:
-            names = [entry.name + "/" * entry.is_dir() for entry in found if entry.name[0] != "."]
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for name in sorted(name for name in names if name.startswith(beginning)):
-        key = above + name
-        if not name.endswith("/"):
-            if key > start_after:
-                yield key
-        elif key > start_after or start_after.startswith(key):  # else all below come before
-            yield from _walk(directory / name, key, "", start_after)
-
-
-def _join(parts: Sequence[tuple[int, Path]], target: Path, key: Key) -> Checksum:
-    """The parts, one after the other, as `target`; and the checksum of what they hold."""
-    checksum = Checksum.of(_KIND, b"")
-    with target.open("wb", buffering=0) as joined:
-        for number, path in parts:
-            try:
-                part = path.open("rb", buffering=0)
-            except FileNotFoundError:
-                raise InvalidObject(key, f"part {number} of its upload is not the one that was sent") from None
-            with part:
-                size = left = os.fstat(part.fileno()).st_size
-                while left:
-                    left -= os.sendfile(joined.fileno(), part.fileno(), size - left, left)
-                while body := part.read(_CHECK_BYTES):
-                    checksum = Checksum.of(_KIND, body, checksum.value)
-        os.fsync(joined.fileno())
-    return checksum
-
-
-def _remove(path: Path) -> Path | None:
-    """The directory that lost the file; None if there was none."""
-    try:
-        path.unlink()
-    except OSError as cause:
-        if cause.errno not in _ABSENT:
-            raise
-        return None
-    return path.parent
 
 
 def _settle(key: Key, target: Path) -> None:
     """The entry is there, and now durable."""
     try:
-        _sync_dir(target.parent)
+        sync_dir(target.parent)
     except OSError as cause:
         raise OutcomeUnknown(key, str(cause)) from cause
 
@@ -404,17 +353,3 @@ def _string_map(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ValueError("not an object")  # noqa: TRY004 - callers treat every malformed file alike
     return {str(name): str(text) for name, text in value.items()}
-
-
-def _write_all(fd: int, body: bytes) -> None:
-    view = memoryview(body)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def _sync_dir(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

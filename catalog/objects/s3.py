@@ -21,17 +21,15 @@ Source: the S3 API reference.
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import boto3
-from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -60,6 +58,7 @@ from catalog.errors import (
 )
 from catalog.keys import Key, check_key, check_prefix
 from catalog.objects.base import ObjectInfo, PartTag, Tagged, whole_of
+from catalog.objects.s3_client import is_aws, open_client
 from catalog.objects.s3_reads import ObstoreReads, OtherRegion, Refusal
 from catalog.objects.s3_writes import (
     Scheme,
@@ -76,7 +75,6 @@ __all__ = ["ReadSettings", "S3Store", "WriteSettings"]
 CONNECT_TIMEOUT_S = 5
 READ_TIMEOUT_S = 30
 ATTEMPTS = 4
-MAX_CONNECTIONS = 32
 MOST_KEYS = 1000  # of one request
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -119,10 +117,11 @@ class S3Store:
         self._writes = writes or WriteSettings()
         self._schemes = Schemes(self._url, self._writes.checksum)
         sums = "when_required" if self._writes.checksum == "none" else "when_supported"
+        timeouts = {"connect_timeout": CONNECT_TIMEOUT_S, "read_timeout": READ_TIMEOUT_S}
         try:
             session = session or boto3.Session()
-            self._once = _client(session, {"total_max_attempts": 1}, sums)
-            self._client = _client(session, {"total_max_attempts": ATTEMPTS, "mode": "adaptive"}, sums)
+            self._once = open_client(session, {"total_max_attempts": 1}, sums, timeouts)
+            self._client = open_client(session, {"total_max_attempts": ATTEMPTS, "mode": "adaptive"}, sums, timeouts)
             self._reads = self._open_reads(session, reads or ReadSettings(attempts=ATTEMPTS), reader)
         except (BotoCoreError, ValueError, OSError) as cause:  # a profile, region, endpoint or file that cannot be
             raise InvalidRemote(url, f"the AWS environment does not fit: {cause}") from cause
@@ -263,6 +262,16 @@ class S3Store:
                 for upload in page.get("Uploads", ()):
                     yield Key(upload["Key"].removeprefix(self._base)), upload["UploadId"]
 
+    def time_ms(self) -> int | None:
+        try:
+            answer = self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._base, MaxKeys=1)
+        except ClientError as refusal:
+            answer = refusal.response  # the clock may be what it refuses
+        except _TROUBLE as trouble:
+            raise self._trouble(trouble) from trouble
+        told = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
+        return None if told is None else int(parsedate_to_datetime(told).timestamp()) * 1000
+
     def close(self) -> None:
         self._once.close()
         self._client.close()
@@ -277,7 +286,7 @@ class S3Store:
             session,
             self._client,
             self._bucket,
-            path_style=not _is_aws(self._client.meta.endpoint_url),
+            path_style=not is_aws(self._client.meta.endpoint_url),
             connect_timeout_s=CONNECT_TIMEOUT_S,
             read_timeout_s=READ_TIMEOUT_S,
             timeout_s=settings.timeout_s,
@@ -409,34 +418,6 @@ def _compare(key: Key, sent: Checksum | None, answer: Mapping[str, Any]) -> None
 def _named(part: PartTag) -> dict[str, Any]:
     checksum = {} if part.checksum is None else {field_of(part.checksum.kind): str(part.checksum)}
     return {"PartNumber": part.number, "ETag": part.etag, **checksum}
-
-
-def _client(session: boto3.Session, retries: Mapping[str, object], checksums: str) -> Any:
-    config = Config(
-        request_checksum_calculation=checksums,
-        retries=retries,
-        connect_timeout=CONNECT_TIMEOUT_S,
-        read_timeout=READ_TIMEOUT_S,
-        max_pool_connections=MAX_CONNECTIONS,
-        tcp_keepalive=True,
-    )
-    client = session.client("s3", config=config)
-    if not _is_aws(client.meta.endpoint_url):
-        # A store of one's own rarely has a DNS name for each bucket.
-        client.close()
-        client = session.client("s3", config=config.merge(Config(s3={"addressing_style": "path"})))
-    client.meta.events.register("before-call.s3.DeleteObjects", _add_md5)
-    return client
-
-
-def _add_md5(params: dict[str, Any], **_: object) -> None:
-    digest = hashlib.md5(params["body"], usedforsecurity=False).digest()
-    params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()
-
-
-def _is_aws(endpoint_url: str) -> bool:
-    host = urlsplit(endpoint_url).hostname or ""
-    return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
 
 
 def _leaves_open(refusal: ClientError) -> bool:

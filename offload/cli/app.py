@@ -18,6 +18,7 @@ from offload.cli import (
     branch,
     compact,
     delete,
+    doctor,
     init,
     inspect,
     log,
@@ -91,6 +92,7 @@ app.command(cls=Served)(log.log)
 app.command(cls=Served)(restore.restore)
 app.command()(inspect.inspect)
 app.command()(verify.verify)
+app.command()(doctor.doctor)
 app.command()(serve.serve)
 app.add_typer(branch.app, name="branch")
 app.add_typer(topic.app, name="topic")

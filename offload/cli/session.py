@@ -73,6 +73,17 @@ class Session:
 
         return seglog.load_settings(self.directory / seglog.SETTINGS_FILE, os.environ)
 
+    def remote_url(self) -> str:
+        """Of --remote, the environment or seglog.toml. Raises `NoRemote`."""
+        from offload.errors import NoRemote
+        from offload.settings import load_archive_settings
+        from seglog import SETTINGS_FILE
+
+        url = self.remote or load_archive_settings(self.directory / SETTINGS_FILE, os.environ)[0]
+        if not url:
+            raise NoRemote(self.directory)
+        return url
+
     def offload_settings(self) -> OffloadSettings:
         """Of seglog.toml and the environment."""
         from offload.settings import load_archive_settings

@@ -40,9 +40,9 @@ class Broken(WrappedStore):
     def _call(self, method, key, act):  # type: ignore[no-untyped-def]
         return act()
 
-    def wait_for_all(self, key: Key) -> None:
-        """In a race of a check, until every racer is here."""
-        if "-race/" in key:
+    def wait_for_all(self, check: str, key: Key) -> None:
+        """In that check, until every racer is here."""
+        if f"/{check}/" in key:
             self.turns.wait(10)
 
     def is_there(self, key: Key) -> bool:
@@ -98,7 +98,7 @@ class CreatesInTwoSteps(Broken):
     def put_new(self, key: Key, body: bytes) -> None:
         if self.is_there(key):
             raise KeyTaken(key)
-        self.wait_for_all(key)
+        self.wait_for_all("create-race", key)
         self.inner.put(key, body, {})
 
 
@@ -147,7 +147,7 @@ class SwapsInTwoSteps(Broken):
     def swap(self, key: Key, body: bytes, etag: str) -> None:
         if self.inner.get_tagged(key).etag != etag:
             raise KeyChanged(key)
-        self.wait_for_all(key)
+        self.wait_for_all("swap-race", key)
         self.inner.put(key, body, {})
 
 

@@ -18,6 +18,7 @@ def test_keys_are_as_the_tree_shows_them() -> None:
         f"{volume}/log/FFFFFFFFFFFFFFFE": keys.commit_key(volume, 1),
         f"{volume}/segments/{name}": keys.data_key(volume, name),
         f"{volume}/segments/{name}.index": keys.index_key(volume, name),
+        f"doctor/{name}/list/t": f"{keys.doctor_prefix(name)}list/t",
     }
     for text, key in made.items():
         assert key == text
