@@ -15,7 +15,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
@@ -30,6 +30,7 @@ from catalog.errors import (
     OutcomeUnknown,
     StoreUnreachable,
 )
+from catalog.keys import Key
 from catalog.objects import ObjectStore, Tagged
 from catalog.objects.wrapped import WrappedStore
 
@@ -103,7 +104,8 @@ def damaged(key: str) -> CatalogError:
 class Fault:
     """At call `nth` (from 1) of `method`, or of all effects if `method` is None. `nth` None: at every one.
 
-    It raises `error`; "flipped" has one bit of the answer changed instead, "stale" lists nothing.
+    It raises `error`; "flipped" has one bit of the answer changed instead, "stale" lists nothing. "half" deletes every
+    other key, and then raises.
     """
 
     nth: int | None = None
@@ -111,7 +113,7 @@ class Fault:
     error: Callable[[str], CatalogError] = lost
     method: str | None = None
     is_late: bool = False
-    answer: Literal["error", "flipped", "stale"] = "error"
+    answer: Literal["error", "flipped", "half", "stale"] = "error"
 
     def hits(self, method: str, nth_of_method: int, nth_effect: int) -> bool:
         if self.method is None:
@@ -119,7 +121,7 @@ class Fault:
         return method == self.method and self.nth in {None, nth_of_method}
 
     def __str__(self) -> str:
-        kind = self.answer if self.answer != "error" else f"{self.error.__name__} {self.when}"
+        kind = self.answer if self.answer in {"flipped", "stale"} else f"{self.error.__name__} {self.when}"
         return f"{self.method or 'effect'} {self.nth}: {kind}{' and again later' if self.is_late else ''}"
 
 
@@ -143,6 +145,8 @@ def faults_of(method: str, nth: int) -> list[Fault]:
         found.append(Fault(nth, "before", damaged, method))
     if method in {"get", "get_tagged", "get_range"}:
         found.append(Fault(nth, method=method, answer="flipped"))
+    if method == "delete_many":
+        found += [Fault(nth, "after", error, method, answer="half") for error in (unreachable, denied)]
     if method in {"list", "list_uploads"}:
         found.append(Fault(nth, method=method, answer="stale"))
     return found
@@ -169,7 +173,15 @@ class FaultyStore(WrappedStore):
             with contextlib.suppress(CatalogError):
                 act()
 
-    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
+    def delete_many(self, keys: Sequence[Key]) -> None:
+        self._call(
+            "delete_many",
+            keys[0] if keys else "",
+            lambda: self.inner.delete_many(keys),
+            lambda: self.inner.delete_many(keys[::2]),
+        )
+
+    def _call(self, method: str, key: str, act: Callable[[], T], half: Callable[[], T] | None = None) -> T:
         with self._lock:
             self.calls[method] += 1
             self.effects += method in EFFECTS
@@ -182,10 +194,10 @@ class FaultyStore(WrappedStore):
         self.land(up_to=number)
         if fault is None:
             return act()
-        if fault.answer != "error":
+        if fault.answer in {"flipped", "stale"}:
             return _spoiled(act(), fault.answer)
         if fault.when == "after":
-            act()
+            (half if half and fault.answer == "half" else act)()
         raise fault.error(key)
 
 
