@@ -10,12 +10,16 @@
     │   ├── Diverged             the volume has a commit at our LSN that is not ours
     │   │   ├── Fenced               of a higher epoch: another writer has taken over
     │   │   └── Outdated             our LSN lies below the boundary: GC has passed it
-    │   └── BranchExists
+    │   ├── BranchExists
+    │   ├── TagExists
+    │   ├── PinLost              a lease had ended before it was renewed
+    │   └── NotUndone            what an operation made is not there any more
     ├── Missing              the caller asked for what is not there      exit 3
     │   ├── NoSuchObject
     │   ├── NoSuchBucket
     │   ├── NoSuchTopic
     │   ├── NoSuchBranch
+    │   ├── NoSuchTag
     │   └── OutOfWindow          a target outside what is kept
     ├── Unavailable          back off, try again                         exit 1
     │   ├── StoreUnreachable
@@ -23,6 +27,7 @@
     │   ├── LocalCatalogUnavailable  the SQLite file cannot be opened or written
     │   └── OutcomeUnknown       nobody can say whether the write happened
     └── Misuse               fix the call                                exit 2
+        ├── UnnamableBranch      main is the topic itself
         ├── InvalidName
         ├── InvalidKey
         ├── ChecksumNotKept      a store does not know the kind of checksum that was asked for
@@ -59,12 +64,17 @@ __all__ = [
     "NoSuchBranch",
     "NoSuchBucket",
     "NoSuchObject",
+    "NoSuchTag",
     "NoSuchTopic",
+    "NotUndone",
     "OutOfWindow",
     "OutcomeUnknown",
     "Outdated",
+    "PinLost",
     "StoreUnreachable",
+    "TagExists",
     "Unavailable",
+    "UnnamableBranch",
 ]
 
 
@@ -174,6 +184,31 @@ class BranchExists(Conflict):
         self.branch = branch
 
 
+class TagExists(Conflict):
+    def __init__(self, topic: str, tag: str) -> None:
+        super().__init__(
+            f"{topic} has a tag {tag} already", hint="choose another name: a tag is never moved, only deleted"
+        )
+        self.topic = topic
+        self.tag = tag
+
+
+class PinLost(Conflict):
+    """What it held may be gone by now."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"the lease {key} had ended before it was renewed", hint="read again, from a state that is kept"
+        )
+        self.key = key
+
+
+class NotUndone(Conflict):
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(f"operation {number} cannot be undone: {reason}", hint="`seglog oplog` shows the operations")
+        self.number = number
+
+
 class Missing(CatalogError):
     exit_code = 3
 
@@ -205,6 +240,13 @@ class NoSuchBranch(Missing):
         )
         self.topic = topic
         self.branch = branch
+
+
+class NoSuchTag(Missing):
+    def __init__(self, topic: str, tag: str) -> None:
+        super().__init__(f"{topic} has no tag {tag}", hint=f"`seglog tag list {topic}` shows the tags there are")
+        self.topic = topic
+        self.tag = tag
 
 
 class OutOfWindow(Missing):
@@ -262,6 +304,14 @@ class InvalidName(Misuse):
             hint="1 to 128 characters of A-Z a-z 0-9 . _ -, the first one a letter, digit or underscore",
         )
         self.name = name
+
+
+class UnnamableBranch(Misuse):
+    """What may not be done to, or with, the name `main`."""
+
+    def __init__(self, topic: str, what: str) -> None:
+        super().__init__(f"the branch main of {topic} cannot {what}", hint="main is the topic itself")
+        self.topic = topic
 
 
 class InvalidKey(Misuse):

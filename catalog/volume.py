@@ -62,7 +62,10 @@ from catalog.small_objects import (
 )
 from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
 
-__all__ = ["Volumes"]
+__all__ = ["DEAD", "Volumes"]
+
+DEAD = 2**64 - 1
+"""The boundary of a volume that is gone: no commit of it may come to be."""
 
 _CONCURRENT_GETS = 16
 _log = logging.getLogger(__name__)

@@ -143,7 +143,7 @@ def test_of_racing_creators_of_a_branch_one_wins(store: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("effect", [1, 2, 3])
+@pytest.mark.parametrize("effect", [1, 2, 3, 4])
 def test_a_lost_answer_at_any_step_still_makes_the_branch(store: MemoryStore, effect: int, when: str) -> None:
     point = topic_with_a_commit(store)
     faulty = FaultyStore(store, [Fault(effect, when, lost)])  # type: ignore[arg-type]
@@ -152,7 +152,7 @@ def test_a_lost_answer_at_any_step_still_makes_the_branch(store: MemoryStore, ef
     assert Volumes(store).snapshot(half).bounds.head_seq == 14
 
 
-@pytest.mark.parametrize("effect", [1, 2, 3])
+@pytest.mark.parametrize("effect", [1, 2, 3, 4])
 def test_a_step_that_fails_leaves_no_name_and_can_be_repeated(store: MemoryStore, effect: int) -> None:
     point = topic_with_a_commit(store)
     faulty = FaultyStore(store, [Fault(effect, "before", unreachable)])
@@ -164,14 +164,14 @@ def test_a_step_that_fails_leaves_no_name_and_can_be_repeated(store: MemoryStore
 
 
 def test_a_name_that_nobody_can_say_was_made_is_unknown(store: MemoryStore) -> None:
-    faulty = FaultyStore(store, [Fault(2, "after", lost), Fault(2, error=unreachable, method="get")])
+    faulty = FaultyStore(store, [Fault(3, "after", lost), Fault(2, error=unreachable, method="get_tagged")])
     with pytest.raises(OutcomeUnknown, match="refs/orders/main"):
         branches_of(faulty).create("orders", now_ms=START_MS)
 
 
 def test_a_fork_that_nobody_can_say_was_made_is_told_by_its_volume(store: MemoryStore) -> None:
     point = topic_with_a_commit(store)
-    faulty = FaultyStore(store, [Fault(3, "after", lost), Fault(3, error=unreachable, method="get")])
+    faulty = FaultyStore(store, [Fault(4, "after", lost), Fault(2, error=unreachable, method="get_tagged")])
     with pytest.raises(OutcomeUnknown, match="refs/orders/half") as raised:
         branches_of(faulty).create("orders", "half", point, now_ms=START_MS)
     assert raised.value.hint is not None

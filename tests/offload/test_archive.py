@@ -158,7 +158,8 @@ def test_a_hot_copy_is_checked_in_its_own_order_whatever_the_clock_said(tmp_path
             log.topic("t").seal()
             archive.offload("t")
             clock.ms -= 1000
-        first = archive.history("t")[1].commit
+        [_, second] = archive.history("t")
+        first = second.commit
         store.delete(keys.data_key(first.vid, first.segments[0].sid))
         with pytest.raises(NoSuchObject):
             archive.offload("t", drop_hot=True)

@@ -1,0 +1,86 @@
+"""Pins: leases on a state, for whoever reads it while GC may run. A restore or a Spark job holds one.
+
+A pin is an object of its own that names who holds it and until when; its holder renews it in time. One that is not
+renewed ends by itself, so a reader that dies holds nothing for long. Clocks of holders and GC may differ by much less
+than the time to live.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+from catalog.change import change
+from catalog.commit import ForkPoint
+from catalog.control import Pin
+from catalog.errors import OutOfWindow, PinLost
+from catalog.holds import check_kept
+from catalog.keys import Key, pin_key, pins_prefix
+from catalog.put_once import put_once
+from catalog.small_objects import decode_pin, encode_pin
+from catalog.volume import Volumes
+
+__all__ = ["HeldPin", "Pins"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPin:
+    """One that is held: `name` tells it from others on the same volume."""
+
+    name: str
+    pin: Pin
+
+    @property
+    def key(self) -> Key:
+        return pin_key(self.pin.point.vid, self.name)
+
+
+class Pins:
+    """The pins under one prefix. Safe to use from many threads."""
+
+    def __init__(self, volumes: Volumes) -> None:
+        self._volumes = volumes
+        self._store = volumes.store
+
+    def hold(self, point: ForkPoint, holder: str, *, ttl_ms: int, now_ms: int) -> HeldPin:
+        """Raises `OutOfWindow` if what `point` shows is not kept any more: such a pin is never granted."""
+        held = HeldPin(os.urandom(8).hex(), Pin(point, now_ms + ttl_ms, holder, os.urandom(16)))
+        put_once(self._store, held.key, encode_pin(held.pin))
+        try:
+            check_kept(self._volumes, point, but=held.key, now_ms=now_ms)
+        except OutOfWindow:
+            self.release(held, now_ms=now_ms)
+            raise
+        return held
+
+    def renew(self, held: HeldPin, *, ttl_ms: int, now_ms: int) -> HeldPin:
+        """Raises `PinLost` if it had ended before: what it held may be gone."""
+        return self._changed(held, now_ms + ttl_ms, now_ms)
+
+    def release(self, held: HeldPin, *, now_ms: int) -> None:
+        """It holds nothing from now on. GC removes what is left of it. Idempotent."""
+        if held.pin.expires_at_ms > now_ms:
+            self._changed(held, now_ms, now_ms)
+
+    def list(self) -> list[HeldPin]:
+        """Those that have not ended, and those that have and are still there."""
+        return [
+            HeldPin(key.rpartition("/")[2], decode_pin(self._store.get(Key(key)), key))
+            for key in self._store.list(pins_prefix())
+        ]
+
+    def _changed(self, held: HeldPin, expires_at_ms: int, now_ms: int) -> HeldPin:
+        pin = replace(held.pin, expires_at_ms=expires_at_ms, nonce=os.urandom(16))
+        wanted = encode_pin(pin)
+
+        def made(body: bytes | None) -> bytes | None:
+            if body is None:
+                raise PinLost(held.key)
+            if body == wanted:
+                return None
+            if decode_pin(body, held.key).expires_at_ms <= now_ms:
+                raise PinLost(held.key)
+            return wanted
+
+        change(self._store, held.key, made)
+        return replace(held, pin=pin)

@@ -1,0 +1,366 @@
+"""Deleting, renaming and bringing back of branches, tags, pins, the oplog and undo; and the race with GC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from catalog.branch import Branches, Distance
+from catalog.commit import ForkPoint
+from catalog.control import Boundary
+from catalog.encoding import encode_commit
+from catalog.errors import (
+    BranchExists,
+    CatalogError,
+    NoSuchBranch,
+    NoSuchTag,
+    NotUndone,
+    OutcomeUnknown,
+    OutOfWindow,
+    PinLost,
+    StoreUnreachable,
+    TagExists,
+    UnnamableBranch,
+)
+from catalog.gid import Vid
+from catalog.keys import boundary_key, control_key, ref_key
+from catalog.objects import MemoryStore, ObjectStore
+from catalog.oplog import Oplog
+from catalog.pin import Pins
+from catalog.small_objects import encode_boundary
+from catalog.tag import Tags
+from catalog.undo import undo
+from catalog.volume import DEAD, Volumes
+from tests.catalog.samples import START_MS, HistoryMaker
+from tests.faults.store import CountingStore, Fault, FaultyStore, lost, unreachable
+
+NOW_MS = START_MS + 1_000
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.change.backoff_s", lambda _: 0.0)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+def branches_of(store: ObjectStore) -> Branches:
+    return Branches(Volumes(store), "host-1")
+
+
+def topic_of_three(store: ObjectStore) -> Vid:
+    main = branches_of(store).create("orders", now_ms=START_MS)
+    history = HistoryMaker(main)
+    for first in (1, 11, 21):
+        history.offload((first, first + 9))
+    for stored in history.stored:
+        Volumes(store).publish(main, stored.commit.lsn, encode_commit(stored.commit)[0])
+    return main
+
+
+def raise_boundary(store: MemoryStore, vid: Vid, lsn: int) -> None:
+    store.put(boundary_key(vid), encode_boundary(Boundary(vid, lsn)), {})
+
+
+def names(store: ObjectStore, *, deleted: bool = False) -> list[str]:
+    return [branch.branch for branch in branches_of(store).branches("orders", deleted=deleted)]
+
+
+# ---------------------------------------------------------------- branches
+
+
+def test_a_deleted_branch_is_not_found_and_comes_back_as_it_was(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    branches = branches_of(store)
+    half = branches.create("orders", "half", ForkPoint(main, 2, 15), now_ms=NOW_MS)
+    assert branches.delete("orders", "half", now_ms=NOW_MS + 1).deleted_at_ms == NOW_MS + 1
+    with pytest.raises(NoSuchBranch, match="orders@half"):
+        branches.resolve("orders", "half")
+    assert names(store) == ["main"]
+    assert names(store, deleted=True) == ["half", "main"]
+    with pytest.raises(NoSuchBranch):
+        branches.delete("orders", "half", now_ms=NOW_MS + 2)
+    assert branches.undelete("orders", "half", now_ms=NOW_MS + 3).vid == half
+    assert branches.resolve("orders", "half") == half
+
+
+def test_the_name_of_a_deleted_branch_is_free(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    branches = branches_of(store)
+    first = branches.create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
+    branches.delete("orders", "half", now_ms=NOW_MS)
+    second = branches.create("orders", "half", ForkPoint(main, 1), now_ms=NOW_MS + 1)
+    assert branches.resolve("orders", "half") == second != first
+
+
+def test_a_branch_is_renamed_and_its_old_name_is_free(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    branches = branches_of(store)
+    half = branches.create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
+    other = branches.create("orders", "other", ForkPoint(main, 2), now_ms=NOW_MS)
+    assert branches.rename("orders", "half", "fix", now_ms=NOW_MS + 1).vid == half
+    assert names(store) == ["fix", "main", "other"]
+    with pytest.raises(BranchExists):
+        branches.rename("orders", "fix", "other", now_ms=NOW_MS + 2)
+    assert branches.resolve("orders", "other") == other
+    with pytest.raises(NoSuchBranch):
+        branches.rename("orders", "half", "again", now_ms=NOW_MS + 2)
+
+
+@pytest.mark.parametrize("effect", [1, 2, 3, 4])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_rename_that_ends_anywhere_is_finished_by_the_next(store: MemoryStore, effect: int, when: str) -> None:
+    main = topic_of_three(store)
+    half = branches_of(store).create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
+    faulty = branches_of(FaultyStore(store, [Fault(effect, when, unreachable)]))  # type: ignore[arg-type]
+    with pytest.raises(StoreUnreachable):
+        faulty.rename("orders", "half", "fix", now_ms=NOW_MS + 1)
+    assert half in {branch.vid for branch in branches_of(store).branches("orders")}
+    if "half" in names(store):
+        branches_of(store).rename("orders", "half", "fix", now_ms=NOW_MS + 2)
+    assert names(store) == ["fix", "main"]
+    assert branches_of(store).resolve("orders", "fix") == half
+
+
+def test_main_is_the_topic_itself(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    branches = branches_of(store)
+    branches.create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
+    for act in (
+        lambda: branches.delete("orders", "main", now_ms=NOW_MS),
+        lambda: branches.rename("orders", "main", "old", now_ms=NOW_MS),
+        lambda: branches.rename("orders", "half", "main", now_ms=NOW_MS),
+    ):
+        with pytest.raises(UnnamableBranch):
+            act()
+    assert names(store) == ["half", "main"]
+
+
+def test_how_far_a_branch_and_its_parent_went(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    branches = branches_of(store)
+    half = branches.create("orders", "half", ForkPoint(main, 1), now_ms=NOW_MS)
+    history = HistoryMaker(half, head_seq=10, parent_hash=Volumes(store).snapshot(main, 1).head_hash)
+    history.offload((11, 12))
+    Volumes(store).publish(half, 1, encode_commit(history.stored[0].commit)[0])
+    assert branches.distances(branches.branches("orders")) == [Distance(1, 2), Distance(3, 0)]
+
+
+def test_a_branch_is_four_puts_whatever_the_size_of_the_topic(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    counting = CountingStore(store)
+    branches_of(counting).create("orders", "half", ForkPoint(main, 3), now_ms=NOW_MS)
+    assert counting.counts["put_new"] + counting.counts["swap"] + counting.counts["put"] == 4
+    assert counting.counts.total() <= 11
+
+
+# ---------------------------------------------------------------- the race with GC
+
+
+@pytest.mark.parametrize("boundary", [3, DEAD])
+def test_a_fork_point_that_gc_has_passed_makes_no_branch(store: MemoryStore, boundary: int) -> None:
+    main = topic_of_three(store)
+    raise_boundary(store, main, boundary)
+    with pytest.raises(OutOfWindow, match="lsn:2"):
+        branches_of(store).create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
+    assert names(store) == ["main"]
+    if boundary < DEAD:
+        branches_of(store).create("orders", "late", ForkPoint(main, 3), now_ms=NOW_MS)
+
+
+def test_what_a_fork_a_tag_or_a_pin_holds_can_be_forked_below_the_boundary(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    branches_of(store).create("orders", "half", ForkPoint(main, 1, 5), now_ms=NOW_MS)
+    Tags(Volumes(store)).create("orders", "v1", ForkPoint(main, 2), branch="main", now_ms=NOW_MS)
+    raise_boundary(store, main, 3)
+    for lsn in (1, 2):
+        branches_of(store).create("orders", f"again-{lsn}", ForkPoint(main, lsn), now_ms=NOW_MS)
+
+
+def test_a_volume_that_gc_took_while_its_name_was_made_is_no_branch(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+
+    class Stalled(CountingStore):
+        """GC comes by right before the ref is put, and finds a volume without a name."""
+
+        def put_new(self, key, body):  # type: ignore[no-untyped-def]
+            if key == ref_key("orders", "half"):
+                [fork] = [Vid.parse(each.rpartition("/")[2]) for each in store.list(f"{main}/forks/")]
+                raise_boundary(store, fork, DEAD)
+                store.delete(control_key(fork))
+            super().put_new(key, body)
+
+    with pytest.raises(OutOfWindow, match="orders@half"):
+        branches_of(Stalled(store)).create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
+    assert names(store, deleted=True) == ["main"]
+
+
+def test_an_answer_that_nobody_has_after_the_name_was_made_is_unknown(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    counting = CountingStore(store)
+    branches_of(counting).create("orders", "first", ForkPoint(main, 2), now_ms=NOW_MS)
+    faulty = FaultyStore(store, [Fault(counting.counts["get"], error=unreachable, method="get")])
+    with pytest.raises(OutcomeUnknown, match="refs/orders/half"):
+        branches_of(faulty).create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
+    assert "half" in names(store)
+
+
+# ---------------------------------------------------------------- tags
+
+
+def test_a_tag_names_a_point_for_good(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    tags = Tags(Volumes(store), "host-1")
+    made = tags.create("orders", "v1", ForkPoint(main, 2, 15), branch="main", now_ms=NOW_MS, message="before")
+    assert tags.get("orders", "v1") == made
+    with pytest.raises(TagExists):
+        tags.create("orders", "v1", ForkPoint(main, 3), branch="main", now_ms=NOW_MS)
+    assert [(each.name, each.tag) for each in tags.list("orders")] == [("v1", made)]
+    assert tags.delete("orders", "v1", now_ms=NOW_MS) == made
+    for ask in (lambda: tags.get("orders", "v1"), lambda: tags.delete("orders", "v1", now_ms=NOW_MS)):
+        with pytest.raises(NoSuchTag, match="v1"):
+            ask()
+
+
+def test_what_is_not_kept_gets_no_tag(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    raise_boundary(store, main, 3)
+    with pytest.raises(OutOfWindow):
+        Tags(Volumes(store)).create("orders", "v1", ForkPoint(main, 2), branch="main", now_ms=NOW_MS)
+    assert Tags(Volumes(store)).list("orders") == []
+
+
+# ---------------------------------------------------------------- pins
+
+
+def test_a_pin_is_renewed_until_it_ends(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    pins = Pins(Volumes(store))
+    held = pins.hold(ForkPoint(main, 2), "a job", ttl_ms=1_000, now_ms=NOW_MS)
+    held = pins.renew(held, ttl_ms=1_000, now_ms=NOW_MS + 900)
+    assert [each.pin.expires_at_ms for each in pins.list()] == [NOW_MS + 1_900]
+    with pytest.raises(PinLost):
+        pins.renew(held, ttl_ms=1_000, now_ms=NOW_MS + 1_900)
+
+
+def test_a_pin_that_is_released_holds_nothing(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    pins = Pins(Volumes(store))
+    held = pins.hold(ForkPoint(main, 2), "a job", ttl_ms=1_000, now_ms=NOW_MS)
+    pins.release(held, now_ms=NOW_MS + 1)
+    assert [each.pin.expires_at_ms for each in pins.list()] == [NOW_MS + 1]
+    with pytest.raises(PinLost):
+        pins.renew(held, ttl_ms=1_000, now_ms=NOW_MS + 2)
+
+
+def test_what_is_not_kept_is_never_pinned(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    raise_boundary(store, main, 3)
+    pins = Pins(Volumes(store))
+    with pytest.raises(OutOfWindow):
+        pins.hold(ForkPoint(main, 2), "a job", ttl_ms=1_000, now_ms=NOW_MS)
+    assert all(each.pin.expires_at_ms <= NOW_MS for each in pins.list())
+    assert pins.hold(ForkPoint(main, 3), "a job", ttl_ms=1_000, now_ms=NOW_MS)
+
+
+# ---------------------------------------------------------------- oplog and undo
+
+
+def test_every_change_of_a_name_is_in_the_oplog_newest_first(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    branches, tags = branches_of(store), Tags(Volumes(store), "host-1")
+    branches.create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
+    tags.create("orders", "v1", ForkPoint(main, 2), branch="main", now_ms=NOW_MS)
+    branches.rename("orders", "half", "fix", now_ms=NOW_MS)
+    branches.delete("orders", "fix", now_ms=NOW_MS)
+    tags.delete("orders", "v1", now_ms=NOW_MS)
+    entries = [*Oplog(store).entries()]
+    assert [each.number for each in entries] == [7, 6, 5, 4, 3, 2, 1]
+    assert [each.entry.operation for each in entries] == [
+        "tag delete",
+        "branch delete",
+        "branch rename",
+        "branch rename",
+        "tag create",
+        "branch create",
+        "topic create",
+    ]
+    assert {each.entry.writer_id for each in entries} == {"host-1"}
+
+
+def test_racing_entries_get_numbers_without_a_gap(store: MemoryStore) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(
+            lambda n: Oplog(store).note("test", ref_key("t", f"b{n}"), None, b"x", now_ms=NOW_MS), range(40)
+        )
+    assert sorted(found) == [*range(1, 41)]
+
+
+def test_undo_takes_back_the_last_change_of_a_name(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    branches = branches_of(store)
+    half = branches.create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
+    branches.delete("orders", "half", now_ms=NOW_MS + 1)
+    assert undo(Volumes(store), now_ms=NOW_MS + 2).entry.operation == "branch delete"
+    assert branches.resolve("orders", "half") == half
+    assert undo(Volumes(store), 2, now_ms=NOW_MS + 3).entry.operation == "branch create"
+    assert names(store) == ["main"]
+
+
+def test_undo_of_tags(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    tags = Tags(Volumes(store))
+    made = tags.create("orders", "v1", ForkPoint(main, 2), branch="main", now_ms=NOW_MS, message="why")
+    tags.delete("orders", "v1", now_ms=NOW_MS)
+    undo(Volumes(store), 3, now_ms=NOW_MS)
+    assert tags.get("orders", "v1").point == made.point
+    undo(Volumes(store), 4, now_ms=NOW_MS)
+    assert tags.list("orders") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda branches: branches.create("audit", now_ms=NOW_MS), "a topic's own history stays"),
+        (lambda branches: branches.undelete("orders", "half", now_ms=NOW_MS + 5), "has changed since"),
+    ],
+)
+def test_what_cannot_be_undone_says_why(store: MemoryStore, change: Callable[[Branches], object], reason: str) -> None:
+    main = topic_of_three(store)
+    branches = branches_of(store)
+    branches.create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
+    branches.delete("orders", "half", now_ms=NOW_MS + 1)
+    deleted = next(Oplog(store).entries()).number
+    change(branches)
+    newest = next(Oplog(store).entries())
+    number = newest.number if newest.entry.operation == "topic create" else deleted
+    with pytest.raises(NotUndone, match=reason):
+        undo(Volumes(store), number, now_ms=NOW_MS + 9)
+
+
+def test_nothing_is_changed_that_was_not_put_down_before(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    before = {key: store.get(key) for key in [*store.list("refs/")]}  # type: ignore[arg-type]
+    faulty = FaultyStore(store, [Fault(3, "before", unreachable)])  # control, fork, oplog
+    with pytest.raises(StoreUnreachable):
+        branches_of(faulty).create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
+    assert {key: store.get(key) for key in [*store.list("refs/")]} == before  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_a_lost_answer_while_a_branch_is_deleted_leaves_it_deleted_once(store: MemoryStore, nth: int) -> None:
+    main = topic_of_three(store)
+    branches_of(store).create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
+    faulty = FaultyStore(store, [Fault(nth, "after", lost)])
+    try:
+        branches_of(faulty).delete("orders", "half", now_ms=NOW_MS + 1)
+    except CatalogError as error:
+        raise AssertionError(f"a lost answer is settled by reading back: {error}") from error
+    assert names(store) == ["main"]
+    assert len([each for each in Oplog(store).entries() if each.entry.operation == "branch delete"]) == 1
