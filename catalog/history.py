@@ -110,9 +110,20 @@ class History:
                 return self._one(leg, lsn)
         return None
 
-    def holds(self, point: ForkPoint) -> bool:
-        """Whether it is a point in this past."""
-        return any(leg.vid == point.vid and leg.first_lsn <= point.lsn <= leg.last_lsn for leg in self.legs)
+    def at(self, vid: Vid, lsn: int) -> PastCommit | None:
+        """The commit of that volume, if it is a part of this past."""
+        for leg in self.legs:
+            if leg.vid == vid and leg.first_lsn <= lsn <= leg.last_lsn:
+                return self._one(leg, lsn)
+        return None
+
+    def truncations_after(self, vid: Vid, lsn: int) -> Iterator[int]:
+        """The first seqs that were removed by truncations since that commit."""
+        for past in self:
+            if past.commit.vid == vid and past.commit.lsn <= lsn:
+                return
+            if past.commit.truncate_from is not None:
+                yield past.commit.truncate_from
 
     def _begin(self, is_passed: Callable[[Mark], bool] | None) -> tuple[int, int]:
         """How many of the legs are to be looked at, and the LSN in the oldest of these, 0 for its first."""

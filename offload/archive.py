@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 
@@ -33,10 +33,15 @@ from catalog import (
     keys,
     timeline,
 )
+from catalog.branch import Distance
+from catalog.control import Tag
 from catalog.encoding import decode_commit_at
 from catalog.errors import CatalogError
 from catalog.history import NO_HISTORY
 from catalog.objects.base import ObjectStore
+from catalog.oplog import NumberedEntry, Oplog
+from catalog.tag import NamedTag, Tags
+from catalog.undo import undo
 from offload.attempt import AttemptState
 from offload.block import largest_entry
 from offload.cache import open_cache
@@ -44,7 +49,8 @@ from offload.catalog_settings import CatalogSettings, load_catalog_settings
 from offload.cold import ColdReader
 from offload.cold_settings import ColdSettings, load_cold_settings
 from offload.deletes import count_cold, count_hot, live_entries
-from offload.errors import HistoryBehind, NoRemote, OffloadError
+from offload.diff import BranchDiff, diff_of
+from offload.errors import HistoryBehind, NoRemote, OffloadError, OpenBranch
 from offload.handles import Handles, split_name
 from offload.offloader import Offloader, Published
 from offload.runs import RunStatus, run_statuses
@@ -193,7 +199,10 @@ class Archive:
             raise
         log.topic_defaults = replace(log.topic_defaults, keep_history=True)
         self._volumes = Volumes(store, self._local)
-        self._branches = Branches(self._volumes)
+        writer_id = socket.gethostname()
+        self._branches = Branches(self._volumes, writer_id)
+        self._tags = Tags(self._volumes, writer_id)
+        self._writer_id = writer_id
         self._handles = Handles(log, self._volumes, self._branches, self._local, clock)
         self._offloader = Offloader(
             log,
@@ -205,7 +214,7 @@ class Archive:
             settings,
             upkeep.checkpoint_policy,
             clock,
-            socket.gethostname(),
+            writer_id,
         )
         self._is_closed = False
         self._turns: dict[str, threading.RLock] = {}  # of each topic: its offloads and deletes take turns; reads do not
@@ -487,11 +496,14 @@ class Archive:
         return self._volumes.history(self._handles.resolve(name))
 
     def point(self, name: str, target: str) -> ForkPoint:
-        """The exact point that `target` names: `seq:N`, `lsn:N`, `head`, `head~N` or a time.
+        """The exact point that `target` names: `seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME` or a time.
 
-        Offloads first what the target needs and the remote does not have. Raises `InvalidTarget`, `OutOfWindow`.
+        Offloads first what the target needs and the remote does not have. Raises `InvalidTarget`, `OutOfWindow`,
+        `NoSuchTag`.
         """
         wanted = timeline.parse_target(target, now_ms=self._clock.now_ms())
+        if isinstance(wanted, timeline.Named):
+            return self._tags.get(split_name(name)[0], wanted.name).point
         if self._log.has_topic(name):
             while self._needs_offload(name, wanted):
                 self._log.topic(name).seal()
@@ -501,7 +513,7 @@ class Archive:
         is_only_here = self._log.has_topic(name) and self._handles.find(name) is None
         return timeline.resolve(wanted, NO_HISTORY if is_only_here else self.history(name), self._reader.last_seq_at)
 
-    def restore(self, topic: str, *, to: str, name: str) -> Restored:
+    def restore(self, topic: str, *, to: str, name: str, message: str = "") -> Restored:
         """Make the branch `name` of the topic (or of its branch, as TOPIC@BRANCH) as it was at `to`.
 
         Nothing is overwritten, no data is copied.
@@ -514,14 +526,75 @@ class Archive:
         snapshot = self._volumes.snapshot(point.vid, point.lsn, point.seq)
         # Counted before the branch is made: damage is found while there is nothing to undo.
         count, last = self._count(snapshot)
-        vid = self._branches.create(base, name, point, now_ms=self._clock.now_ms())
+        vid = self._branches.create(base, name, point, now_ms=self._clock.now_ms(), message=message)
         return Restored(vid, count, last.seq if last else 0, last.ts_ms if last else 0)
 
-    def branches(self, topic: str) -> list[Branch]:
-        """Every branch of a topic that is in the remote, by name. Raises `NoSuchTopic`."""
-        return self._branches.branches(topic)
+    def branches(self, topic: str, *, deleted: bool = False) -> list[Branch]:
+        """Every branch of a topic that is in the remote, by name; with `deleted`, those that can be had back too.
+
+        Raises `NoSuchTopic`.
+        """
+        return self._branches.branches(topic, deleted=deleted)
+
+    def distances(self, branches: Sequence[Branch]) -> list[Distance]:
+        """How far each and its parent went since the fork."""
+        return self._branches.distances(branches)
+
+    def delete_branch(self, topic: str, branch: str) -> Branch:
+        """Its name leads nowhere from now on. It can be had back for the PITR window. Raises `NoSuchBranch`,
+        `OpenBranch` if this directory has it open for appends, and `UnnamableBranch` for main.
+        """
+        self._check_not_open(topic, branch)
+        return self._branches.delete(topic, branch, now_ms=self._clock.now_ms())
+
+    def undelete_branch(self, topic: str, branch: str) -> Branch:
+        """Raises `NoSuchBranch`, and `OutOfWindow` if it was collected."""
+        self._log.check_writable()
+        return self._branches.undelete(topic, branch, now_ms=self._clock.now_ms())
+
+    def rename_branch(self, topic: str, branch: str, new: str) -> Branch:
+        """Raises `NoSuchBranch`, `BranchExists`, `OpenBranch`, and `UnnamableBranch` for main."""
+        self._check_not_open(topic, branch)
+        return self._branches.rename(topic, branch, new, now_ms=self._clock.now_ms())
+
+    def diff(self, left: str, right: str) -> BranchDiff:
+        """What two branches of a topic show differently, as far as the remote knows."""
+        pasts = self.history(left), self.history(right)
+        return diff_of(self.snapshot(left), pasts[0], self.snapshot(right), pasts[1], self._reader)
+
+    def tag(self, topic: str, name: str, *, to: str = "head", message: str = "") -> Tag:
+        """Name a point of the topic (or of its branch, as TOPIC@BRANCH): GC keeps it. Raises `TagExists`, and what
+        `point` raises.
+        """
+        self._log.check_writable()
+        base, branch = split_name(topic)
+        point = self.point(topic, to)
+        return self._tags.create(base, name, point, branch=branch, now_ms=self._clock.now_ms(), message=message)
+
+    def tags(self, topic: str) -> list[NamedTag]:
+        """By name."""
+        return self._tags.list(topic)
+
+    def delete_tag(self, topic: str, name: str) -> Tag:
+        """Raises `NoSuchTag`."""
+        self._log.check_writable()
+        return self._tags.delete(topic, name, now_ms=self._clock.now_ms())
+
+    def operations(self) -> Iterator[NumberedEntry]:
+        """Who changed which name, newest first."""
+        return Oplog(self._store).entries()
+
+    def undo(self, number: int | None = None) -> NumberedEntry:
+        """Take back a change of a name: the newest, or that of a number. Raises `NotUndone`."""
+        self._log.check_writable()
+        return undo(self._volumes, number, writer_id=self._writer_id, now_ms=self._clock.now_ms())
 
     # ------------------------------------------------------------------ inside
+
+    def _check_not_open(self, topic: str, branch: str) -> None:
+        self._log.check_writable()
+        if branch != MAIN and self._log.has_topic(f"{topic}@{branch}"):
+            raise OpenBranch(f"{topic}@{branch}")
 
     def _turn(self, name: str) -> threading.RLock:
         return self._turns.setdefault(name, threading.RLock())

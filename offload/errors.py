@@ -11,6 +11,7 @@
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             somebody was there before                     exit 4
     │   ├── AlreadyInitialised
+    │   ├── OpenBranch           it is open for appends in this directory
     │   └── OtherRemote          the remote is not the one that has the history
     ├── Unavailable          nothing was changed; try again                exit 1
     │   ├── Busy                 the daemon has as many requests as it takes
@@ -61,6 +62,7 @@ __all__ = [
     "NoRemote",
     "ObjectDamaged",
     "OffloadError",
+    "OpenBranch",
     "OtherRemote",
     "Refused",
     "Stopping",
@@ -167,6 +169,15 @@ class OtherRemote(Conflict):
         self.name = name
         self.url = url
         self.vid = vid
+
+
+class OpenBranch(Conflict):
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} is open for appends in this directory",
+            hint=f"`seglog reset {name}` ends that, and keeps what was offloaded",
+        )
+        self.name = name
 
 
 class Unavailable(OffloadError):

@@ -23,11 +23,13 @@ from offload.cli import (
     inspect,
     log,
     offload,
+    oplog,
     read,
     restore,
     seal,
     serve,
     status,
+    tag,
     topic,
     truncate,
     uploads,
@@ -90,11 +92,14 @@ app.command(cls=Served)(uploads.uploads)
 app.command(cls=Served)(status.status)
 app.command(cls=Served)(log.log)
 app.command(cls=Served)(restore.restore)
+app.command(cls=Served)(oplog.oplog)
+app.command(cls=Served)(oplog.undo)
 app.command()(inspect.inspect)
 app.command()(verify.verify)
 app.command()(doctor.doctor)
 app.command()(serve.serve)
 app.add_typer(branch.app, name="branch")
+app.add_typer(tag.app, name="tag")
 app.add_typer(topic.app, name="topic")
 
 

@@ -18,20 +18,32 @@ from offload.errors import NoDaemon
 
 if TYPE_CHECKING:
     from offload.archive import Archive
+    from offload.catalog_settings import CatalogSettings
     from offload.client import DaemonClient
     from offload.cold_settings import ColdSettings
     from offload.settings import OffloadSettings
     from seglog import Log, LogSettings
 
-__all__ = ["Session", "TopicName", "counted", "emit", "format_bytes", "format_time", "say", "session_of", "with_branch"]
+__all__ = [
+    "Session",
+    "TopicName",
+    "counted",
+    "emit",
+    "format_bytes",
+    "format_time",
+    "say",
+    "session_of",
+    "with_branch",
+    "without_main",
+]
 
 
-def _without_main(name: str | None) -> str | None:
+def without_main(name: str | None) -> str | None:
     """`orders@main` is `orders`."""
     return name.removesuffix("@main") if name else name
 
 
-TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="TOPIC or TOPIC@BRANCH.", callback=_without_main)]
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="TOPIC or TOPIC@BRANCH.", callback=without_main)]
 
 
 def with_branch(topic: str, branch: str | None) -> str:
@@ -98,6 +110,13 @@ class Session:
 
         return load_cold_settings(self.directory / SETTINGS_FILE, os.environ)
 
+    def catalog_settings(self) -> CatalogSettings:
+        """Of seglog.toml and the environment."""
+        from offload.catalog_settings import load_catalog_settings
+        from seglog import SETTINGS_FILE
+
+        return load_catalog_settings(self.directory / SETTINGS_FILE, os.environ)
+
     @contextmanager
     def log(self, *, read_only: bool = False) -> Iterator[Log]:
         """The log alone, without its remote."""
@@ -109,28 +128,36 @@ class Session:
     @contextmanager
     def archive(self, *, read_only: bool = False) -> Iterator[tuple[Log, Archive]]:
         """The log with its remote. Raises `NoRemote` if none is configured."""
-        import offload
-
         with (
             self.log(read_only=read_only) as log,
-            offload.attach(log, self.remote, settings=self.offload_settings(), cold=self.cold_settings()) as archive,
+            self._attach(log) as archive,
         ):
             yield log, archive
 
     @contextmanager
     def log_and_maybe_archive(self, *, read_only: bool = False) -> Iterator[tuple[Log, Archive | None]]:
         """The log, with its remote if one is configured."""
-        import offload
         from offload.errors import NoRemote
 
         with self.log(read_only=read_only) as log:
             try:
-                archive = offload.attach(log, self.remote, settings=self.offload_settings(), cold=self.cold_settings())
+                archive = self._attach(log)
             except NoRemote:
                 yield log, None
                 return
             with archive:
                 yield log, archive
+
+    def _attach(self, log: Log) -> Archive:
+        import offload
+
+        return offload.attach(
+            log,
+            self.remote,
+            settings=self.offload_settings(),
+            cold=self.cold_settings(),
+            upkeep=self.catalog_settings(),
+        )
 
 
 def session_of(context: typer.Context) -> Session:

@@ -28,7 +28,22 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from offload.archive import Archive
-from offload.cli import branch, compact, delete, log, offload, read, restore, seal, status, topic, truncate, uploads
+from offload.cli import (
+    branch,
+    compact,
+    delete,
+    log,
+    offload,
+    oplog,
+    read,
+    restore,
+    seal,
+    status,
+    tag,
+    topic,
+    truncate,
+    uploads,
+)
 from offload.cli.output import write_to
 from offload.cli.session import Session
 from offload.daemon.service import Service
@@ -293,6 +308,15 @@ _FUNCTIONS: Mapping[str, Callable[..., None]] = {
     "uploads": uploads.uploads,
     "branch/create": branch.create,
     "branch/list": branch.list_branches,
+    "branch/delete": branch.delete,
+    "branch/undelete": branch.undelete,
+    "branch/rename": branch.rename,
+    "branch/diff": branch.diff,
+    "tag/create": tag.create,
+    "tag/list": tag.list_tags,
+    "tag/delete": tag.delete,
+    "oplog": oplog.oplog,
+    "undo": oplog.undo,
     "topic/create": topic.create,
     "topic/set": topic.set_config,
     "topic/show": topic.show,

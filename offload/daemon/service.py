@@ -28,6 +28,7 @@ import offload
 from catalog.errors import Diverged
 from catalog.objects.base import ObjectStore
 from offload.archive import Archive
+from offload.catalog_settings import load_catalog_settings
 from offload.cold_settings import load_cold_settings
 from offload.daemon.disk import DiskState, disk_state
 from offload.daemon.gate import GatedStore, Rate
@@ -367,7 +368,13 @@ async def open_service(
             inner = store or open_store(loaded.url or "", cold, offload_settings)
             gated = GatedStore(inner, metrics, rates.requests, rates.uploads)
             archive = offload.attach(
-                log.sync, loaded.url, store=gated, settings=offload_settings, cold=cold, clock=clock
+                log.sync,
+                loaded.url,
+                store=gated,
+                settings=offload_settings,
+                cold=cold,
+                upkeep=load_catalog_settings(path, variables),
+                clock=clock,
             )
         return Service(log, archive, loaded, metrics, clock, rates)
     except BaseException:

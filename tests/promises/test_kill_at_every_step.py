@@ -52,7 +52,7 @@ def _check_after_kill(directory: Path, remote: str) -> None:
         assert (after.offloaded_seq, after.hot_first_seq) == (RECORDS, RECORDS + 1)
         assert (after.pending_lsn, after.unfinished_attempts, after.diverged_lsn) == (None, 0, None)
         assert list(_read(log)) == values()
-        history = archive.history(TOPIC)
+        history = [*archive.history(TOPIC)]
         assert [past.commit.kind for past in history] == [CommitKind.OFFLOAD]
         _check_no_leftovers(remote, {str(segment.sid) for segment in history[0].commit.segments})
 

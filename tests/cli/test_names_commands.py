@@ -1,0 +1,118 @@
+"""Branches and tags from the command line: made, listed, compared, renamed, deleted, had back; and undo."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def started(run: Run, tmp_path: Path) -> Run:
+    assert run("init", "--remote", (tmp_path / "remote").as_uri()).code == 0
+    for value in (b"one\ntwo\nthree\n", b"four\nfive\n"):
+        run("append", "orders", stdin=value)
+        run("seal", "orders")
+        assert run("offload", "orders").code == 0
+    return run
+
+
+def rows(run: Run, *arguments: str) -> list[dict[str, Any]]:
+    done = run("--json", *arguments)
+    assert done.code == 0, done.err
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def test_a_tag_is_a_target_for_good(started: Run) -> None:
+    done = started("tag", "create", "orders", "v1", "--at", "seq:4", "-m", "before the import")
+    assert (done.code, done.text.split()[:5]) == (0, ["v1", "main", "lsn", "2", "seq"])
+    assert started("read", "orders", "--at", "tag:v1").out == b"one\ntwo\nthree\nfour\n"
+    assert started("restore", "orders", "--to", "tag:v1", "--as", "again").code == 0
+    assert started("read", "orders@again").out == b"one\ntwo\nthree\nfour\n"
+    [shown] = rows(started, "tag", "list", "orders")
+    assert (shown["tag"], shown["lsn"], shown["seq"], shown["message"]) == ("v1", 2, 4, "before the import")
+    taken = started("tag", "create", "orders", "v1")
+    assert (taken.code, taken.err) == (
+        4,
+        "seglog: orders has a tag v1 already. Choose another name: a tag is never moved, only deleted\n",
+    )
+    assert started("tag", "delete", "orders", "v1").code == 0
+    gone = started("read", "orders", "--at", "tag:v1")
+    assert (gone.code, "`seglog tag list orders` shows" in gone.err) == (3, True)
+
+
+def test_a_deleted_branch_can_be_had_back(started: Run) -> None:
+    started("branch", "create", "orders", "fix", "--at", "lsn:1", "-m", "try")
+    assert started("branch", "delete", "orders", "fix").text == (
+        "orders@fix is deleted; `seglog branch undelete orders fix` brings it back\n"
+    )
+    assert started("read", "orders@fix").code == 3
+    assert [row["branch"] for row in rows(started, "branch", "list", "orders")] == ["main"]
+    [fix, _] = rows(started, "branch", "list", "orders", "--deleted")
+    assert fix["deleted_at"]
+    assert started("branch", "undelete", "orders", "fix").code == 0
+    assert started("read", "orders@fix").out == b"one\ntwo\nthree\n"
+    assert started("branch", "rename", "orders", "fix", "mended").text == "orders@fix is orders@mended now\n"
+    assert started("read", "orders@mended").out == b"one\ntwo\nthree\n"
+    for refused in (("delete", "orders", "main"), ("rename", "orders", "main", "x")):
+        assert started("branch", *refused).code == 2
+
+
+def test_a_branch_that_is_open_here_is_not_deleted(started: Run) -> None:
+    started("branch", "create", "orders", "fix", "--at", "lsn:1")
+    started("append", "orders@fix", stdin=b"more\n")
+    refused = started("branch", "delete", "orders", "fix")
+    assert (refused.code, "open for appends" in refused.err) == (4, True)
+
+
+def test_branches_are_shown_as_a_tree_with_how_far_they_went(started: Run) -> None:
+    started("branch", "create", "orders", "a", "--at", "lsn:1")
+    started("branch", "create", "orders@a", "b")
+    started("append", "orders@a", stdin=b"more\n")
+    started("seal", "orders@a")
+    assert started("offload", "orders@a").code == 0
+    lines = [line.split()[0:2] for line in started("branch", "list", "orders", "--tree").text.splitlines()]
+    assert lines[0][0] == "main"
+    assert [line[0] for line in lines[1:]] == ["-", "-"]
+    assert [line[1] for line in lines[1:]] == ["a", "b"]
+    shown = {row["branch"]: (row["ahead"], row["behind"]) for row in rows(started, "branch", "list", "orders")}
+    assert shown == {"main": (2, 0), "a": (1, 1), "b": (0, 1)}
+
+
+def test_diff_counts_what_only_one_of_two_branches_has(started: Run) -> None:
+    started("branch", "create", "orders", "fix", "--at", "seq:4")
+    started("append", "orders@fix", stdin=b"x\ny\n")
+    started("seal", "orders@fix")
+    started("offload", "orders@fix")
+    started("delete", "orders@fix", "--before", "3")
+    [main, fix] = rows(started, "branch", "diff", "orders", "orders@fix")
+    assert (main["shared_seq"], main["appended"], main["first_seq"], main["deleted"]) == (4, 1, 5, 0)
+    assert (fix["appended"], fix["first_seq"], fix["last_seq"], fix["deleted"]) == (2, 5, 6, 2)
+    assert (
+        "appended 2 records, seq 5 to 6; deleted 2 records of those up to seq 4"
+        in started("branch", "diff", "orders", "orders@fix").text
+    )
+
+
+def test_undo_takes_back_what_the_oplog_shows(started: Run) -> None:
+    started("branch", "create", "orders", "fix", "--at", "lsn:1", "-m", "why not")
+    started("branch", "delete", "orders", "fix")
+    shown = rows(started, "oplog")
+    assert [row["operation"] for row in shown] == ["branch delete", "branch create", "topic create"]
+    assert shown[1]["message"] == "why not"
+    assert started("undo").text.startswith("undone: 3 ")
+    assert started("read", "orders@fix").out == b"one\ntwo\nthree\n"
+    again = started("undo", "3")
+    assert (again.code, "has changed since" in again.err) == (4, True)
+    assert started("undo", "99").code == 3
+
+
+def test_how_long_ago_is_a_time(started: Run) -> None:
+    late = started("restore", "orders", "--to", "1 week ago", "--as", "old")
+    assert (late.code, "is outside what is kept. Restorable: " in late.err) == (3, True)
+    assert started("restore", "orders", "--to", "0 seconds ago", "--as", "now").code == 0
+    assert started("read", "orders@now").out == b"one\ntwo\nthree\nfour\nfive\n"
