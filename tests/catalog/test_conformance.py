@@ -527,7 +527,9 @@ def test_a_store_without_checksums_is_not_asked_for_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [unreachable, lambda _: AccessDenied("s3://b", "no"), lambda _: NoSuchBucket("b")], ids=str
+    "error",
+    [unreachable, lambda _: AccessDenied("s3://b", "no"), lambda _: NoSuchBucket("b")],
+    ids=["unreachable", "denied", "no-bucket"],
 )
 def test_a_store_that_refuses_everything_is_asked_by_one_check(error: Callable[[str], CatalogError]) -> None:
     class Refuses(Broken):
