@@ -4,7 +4,9 @@
     path         -         the remote, s3://bucket/prefix or file:///path: the argument of load()
     topic        -         the topic; TOPIC@BRANCH names a branch of it
     branch       main      the branch
-    versionAsOf  newest    an LSN of the branch's history: the state right after that commit
+    versionAsOf  newest    an LSN of the branch's history: the state right after that commit; or tag:NAME
+    pinSeconds   21600     how long a version that is not the newest is held for the job, so that garbage collection
+                           leaves it alone; 0: it is not
 
 Spark gives option names in lower case, and says nothing of unknown ones: those are refused here.
 """
@@ -19,20 +21,23 @@ from offload.errors import InvalidOption, UnsupportedOption
 
 __all__ = ["KNOWN_OPTIONS", "ReadOptions", "parse_options"]
 
-KNOWN_OPTIONS = ("path", "topic", "branch", "versionAsOf")
+KNOWN_OPTIONS = ("path", "topic", "branch", "versionAsOf", "pinSeconds")
 
 _MAIN = "main"
 _LSN = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
+_SECONDS = re.compile(r"[0-9]{1,7}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """`version` is an LSN; None for the newest."""
+    """`version` is an LSN; with a `tag` it is None, and without either the newest is meant."""
 
     url: str
     topic: str
     branch: str
     version: int | None
+    tag: str | None = None
+    pin_seconds: int = 21_600
 
 
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
@@ -44,7 +49,9 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
             raise UnsupportedOption(name, KNOWN_OPTIONS)
         found[known[name.lower()]] = value
     topic, branch = _topic_and_branch(found)
-    return ReadOptions(_required(found, "path", 'load("s3://bucket/prefix")'), topic, branch, _version(found))
+    version, tag = _version(found)
+    url = _required(found, "path", 'load("s3://bucket/prefix")')
+    return ReadOptions(url, topic, branch, version, tag, _pin_seconds(found))
 
 
 def _topic_and_branch(found: Mapping[str, str]) -> tuple[str, str]:
@@ -55,12 +62,22 @@ def _topic_and_branch(found: Mapping[str, str]) -> tuple[str, str]:
     return topic, branch
 
 
-def _version(found: Mapping[str, str]) -> int | None:
+def _version(found: Mapping[str, str]) -> tuple[int | None, str | None]:
     text = found.get("versionAsOf")
     if text is None:
-        return None
+        return None, None
+    if text.startswith("tag:"):
+        return None, text.removeprefix("tag:")
     if not _LSN.fullmatch(text):
-        raise InvalidOption("versionAsOf", f"{text!r} is not an LSN", hint="`seglog log TOPIC` shows the LSNs")
+        hint = "`seglog log TOPIC` shows the LSNs, `seglog tag list TOPIC` the tags"
+        raise InvalidOption("versionAsOf", f"{text!r} is not an LSN, nor tag:NAME", hint=hint)
+    return int(text), None
+
+
+def _pin_seconds(found: Mapping[str, str]) -> int:
+    text = found.get("pinSeconds", "21600")
+    if not _SECONDS.fullmatch(text):
+        raise InvalidOption("pinSeconds", f"{text!r} is not a number of seconds", hint="0 to 9999999")
     return int(text)
 
 

@@ -7,6 +7,8 @@ Z2  A run carries all that a task needs to read and check it, and nothing more: 
 
 from __future__ import annotations
 
+import logging
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,7 +19,10 @@ from pyspark.sql.datasource import InputPartition
 from catalog import keys
 from catalog.branch import Branches
 from catalog.commit import Codec, ForkPoint, SegmentRef, SegmentView
+from catalog.errors import AccessDenied
 from catalog.gid import Vid
+from catalog.pin import Pins
+from catalog.tag import Tags
 from catalog.timeline import Lsn, resolve
 from catalog.volume import Volumes
 from offload.block import ChunkRef
@@ -25,10 +30,12 @@ from offload.cold import ColdReader
 from offload.metadata import SegmentIndex
 from offload.spark.options import ReadOptions
 from offload.wiring import open_store
+from seglog.clock import SystemClock
 
 __all__ = ["RUN_BYTES", "ChunkRun", "pin", "plan", "runs_of"]
 
 RUN_BYTES = 32 * 1024 * 1024
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +65,30 @@ class ChunkRun(InputPartition):  # type: ignore[misc]  # pyspark's types are not
 
 
 def pin(options: ReadOptions) -> ForkPoint:
-    """The version that `options` mean, as it is now. Raises `NoSuchTopic`, `NoSuchBranch`, `OutOfWindow`."""
+    """The version that `options` mean, as it is now; one of the past is held by a lease, if that may be written.
+
+    The newest version needs none: every state is kept for as long as the PITR window lasts. Raises `NoSuchTopic`,
+    `NoSuchBranch`, `NoSuchTag`, `OutOfWindow`.
+    """
     with closing(open_store(options.url)) as store:
         volumes = Volumes(store)
         vid = Branches(volumes).resolve(options.topic, options.branch)
+        if options.tag is not None:
+            return Tags(volumes).get(options.topic, options.tag).point  # which holds it
         if options.version is None:
             return ForkPoint(vid, volumes.newest_lsn(vid))
-        return resolve(Lsn(options.version), volumes.history(vid), _no_time_is_asked)
+        point = resolve(Lsn(options.version), volumes.history(vid), _no_time_is_asked)
+        if options.pin_seconds:
+            _hold(volumes, point, options.pin_seconds)
+        return point
+
+
+def _hold(volumes: Volumes, point: ForkPoint, seconds: int) -> None:
+    now_ms = SystemClock().now_ms()
+    try:
+        Pins(volumes).hold(point, f"spark on {socket.gethostname()}", ttl_ms=seconds * 1000, now_ms=now_ms)
+    except AccessDenied as refusal:
+        _log.warning("lsn %d is read without a lease, for the role may not write one: %s", point.lsn, refusal)
 
 
 def plan(options: ReadOptions, point: ForkPoint) -> list[ChunkRun]:

@@ -30,6 +30,14 @@ def test_a_missing_option_is_named(missing):
     assert refused.value.option == missing
 
 
+def test_a_tag_is_a_version_and_a_lease_has_its_seconds():
+    found = parse_options({"path": "p", "topic": "t", "versionAsOf": "tag:v1", "pinSeconds": "60"})
+    assert (found.version, found.tag, found.pin_seconds) == (None, "v1", 60)
+    for text in ("", "-1", "1h", "12345678"):
+        with pytest.raises(InvalidOption, match="pinSeconds"):
+            parse_options({"path": "p", "topic": "t", "pinSeconds": text})
+
+
 @pytest.mark.parametrize("text", ["0", "-1", "1.0", "", " 1", "latest", "\u0661", "1" * 21])
 def test_a_version_that_is_no_lsn_is_refused(text):
     with pytest.raises(InvalidOption, match="is not an LSN"):

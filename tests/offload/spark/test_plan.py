@@ -10,9 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from catalog.commit import Codec, SegmentRef, SegmentView
-from catalog.errors import NoSuchTopic, OutOfWindow
+from catalog.commit import Codec, ForkPoint, SegmentRef, SegmentView
+from catalog.errors import NoSuchTag, NoSuchTopic, OutOfWindow
 from catalog.gid import Sid, Vid
+from catalog.objects import LocalStore
+from catalog.pin import Pins
+from catalog.tag import Tags
+from catalog.volume import Volumes
 from offload.index import decode_head
 from offload.metadata import SegmentIndex
 from offload.spark.options import ReadOptions
@@ -113,6 +117,32 @@ def test_a_version_above_the_head_and_an_unknown_topic_are_refused(tmp_path: Pat
         pin(ReadOptions(url, "orders", "main", 2))
     with pytest.raises(NoSuchTopic):
         pin(ReadOptions(url, "nope", "main", None))
+
+
+def test_a_version_of_the_past_is_held_by_a_lease_and_the_newest_needs_none(tmp_path: Path):
+    url = (tmp_path / "remote").as_uri()
+    archive = TopicArchive(url)
+    archive.add([Sample(b"a")])
+    archive.add([Sample(b"b")])
+    volumes = Volumes(LocalStore(tmp_path / "remote"))
+    pin(ReadOptions(url, "orders", "main", None))
+    pin(ReadOptions(url, "orders", "main", 1, pin_seconds=0))
+    assert Pins(volumes).list() == []
+    point = pin(ReadOptions(url, "orders", "main", 1))
+    [held] = Pins(volumes).list()
+    assert (held.pin.point, held.pin.holder.startswith("spark on ")) == (point, True)
+
+
+def test_a_tag_is_a_version(tmp_path: Path):
+    url = (tmp_path / "remote").as_uri()
+    archive = TopicArchive(url)
+    archive.add([Sample(b"a"), Sample(b"b")])
+    point = ForkPoint(archive.vid, 1, 1)
+    volumes = Volumes(LocalStore(tmp_path / "remote"))
+    Tags(volumes).create("orders", "v1", point, branch="main", now_ms=1)
+    assert pin(ReadOptions(url, "orders", "main", None, "v1")) == point
+    with pytest.raises(NoSuchTag):
+        pin(ReadOptions(url, "orders", "main", None, "v2"))
 
 
 def test_importing_the_source_is_light():

@@ -142,7 +142,10 @@ def test_sql_over_a_view_works(spark: SparkSession, url: str):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"startingSec": "5"}, "option startingsec is unknown; the options are branch, path, topic, versionAsOf"),
+        (
+            {"startingSec": "5"},
+            "option startingsec is unknown; the options are branch, path, pinSeconds, topic, versionAsOf",
+        ),
         ({"versionAsOf": "newest"}, "option versionAsOf: 'newest' is not an LSN"),
         ({"versionAsOf": "9"}, "is outside what is kept"),
         ({"branch": "nope"}, "no branch orders@nope"),
