@@ -14,7 +14,7 @@ Layers, each of which imports only those before it:
     formats     envelope wire encoding small_objects
     decisions   snapshot history timeline
     effects     objects local put_once change local_copy
-    entry       volume checkpointer holds oplog branch tag pin undo
+    entry       volume sync checkpointer holds oplog branch tag pin undo
 """
 
 from catalog.branch import Branch, Branches

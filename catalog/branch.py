@@ -101,6 +101,10 @@ class Branches:
         """Ascending."""
         return sorted({topic_of(key) for key in self._store.list(refs_prefix())})
 
+    def names(self) -> list[tuple[str, str]]:
+        """Topic and branch of every name, ascending; deleted ones too. One LIST."""
+        return sorted((topic_of(key), branch_of(key)) for key in self._store.list(refs_prefix()))
+
     def branches(self, topic: str, *, deleted: bool = False) -> list[Branch]:
         """Ascending by name; with `deleted`, those too that are deleted and can be had back. Raises `NoSuchTopic`."""
         names = [branch_of(key) for key in self._store.list(refs_prefix(topic))]

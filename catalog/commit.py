@@ -6,7 +6,8 @@ C3  The remote history of a topic is the topic's own, in order: a delete is comm
     appended before it, so any prefix of the history is a state that the topic once had.
 C4  It is committed before the next offload, though: between it and the records that it could reach lies at most the one
     offload that took records from after it along.
-C5  The epoch never falls from one commit to the next.
+C5  The epoch never falls from one commit to the next. The first writer has epoch 1. Whoever takes a volume over makes a
+    commit of a higher one, and a writer that finds a commit of a higher epoch than its own has to stop.
 
 Source: Graft RFC 0001 (Commit, Snapshot, SegmentRef); pages there are records here.
 """

@@ -108,9 +108,9 @@ class FormatUnsupported(Corrupt):
 
     exit_code = 1
 
-    def __init__(self, place: str, found: str) -> None:
+    def __init__(self, place: str, found: str, known: int = 1) -> None:
         super().__init__(
-            f"{place}: format version {found} is not one this seglog reads (it reads 1)",
+            f"{place}: format version {found} is not one this seglog reads (it reads {known})",
             hint="use the seglog version that wrote it, or another remote",
         )
         self.place = place

@@ -1,9 +1,10 @@
 """The local catalog: what one data directory knows of the remote, and what it is about to do there. SQLite.
 
-    handles     name "topic@branch" -> volume, newest LSN known to be ours, the commit that is about to be published,
-                the LSN at which it diverged
+    handles     name "topic@branch" -> volume, newest LSN that is part of it, the commit that is about to be published,
+                the LSN at which it diverged, the epoch that it writes with, the configuration that the volume knows
     volumes     vid -> its Control, as stored remotely (immutable, so a cache that never is stale)
     log         vid, lsn -> its Commit, likewise
+    objects     key -> a boundary, a set of checkpoints, as last heard of; a list of segments, which never changes
     attempts    sid -> how far an offload has come
 
 K1  A call that changes something is one transaction, and durable when it returns (WAL, synchronous=FULL).
@@ -28,21 +29,24 @@ from typing import Any, Self
 
 from catalog.errors import FormatUnsupported, InvalidObject, LocalCatalogUnavailable
 from catalog.gid import Sid, Vid
+from catalog.keys import Key
 from catalog.local_copy import copy_aside
 
 __all__ = ["Attempt", "Handle", "LocalCatalog"]
 
-_VERSION = 1
+_VERSION = 2
 _BUSY_TIMEOUT_S = 10
 _SCHEMA = (
     """CREATE TABLE handles (
         name TEXT PRIMARY KEY, vid TEXT NOT NULL, lsn INTEGER NOT NULL,
-        pending_lsn INTEGER, pending_body BLOB, diverged_lsn INTEGER
+        pending_lsn INTEGER, pending_body BLOB, diverged_lsn INTEGER,
+        epoch INTEGER NOT NULL, fenced_epoch INTEGER, config TEXT NOT NULL
     ) WITHOUT ROWID""",
     "CREATE TABLE volumes (vid TEXT PRIMARY KEY, control BLOB NOT NULL) WITHOUT ROWID",
     """CREATE TABLE log (
         vid TEXT NOT NULL, lsn INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (vid, lsn)
     ) WITHOUT ROWID""",
+    "CREATE TABLE objects (key TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
     """CREATE TABLE attempts (
         sid TEXT PRIMARY KEY, name TEXT NOT NULL, vid TEXT NOT NULL,
         first_seq INTEGER NOT NULL, last_seq INTEGER NOT NULL, state TEXT NOT NULL,
@@ -56,6 +60,8 @@ class Handle:
     """A local name for a remote volume. `lsn` is the newest commit known to be part of it; 0 is none.
 
     `pending_body` is a commit, as it is or will be sent to `pending_lsn`. It stays until the answer is definite.
+    `epoch` is that of the commits that are made here; 0 is a replica's, which makes none and follows the volume.
+    `fenced_epoch` is that of another writer, who took the volume over. `config` is the topic's configuration at `lsn`.
     """
 
     name: str
@@ -64,6 +70,9 @@ class Handle:
     pending_lsn: int | None = None
     pending_body: bytes | None = None
     diverged_lsn: int | None = None
+    epoch: int = 0
+    fenced_epoch: int | None = None
+    config: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,13 +218,44 @@ class LocalCatalog:
         ((newest,),) = self._rows("SELECT coalesce(max(lsn), 0) FROM log WHERE vid = ?", str(vid))
         return int(newest)
 
+    def has_commits(self, vid: Vid, first_lsn: int, last_lsn: int) -> bool:
+        """Whether all of them are here."""
+        query = "SELECT count(*) FROM log WHERE vid = ? AND lsn BETWEEN ? AND ?"
+        ((count,),) = self._rows(query, str(vid), first_lsn, last_lsn)
+        return int(count) == last_lsn - first_lsn + 1
+
+    def put_object(self, key: Key, body: bytes) -> None:
+        with self._transaction() as run:
+            run.execute("INSERT OR REPLACE INTO objects (key, body) VALUES (?, ?)", (key, body))
+
+    def object(self, key: Key) -> bytes | None:
+        rows = self._rows("SELECT body FROM objects WHERE key = ?", key)
+        return rows[0][0] if rows else None
+
+    def volumes(self) -> tuple[Vid, ...]:
+        """Those that something is kept of."""
+        rows = self._rows("SELECT vid FROM volumes UNION SELECT vid FROM log")
+        return tuple(Vid.parse(vid) for (vid,) in rows)
+
+    def drop_commits(self, vid: Vid, below_lsn: int) -> int:
+        """How many copies of commits went."""
+        with self._transaction() as run:
+            return run.execute("DELETE FROM log WHERE vid = ? AND lsn < ?", (str(vid), below_lsn)).rowcount
+
+    def drop_volume(self, vid: Vid) -> int:
+        """All that is kept of it, but for handles and attempts. How many copies of commits went."""
+        with self._transaction() as run:
+            run.execute("DELETE FROM volumes WHERE vid = ?", (str(vid),))
+            run.execute("DELETE FROM objects WHERE key >= ? AND key < ?", (f"{vid}/", f"{vid}0"))
+            return run.execute("DELETE FROM log WHERE vid = ?", (str(vid),)).rowcount
+
     # ------------------------------------------------------------ SQLite
 
     def _prepare(self) -> None:
         run = self._connection
         ((version,),) = run.execute("PRAGMA user_version").fetchall()
         if version not in {0, _VERSION}:
-            raise FormatUnsupported(str(self._path), str(version))
+            raise FormatUnsupported(str(self._path), str(version), _VERSION)
         run.execute("PRAGMA journal_mode = WAL")
         run.execute("PRAGMA synchronous = FULL")
         if version == _VERSION:

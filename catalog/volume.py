@@ -4,11 +4,14 @@ V1  Nothing is returned unverified: envelope, commit hash, identity with the key
     or folded, the parent's hash, which for the first commit of a fork is that of the commit at its fork point.
 V2  Commits and controls never change, so the local copy is used first; one that is damaged is fetched again. One that
     became a checkpoint meanwhile is fetched again when the list of checkpoints says so.
+    The list itself is asked for only if the commits since its newest one are not all here.
 V3  The newest snapshot of each volume is kept in memory, so the next one costs the commits since. The first one costs
     the commits since the newest checkpoint, whatever lies before that.
 V4  A commit that is missing below one that is there is `InvalidObject`, for history is dense (C1).
-V5  After a commit was put, the boundary is read: a commit below it counts as refused, for what it stands on may be
+V5  An epoch that falls (C5) is `InvalidObject`.
+V6  After a commit was put, the boundary is read: a commit below it counts as refused, for what it stands on may be
     gone, and its key may have been used before.
+V7  A history needs the boundary as it is now. Only while nobody can be asked, the one last heard of stands in.
 
 Source: Graft RFC 0001 (visibility_path, remote_commit, checkpoints).
 """
@@ -57,6 +60,8 @@ from catalog.small_objects import (
     decode_boundary,
     decode_checkpoint_set,
     decode_control_of,
+    encode_boundary,
+    encode_checkpoint_set,
     encode_control,
     encode_fork,
 )
@@ -109,8 +114,11 @@ class Volumes:
         return 0
 
     def next_commits(self, vid: Vid, lsn: int) -> tuple[StoredCommit, ...]:
-        """Those after `lsn`, oldest first, until one is not there. No LIST: a GET for each, and one that finds none."""
-        found: list[StoredCommit] = []
+        """Those after `lsn`, oldest first, until one is not there.
+
+        No LIST: a GET for each that is not here yet, and one that finds none.
+        """
+        found = self._cached_run(vid, lsn)
         width = 1
         while True:
             lsns = range(lsn + len(found) + 1, lsn + len(found) + 1 + width)
@@ -128,12 +136,23 @@ class Volumes:
         """The lowest LSN that may come to be and whose state is kept; 0 if nothing was ever collected."""
         return self._boundary(vid).lsn
 
+    def forget_below(self, vid: Vid, lsn: int) -> None:
+        """What is kept here of commits below `lsn`, which were collected: another one may have their keys since."""
+        known = self._known.get(vid)
+        if known is not None and known.lsn < lsn:
+            self._known.pop(vid, None)
+        if self.cache:
+            self.cache.drop_commits(vid, lsn)
+
     def checkpoints(self, vid: Vid) -> CheckpointSet:
         """Those that readers may start from."""
         try:
-            found = decode_checkpoint_set(self.store.get(checkpoints_key(vid)), vid)
+            body = self.store.get(checkpoints_key(vid))
         except NoSuchObject:
-            found = CheckpointSet(vid)
+            body = encode_checkpoint_set(CheckpointSet(vid))
+        found = decode_checkpoint_set(body, vid)
+        if self.cache:
+            self.cache.put_object(checkpoints_key(vid), body)
         self._last_marks[vid] = found.marks[-1].lsn if found.marks else 0
         return found
 
@@ -167,9 +186,9 @@ class Volumes:
         seen = set[Vid]()
         while True:
             _check_new(vid, seen)
-            boundary = self.boundary(vid)
+            boundary, checkpoints = self._kept(vid)
             # Below its boundary a volume may still keep the one state that a fork stands on.
-            legs.append(Leg(vid, max(1, min(boundary, last_lsn)), last_lsn, cut_seq, self.checkpoints(vid).marks))
+            legs.append(Leg(vid, max(1, min(boundary, last_lsn)), last_lsn, cut_seq, checkpoints.marks))
             parent = self.control(vid).parent
             if boundary > 1 or parent is None:
                 return History(legs, self.commits)
@@ -182,9 +201,33 @@ class Volumes:
 
     def _boundary(self, vid: Vid) -> Boundary:
         try:
-            return decode_boundary(self.store.get(boundary_key(vid)), vid)
+            body = self.store.get(boundary_key(vid))
         except NoSuchObject:
-            return Boundary(vid, 0)
+            body = encode_boundary(Boundary(vid, 0))
+        found = decode_boundary(body, vid)
+        if self.cache:
+            self.cache.put_object(boundary_key(vid), body)
+        return found
+
+    def _kept(self, vid: Vid) -> tuple[int, CheckpointSet]:
+        """Boundary and checkpoints (V7)."""
+        try:
+            return self.boundary(vid), self.checkpoints(vid)
+        except Unavailable as trouble:
+            boundary = self.cache.object(boundary_key(vid)) if self.cache else None
+            checkpoints = self._heard_checkpoints(vid)
+            if boundary is None or checkpoints is None:
+                raise
+            _log.warning("the history is shown as it was when last heard of: %s", trouble)
+            return decode_boundary(boundary, vid).lsn, checkpoints
+
+    def _heard_checkpoints(self, vid: Vid) -> CheckpointSet | None:
+        body = self.cache.object(checkpoints_key(vid)) if self.cache else None
+        try:
+            return None if body is None else decode_checkpoint_set(body, vid)
+        except Corrupt as damage:
+            _log.warning("local copy is damaged: %s", damage)
+            return None
 
     def _whole(self, vid: Vid, lsn: int) -> Snapshot:
         """`vid` at `lsn`. Goes down to what is known, and folds what follows, volume by volume."""
@@ -210,7 +253,13 @@ class Volumes:
         known = self._known.get(vid)
         if known is not None and known.lsn <= lsn:
             return known
-        mark = self.checkpoints(vid).at_or_below(lsn) if lsn > 0 else None
+        if lsn == 0:
+            return None
+        heard = self._heard_checkpoints(vid)
+        mark = None if heard is None else heard.at_or_below(lsn)
+        is_here = self.cache is not None and self.cache.has_commits(vid, 1 if mark is None else mark.lsn, lsn)
+        if heard is None or not is_here:
+            mark = self.checkpoints(vid).at_or_below(lsn)
         return None if mark is None else self._from_checkpoint(vid, mark.lsn)
 
     def _from_checkpoint(self, vid: Vid, lsn: int) -> Snapshot:
@@ -229,9 +278,14 @@ class Volumes:
 
     def _list(self, vid: Vid, digest: bytes) -> bytes:
         key = list_key(vid, digest)
+        here = self.cache.object(key) if self.cache else None
+        if here is not None and blake3(here).digest() == digest:
+            return here
         views = unwrap(MessageType.SEGMENT_LIST, self.store.get(key), key)
         if blake3(views).digest() != digest:
             raise InvalidObject(key, "its content is not what its name says")
+        if self.cache:
+            self.cache.put_object(key, views)
         return views
 
     def _folded(self, base: Snapshot, lsn: int) -> Snapshot:
@@ -240,6 +294,8 @@ class Volumes:
         if commits and commits[0].commit.parent_hash != base.head_hash:
             what = f"lsn {base.lsn}: the parent hash is another" if base.lsn else "what its volume was forked from"
             raise InvalidObject(commit_key(base.vid, base.lsn + 1), f"it does not continue {what}")
+        if commits:
+            _check_epoch(base.epoch, commits[0])
         whole = fold(base, commits)
         known = self._known.get(base.vid)
         if known is None or known.lsn < whole.lsn:
@@ -262,6 +318,12 @@ class Volumes:
         if self.cache and bodies:
             self.cache.put_commits(vid, bodies.items())
         return loaded
+
+    def _cached_run(self, vid: Vid, lsn: int) -> list[StoredCommit]:
+        """Those after `lsn` that are here, up to the first one that is not."""
+        newest = self.cache.newest_lsn(vid) if self.cache else 0
+        found = self._cached(vid, lsn + 1, newest)
+        return [found[at] for at in itertools.takewhile(found.__contains__, range(lsn + 1, newest + 1))]
 
     def _cached(self, vid: Vid, first_lsn: int, last_lsn: int) -> dict[int, StoredCommit]:
         found: dict[int, StoredCommit] = {}
@@ -334,6 +396,14 @@ def _check_chain(commits: Sequence[StoredCommit]) -> None:
         if after.commit.parent_hash != before.hash:
             key = commit_key(after.commit.vid, after.commit.lsn)
             raise InvalidObject(key, f"it does not continue lsn {before.commit.lsn}: the parent hash is another")
+        _check_epoch(before.commit.epoch, after)
+
+
+def _check_epoch(before: int, after: StoredCommit) -> None:
+    commit = after.commit
+    if commit.epoch < before:
+        key = commit_key(commit.vid, commit.lsn)
+        raise InvalidObject(key, f"its epoch is {commit.epoch}, after a commit of epoch {before}")
 
 
 def _origin(control: Control, parent: Snapshot | None) -> Snapshot:

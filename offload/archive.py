@@ -25,6 +25,7 @@ from catalog import (
     Branches,
     Codec,
     ForkPoint,
+    Handle,
     History,
     LocalCatalog,
     Snapshot,
@@ -52,9 +53,16 @@ from offload.deletes import count_cold, count_hot, live_entries
 from offload.diff import BranchDiff, diff_of
 from offload.errors import HistoryBehind, NoRemote, OffloadError, OpenBranch
 from offload.handles import Handles, split_name
-from offload.offloader import Offloader, Published
+from offload.local_gc import drop_copies
+from offload.offloader import Offloader
+from offload.publisher import Published, Publisher, divergence
+from offload.replica import Replicas, SyncState
+from offload.reset import Reset, ResetResult
 from offload.runs import RunStatus, run_statuses
 from offload.settings import OffloadSettings, load_archive_settings
+from offload.sync import Sync, Synced
+from offload.takeover import Takeover
+from offload.topic_config import PAUSED
 from offload.wiring import open_store
 from seglog import DeleteOp, Log, Record, Topic
 from seglog.clock import Clock, SystemClock
@@ -64,7 +72,6 @@ from seglog.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES, read_header
 
 __all__ = ["Archive", "Deleted", "OffloadResult", "OrphanUpload", "Restored", "TopicStatus", "attach"]
 
-_PAUSED = "offload_paused"  # an attribute of a topic
 _ORPHAN_AGE_MS = 24 * 3600 * 1000  # longer than any upload takes
 _FRAME_OVERHEAD_BYTES = MIN_FRAME_BYTES + 2 * LABEL_MAX_BYTES
 
@@ -114,7 +121,11 @@ class OrphanUpload:
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """Where a topic's records are. Seqs are inclusive; 0 means none. Bytes are those of the frames."""
+    """Where a topic's records are. Seqs are inclusive; 0 means none. Bytes are those of the frames.
+
+    `epoch` is that of the log's seqs, `writer_epoch` that of the commits which are made here: 0 for a replica's.
+    `state` is as `offload.replica.SyncState` says it.
+    """
 
     name: str
     head_seq: int
@@ -133,6 +144,10 @@ class TopicStatus:
     epoch: int
     relocated_bytes: int
     is_paused: bool
+    state: str
+    is_replica: bool
+    writer_epoch: int
+    fenced_epoch: int | None
 
 
 def attach(
@@ -204,17 +219,26 @@ class Archive:
         self._tags = Tags(self._volumes, writer_id)
         self._writer_id = writer_id
         self._handles = Handles(log, self._volumes, self._branches, self._local, clock)
+        self._publisher = Publisher(
+            self._volumes, self._handles, self._local, upkeep.checkpoint_policy, clock, writer_id
+        )
         self._offloader = Offloader(
+            log, store, self._volumes, self._handles, self._local, self._reader, settings, self._publisher, clock
+        )
+        self._replicas = Replicas(log, self._volumes, self._handles, self._local)
+        self._takeover = Takeover(log, self._volumes, self._handles, self._local, self._replicas, self._publisher)
+        self._reset = Reset(
             log,
-            store,
             self._volumes,
+            self._branches,
             self._handles,
             self._local,
-            self._reader,
-            settings,
-            upkeep.checkpoint_policy,
+            self._replicas,
+            self._offloader,
             clock,
-            writer_id,
+        )
+        self._sync = Sync(
+            log, self._handles, self._local, self._replicas, self._offloader, self._publisher, self._reset
         )
         self._is_closed = False
         self._turns: dict[str, threading.RLock] = {}  # of each topic: its offloads and deletes take turns; reads do not
@@ -269,7 +293,7 @@ class Archive:
         self._log.check_writable()
         topic = self._log.existing(name)
         with self._turn(name):
-            self._handles.open(name)
+            self._open(name)
             published = self._offloader.run(name, up_to=up_to, on_bytes=on_bytes)
             released = self._offloader.release(name, at_once=drop_hot)
         return OffloadResult(
@@ -290,7 +314,7 @@ class Archive:
         with self._turn(name):
             if self._handles.find(name) is None:
                 return ()
-            self._handles.open(name)
+            self._open(name)
             return tuple(self._offloader.merge(name, on_bytes=on_bytes))
 
     def waiting_bytes(self, name: str, up_to: int | None = None) -> int:
@@ -305,13 +329,13 @@ class Archive:
     def pause(self, name: str, *, paused: bool = True) -> None:
         """Whether the daemon leaves the topic alone; `offload` by hand works as before. Durable on return."""
         config = self._log.existing(name).config
-        attributes = {key: text for key, text in config.attributes.items() if key != _PAUSED}
+        attributes = {key: text for key, text in config.attributes.items() if key != PAUSED}
         if paused:
-            attributes[_PAUSED] = "yes"
+            attributes[PAUSED] = "yes"
         self._log.configure(name, replace(config, attributes=attributes))
 
     def is_paused(self, name: str) -> bool:
-        return _PAUSED in self._log.topic(name).config.attributes
+        return PAUSED in self._log.topic(name).config.attributes
 
     def is_unfinished(self, name: str) -> bool:
         """Whether a commit, an attempt or a delete waits that needs no new records. Asks the local disk only."""
@@ -366,8 +390,10 @@ class Archive:
 
     def status(self, name: str) -> TopicStatus:
         """Where the topic's records are. Asks the local disk only. Raises `NoSuchTopic`."""
-        topic = self._log.existing(name)
         handle = self._handles.find(name)
+        if handle is not None and not self._log.has_topic(name):
+            return self._status_of_replica(handle)
+        topic = self._log.existing(name)
         attempts = self._local.attempts(name)
         return TopicStatus(
             name=name,
@@ -387,6 +413,36 @@ class Archive:
             epoch=topic.epoch,
             relocated_bytes=topic.bytes_relocated,
             is_paused=self.is_paused(name),
+            state=str(self.sync_state(name)),
+            is_replica=self.is_replica(name),
+            writer_epoch=handle.epoch if handle else 0,
+            fenced_epoch=handle.fenced_epoch if handle else None,
+        )
+
+    def _status_of_replica(self, handle: Handle) -> TopicStatus:
+        bounds = self._handles.tip(handle).bounds
+        return TopicStatus(
+            name=handle.name,
+            head_seq=bounds.head_seq,
+            hot_first_seq=bounds.head_seq + 1,
+            hot_bytes=0,
+            sealed_seq=bounds.head_seq,
+            offloaded_seq=bounds.head_seq,
+            volume=str(handle.vid),
+            lsn=handle.lsn,
+            pending_lsn=handle.pending_lsn,
+            diverged_lsn=handle.diverged_lsn,
+            unfinished_attempts=0,
+            waiting_deletes=0,
+            earliest_seq=bounds.first_seq,
+            evict_floor=bounds.evict_floor,
+            epoch=0,
+            relocated_bytes=0,
+            is_paused=False,
+            state=str(self._replicas.state(handle)),
+            is_replica=True,
+            writer_epoch=0,
+            fenced_epoch=handle.fenced_epoch,
         )
 
     def runs(self, name: str) -> tuple[RunStatus, ...]:
@@ -399,8 +455,16 @@ class Archive:
         if handle is None:
             return ()
         bodies = self._local.commit_bodies(handle.vid, 1, handle.lsn)
-        commits = [decode_commit_at(bodies[lsn], handle.vid, lsn).commit for lsn in sorted(bodies)]
-        return run_statuses(commits, self._local.attempts(name), topic.hot_floor)
+        commits = [decode_commit_at(bodies[lsn], handle.vid, lsn) for lsn in sorted(bodies)]
+        before = (
+            self._volumes.snapshot(handle.vid, commits[0].commit.lsn) if commits and commits[0].checkpoint else None
+        )
+        return run_statuses(
+            [view.ref for view in before.segments if view.vid == handle.vid] if before else [],
+            [stored.commit for stored in commits[1 if before else 0 :]],
+            self._local.attempts(name),
+            topic.hot_floor,
+        )
 
     # ------------------------------------------------------------------ reads
 
@@ -433,21 +497,18 @@ class Archive:
     # ------------------------------------------------------------------ writes
 
     def writable(self, name: str) -> Topic:
-        """The topic of the log that takes appends for `name`. A branch that is only in the remote is opened first.
+        """The topic of the log that takes appends for `name`.
+
+        A replica, or a branch that is only in the remote, is taken over first (offload.takeover).
 
         Raises `NoSuchBranch` for a branch that does not exist; a new plain topic is made by its first append.
         """
         self._log.check_writable()
-        if self._log.has_topic(name) or split_name(name)[1] == MAIN:
+        if self._log.has_topic(name) or not (self.is_replica(name) or split_name(name)[1] != MAIN):
             return self._log.topic(name)
         with self._turn(name):
-            vid = self._handles.resolve(name)
             if not self._log.has_topic(name):
-                # Later than anything that happened on the path to here, or a restore by time would not be exact.
-                snapshot = self._volumes.snapshot(vid)
-                first_seq, ts_floor_ms = snapshot.bounds.head_seq + 1, snapshot.max_ts_ms
-                self._log.create_topic(name, first_seq=first_seq, ts_floor_ms=ts_floor_ms)
-            self._handles.open(name)
+                self._takeover.run(name)
         return self._log.topic(name)
 
     def delete(self, name: str, *, before: int | None = None, tag: str | None = None) -> Deleted:
@@ -475,6 +536,94 @@ class Archive:
             return Deleted(op, None, None, waits_for=str(error))
         finally:
             turn.release()
+
+    # ------------------------------------------------------------------ replicas and writers
+
+    def is_replica(self, name: str) -> bool:
+        """Whether the name is followed here, and not written. Asks the local disk only."""
+        return self._replicas.is_replica(name)
+
+    def replicas(self) -> list[str]:
+        """Names that are followed here. Asks the local disk only."""
+        return self._replicas.names()
+
+    def sync_state(self, name: str) -> SyncState:
+        """How far this directory and the volume are apart, as far as is known here. Asks the local disk only."""
+        handle = self._handles.find(name)
+        if handle is None:
+            topic = self._log.existing(name)
+            changes = topic.head_seq - topic.first_seq + 1 + len(topic.delete_ops())
+            return SyncState(topic.first_seq - 1, changes, 0, 0)
+        return self._replicas.state(handle)
+
+    def pull(self, name: str) -> SyncState:
+        """Bring new commits of the volume into the local catalog; readers see what they saw.
+
+        A name that is only in the remote becomes a replica. Raises `NoSuchTopic`, `NoSuchBranch`.
+        """
+        with self._turn(name):
+            self._replicas.pull(self._followed(name))
+        return self.sync_state(name)
+
+    def fetch(self, name: str) -> SyncState:
+        """Pull, and bring every commit that a snapshot needs here. Raises as `pull` does."""
+        with self._turn(name):
+            self._replicas.fetch(self._followed(name))
+        return self.sync_state(name)
+
+    def sync(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> Synced:
+        """Make this directory and the volume the same: follow it, or push what is sealed here (offload.sync).
+
+        Raises `Diverged` and `Fenced` if both have changed, and what the store raises.
+        """
+        self._log.check_writable()
+        with self._turn(name):
+            if not self._log.has_topic(name):
+                return self._sync.follow(name)
+            self._open(name)
+            return self._sync.write(name, on_bytes)
+
+    def follow(self, name: str) -> bool:
+        """What `sync` does for a name that is followed here; False, and nothing, for one that is written by now."""
+        with self._turn(name):
+            return self.is_replica(name) and not self._log.has_topic(name) and self._sync.follow(name).commits > 0
+
+    def drop_copies(self) -> int:
+        """Drop copies of commits that no handle here needs any more (offload.local_gc). How many went."""
+        return drop_copies(self._local)
+
+    def reset(self, name: str, *, as_branch: str | None = None, discard: bool = False) -> ResetResult:
+        """Drop what only this directory has of the topic, and follow the volume again (offload.reset).
+
+        With `as_branch` it becomes a branch. Raises `LocalChangesLost` if there is something and neither is said.
+        """
+        self._log.check_writable()
+        if as_branch is not None:
+            keys.check_name("branch", as_branch)
+        with self._turn(name):
+            return self._reset.run(self._followed(name), as_branch=as_branch, discard=discard)
+
+    def take_over(self, name: str) -> Topic:
+        """Become the writer of the topic: whoever writes it now is fenced (offload.takeover).
+
+        Raises `Fenced` and `Diverged` for a topic that is written here, and another writer has it.
+        """
+        self._log.check_writable()
+        with self._turn(name):
+            handle = self._open(name) if self._log.has_topic(name) else self._takeover.run(name)
+            if handle.diverged_lsn is not None:
+                raise divergence(handle)
+        return self._log.topic(name)
+
+    def _followed(self, name: str) -> Handle:
+        handle = self._handles.follow(name)
+        self._handles.check_remote(handle)
+        return handle
+
+    def _open(self, name: str) -> Handle:
+        """A writer's handle for a topic of the log."""
+        handle = self._handles.open(name)
+        return handle if handle.epoch else self._takeover.run(name)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic of the log that has nothing in the remote. Raises `NoSuchTopic`, `HistoryKept`."""
@@ -525,7 +674,7 @@ class Archive:
         point = self.point(topic, to)
         snapshot = self._volumes.snapshot(point.vid, point.lsn, point.seq)
         # Counted before the branch is made: damage is found while there is nothing to undo.
-        count, last = self._count(snapshot)
+        count, last = self.count(snapshot)
         vid = self._branches.create(base, name, point, now_ms=self._clock.now_ms(), message=message)
         return Restored(vid, count, last.seq if last else 0, last.ts_ms if last else 0)
 
@@ -539,6 +688,20 @@ class Archive:
     def distances(self, branches: Sequence[Branch]) -> list[Distance]:
         """How far each and its parent went since the fork."""
         return self._branches.distances(branches)
+
+    def count(self, snapshot: Snapshot) -> tuple[int, Record | None]:
+        """How many live records there are, and the last one. Reads the head of each segment's index object."""
+        count, last_seq = 0, 0
+        for view in self._reader.indexed(snapshot.segments):
+            live = live_entries(view, self._reader)
+            if live:
+                count += len(live)
+                last_seq = view.ref.first_seq + live.max()
+        return count, next(self._reader.records(snapshot, last_seq, last_seq)) if last_seq else None
+
+    def remote_names(self) -> list[str]:
+        """Of every topic and branch in the remote, ascending; of deleted branches too."""
+        return sorted(topic if branch == MAIN else f"{topic}@{branch}" for topic, branch in self._branches.names())
 
     def delete_branch(self, topic: str, branch: str) -> Branch:
         """Its name leads nowhere from now on. It can be had back for the PITR window. Raises `NoSuchBranch`,
@@ -610,19 +773,9 @@ class Archive:
         records = hot_count + count_cold(op, earlier, snapshot, self._reader)
         if op.at_seq > offloaded_seq:
             return Deleted(op, records, None, waits_for="the offload of what was appended before it")
-        self._handles.open(name)
+        self._open(name)
         published = self._offloader.run(name, up_to=offloaded_seq)
         return Deleted(op, records, published[-1].lsn if published else None)
-
-    def _count(self, snapshot: Snapshot) -> tuple[int, Record | None]:
-        """How many live records there are, and the last one. Reads the head of each segment's index object."""
-        count, last_seq = 0, 0
-        for view in self._reader.indexed(snapshot.segments):
-            live = live_entries(view, self._reader)
-            if live:
-                count += len(live)
-                last_seq = view.ref.first_seq + live.max()
-        return count, next(self._reader.records(snapshot, last_seq, last_seq)) if last_seq else None
 
     def _needs_offload(self, name: str, wanted: timeline.Target) -> bool:
         """Whether the target may lie above what is in the remote. An LSN and `head~N` count what is there already."""

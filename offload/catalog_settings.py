@@ -30,6 +30,9 @@ class CatalogSettings:
         _DAY_S, "seconds", 0, None, "between what GC plans and what it deletes; longer than any upload takes"
     )
     gc_interval_s: int | str = number(6 * 3600, "seconds", 1, None, "between GC runs of the daemon", word="never")
+    sync_interval_s: int | str = number(
+        5, "seconds", 1, None, "between looks of the daemon for new commits of what it follows", word="never"
+    )
     pin_ttl_s: int = number(900, "seconds", 1, 7 * _DAY_S, "a lease of a reader ends so long after its last renewal")
 
     def __post_init__(self) -> None:

@@ -12,6 +12,8 @@
     ├── Conflict             somebody was there before                     exit 4
     │   ├── AlreadyInitialised
     │   ├── OpenBranch           it is open for appends in this directory
+    │   ├── DirectoryNotEmpty    a directory to recover into
+    │   ├── LocalChangesLost     a reset would drop what only this directory has
     │   └── OtherRemote          the remote is not the one that has the history
     ├── Unavailable          nothing was changed; try again                exit 1
     │   ├── Busy                 the daemon has as many requests as it takes
@@ -45,6 +47,7 @@ __all__ = [
     "Conflict",
     "Corrupt",
     "DaemonGone",
+    "DirectoryNotEmpty",
     "EntryTooLarge",
     "FormatUnsupported",
     "FrameMismatch",
@@ -56,6 +59,7 @@ __all__ = [
     "InvalidInput",
     "InvalidOption",
     "InvalidRemote",
+    "LocalChangesLost",
     "Misuse",
     "NeverWritten",
     "NoDaemon",
@@ -156,6 +160,28 @@ class AlreadyInitialised(Conflict):
             hint="edit its seglog.toml to change settings",
         )
         self.path = path
+
+
+class DirectoryNotEmpty(Conflict):
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} is not empty; nothing was changed",
+            hint="recover into a new directory; one that an earlier `seglog recover` of the same URL began goes on",
+        )
+        self.path = path
+
+
+class LocalChangesLost(Conflict):
+    """`records` and `deletes` are in this directory, and in no commit of the volume."""
+
+    def __init__(self, name: str, records: int, deletes: int) -> None:
+        super().__init__(
+            f"{name} has {records} records and {deletes} deletes that are only here; nothing was changed",
+            hint=f"`seglog reset {name} --as NAME` makes them a branch, `--discard` drops them",
+        )
+        self.name = name
+        self.records = records
+        self.deletes = deletes
 
 
 class OtherRemote(Conflict):

@@ -2,7 +2,9 @@
 
 N1  A plain name is the branch main of its topic, and has no other name.
 N2  A topic joins a volume that is there already only if it starts right after it: nothing here is older than there.
-N3  Before the first commit of a process, the remote's own ref must name the handle's volume. Another remote, or one
+N3  A handle whose epoch is 0 is a replica's: it follows the volume. Who wants to write takes the volume over first
+    (offload.takeover); only a volume without commits needs no such thing.
+N4  Before the first commit of a process, the remote's own ref must name the handle's volume. Another remote, or one
     that was restored from elsewhere, is refused: a commit there would tear the history in two.
 """
 
@@ -12,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from catalog import MAIN, Bounds, Branches, Handle, LocalCatalog, Vid, Volumes, keys
 from catalog.errors import Diverged, InvalidName, NoSuchBranch, NoSuchTopic
+from catalog.sync import News
 from offload.errors import NeverWritten, OtherRemote
 from seglog import Log
 from seglog.clock import Clock
@@ -25,6 +28,7 @@ class Tip:
 
     bounds: Bounds
     hash: bytes
+    epoch: int = 0
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -66,10 +70,34 @@ class Handles:
         if handle is None:
             handle = self._join(name)
             self._local.save(handle=handle)
+        elif handle.epoch == 0:
+            self._check_fits(handle)
         elif name not in self._checked:
             self._check_remote(handle)
         self._checked.add(name)
         return handle
+
+    def follow(self, name: str) -> Handle:
+        """A replica's handle, at the newest commit; the one that is on record, if there is one.
+
+        Raises `NoSuchTopic`, `NoSuchBranch`, and what the store raises.
+        """
+        handle = self.find(name)
+        if handle is None:
+            snapshot = self._volumes.snapshot(self.resolve(name))
+            handle = Handle(name, snapshot.vid, snapshot.lsn, config=snapshot.config)
+            self._local.save(handle=handle)
+        return handle
+
+    def check_remote(self, handle: Handle) -> None:
+        """N4. Raises `OtherRemote`."""
+        if handle.name not in self._checked:
+            self._check_remote(handle)
+            self._checked.add(handle.name)
+
+    def advanced(self, handle: Handle, news: News) -> Handle:
+        """After `news`. Not on record yet."""
+        return replace(handle, lsn=news.lsn, config=news.config or handle.config)
 
     def resolve(self, name: str) -> Vid:
         """The volume of a name, as the remote has it. Raises `NoSuchTopic`, `NoSuchBranch`."""
@@ -98,7 +126,7 @@ class Handles:
     def _find_tip(self, handle: Handle) -> Tip:
         if handle.lsn > 0:
             [last] = self._volumes.commits(handle.vid, handle.lsn, handle.lsn)
-            return Tip(last.commit.bounds, last.hash)
+            return Tip(last.commit.bounds, last.hash, last.commit.epoch)
         start = self._volumes.snapshot(handle.vid, 0)
         return Tip(start.bounds, start.head_hash)
 
@@ -113,7 +141,12 @@ class Handles:
         snapshot = self._volumes.snapshot(vid)
         if snapshot.bounds.head_seq + 1 != self._log.topic(name).first_seq:
             raise Diverged(name, str(vid), snapshot.lsn)
-        return Handle(name, vid, snapshot.lsn)
+        return Handle(name, vid, snapshot.lsn, epoch=0 if snapshot.lsn else 1, config=snapshot.config)
+
+    def _check_fits(self, handle: Handle) -> None:
+        """N2, for a topic that came to be beside the handle of a replica."""
+        if self.tip(handle).bounds.head_seq + 1 != self._log.topic(handle.name).first_seq:
+            raise Diverged(handle.name, str(handle.vid), handle.lsn)
 
     def _check_remote(self, handle: Handle) -> None:
         try:

@@ -3,7 +3,8 @@
     O1  Commits of a volume follow the order of the topic's operations: records, then the deletes that came after them.
         So every prefix of the remote history is a state that the topic once had.
     O2  A commit is published only when every object that it names is whole.
-    O3  Nothing that is not ours is changed: a foreign commit at our LSN stops the topic (`Diverged`) for good.
+    O3  Nothing that is not ours is changed: a foreign commit at our LSN that is not mere maintenance (catalog.sync)
+        stops the topic for good, as `Diverged` or `Fenced`.
     O4  `run` may be repeated after any crash or error; it goes on from the last state on record.
 
 The states of an attempt are in `offload.attempt`. Source: PIP-17, Graft RFC 0001 (push).
@@ -11,10 +12,8 @@ The states of an attempt are in `offload.attempt`. Source: PIP-17, Graft RFC 000
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 
@@ -22,9 +21,6 @@ from pyroaring import BitMap
 
 from catalog import (
     Attempt,
-    Bounds,
-    CheckpointPolicy,
-    Commit,
     CommitKind,
     Deletions,
     Handle,
@@ -32,15 +28,9 @@ from catalog import (
     SegmentRef,
     SegmentView,
     Sid,
-    Vid,
     Volumes,
-    checkpoint_due,
-    encode_commit,
     keys,
-    make_checkpoint,
 )
-from catalog.encoding import decode_commit_at
-from catalog.errors import Diverged, Missing, Unavailable
 from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState, Run, is_due, plan_run
 from offload.cold import ColdReader
@@ -49,25 +39,16 @@ from offload.entry import entries, frame_of
 from offload.handles import Handles, Tip
 from offload.ledger_offloader import LedgerOffloader
 from offload.merging import merge_runs
+from offload.publisher import Published, Publisher, divergence
 from offload.readback import check_published, check_segment
 from offload.segment_upload import FrameRun
 from offload.settings import OffloadSettings, codec_named
+from offload.topic_config import told_anew
 from seglog import Log, Topic
 from seglog.clock import Clock
 from seglog.frame import read_header, tombstone
 
 __all__ = ["Offloader", "Published"]
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """One commit that a run made. `segment` is set for an offload; a delete has none."""
-
-    lsn: int
-    kind: CommitKind
-    segment: SegmentRef | None
 
 
 class Offloader:
@@ -82,9 +63,8 @@ class Offloader:
         local: LocalCatalog,
         reader: ColdReader,
         settings: OffloadSettings,
-        checkpoints: CheckpointPolicy,
+        publisher: Publisher,
         clock: Clock,
-        writer_id: str,
     ) -> None:
         self._log = log
         self._store = store
@@ -93,15 +73,15 @@ class Offloader:
         self._local = local
         self._reader = reader
         self.settings = settings
-        self._checkpoints = checkpoints
+        self._publisher = publisher
         self._clock = clock
-        self._writer_id = writer_id
 
     def run(
         self, name: str, *, up_to: int | None = None, on_bytes: Callable[[int], None] = lambda _: None
     ) -> list[Published]:
         """Offload every sealed segment (that ends at or below `up_to`), and publish the deletes that follow them.
 
+        Then the topic's configuration, if the volume does not know it.
         `on_bytes` hears how many bytes of frames were taken, every now and then. Raises `Diverged`, `OutcomeUnknown`,
         and what the log and the store raise; whatever it raises, what was acked is safe and the next run goes on.
         """
@@ -116,7 +96,8 @@ class Offloader:
                 if deletions is None:
                     topic.settle_deletes(delete.op)
                     continue
-                done.append(self._publish_delete(handle, tip, topic, delete.op, delete.at_seq, delete.ts_ms, deletions))
+                published = self._publish_delete(handle, tip, topic, delete.op, delete.at_seq, delete.ts_ms, deletions)
+                done += [published] if published else []
                 continue
             age_s = self.settings.max_object_age_s
             run = plan_run(
@@ -127,8 +108,9 @@ class Offloader:
                 age_s * 1000 if isinstance(age_s, int) else None,
             )
             if run is None:
-                return done
-            done.append(self._offload_run(handle, tip, topic, run, on_bytes))
+                return done + self._publish_config(name)
+            published = self._offload_run(handle, tip, topic, run, on_bytes)
+            done += [published] if published else []
 
     def merge(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> list[Published]:
         """Put one segment in the place of each run of small ones (offload.merging), a commit for each run.
@@ -139,24 +121,27 @@ class Offloader:
         self.settle(name)
         done: list[Published] = []
         while (views := self._to_merge(self._handle(name))) is not None:
-            done.append(self._merge_run(self._handle(name), views, on_bytes))
+            published = self._merge_run(self._handle(name), views, on_bytes)
+            done += [published] if published else []
         return done
 
     def settle(self, name: str) -> list[Published]:
         """Finish what an earlier process left: publish the pending commit, discard attempts that never got so far.
 
-        Raises `Diverged` if the topic has diverged, now or before.
+        Raises `Diverged` or `Fenced` if the topic has diverged, now or before.
         """
         handle = self._handle(name)
         if handle.diverged_lsn is not None:
-            raise Diverged(name, str(handle.vid), handle.diverged_lsn)
-        done: list[Published] = []
-        if handle.pending_body is not None:
-            done.append(self._publish(handle))
+            raise divergence(handle)
+        published = self._publisher.publish(handle) if handle.pending_body is not None else None
+        self.discard(name, AttemptState.PLANNED)
+        return [published] if published else []
+
+    def discard(self, name: str, state: AttemptState) -> None:
+        """Remove what attempts in that state left in the store. No commit names it, nor will one."""
         for attempt in self._local.attempts(name):
-            if attempt.state == AttemptState.PLANNED:
+            if attempt.state == state:
                 self._discard(attempt)
-        return done
 
     def release(self, name: str, *, at_once: bool = False) -> int:
         """Delete the hot copies that are due, after reading back what replaces them. Returns the last seq, or 0.
@@ -186,7 +171,7 @@ class Offloader:
 
     def _offload_run(
         self, handle: Handle, tip: Tip, topic: Topic, run: Run, on_bytes: Callable[[int], None]
-    ) -> Published:
+    ) -> Published | None:
         now_ms = self._clock.now_ms()
         attempt = Attempt(
             sid=Sid.new(now_ms),
@@ -199,7 +184,7 @@ class Offloader:
         )
         self._local.save(attempt=attempt)
         segment = self._upload(attempt, topic, on_bytes)
-        commit = self._commit(
+        commit = self._publisher.commit(
             handle,
             tip,
             CommitKind.OFFLOAD,
@@ -208,7 +193,14 @@ class Offloader:
             bounds=replace(tip.bounds, head_seq=segment.last_seq),
             segments=(segment,),
         )
-        return self._publish(self._prepare(handle, commit, attempt))
+        return self._published(handle.name, self._publisher.prepare(handle, commit, attempt))
+
+    def _published(self, name: str, handle: Handle) -> Published | None:
+        """None if the attempt was given up: nothing is left of it."""
+        published = self._publisher.publish(handle)
+        if published is None:
+            self.discard(name, AttemptState.PLANNED)
+        return published
 
     def _upload(self, attempt: Attempt, topic: Topic, on_bytes: Callable[[int], None]) -> SegmentRef:
 
@@ -248,7 +240,7 @@ class Offloader:
                     return views
         return None
 
-    def _merge_run(self, handle: Handle, views: list[SegmentView], on_bytes: Callable[[int], None]) -> Published:
+    def _merge_run(self, handle: Handle, views: list[SegmentView], on_bytes: Callable[[int], None]) -> Published | None:
         tip, now_ms = self._handles.tip(handle), self._clock.now_ms()
         attempt = Attempt(
             sid=Sid.new(now_ms),
@@ -264,17 +256,16 @@ class Offloader:
         # It takes the place of objects that were read back, whose hot copies may be gone: so is it, before it does.
         check_segment(self._store, handle.vid, segment)
         [last] = self._volumes.commits(handle.vid, handle.lsn, handle.lsn)
-        commit = self._commit(
+        commit = self._publisher.commit(
             handle,
             tip,
             CommitKind.COMPACT,
             at_seq=last.commit.at_seq,
             at_ts_ms=last.commit.at_ts_ms,
-            bounds=tip.bounds,
             segments=(segment,),
             removed_sids=tuple(view.ref.sid for view in views),
         )
-        return self._publish(self._prepare(handle, commit, attempt))
+        return self._published(handle.name, self._publisher.prepare(handle, commit, attempt))
 
     def _frames_to_merge(self, views: Iterable[SegmentView], on_bytes: Callable[[int], None]) -> Iterator[list[bytes]]:
         for view in views:
@@ -305,91 +296,34 @@ class Offloader:
 
     def _publish_delete(
         self, handle: Handle, tip: Tip, topic: Topic, op: int, at_seq: int, at_ts_ms: int, deletions: Deletions
-    ) -> Published:
-        commit = self._commit(
-            handle,
-            tip,
-            CommitKind.DELETE,
-            at_seq=at_seq,
-            at_ts_ms=at_ts_ms,
-            bounds=tip.bounds,
-            deletions=deletions,
+    ) -> Published | None:
+        commit = self._publisher.commit(
+            handle, tip, CommitKind.DELETE, at_seq=at_seq, at_ts_ms=at_ts_ms, deletions=deletions
         )
-        published = self._publish(self._prepare(handle, commit, None))
-        topic.settle_deletes(op)
+        published = self._publisher.publish(self._publisher.prepare(handle, commit))
+        if published is not None:
+            topic.settle_deletes(op)
         return published
 
-    def _commit(
-        self,
-        handle: Handle,
-        tip: Tip,
-        kind: CommitKind,
-        *,
-        at_seq: int,
-        at_ts_ms: int,
-        bounds: Bounds,
-        segments: tuple[SegmentRef, ...] = (),
-        removed_sids: tuple[Sid, ...] = (),
-        deletions: Deletions | None = None,
-    ) -> Commit:
-        return Commit(
-            vid=handle.vid,
-            lsn=handle.lsn + 1,
-            kind=kind,
-            bounds=bounds,
-            parent_hash=tip.hash,
-            nonce=os.urandom(16),
-            created_at_ms=self._clock.now_ms(),
-            writer_id=self._writer_id,
-            epoch=1,
-            at_seq=at_seq,
-            at_ts_ms=at_ts_ms,
-            segments=segments,
-            removed_sids=removed_sids,
-            deletions=deletions or Deletions(),
-        )
-
-    def _prepare(self, handle: Handle, commit: Commit, attempt: Attempt | None) -> Handle:
-        body, _ = encode_commit(commit)
-        prepared = replace(handle, pending_lsn=commit.lsn, pending_body=body)
-        self._local.save(
-            handle=prepared,
-            attempt=replace(attempt, state=AttemptState.PREPARED, lsn=commit.lsn) if attempt else None,
-        )
-        return prepared
-
-    def _publish(self, handle: Handle) -> Published:
-        assert handle.pending_lsn is not None  # noqa: S101 - only called with a pending commit on record
-        assert handle.pending_body is not None  # noqa: S101
-        lsn, body = handle.pending_lsn, handle.pending_body
-        try:
-            self._volumes.publish(handle.vid, lsn, body)
-        except Diverged:
-            self._local.save(handle=replace(handle, diverged_lsn=lsn))
-            raise Diverged(handle.name, str(handle.vid), lsn) from None
-        attempt = next((a for a in self._local.attempts(handle.name) if a.lsn == lsn and a.vid == handle.vid), None)
-        commit = decode_commit_at(body, handle.vid, lsn).commit
-        # A merge has no hot copy that could go: nothing is left to do for it.
-        is_merge = commit.kind is CommitKind.COMPACT
-        self._local.save(
-            handle=replace(handle, lsn=lsn, pending_lsn=None, pending_body=None),
-            attempt=replace(attempt, state=AttemptState.PUBLISHED, published_at_ms=self._clock.now_ms())
-            if attempt and not is_merge
-            else None,
-            commit=(handle.vid, lsn, body),
-            done=attempt.sid if attempt and is_merge else None,
-        )
-        self._make_checkpoint(handle.vid, lsn)
-        return Published(lsn, commit.kind, commit.segments[0] if commit.segments else None)
-
-    def _make_checkpoint(self, vid: Vid, lsn: int) -> None:
-        """If one is due. What was published stays published if it fails: the next commit tries again."""
-        try:
-            due = checkpoint_due(self._volumes, vid, lsn, self._checkpoints)
-            if due is not None:
-                make_checkpoint(self._volumes, vid, due, now_ms=self._clock.now_ms())
-        except (Unavailable, Missing) as trouble:
-            _log.warning("no checkpoint of volume %s at lsn %d: %s", vid, lsn, trouble)
+    def _publish_config(self, name: str) -> list[Published]:
+        """The topic's configuration, if the volume has commits and knows of another one."""
+        while True:
+            handle, topic = self._handle(name), self._log.topic(name)
+            text = told_anew(topic.config, handle.config) if handle.lsn else None
+            if text is None:
+                return []
+            snapshot = self._volumes.snapshot(handle.vid, handle.lsn)
+            commit = self._publisher.commit(
+                handle,
+                self._handles.tip(handle),
+                CommitKind.CONFIG,
+                at_seq=snapshot.bounds.head_seq,
+                at_ts_ms=snapshot.max_ts_ms,
+                config=text,
+            )
+            published = self._publisher.publish(self._publisher.prepare(handle, commit))
+            if published is not None:
+                return [published]
 
     def _handle(self, name: str) -> Handle:
         handle = self._handles.find(name)

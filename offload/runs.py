@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from catalog import Attempt, Commit
+from catalog import Attempt, Commit, SegmentRef
 
 __all__ = ["RunStatus", "run_statuses"]
 
@@ -31,23 +31,18 @@ class RunStatus:
     timestamp_ms: int
 
 
-def run_statuses(commits: Iterable[Commit], attempts: Iterable[Attempt], hot_floor: int) -> tuple[RunStatus, ...]:
-    """Of a volume's own commits, and of the attempts for it; ascending. Records below `hot_floor` are not hot."""
-    found: dict[str, RunStatus] = {}
+def run_statuses(
+    known: Iterable[SegmentRef], commits: Iterable[Commit], attempts: Iterable[Attempt], hot_floor: int
+) -> tuple[RunStatus, ...]:
+    """Of the segments of a volume itself, of its commits after that, and of the attempts for it; ascending.
+
+    Records below `hot_floor` are not hot.
+    """
+    found = {str(segment.sid): _complete(segment, hot_floor) for segment in known}
     for commit in commits:
         for sid in commit.removed_sids:
             found.pop(str(sid), None)
-        for segment in commit.segments:
-            sid = segment.sid
-            is_gone = segment.last_seq < hot_floor
-            found[str(sid)] = RunStatus(
-                str(sid),
-                segment.first_seq,
-                segment.last_seq,
-                complete=True,
-                hot_deleted=is_gone,
-                timestamp_ms=sid.created_ms,
-            )
+        found.update((str(segment.sid), _complete(segment, hot_floor)) for segment in commit.segments)
     for attempt in attempts:
         run = RunStatus(
             str(attempt.sid),
@@ -59,3 +54,14 @@ def run_statuses(commits: Iterable[Commit], attempts: Iterable[Attempt], hot_flo
         )
         found.setdefault(run.sid, run)
     return tuple(sorted(found.values(), key=lambda run: (run.first_seq, run.timestamp_ms)))
+
+
+def _complete(segment: SegmentRef, hot_floor: int) -> RunStatus:
+    return RunStatus(
+        str(segment.sid),
+        segment.first_seq,
+        segment.last_seq,
+        complete=True,
+        hot_deleted=segment.last_seq < hot_floor,
+        timestamp_ms=segment.sid.created_ms,
+    )

@@ -13,6 +13,7 @@
     │   ├── ColdTierAttached
     │   ├── DirectoryInUse
     │   ├── TopicExists
+    │   ├── TopicMoved           it was changed since the caller looked
     │   ├── Truncated            what a reader had read is gone, and its seqs are used again
     │   └── ViewOutdated         who writes the log has moved on, and what was read is gone
     ├── Missing              the caller asked for what is not there        exit 3
@@ -97,6 +98,7 @@ __all__ = [
     "SeqOutOfRange",
     "TopicExists",
     "TopicFull",
+    "TopicMoved",
     "Truncated",
     "Unavailable",
     "ViewOutdated",
@@ -211,6 +213,14 @@ class DirectoryInUse(Conflict):
 class TopicExists(Conflict):
     def __init__(self, topic: str) -> None:
         super().__init__(f"topic {topic} exists already")
+        self.topic = topic
+
+
+class TopicMoved(Conflict):
+    """Something was appended to the topic, or deleted or truncated in it, since the caller looked."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic {topic} was changed meanwhile; nothing was done", hint="look again, then repeat it")
         self.topic = topic
 
 

@@ -182,13 +182,14 @@ class Log:
         """Durable on return, and of effect for later appends. Raises `NoSuchTopic`."""
         write.configure(self._engine, name, config)
 
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, name: str, *, position: tuple[int, int, int] | None = None) -> None:
         """The topic and all its records go; the name is free. Durable on return; space comes back with a checkpoint.
 
         A topic that is made with the name later has a new id and a higher epoch. Raises `NoSuchTopic`, and
-        `HistoryKept` for a topic with `keep_history`.
+        `HistoryKept` for a topic with `keep_history`. Whoever has seen to what such a topic keeps gives the `position`
+        that it had then (`Topic.position`): `TopicMoved` if it has another one now, and nothing was done.
         """
-        write.delete_topic(self._engine, name)
+        write.delete_topic(self._engine, name, position)
 
     def attach_cold(self, tier: ColdTier) -> None:
         """Reads below a topic's hot floor go there from now on. Raises `ColdTierAttached` if there is one already."""

@@ -162,6 +162,11 @@ class TopicState:
         return self.sealed_seq if self.active is None else self.active.last_seq
 
     @property
+    def position(self) -> tuple[int, int, int]:
+        """What every append, delete and truncation changes, also one that is on its way. The lock is held."""
+        return self.epoch, self.assigned_seq, self.assigned_op
+
+    @property
     def is_quiet(self) -> bool:
         """Whether it is there, and no append, delete or truncation of it is on its way."""
         return self.is_published and self.assigned_seq == self.head_seq and self.assigned_op == self.next_op - 1

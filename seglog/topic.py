@@ -92,6 +92,13 @@ class Topic:
         return 0 if state is None else state.epoch
 
     @property
+    def position(self) -> tuple[int, int, int]:
+        """What every append, delete and truncation changes, also one that is on its way. Raises `NoSuchTopic`."""
+        state = self._engine.state(self.name)
+        with self._engine.committer.lock:
+            return state.position
+
+    @property
     def sealed_seq(self) -> int:
         """The highest seq in a sealed segment, released ones included; `first_seq - 1` before there is one."""
         state = self._engine.find(self.name)

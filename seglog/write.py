@@ -41,6 +41,7 @@ from seglog.errors import (
     SeqOutOfRange,
     TopicExists,
     TopicFull,
+    TopicMoved,
 )
 from seglog.frame import LABEL_MAX_BYTES, encode_appends
 from seglog.housekeeping import advance_front, enforce_caps
@@ -340,8 +341,8 @@ def _check_cut(state: TopicState, seq: int) -> None:
 
 
 @change
-def delete_topic(engine: Engine, name: str) -> None:
-    """Raises `NoSuchTopic`, `HistoryKept`."""
+def delete_topic(engine: Engine, name: str, position: tuple[int, int, int] | None) -> None:
+    """Raises `NoSuchTopic`, `TopicMoved`, and without a position `HistoryKept`."""
     engine.check_writable()
     committer = engine.committer
 
@@ -359,7 +360,9 @@ def delete_topic(engine: Engine, name: str) -> None:
     with committer.lock:
         committer.check_open()
         state = engine.state(name)
-        if state.config.keep_history:
+        if position is not None and position != state.position:
+            raise TopicMoved(name)
+        if position is None and state.config.keep_history:
             raise HistoryKept(name)
         committer.enqueue(entry := TopicDeleteEntry(state, leave, go))
     committer.finish(entry)

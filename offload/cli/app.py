@@ -25,10 +25,12 @@ from offload.cli import (
     offload,
     oplog,
     read,
+    recover,
     restore,
     seal,
     serve,
     status,
+    sync,
     tag,
     topic,
     truncate,
@@ -85,6 +87,12 @@ app.command(cls=Served)(truncate.truncate)
 app.command(cls=Served)(seal.seal)
 app.command(cls=Served)(offload.offload)
 app.command(cls=Served)(compact.compact)
+app.command(cls=Served)(sync.push)
+app.command(cls=Served)(sync.pull)
+app.command(cls=Served)(sync.fetch)
+app.command(cls=Served)(sync.sync)
+app.command(cls=Served)(sync.reset)
+app.command(cls=Served)(sync.takeover)
 app.command(cls=Served)(offload.pause)
 app.command(cls=Served)(offload.resume)
 app.command(cls=Served)(offload.retry)
@@ -96,6 +104,7 @@ app.command(cls=Served)(oplog.oplog)
 app.command(cls=Served)(oplog.undo)
 app.command()(inspect.inspect)
 app.command()(verify.verify)
+app.command()(recover.recover)
 app.command()(doctor.doctor)
 app.command()(serve.serve)
 app.add_typer(branch.app, name="branch")

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from offload.archive import TopicStatus
+from offload.archive import Archive, TopicStatus
 from offload.cli.session import emit, format_bytes, format_time, session_of
 from offload.runs import RunStatus
-from seglog import Topic
+from seglog import Log, Topic
 
 __all__ = ["status"]
 
@@ -27,7 +27,7 @@ def status(
     """
     session = session_of(context)
     with session.log_and_maybe_archive(read_only=True) as (log, archive):
-        names = log.topics() if topic is None else [log.existing(topic).name]
+        names = _names(log, archive, topic)
         if not session.as_json:
             emit(session, {}, f"{log.path.resolve()}, remote {archive.url if archive else 'none'}")
         for name in names:
@@ -40,6 +40,13 @@ def status(
             told = {"runs": [asdict(run) for run in listed]} if runs else {}
             lines = [_describe(state, work), *map(_describe_run, listed)]
             emit(session, {**asdict(state), **work, **told}, "\n".join(lines))
+
+
+def _names(log: Log, archive: Archive | None, topic: str | None) -> list[str]:
+    replicas = archive.replicas() if archive else []
+    if topic is None:
+        return sorted({*log.topics(), *replicas})
+    return [topic if topic in replicas else log.existing(topic).name]
 
 
 def _local_only(topic: Topic) -> dict[str, object]:
@@ -81,13 +88,20 @@ def _describe_run(run: RunStatus) -> str:
 
 
 def _describe(state: TopicStatus, work: Mapping[str, object]) -> str:
+    if state.is_replica and state.diverged_lsn is None:
+        return f"{state.name}: replica, {state.state}: up to seq {state.head_seq:,} (lsn {state.lsn})"
     if state.head_seq >= state.hot_first_seq:
         hot = f"hot {state.hot_first_seq}-{state.head_seq} ({_bytes(state.hot_bytes, state.relocated_bytes)})"
     else:
         hot = "nothing hot"
     cold = f"cold up to {state.offloaded_seq} (lsn {state.lsn})" if state.lsn else "nothing offloaded"
-    lines = [f"{state.name}: {hot}, {cold}", *_floors(state.earliest_seq, state.evict_floor)]
-    if state.diverged_lsn is not None:
+    lines = [f"{state.name}: {hot}, {cold}, {state.state}", *_floors(state.earliest_seq, state.evict_floor)]
+    if state.fenced_epoch is not None:
+        lines.append(
+            f"  FENCED at lsn {state.diverged_lsn}: another writer took it over (epoch {state.fenced_epoch}); "
+            f"offload is stopped, and what is appended stays here: `seglog reset {state.name} --as NAME`"
+        )
+    elif state.diverged_lsn is not None:
         lines.append(f"  DIVERGED at lsn {state.diverged_lsn}: another writer committed there; offload is stopped")
     elif state.pending_lsn is not None:
         lines.append(f"  lsn {state.pending_lsn} is sent but not confirmed: `seglog offload {state.name}` settles it")

@@ -173,11 +173,11 @@ class _Api:
         return JSONResponse({"first_seq": first or None, "last_seq": last or None, "appended": count}, 201)
 
     async def _check_takes_records(self, topic: str) -> None:
-        """The first append to a branch asks the remote; that to a plain topic only looks whether the name would do."""
+        """The first append to a branch or replica asks the remote; that to a new topic only looks at its name."""
         archive = self._service.archive
         if archive is None or self._service.sync.has_topic(topic):
             return
-        if "@" in topic:
+        if "@" in topic or archive.is_replica(topic):
             await self._in(self._service.cold_reads, archive.writable, topic)
         else:
             archive.writable(topic)

@@ -3,6 +3,7 @@
     task         every            does
     offload      check_interval   asks the triggers of each topic, and offloads what is due, some topics at a time
     upkeep       check_interval   seals by age, enforces retention, releases hot copies whose lag is over
+    sync         sync_interval    looks for new commits of the topics that are followed here and not written
     disk         check_interval   looks at the free space (seglog.disk): alarm, and no more appends before it is full
 
 S1  No task waits for another. What is slow in a topic holds up neither the others nor an append: each has its threads.
@@ -28,7 +29,7 @@ import offload
 from catalog.errors import Diverged
 from catalog.objects.base import ObjectStore
 from offload.archive import Archive
-from offload.catalog_settings import load_catalog_settings
+from offload.catalog_settings import CatalogSettings, load_catalog_settings
 from offload.cold_settings import load_cold_settings
 from offload.daemon.disk import DiskState, disk_state
 from offload.daemon.gate import GatedStore, Rate
@@ -46,6 +47,8 @@ _log = logging.getLogger("seglog.daemon")
 _READ_THREADS = 8
 _COLD_READ_THREADS = 16
 _LOCAL_THREADS = 4
+_SYNC_THREADS = 4
+_LOCAL_GC_INTERVAL_MS = 600_000
 
 
 @dataclass(slots=True)
@@ -65,6 +68,7 @@ class _Loaded:
     url: str | None
     offload: OffloadSettings
     serve: ServeSettings
+    catalog: CatalogSettings
 
 
 class Service:
@@ -86,11 +90,15 @@ class Service:
         self.hot_reads = ThreadPoolExecutor(_READ_THREADS, "seglog-read")
         self.cold_reads = ThreadPoolExecutor(_COLD_READ_THREADS, "seglog-cold")
         self._offload_settings = loaded.offload
+        self._catalog_settings = loaded.catalog
         self._clock = clock
         self._rates = rates
         self._topics: dict[str, TopicWork] = {}
         self._jobs = ThreadPoolExecutor(loaded.offload.topics_at_once, "seglog-offload")
         self._upkeep = ThreadPoolExecutor(3, "seglog-upkeep")  # one for each task
+        self._syncs = ThreadPoolExecutor(_SYNC_THREADS, "seglog-sync")
+        self._synced_at_ms: dict[str, int] = {}
+        self._collected_at_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._running: set[asyncio.Task[None]] = set()
         metrics.watch(self)
@@ -110,6 +118,7 @@ class Service:
             ("disk", self._look_at_disk),
             ("upkeep", self._look_after),
             ("offload", self._look_at_topics),
+            ("sync", self._look_at_replicas),
         ):
             self._tasks.append(asyncio.create_task(self._repeat(name, look), name=f"seglog-{name}"))
 
@@ -120,7 +129,7 @@ class Service:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._running, return_exceptions=True)
         self._tasks.clear()
-        for pool in (self._jobs, self._upkeep, self.commands, self.local, self.hot_reads, self.cold_reads):
+        for pool in (self._jobs, self._upkeep, self._syncs, self.commands, self.local, self.hot_reads, self.cold_reads):
             pool.shutdown(wait=False, cancel_futures=True)
         if self.archive is not None:
             await asyncio.to_thread(self.archive.close)
@@ -136,6 +145,7 @@ class Service:
         try:
             _, settings = load_archive_settings(path, variables)
             self.settings = load_serve_settings(path, variables)
+            self._catalog_settings = load_catalog_settings(path, variables)
         except Exception as error:
             _log.error("the settings stay as they are: %s", error)
             return
@@ -212,6 +222,9 @@ class Service:
         archive = self.archive
         if archive is None:
             return
+        if self._clock.now_ms() - self._collected_at_ms >= _LOCAL_GC_INTERVAL_MS:
+            self._collected_at_ms = self._clock.now_ms()
+            await self._in(self._upkeep, archive.drop_copies)
         for name in sorted(await self._in(self._upkeep, archive.with_hot_copies)):
             if self.work(name).is_running or self.stopping.is_set():
                 continue
@@ -223,6 +236,23 @@ class Service:
 
     def _release(self, archive: Archive, name: str) -> None:
         archive.release(name, at_once=self.disk is not DiskState.FINE)
+
+    async def _look_at_replicas(self) -> None:
+        archive, interval_s = self.archive, self._catalog_settings.sync_interval_s
+        if archive is None or not isinstance(interval_s, int):
+            return
+        now_ms = self._clock.now_ms()
+        names = await self._in(self._syncs, archive.replicas)
+        due = [name for name in names if now_ms - self._synced_at_ms.get(name, 0) >= interval_s * 1000]
+        await asyncio.gather(*(self._sync(archive, name) for name in due))
+
+    async def _sync(self, archive: Archive, name: str) -> None:
+        self._synced_at_ms[name] = self._clock.now_ms()
+        try:
+            await self._in(self._syncs, archive.follow, name)
+        except Exception as error:
+            self.metrics.failures.labels("sync").inc()
+            _log.warning("%s stays at what was heard of last: %s", name, error)
 
     async def _look_at_topics(self) -> None:
         if self.archive is None:
@@ -348,7 +378,12 @@ async def open_service(
     """
     path = directory / SETTINGS_FILE
     url, offload_settings = load_archive_settings(path, variables)
-    loaded = _Loaded(remote or url, offload_settings, load_serve_settings(path, variables))
+    loaded = _Loaded(
+        remote or url,
+        offload_settings,
+        load_serve_settings(path, variables),
+        load_catalog_settings(path, variables),
+    )
     metrics = Metrics()
     clock = clock or SystemClock()
     log = aio.open(
@@ -373,7 +408,7 @@ async def open_service(
                 store=gated,
                 settings=offload_settings,
                 cold=cold,
-                upkeep=load_catalog_settings(path, variables),
+                upkeep=loaded.catalog,
                 clock=clock,
             )
         return Service(log, archive, loaded, metrics, clock, rates)

@@ -82,7 +82,7 @@ def test_kill_after_a_local_step(step: str, tmp_path: Path, remote: str) -> None
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_kill_before_and_after_each_effect_on_the_store(when: str, tmp_path: Path, remote: str) -> None:
-    """Control, ref, upload begun, three parts, upload completed, index object, commit."""
+    """Control, entry of the oplog, ref, upload begun, three parts, upload completed, index object, commit."""
     for effect in range(1, 50):
         directory, prefix = tmp_path / str(effect), f"{remote}-{effect}"
         code, acked = _run(directory, prefix, f"{when}:{effect}")
@@ -90,7 +90,7 @@ def test_kill_before_and_after_each_effect_on_the_store(when: str, tmp_path: Pat
         _check_after_kill(directory, prefix)
         if code == 0:
             break
-    assert effect == 10, "nine effects, then a run that was not killed"
+    assert effect == 11, "ten effects, then a run that was not killed"
 
 
 def test_a_second_kill_while_recovering_changes_nothing(tmp_path: Path, remote: str) -> None:

@@ -1,0 +1,68 @@
+"""Which copies of commits the local catalog still needs.
+
+A handle needs what its newest state is made of: its volume's commits from the newest checkpoint at or below its LSN on,
+and without a checkpoint all of them, then the same of the parent at the fork point, and so on.
+
+L1  Every copy can be fetched again, so what goes is never more than a request. An older state, or the history, asks
+    for what it needs once more.
+L2  What is not here, or is damaged, stands for no checkpoint and for no parent.
+L3  Handles and attempts, with what they have pending, are not copies: they stay.
+
+Source: Graft RFC 0001 (Local garbage collection).
+"""
+
+from __future__ import annotations
+
+from catalog import LocalCatalog, Vid
+from catalog.encoding import decode_commit_at
+from catalog.errors import Corrupt
+from catalog.keys import checkpoints_key
+from catalog.small_objects import decode_checkpoint_set, decode_control_of
+
+__all__ = ["drop_copies"]
+
+
+def drop_copies(local: LocalCatalog) -> int:
+    """How many copies of commits went. Makes no request."""
+    needed: dict[Vid, int] = {}  # from which LSN on
+    for handle in local.handles():
+        for vid, first_lsn in _path(local, handle.vid, handle.lsn):
+            needed[vid] = min(first_lsn, needed.get(vid, first_lsn))
+    dropped = 0
+    for vid in local.volumes():
+        dropped += local.drop_commits(vid, needed[vid]) if vid in needed else local.drop_volume(vid)
+    return dropped
+
+
+def _path(local: LocalCatalog, vid: Vid, lsn: int) -> list[tuple[Vid, int]]:
+    path: list[tuple[Vid, int]] = []
+    while True:
+        first_lsn = _checkpoint(local, vid, lsn)
+        path.append((vid, first_lsn or 1))
+        parent = None if first_lsn else _parent(local, vid)
+        if parent is None or parent[0] in {each for each, _ in path}:
+            return path
+        vid, lsn = parent
+
+
+def _checkpoint(local: LocalCatalog, vid: Vid, lsn: int) -> int:
+    """The newest one whose copy is here with its list, at or below `lsn`; 0 if there is none."""
+    body = local.object(checkpoints_key(vid))
+    if body is None:
+        return 0
+    try:
+        mark = decode_checkpoint_set(body, vid).at_or_below(lsn)
+        bodies = {} if mark is None else local.commit_bodies(vid, mark.lsn, mark.lsn)
+        is_here = any(decode_commit_at(found, vid, at).checkpoint is not None for at, found in bodies.items())
+    except Corrupt:
+        return 0
+    return mark.lsn if mark is not None and is_here else 0
+
+
+def _parent(local: LocalCatalog, vid: Vid) -> tuple[Vid, int] | None:
+    body = local.control(vid)
+    try:
+        parent = None if body is None else decode_control_of(body, vid).parent
+    except Corrupt:
+        return None
+    return None if parent is None else (parent.vid, parent.lsn)

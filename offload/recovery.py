@@ -1,0 +1,136 @@
+"""A data directory from a bucket alone: every topic and branch as a replica, ready to be taken over.
+
+    step                                            what a crash after it leaves
+    1 the file RECOVERING, which names the remote   a directory that recovers, and only from there
+    2 seglog.toml with that remote; the log, empty  the same
+    3 a replica's handle for each name that lives   the same, with some of the names: the others follow
+    4 RECOVERING goes                               the data directory
+
+V1  Nothing is written to the remote. Bounds, configuration and history are in the volumes: a replica reads them there,
+    and a topic gets its configuration when it is taken over (offload.takeover).
+V2  A directory that holds anything else is refused; one in which an earlier recovery of the same remote ended is gone
+    on with.
+V3  A name that cannot be recovered holds up none of the others; the directory recovers until all of them are there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import seglog
+from catalog.errors import CatalogError, NoSuchBranch, NoSuchTopic
+from catalog.objects.base import ObjectStore
+from offload.archive import Archive, attach
+from offload.errors import DirectoryNotEmpty, OffloadError
+from offload.settings import default_file
+from seglog.clock import Clock
+from seglog.files import Files
+
+__all__ = ["MARKER", "RecoveredTopic", "TopicFailed", "recover"]
+
+MARKER = "RECOVERING"
+_READ_BYTES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredTopic:
+    """What the remote has of a name. `last_seq` and `last_ts_ms` are those of the last live record, 0 for none."""
+
+    name: str
+    volume: str
+    lsn: int
+    head_seq: int
+    records: int
+    last_seq: int
+    last_ts_ms: int
+    is_writable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFailed:
+    name: str
+    error: Exception
+
+
+def recover(
+    directory: Path,
+    url: str,
+    *,
+    only: str | None = None,
+    writable: bool = False,
+    store: ObjectStore | None = None,
+    clock: Clock | None = None,
+    files: Files | None = None,
+) -> Iterator[RecoveredTopic | TopicFailed]:
+    """Each name as it is done. `only` is a topic, with its branches, or a branch; `writable` takes all of them over.
+
+    `store` may stand in for the one that `url` names. The directory is complete when this ends without a `TopicFailed`;
+    repeat it after anything else. Raises `DirectoryNotEmpty`, `NoSuchTopic`, and what the store raises.
+    """
+    port = seglog.OsFiles() if files is None else files
+    _begin(port, directory, url)
+    failed, found = False, False
+    with (
+        seglog.open(directory, clock=clock, files=port) as log,
+        attach(log, url, store=store, clock=clock) as archive,
+    ):
+        for name in archive.remote_names():
+            if only not in {None, name, name.partition("@")[0]}:
+                continue
+            try:
+                yield _recovered(archive, name, writable=writable)
+                found = True
+            except (NoSuchTopic, NoSuchBranch):
+                continue  # it was deleted
+            except (CatalogError, OffloadError, seglog.SeglogError) as error:
+                failed = found = True
+                yield TopicFailed(name, error)
+    if not found:
+        raise NoSuchTopic(only or "at all", url)
+    if not failed:
+        port.unlink(directory / MARKER)
+        port.sync_dir(directory)
+
+
+def _recovered(archive: Archive, name: str, *, writable: bool) -> RecoveredTopic:
+    archive.sync(name)
+    snapshot = archive.snapshot(name)
+    records, last = archive.count(snapshot)
+    if writable:
+        archive.take_over(name)
+    return RecoveredTopic(
+        name=name,
+        volume=str(snapshot.vid),
+        lsn=archive.status(name).lsn,
+        head_seq=snapshot.bounds.head_seq,
+        records=records,
+        last_seq=last.seq if last else 0,
+        last_ts_ms=last.ts_ms if last else 0,
+        is_writable=not archive.is_replica(name),
+    )
+
+
+def _begin(files: Files, directory: Path, url: str) -> None:
+    """Steps 1 and 2. What is half written there of step 1 counts as nothing."""
+    for path in reversed([directory, *directory.absolute().parents]):
+        if not files.is_dir(path):
+            files.make_dir(path)
+            files.sync_dir(path.parent)
+    found = set(files.list_dir(directory)) - {f"{MARKER}.tmp"}
+    if found and (MARKER not in found or _read(files, directory / MARKER) != url):
+        raise DirectoryNotEmpty(directory)
+    if not found:
+        seglog.replace_atomically(files, directory / MARKER, url.encode())
+    if seglog.SETTINGS_FILE not in found:
+        seglog.replace_atomically(files, directory / seglog.SETTINGS_FILE, default_file(url).encode())
+
+
+def _read(files: Files, path: Path) -> str:
+    fd = files.open(path, os.O_RDONLY)
+    try:
+        return files.pread(fd, _READ_BYTES, 0).decode(errors="replace")
+    finally:
+        files.close(fd)

@@ -1,0 +1,114 @@
+"""Following a volume that others write: pull, fetch, and how far this directory and the volume are apart.
+
+    pull     new commits come into the local catalog; what readers see stays
+    forward  the handle goes on to the newest commit: from now on readers see that
+    fetch    pull, and every commit from the newest checkpoint on, through fork points: a snapshot needs no request
+
+R1  What readers of a replica see changes with one row of the local catalog, so they see a commit whole or not at all.
+R2  No lock of the local catalog is held over a request to the store.
+
+Source: Graft RFC 0001 (Pull & Fetch Volume, Sync remote volume to local).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from catalog import Handle, LocalCatalog, Volumes
+from catalog.sync import News, pull
+from offload.handles import Handles, Tip
+from seglog import Log, Topic
+
+__all__ = ["LocalChanges", "Replicas", "SyncState", "changes_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalChanges:
+    """What a topic of the log has that no commit tells of: records above the volume's head, and deletes."""
+
+    records: int
+    deletes: int
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.deletes)
+
+
+def changes_of(topic: Topic, tip: Tip) -> LocalChanges:
+    return LocalChanges(max(0, topic.head_seq - tip.bounds.head_seq), len(topic.delete_ops()))
+
+
+@dataclass(frozen=True, slots=True)
+class SyncState:
+    """As text `123+2 r130+3`: up to seq 123 both have the same, 2 changes are here only, and of the volume's commits
+    after lsn 130, up to which both are the same, 3 are known here. Zeros are left out.
+    """
+
+    seq: int
+    local_ahead: int
+    lsn: int
+    remote_ahead: int
+
+    def __str__(self) -> str:
+        here = f"{self.seq}+{self.local_ahead}" if self.local_ahead else f"{self.seq}"
+        there = f"r{self.lsn}+{self.remote_ahead}" if self.remote_ahead else f"r{self.lsn}"
+        return f"{here} {there}"
+
+
+class Replicas:
+    """Of the topics of one log. The caller sees to it that one thread at a time is at a topic."""
+
+    def __init__(self, log: Log, volumes: Volumes, handles: Handles, local: LocalCatalog) -> None:
+        self._log = log
+        self._volumes = volumes
+        self._handles = handles
+        self._local = local
+
+    def pull(self, handle: Handle) -> News:
+        return pull(self._volumes, handle.vid, handle.lsn, self._handles.tip(handle).hash)
+
+    def fetch(self, handle: Handle) -> News:
+        news = self.pull(handle)
+        for lsn in {handle.lsn, news.lsn}:
+            self._volumes.snapshot(handle.vid, lsn)
+        self._volumes.history(handle.vid, news.lsn)  # asks for the boundary and the checkpoints on the way
+        return news
+
+    def forward(self, handle: Handle) -> Handle:
+        """After what a pull finds, on record."""
+        news = self.pull(handle)
+        if news.is_empty:
+            return handle
+        moved = self._handles.advanced(handle, news)
+        self._local.save(handle=moved)
+        return moved
+
+    def is_replica(self, name: str) -> bool:
+        """Whether it is known here, and not written here. Asks the local disk only."""
+        handle = self._handles.find(name)
+        return handle is not None and (handle.epoch == 0 or not self._log.has_topic(name))
+
+    def names(self) -> list[str]:
+        """Of replicas, ascending."""
+        return [handle.name for handle in self._local.handles() if self.is_replica(handle.name)]
+
+    def changes(self, handle: Handle) -> LocalChanges:
+        """Asks the local disk only."""
+        if not self._log.has_topic(handle.name):
+            return LocalChanges(0, 0)
+        return changes_of(self._log.topic(handle.name), self._handles.tip(handle))
+
+    def state(self, handle: Handle) -> SyncState:
+        """Asks the local disk only."""
+        changes = self.changes(handle)
+        return SyncState(
+            seq=self._handles.tip(handle).bounds.head_seq,
+            local_ahead=changes.records + changes.deletes,
+            lsn=handle.lsn,
+            remote_ahead=max(0, self._local.newest_lsn(handle.vid) - handle.lsn),
+        )
+
+    def demote(self, handle: Handle) -> Handle:
+        """A replica's handle at the same commit, on record; nothing is pending, and it has not diverged."""
+        moved = replace(handle, epoch=0, pending_lsn=None, pending_body=None, diverged_lsn=None, fenced_epoch=None)
+        self._local.save(handle=moved)
+        return moved

@@ -1,0 +1,111 @@
+"""What only this directory has of a topic, put on a branch that begins where the topic and its volume part.
+
+Y1  Records keep their seqs, tags and nodes, and deletes their place among them. Times are those of the rescue: the log
+    gives them.
+Y2  It may be repeated after any crash: it goes on after the last record that is there. A branch that is there already
+    is taken for one of an earlier try only if it begins at that commit and has no commits of its own.
+Y3  All of it is durable in this directory on return; the branch's offload brings it to the remote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import groupby
+
+from catalog import Branches, ForkPoint, Handle, LocalCatalog, Vid, Volumes
+from catalog.errors import BranchExists
+from offload.handles import Handles, split_name
+from offload.topic_config import PAUSED
+from seglog import Log, Record, Topic
+from seglog.clock import Clock
+from seglog.frame import DELETED, read_header, record_of
+
+__all__ = ["Rescue"]
+
+_GONE = "seglog.deleted"
+"""The tag of what stands in for a record whose bytes are gone already: it is deleted at once."""
+
+
+class Rescue:
+    def __init__(
+        self,
+        log: Log,
+        volumes: Volumes,
+        branches: Branches,
+        handles: Handles,
+        local: LocalCatalog,
+        clock: Clock,
+    ) -> None:
+        self._log = log
+        self._volumes = volumes
+        self._branches = branches
+        self._handles = handles
+        self._local = local
+        self._clock = clock
+
+    def run(self, handle: Handle, topic: Topic, branch: str) -> None:
+        """What `topic` has above the commit of `handle` is on the branch on return. Raises `BranchExists`."""
+        base, _ = split_name(handle.name)
+        saved = self._branch(handle, topic, base, branch)
+        common_seq = self._handles.tip(handle).bounds.head_seq
+        for op in sorted(topic.delete_ops(), key=lambda op: op.op):
+            at_seq = max(op.at_seq, common_seq)
+            self._copy(topic, saved, at_seq)
+            if saved.head_seq == at_seq:  # else an earlier try came further
+                saved.delete(before=op.before, tag=op.tag)
+        self._copy(topic, saved, topic.head_seq)
+        self._log.checkpoint()  # Y3
+
+    def _branch(self, handle: Handle, topic: Topic, base: str, branch: str) -> Topic:
+        name = f"{base}@{branch}"
+        vid = self._forked(base, branch, ForkPoint(handle.vid, handle.lsn), self._handles.find(name))
+        start = self._volumes.snapshot(vid, 0)
+        if self._handles.find(name) is None:
+            self._local.save(handle=Handle(name, vid, 0, epoch=1, config=start.config))
+        if not self._log.has_topic(name):
+            attributes = {key: text for key, text in topic.config.attributes.items() if key != PAUSED}
+            config = replace(topic.config, attributes=attributes)
+            self._log.create_topic(name, config, first_seq=start.bounds.head_seq + 1, ts_floor_ms=start.max_ts_ms)
+        return self._log.topic(name)
+
+    def _forked(self, base: str, branch: str, point: ForkPoint, known: Handle | None) -> Vid:
+        if known is None:
+            try:
+                return self._branches.create(base, branch, point, now_ms=self._clock.now_ms())
+            except BranchExists:
+                vid = self._branches.resolve(base, branch)
+        else:
+            vid = known.vid
+        is_ours = self._volumes.control(vid).parent == point and (
+            known is not None or not self._volumes.newest_lsn(vid)
+        )
+        if not is_ours:
+            raise BranchExists(base, branch)
+        return vid
+
+    def _copy(self, topic: Topic, saved: Topic, last_seq: int) -> None:
+        """Records up to `last_seq` that the branch does not have, deleted ones too: their deletes follow."""
+        if saved.head_seq >= last_seq:
+            return
+        stood_in = False
+        for frames in topic.frame_batches(saved.head_seq + 1, last_seq):
+            for (tag, node, unterminated), group in groupby(_records(frames), key=_labels):
+                values = [record.value for record in group]
+                saved.append(values, tag=tag, node=node, unterminated=unterminated, durability="memory")
+                stood_in |= tag == _GONE
+        if stood_in:
+            saved.delete(tag=_GONE)
+
+
+def _records(frames: Iterable[bytes]) -> Iterable[Record]:
+    for frame in frames:
+        header = read_header(frame)
+        if header.flags & DELETED:
+            yield Record(header.seq, header.ts_ms, b"", _GONE)
+        else:
+            yield record_of(frame, 0, header)
+
+
+def _labels(record: Record) -> tuple[str | None, str | None, bool]:
+    return record.tag, record.node, record.unterminated

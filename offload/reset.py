@@ -1,0 +1,126 @@
+"""Back to what the volume has: local changes go, or become a branch, and the topic is followed again.
+
+    step                                                              what a crash after it leaves
+    1 the pending commit is sent again until its answer is definite   the topic as it was, and one doubt less
+    2 with a branch: it is forked at the last commit in common, and   some of them are there; a repetition goes on after
+      what only this directory has is appended to it, in order        the last one
+    3 hot copies of what the volume has are read back there           the same
+    4 attempts that no commit names are removed from the store        the same
+    5 the handle becomes a replica's, at the commit in common         a replica with a topic that does not fit: repeat
+    6 the topic goes from the log, if it is as it was in step 2       a replica, of an older state
+    7 the handle goes on to the newest commit                         a replica
+
+X1  Nothing that only this directory has goes before it is on the branch, or before `discard` said so.
+X2  An append or delete that comes meanwhile stops step 6 (`TopicMoved` of the log): from step 2 on again.
+
+Source: Graft RFC 0001 (Reset volume).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from catalog import Branches, Handle, LocalCatalog, Volumes
+from catalog.errors import Diverged
+from offload.attempt import AttemptState
+from offload.errors import LocalChangesLost
+from offload.handles import Handles
+from offload.offloader import Offloader
+from offload.replica import LocalChanges, Replicas
+from offload.rescue import Rescue
+from seglog import Log, TopicMoved
+from seglog.clock import Clock
+
+__all__ = ["Reset", "ResetResult"]
+
+_ROUNDS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ResetResult:
+    """`changes` were local only: they are on `branch`, or gone if that is None. `lsn` is followed from now on."""
+
+    changes: LocalChanges
+    branch: str | None
+    lsn: int
+
+
+class Reset:
+    """Of topics of one log. The caller sees to it that one thread at a time is at a topic."""
+
+    def __init__(
+        self,
+        log: Log,
+        volumes: Volumes,
+        branches: Branches,
+        handles: Handles,
+        local: LocalCatalog,
+        replicas: Replicas,
+        offloader: Offloader,
+        clock: Clock,
+    ) -> None:
+        self._log = log
+        self._volumes = volumes
+        self._handles = handles
+        self._local = local
+        self._replicas = replicas
+        self._offloader = offloader
+        self._rescue = Rescue(log, volumes, branches, handles, local, clock)
+        self._clock = clock
+
+    def run(self, handle: Handle, *, as_branch: str | None = None, discard: bool = False) -> ResetResult:
+        """Raises `LocalChangesLost` if there are any and neither is given, `BranchExists`, and what the store raises.
+
+        Repeat it after any of them.
+        """
+        self._handles.check_remote(handle)
+        handle = self._settled(handle)
+        changes = LocalChanges(0, 0)
+        if self._log.has_topic(handle.name):
+            changes = self._let_go(handle, as_branch, discard=discard)
+            handle = self._handles.find(handle.name) or handle
+        handle = self._replicas.forward(self._replicas.demote(handle))
+        return ResetResult(changes, as_branch if changes else None, handle.lsn)
+
+    def _let_go(self, handle: Handle, as_branch: str | None, *, discard: bool) -> LocalChanges:
+        """Steps 2 to 6."""
+        topic = self._log.topic(handle.name)
+        for _ in range(_ROUNDS):
+            position, changes = topic.position, self._replicas.changes(handle)
+            if changes and as_branch is None and not discard:
+                raise LocalChangesLost(handle.name, changes.records, changes.deletes)
+            if changes and as_branch is not None:
+                self._rescue.run(handle, topic, as_branch)
+            self._offloader.release(handle.name, at_once=True)
+            self._drop_attempts(handle.name)
+            self._replicas.demote(handle)
+            try:
+                self._log.delete_topic(handle.name, position=position)
+            except TopicMoved:
+                continue
+            return changes
+        raise TopicMoved(handle.name)
+
+    def _settled(self, handle: Handle) -> Handle:
+        """Step 1. What lost its LSN is not in the volume, nor will it be."""
+        if handle.pending_lsn is None or handle.pending_body is None:
+            return handle
+        lsn, body = handle.pending_lsn, handle.pending_body
+        settled = replace(handle, pending_lsn=None, pending_body=None)
+        attempt = next((each for each in self._local.attempts(handle.name) if each.lsn == lsn), None)
+        try:
+            self._volumes.publish(handle.vid, lsn, body)
+        except Diverged:
+            self._local.save(handle=settled)
+            return settled
+        settled = replace(settled, lsn=lsn)
+        now_ms = self._clock.now_ms()
+        done = replace(attempt, state=AttemptState.PUBLISHED, published_at_ms=now_ms) if attempt else None
+        self._local.save(handle=settled, attempt=done, commit=(handle.vid, lsn, body))
+        return settled
+
+    def _drop_attempts(self, name: str) -> None:
+        for state in (AttemptState.PLANNED, AttemptState.PREPARED):
+            self._offloader.discard(name, state)
+        for attempt in self._local.attempts(name):  # published: the objects stay, the hot copy goes with the topic
+            self._local.delete_attempt(attempt.sid)

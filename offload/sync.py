@@ -1,0 +1,104 @@
+"""Sync: a directory and a volume become the same, whoever of the two is behind.
+
+    here              the volume has           then
+    a replica         anything                 the handle goes on to the newest commit
+    no changes        nothing new              -
+    changes           nothing new              push: what is sealed is offloaded, deletes are published
+    any               maintenance only         that is taken in; then as if it had nothing new
+    no changes        another writer's commits the topic is followed from now on (offload.reset: nothing is lost)
+    changes           another writer's commits `Diverged`, or `Fenced` if that one took the topic over
+
+Source: Graft RFC 0001 (Sync remote volume to local, Push Volume).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from catalog import Handle, LocalCatalog
+from catalog.errors import Diverged
+from offload.handles import Handles
+from offload.offloader import Offloader
+from offload.publisher import Published, Publisher, divergence
+from offload.replica import Replicas
+from offload.reset import Reset
+from seglog import Log
+
+__all__ = ["Sync", "Synced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """`commits` of others were taken in, and `published` are ours. `is_replica`: the topic is followed here."""
+
+    name: str
+    lsn: int
+    commits: int
+    published: tuple[Published, ...]
+    is_replica: bool
+
+
+class Sync:
+    """Of topics of one log. The caller sees to it that one thread at a time is at a topic."""
+
+    def __init__(
+        self,
+        log: Log,
+        handles: Handles,
+        local: LocalCatalog,
+        replicas: Replicas,
+        offloader: Offloader,
+        publisher: Publisher,
+        reset: Reset,
+    ) -> None:
+        self._log = log
+        self._handles = handles
+        self._local = local
+        self._replicas = replicas
+        self._offloader = offloader
+        self._publisher = publisher
+        self._reset = reset
+
+    def follow(self, name: str) -> Synced:
+        """A replica."""
+        handle = self._handles.follow(name)
+        self._handles.check_remote(handle)
+        moved = self._replicas.forward(handle)
+        return Synced(name, moved.lsn, moved.lsn - handle.lsn, (), is_replica=True)
+
+    def write(self, name: str, on_bytes: Callable[[int], None]) -> Synced:
+        """A topic that is written here, and whose handle is open."""
+        before = self._handle(name)
+        try:
+            self._take_in(name)
+        except Diverged:
+            if self._replicas.changes(self._handle(name)):
+                raise
+            result = self._reset.run(self._handle(name))
+            return Synced(name, result.lsn, result.lsn - before.lsn, (), is_replica=True)
+        taken = self._handle(name).lsn - before.lsn
+        published = self._offloader.run(name, on_bytes=on_bytes) if self._replicas.changes(self._handle(name)) else []
+        return Synced(name, self._handle(name).lsn, taken, tuple(published), is_replica=False)
+
+    def _take_in(self, name: str) -> None:
+        """What is mere maintenance. Raises `Diverged` or `Fenced` for anything else, and puts it on record."""
+        handle = self._handle(name)
+        if handle.diverged_lsn is not None:
+            raise divergence(handle)
+        self._offloader.settle(name)
+        handle = self._handle(name)
+        news, tip = self._replicas.pull(handle), self._handles.tip(handle)
+        if news.is_empty:
+            return
+        fence = news.fenced_by(handle.epoch)
+        if fence is not None:
+            raise self._publisher.note_divergence(handle, *fence)
+        if not news.is_maintenance(tip.bounds, handle.epoch):
+            raise self._publisher.note_divergence(handle, handle.lsn + 1, None)
+        self._local.save(handle=self._handles.advanced(handle, news))
+
+    def _handle(self, name: str) -> Handle:
+        handle = self._handles.find(name)
+        assert handle is not None, f"{name} has no handle"  # noqa: S101 - the caller opens it first
+        return handle

@@ -1,0 +1,53 @@
+"""A topic's configuration as its volume keeps it, in commits of kind config, and back.
+
+It is canonical JSON of what `TopicConfig.to_json` gives, with the attributes (codec, pitr_window_s, triggers); without
+
+    keep_history     every topic with a volume has it
+    offload_paused   that is said to one directory, about itself
+
+A volume that was never told of one has the default configuration. No I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from catalog.errors import InvalidObject
+from seglog import TopicConfig, canonical
+from seglog.errors import InvalidSetting
+
+__all__ = ["PAUSED", "config_of", "config_text", "told_anew"]
+
+PAUSED = "offload_paused"
+"""An attribute: the daemon leaves the topic alone."""
+
+
+def config_text(config: TopicConfig) -> str:
+    """Empty for the default configuration."""
+    attributes = {key: text for key, text in config.attributes.items() if key != PAUSED}
+    told = replace(config, attributes=attributes, keep_history=False)
+    return "" if told == TopicConfig() else _encoded(told)
+
+
+def told_anew(config: TopicConfig, known: str) -> str | None:
+    """What a volume that knows of `known` has to be told; None if nothing."""
+    text = config_text(config)
+    if text == known or (not text and known == _encoded(TopicConfig())):
+        return None
+    return text or _encoded(TopicConfig())
+
+
+def config_of(text: str, place: str) -> TopicConfig:
+    """Raises `InvalidObject`, which names `place`, for what is not a configuration of ours."""
+    if not text:
+        return TopicConfig(keep_history=True)
+    try:
+        value = canonical.decode(text.encode())
+        return TopicConfig.from_json({**value, "keep_history": True})
+    except (InvalidSetting, KeyError, TypeError, ValueError) as cause:
+        raise InvalidObject(place, f"its configuration of the topic is not one: {cause!r}") from None
+
+
+def _encoded(config: TopicConfig) -> str:
+    value = {key: told for key, told in config.to_json().items() if key != "keep_history"}
+    return canonical.encode(value).decode()

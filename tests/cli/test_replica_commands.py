@@ -1,0 +1,92 @@
+"""Push, pull, fetch, sync, reset, takeover and recover, as a user types them; without a daemon, and through one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> str:
+    return (tmp_path / "remote").as_uri()
+
+
+@pytest.fixture
+def two(run: Run, remote: str) -> Run:
+    """Directory `one` writes the topic t; `two` has only the remote's address."""
+    for directory in ("one", "two"):
+        assert run("init", "--remote", remote, directory=directory).code == 0
+    ship(run, b"a\nb\n")
+    return run
+
+
+def ship(run: Run, lines: bytes, directory: str = "one") -> None:
+    assert run("append", "t", stdin=lines, directory=directory).code == 0
+    run("seal", "t", directory=directory)
+    done = run("push", "t", directory=directory)
+    assert done.code == 0, done.err
+
+
+def rows(run: Run, *arguments: str, directory: str = "two") -> list[dict[str, Any]]:
+    done = run("--json", *arguments, directory=directory)
+    assert done.code == 0, done.err
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def test_a_second_directory_follows(two: Run) -> None:
+    assert two("sync", "t", directory="two").text == "t: nothing new, replica at 2 r1\n"
+    ship(two, b"c\n")
+    ship(two, b"d\n")
+    assert two("pull", "t", directory="two").text == "t: 2 r1+2\n"
+    assert "t: replica, 2 r1+2: up to seq 2 (lsn 1)" in two("status", directory="two").text
+    assert two("read", "t", directory="two").out == b"a\nb\n"
+    [synced] = rows(two, "sync", "t")
+    assert (synced["role"], synced["commits"], synced["state"]) == ("replica", 2, "4 r3")
+    assert two("read", "t", directory="two").out == b"a\nb\nc\nd\n"
+    assert two("fetch", "t", directory="two").text == "t: 4 r3\n"
+    [shown] = rows(two, "status", "t")
+    assert (shown["is_replica"], shown["state"], shown["writer_epoch"]) == (True, "4 r3", 0)
+
+
+def test_takeover_fences_and_reset_is_the_way_out(two: Run) -> None:
+    done = two("takeover", "t", directory="two")
+    assert done.text == "t is written here from seq 3 on (epoch 2)\n"
+    two("append", "t", stdin=b"old\n", directory="one")
+    two("seal", "t", directory="one")
+    fenced = two("push", "t", directory="one")
+    assert (fenced.code, "was taken over by another writer" in fenced.err) == (4, True)
+    assert "FENCED at lsn 2" in two("status", directory="one").text
+    refused = two("reset", "t", directory="one")
+    assert refused.code == 4
+    assert "1 records and 0 deletes that are only here" in refused.err
+    assert two("reset", "t", "--as", "old", "--discard", directory="one").code == 2
+    done = two("reset", "t", "--as", "old", directory="one")
+    assert done.text == "t follows its volume at lsn 2; 1 record and 0 deletes are on t@old\n"
+    assert two("read", "t@old", directory="one").out == b"a\nb\nold\n"
+    ship(two, b"new\n", directory="two")
+    assert rows(two, "sync", "t", directory="one")[0]["commits"] == 1
+    assert two("read", "t", directory="one").out == b"a\nb\nnew\n"
+    two("append", "t@old", stdin=b"x\n", directory="one")
+    assert two("reset", "t@old", "--discard", directory="one").text.endswith("2 records and 0 deletes were dropped\n")
+
+
+def test_recover_makes_a_directory_from_the_remote_alone(two: Run, remote: str, tmp_path: Path) -> None:
+    two("restore", "t", "--to", "seq:1", "--as", "first", directory="one")
+    [main, first] = rows(two, "recover", remote, "new")
+    assert (main["topic"], main["head_seq"], main["records"], main["last_seq"], main["is_writable"]) == (
+        "t", 2, 2, 2, False,
+    )  # fmt: skip
+    assert first["topic"] == "t@first"
+    assert two("read", "t", directory="new").out == b"a\nb\n"
+    assert two("append", "t", stdin=b"c\n", directory="new").text.endswith("seq 3 to 3\n")
+    again = two("recover", remote, "new")
+    assert (again.code, "is not empty" in again.err) == (4, True)
+    assert two("recover", remote, "third", "--topic", "t@first", "--writable").code == 0
+    assert [row["name"] for row in rows(two, "status", directory="third")] == ["t@first"]
+    empty = two("recover", (tmp_path / "nothing").as_uri(), "fourth")
+    assert (empty.code, empty.out, "no topic at all in" in empty.err) == (3, b"", True)

@@ -1,0 +1,40 @@
+"""Data directories that share a remote, for the tests of whoever follows, takes over, resets and recovers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import offload
+import seglog
+from catalog.objects.base import ObjectStore
+from offload.archive import Archive
+from offload.catalog_settings import CatalogSettings
+from seglog import Log
+from seglog.clock import Clock
+
+__all__ = ["opened", "ship", "values"]
+
+
+@contextmanager
+def opened(
+    path: Path, store: ObjectStore, clock: Clock | None = None, upkeep: CatalogSettings | None = None
+) -> Iterator[tuple[Log, Archive]]:
+    """A data directory with its archive over `store`."""
+    with (
+        seglog.open(path, clock=clock) as log,
+        offload.attach(log, store=store, clock=clock, upkeep=upkeep) as archive,
+    ):
+        yield log, archive
+
+
+def ship(archive: Archive, log: Log, name: str, *given: bytes, tag: str | None = None) -> None:
+    """Append, seal and offload."""
+    archive.writable(name).append(list(given), tag=tag)
+    log.topic(name).seal()
+    archive.offload(name)
+
+
+def values(archive: Archive, name: str, at: str | None = None) -> list[bytes]:
+    return [record.value for record in archive.read(name, at=at)]

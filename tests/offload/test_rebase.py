@@ -1,0 +1,282 @@
+"""A writer whose LSN was taken by maintenance goes on after it; anything else stops it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from catalog import (
+    Bounds,
+    Commit,
+    CommitKind,
+    Snapshot,
+    Vid,
+    Volumes,
+    encode_commit,
+    make_checkpoint,
+)
+from catalog.control import Boundary
+from catalog.encoding import decode_commit_at
+from catalog.errors import CatalogError, Diverged, Fenced, InvalidObject
+from catalog.keys import boundary_key, commit_key
+from catalog.objects.memory import MemoryStore
+from catalog.objects.wrapped import WrappedStore
+from catalog.small_objects import encode_boundary
+from catalog.snapshot import empty
+from offload import OffloadSettings
+from offload.archive import Archive
+from offload.rebase import rebased
+from tests.catalog.samples import START_MS, HistoryMaker, segment, vid
+from tests.faults.store import CountingStore, Fault, FaultyStore, lost
+from tests.offload.replicas import opened, ship, values
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+
+
+def volume_of(archive: Archive) -> Vid:
+    return Vid.parse(archive.status("t").volume or "")
+
+
+def maintain(store: MemoryStore, volume: Vid, **fields: object) -> Commit:
+    """A commit of somebody else on the newest one: of kind config, as GC makes them, unless `fields` say otherwise."""
+    volumes = Volumes(store)
+    newest = volumes.snapshot(volume)
+    [last] = volumes.commits(volume, newest.lsn, newest.lsn)
+    commit = replace(
+        last.commit,
+        lsn=newest.lsn + 1,
+        kind=CommitKind.CONFIG,
+        parent_hash=newest.head_hash,
+        nonce=os.urandom(16),
+        writer_id="maintenance",
+        segments=(),
+        removed_sids=(),
+        deletions=replace(last.commit.deletions, before_seq=0, bitmaps={}),
+        config="",
+        collected_before_ms=1,
+    )
+    commit = replace(commit, **fields)  # type: ignore[arg-type]
+    body, _ = encode_commit(commit)
+    volumes.publish(volume, commit.lsn, body)
+    return commit
+
+
+class Interposed(WrappedStore):
+    """Calls `acts` one by one, each before a `put_new` of a commit."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        super().__init__(inner)
+        self.acts: list[Callable[[], object]] = []
+
+    def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+        if method == "put_new" and "/log/" in key and self.acts:
+            self.acts.pop(0)()
+        return act()
+
+
+def test_an_offload_goes_on_behind_maintenance_with_the_objects_it_has_sent(tmp_path: Path, store: MemoryStore) -> None:
+    between = Interposed(store)
+    counting = CountingStore(between)
+    with opened(tmp_path, counting) as (log, archive):
+        ship(archive, log, "t", b"a")
+        volume = volume_of(archive)
+        between.acts = [lambda: maintain(store, volume), lambda: maintain(store, volume)]
+        counting.counts.clear()
+        ship(archive, log, "t", b"b")
+        assert counting.counts["put"] == 2  # one data and one index object
+        commits = [past.commit for past in archive.history("t")]
+        assert [(each.lsn, each.kind) for each in commits] == [
+            (4, CommitKind.OFFLOAD), (3, CommitKind.CONFIG), (2, CommitKind.CONFIG), (1, CommitKind.OFFLOAD),
+        ]  # fmt: skip
+        assert values(archive, "t") == [b"a", b"b"]
+        status = archive.status("t")
+        assert (status.pending_lsn, status.unfinished_attempts, status.diverged_lsn) == (None, 0, None)
+        archive.offload("t", drop_hot=True)
+        assert log.topic("t").hot_floor == 3
+    with opened(tmp_path / "other", store) as (_, archive):
+        archive.sync("t")
+        assert values(archive, "t") == [b"a", b"b"]
+
+
+def test_one_whose_segment_may_have_been_collected_is_sent_anew(tmp_path: Path, store: MemoryStore) -> None:
+    between = Interposed(store)
+    with opened(tmp_path, between) as (log, archive):
+        ship(archive, log, "t", b"a")
+        volume = volume_of(archive)
+        old: list[str] = []
+
+        def collect() -> None:
+            old.extend(str(each.sid) for each in archive._local.attempts("t") if each.state == "prepared")
+            maintain(store, volume, collected_before_ms=archive._local.attempts("t")[-1].sid.created_ms + 1)
+
+        between.acts = [collect]
+        ship(archive, log, "t", b"b")
+        [newest] = [past.commit for past in archive.history("t") if past.commit.lsn == 3]
+        assert [str(each.sid) for each in newest.segments] != old
+        assert len(old) == 1
+        assert not any(old[0] in key for key in store.list(""))
+        assert values(archive, "t") == [b"a", b"b"]
+        assert archive.status("t").unfinished_attempts == 0
+
+
+def test_a_delete_is_said_anew_of_what_a_merge_has_made(tmp_path: Path, store: MemoryStore) -> None:
+    """The segment that it named is gone by then."""
+    between = Interposed(store)
+    with opened(tmp_path, between) as (log, archive):
+        archive.change_settings(OffloadSettings(merge_count=2))
+        for number in range(3):
+            ship(archive, log, "t", b"%d" % number, tag="even" if number % 2 == 0 else "odd")
+        volume = volume_of(archive)
+
+        def merge() -> None:
+            """Another process of the same epoch: a copy of the store tells what it would do."""
+            donor = MemoryStore()
+            for key in store.list(""):
+                donor.put(key, store.get(key), {})
+            with opened(tmp_path.parent / f"{tmp_path.name}-donor", donor) as (_, helper):
+                helper.sync("t")
+                helper._handles._local.save(handle=replace(helper._local.handle("t"), epoch=1))
+                helper._log.create_topic("t", first_seq=4)
+                helper.change_settings(OffloadSettings(merge_count=2))
+                [merged] = helper.compact("t")
+                assert merged.segment is not None
+                for key in donor.list(""):
+                    if "/segments/" in key and str(merged.segment.sid) in key:
+                        store.put(key, donor.get(key), {})
+                store.put_new(commit_key(volume, 4), donor.get(commit_key(volume, 4)))
+
+        between.acts = [merge]
+        assert archive.delete("t", tag="even").lsn == 5
+        assert values(archive, "t") == [b"1"]
+        assert values(archive, "t", at="lsn:4") == [b"0", b"1", b"2"]
+        deletion = next(iter(archive.history("t"))).commit
+        assert {view.ref.sid for view in archive.snapshot("t").segments} == set(deletion.deletions.bitmaps)
+        assert log.topic("t").delete_ops() == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"kind": CommitKind.DELETE, "collected_before_ms": None}, Diverged),
+        ({"bounds": Bounds(1, 7)}, Diverged),
+        ({"epoch": 2}, Fenced),
+    ],
+)
+def test_what_is_not_maintenance_stops_the_writer(
+    fields: dict[str, object], error: type[Diverged], tmp_path: Path, store: MemoryStore
+) -> None:
+    between = Interposed(store)
+    with opened(tmp_path, between) as (log, archive):
+        ship(archive, log, "t", b"a")
+        volume = volume_of(archive)
+        between.acts = [lambda: maintain(store, volume)]
+        maintain(store, volume, **fields)
+        with pytest.raises(error) as caught:
+            ship(archive, log, "t", b"b")
+        assert type(caught.value) is error
+        assert archive.is_diverged("t")
+
+
+def test_an_idle_writer_that_gc_has_passed_goes_on(tmp_path: Path, store: MemoryStore) -> None:
+    """Its next LSN is free again, and below the boundary: what it puts there does not count."""
+    with opened(tmp_path, store) as (log, archive):
+        ship(archive, log, "t", b"a")
+        volume = volume_of(archive)
+        for _ in range(3):
+            maintain(store, volume)
+        make_checkpoint(Volumes(store), volume, 4, now_ms=0)
+        store.put(boundary_key(volume), encode_boundary(Boundary(volume, 4)), {})
+        for lsn in (1, 2, 3):
+            store.delete(commit_key(volume, lsn))
+        ship(archive, log, "t", b"b")
+        assert archive.status("t").lsn == 5
+        assert values(archive, "t") == [b"a", b"b"]
+    with opened(tmp_path / "other", store) as (_, other):
+        other.sync("t")
+        assert values(other, "t") == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_crash_at_any_request_of_a_rebase_is_gone_on_from(when: str, tmp_path: Path) -> None:
+    """Each effect on the store fails once, and then the directory is opened again."""
+    for nth in range(1, 30):
+        store = MemoryStore()
+        place = tmp_path / f"{when}-{nth}"
+        between = Interposed(store)
+        faulty = FaultyStore(between, [])
+        with opened(place, faulty) as (log, archive):
+            ship(archive, log, "t", b"a")
+            volume = volume_of(archive)
+            between.acts = [lambda volume=volume, store=store: maintain(store, volume)]
+            faulty._plan = (Fault(faulty.effects + nth, when, lost),)  # type: ignore[arg-type]
+            log.topic("t").append([b"b"])
+            log.topic("t").seal()
+            failed: CatalogError | None = None
+            try:
+                archive.offload("t")
+            except CatalogError as error:
+                failed = error
+            assert not isinstance(failed, Diverged)
+        with opened(place, store) as (log, archive):
+            archive.offload("t")
+            status = archive.status("t")
+            assert (status.offloaded_seq, status.pending_lsn, status.diverged_lsn) == (2, None, None)
+            assert [past.commit.lsn for past in archive.history("t")] in ([3, 2, 1], [2, 1])
+            assert values(archive, "t") == [b"a", b"b"]
+        if not faulty.struck:
+            assert failed is None
+            return
+    pytest.fail("there was always one more effect")
+
+
+# ---------------------------------------------------------------- the decision
+
+
+def newest(**fields: object) -> Snapshot:
+    return replace(empty(vid(1)), lsn=5, head_hash=bytes([7]) * 32, **fields)  # type: ignore[arg-type]
+
+
+def test_what_takes_the_place_of_an_offload_says_the_same_somewhere_else() -> None:
+    commit = HistoryMaker(vid(1)).offload((1, 3))
+    moved = rebased(commit, newest(), nonce=bytes([9]) * 16, now_ms=START_MS)
+    assert moved == replace(commit, lsn=6, parent_hash=bytes([7]) * 32, nonce=bytes([9]) * 16, created_at_ms=START_MS)
+
+
+def test_what_is_given_up() -> None:
+    maker = HistoryMaker(vid(1))
+    commit = maker.offload((1, 3))
+    collected = newest(collected_before_ms=segment(1, 3).sid.created_ms + 1)
+    assert rebased(commit, collected, nonce=bytes(16), now_ms=START_MS) is None
+    at_the_bound = newest(collected_before_ms=segment(1, 3).sid.created_ms)
+    assert rebased(commit, at_the_bound, nonce=bytes(16), now_ms=START_MS) is not None
+    for other in (maker.delete(3, before=2), maker.compact([segment(1, 3)], segment(1, 3, 77))):
+        assert rebased(other, newest(), nonce=bytes(16), now_ms=START_MS) is None
+
+
+def test_an_epoch_that_falls_is_damage(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        ship(archive, log, "t", b"a")
+        volume = volume_of(archive)
+    maintain(store, volume, epoch=3)
+    maintain(store, volume, epoch=2)
+    with pytest.raises(InvalidObject, match="its epoch is 2, after a commit of epoch 3"):
+        Volumes(store).commits(volume, 1, 3)
+    with pytest.raises(InvalidObject, match="its epoch is 2"):
+        Volumes(store).snapshot(volume)
+    below = Volumes(store)
+    assert below.snapshot(volume, 2).epoch == 3
+    with pytest.raises(InvalidObject, match="its epoch is 2"):
+        below.snapshot(volume, 3)
+    assert decode_commit_at(store.get(commit_key(volume, 3)), volume, 3).commit.epoch == 2

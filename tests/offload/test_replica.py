@@ -1,0 +1,222 @@
+"""A directory that follows a topic, and what it does when both sides have changed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from catalog import CommitKind, LocalCatalog, Vid, Volumes, make_checkpoint
+from catalog.control import Boundary
+from catalog.errors import Diverged, NoSuchTopic, StoreUnreachable
+from catalog.keys import boundary_key, commit_key
+from catalog.objects.memory import MemoryStore
+from catalog.small_objects import encode_boundary
+from offload.errors import LocalChangesLost
+from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
+from tests.offload.replicas import opened, ship, values
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+def test_pull_changes_nothing_for_readers_and_sync_moves_them_on(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "writer", store) as (log, writer), opened(tmp_path / "reader", store) as (_, reader):
+        ship(writer, log, "t", b"a", b"b")
+        assert str(reader.sync_state("t") if reader.sync("t") else "") == "2 r1"
+        ship(writer, log, "t", b"c")
+        ship(writer, log, "t", b"d")
+        assert values(reader, "t") == [b"a", b"b"]
+        assert str(reader.pull("t")) == "2 r1+2"
+        assert values(reader, "t") == [b"a", b"b"]
+        synced = reader.sync("t")
+        assert (synced.lsn, synced.commits, synced.is_replica) == (3, 2, True)
+        assert str(reader.sync_state("t")) == "4 r3"
+        assert values(reader, "t") == [b"a", b"b", b"c", b"d"]
+        assert values(reader, "t", at="lsn:2") == [b"a", b"b", b"c"]
+
+
+def test_a_poll_without_news_asks_for_the_next_commit_and_the_boundary(tmp_path: Path, store: MemoryStore) -> None:
+    counting = CountingStore(store)
+    with opened(tmp_path / "writer", store) as (log, writer), opened(tmp_path / "reader", counting) as (_, reader):
+        ship(writer, log, "t", b"a")
+        reader.sync("t")
+        counting.counts.clear()
+        reader.sync("t")
+        assert counting.counts == {"get": 2}
+        ship(writer, log, "t", b"b")
+        counting.counts.clear()
+        reader.sync("t")
+        assert set(counting.counts) == {"get"}
+        assert counting.counts["get"] in {3, 4}  # lsn 2; 3, and perhaps 4, which are not there; the boundary
+
+
+def test_a_replica_catches_up_many_commits_with_a_get_for_each_and_a_few_more(
+    tmp_path: Path, store: MemoryStore
+) -> None:
+    counting = CountingStore(store)
+    with opened(tmp_path / "writer", store) as (log, writer), opened(tmp_path / "reader", counting) as (_, reader):
+        ship(writer, log, "t", b"0")
+        reader.sync("t")
+        for number in range(1, 101):
+            ship(writer, log, "t", b"%d" % number)
+        counting.counts.clear()
+        assert reader.sync("t").commits == 100
+        assert counting.counts["get"] <= 100 + 16 + 1
+        assert "list" not in counting.counts
+        assert values(reader, "t") == [b"%d" % number for number in range(101)]
+
+
+def test_what_was_fetched_is_shown_without_a_remote(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "writer", store) as (log, writer):
+        ship(writer, log, "t", b"a")
+        ship(writer, log, "t", b"b")
+        writer.restore("t", to="seq:1", name="half")
+        ship(writer, log, "t@half", b"c")
+    with opened(tmp_path / "reader", store) as (_, reader):
+        reader.fetch("t@half")
+        expected = reader.snapshot("t@half")
+    counting = CountingStore(FaultyStore(store, [Fault(error=unreachable, method="get")]))
+    with opened(tmp_path / "reader", counting) as (_, reader):
+        assert reader.snapshot("t@half") == expected
+        assert str(reader.sync_state("t@half")) == "2 r1"
+        assert counting.counts == {}
+        kinds = [past.commit.kind for past in reader.history("t@half")]
+        assert kinds == [CommitKind.OFFLOAD, CommitKind.OFFLOAD]
+        with pytest.raises(StoreUnreachable):
+            reader.sync("t@half")
+
+
+def test_the_state_of_a_writer_counts_records_and_deletes_that_only_it_has(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path, store) as (log, archive):
+        log.topic("t").append([b"a", b"b"])
+        assert str(archive.sync_state("t")) == "0+2 r0"
+        log.topic("t").seal()
+        archive.offload("t")
+        assert str(archive.sync_state("t")) == "2 r1"
+        log.topic("t").append([b"c"])
+        archive.delete("t", before=2)
+        assert str(archive.sync_state("t")) == "2+2 r1"
+        status = archive.status("t")
+        assert (status.state, status.is_replica, status.writer_epoch) == ("2+2 r1", False, 1)
+
+
+def test_sync_of_a_writer_with_changes_pushes_what_is_sealed(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path, store) as (log, archive):
+        log.topic("t").append([b"a", b"b"])
+        log.topic("t").seal()
+        log.topic("t").append([b"c"])
+        synced = archive.sync("t")
+        assert [each.lsn for each in synced.published] == [1]
+        assert str(archive.sync_state("t")) == "2+1 r1"
+        assert archive.sync("t").published == ()
+
+
+def test_a_name_that_is_nowhere_is_no_replica(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path, store) as (_, archive):
+        for act in (archive.pull, archive.fetch, archive.sync, archive.reset):
+            with pytest.raises(NoSuchTopic):
+                act("nowhere")
+        assert archive.replicas() == []
+
+
+def test_a_copy_of_a_directory_that_both_write_diverges_and_is_saved_as_a_branch(
+    tmp_path: Path, store: MemoryStore
+) -> None:
+    """The one that lost keeps seqs, tags, nodes and deletes on the branch, and follows the other one."""
+    with opened(tmp_path / "one", store) as (log, archive):
+        ship(archive, log, "t", b"a", b"b")
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    with opened(tmp_path / "one", store) as (log, archive):
+        ship(archive, log, "t", b"ours")
+    with opened(tmp_path / "two", store) as (log, archive):
+        topic = log.topic("t")
+        topic.append([b"c", b"d"], tag="eu", node="n1")
+        topic.append([b"e"])
+        archive.delete("t", tag="eu")
+        topic.append([b"f"], tag="eu")
+        topic.seal()
+        with pytest.raises(Diverged) as caught:
+            archive.sync("t")
+        assert "--as NAME" in (caught.value.hint or "")
+        assert archive.status("t").diverged_lsn == 2
+        assert str(archive.pull("t")) == "2+5 r1+1"
+        with pytest.raises(LocalChangesLost, match="4 records and 1 deletes"):
+            archive.reset("t")
+        assert values(archive, "t") == [b"a", b"b", b"e", b"f"]
+        result = archive.reset("t", as_branch="mine")
+        assert (result.changes.records, result.changes.deletes, result.lsn) == (4, 1, 2)
+        assert values(archive, "t") == [b"a", b"b", b"ours"]
+        assert archive.is_replica("t")
+        saved = list(archive.read("t@mine"))
+        assert [(each.seq, each.value, each.tag) for each in saved] == [
+            (1, b"a", None), (2, b"b", None), (5, b"e", None), (6, b"f", "eu"),
+        ]  # fmt: skip
+        log.topic("t@mine").seal()
+        archive.offload("t@mine")
+        before = list(archive.read("t@mine", at="seq:5"))
+        assert [(each.seq, each.value, each.tag, each.node) for each in before][2:4] == [
+            (3, b"c", "eu", "n1"), (4, b"d", "eu", "n1"),
+        ]  # fmt: skip
+    with opened(tmp_path / "third", store) as (_, archive):
+        archive.sync("t@mine")
+        assert values(archive, "t@mine") == [b"a", b"b", b"e", b"f"]
+
+
+def test_reset_with_discard_drops_what_is_only_here(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path, store) as (log, archive):
+        ship(archive, log, "t", b"a")
+        log.topic("t").append([b"gone"])
+        archive.reset("t", discard=True)
+        assert values(archive, "t") == [b"a"]
+        assert archive.replicas() == ["t"]
+        assert archive.writable("t").append([b"b"]) == range(2, 3)
+        assert archive.status("t").writer_epoch == 2
+        assert values(archive, "t") == [b"a", b"b"]
+
+
+def test_a_replica_that_gc_has_passed_goes_on_from_the_newest_commit(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "writer", store) as (log, writer), opened(tmp_path / "reader", store) as (_, reader):
+        ship(writer, log, "t", b"a")
+        reader.sync("t")
+        for value in (b"b", b"c", b"d"):
+            ship(writer, log, "t", value)
+        vid = Vid.parse(writer.status("t").volume or "")
+        make_checkpoint(Volumes(store), vid, 3, now_ms=0)
+        store.put(boundary_key(vid), encode_boundary(Boundary(vid, 3)), {})
+        for lsn in (1, 2):
+            store.delete(commit_key(vid, lsn))
+        assert reader.sync("t").lsn == 4
+        assert values(reader, "t") == [b"a", b"b", b"c", b"d"]
+        assert str(reader.sync_state("t")) == "4 r4"
+
+
+def test_no_lock_of_the_local_catalog_is_held_over_a_request(tmp_path: Path, store: MemoryStore) -> None:
+    class Watched(WrappedStore):
+        requests = 0
+        held: list[str]
+        local: LocalCatalog | None = None
+
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            self.requests += 1
+            if self.local is not None and self.local._lock.locked():
+                self.held.append(f"{method} {key}")
+            return act()
+
+    watched = Watched(store)
+    watched.held = []
+    with opened(tmp_path / "writer", store) as (log, writer), opened(tmp_path / "reader", watched) as (other, reader):
+        watched.local = reader._local
+        ship(writer, log, "t", b"a")
+        reader.fetch("t")
+        reader.sync("t")
+        ship(reader, other, "t", b"b")
+        reader.delete("t", before=2)
+        reader.writable("t").append([b"c"])
+        reader.reset("t", as_branch="b")
+        ship(reader, other, "t@b", b"d")
+        assert watched.requests > 40
+        assert watched.held == []

@@ -1,0 +1,203 @@
+"""Reset and takeover through crashes at every step: repeated, they complete, and nothing that was acked is lost."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from catalog.errors import BranchExists, Diverged, Fenced
+from offload.archive import Archive
+from offload.errors import LocalChangesLost
+from seglog import Log
+from tests.faults.steps import Place, crashes
+from tests.faults.store import Fault, FaultyStore, lost
+from tests.offload.replicas import opened, ship, values
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.change.backoff_s", lambda _: 0.0)
+
+
+@pytest.fixture
+def diverged(tmp_path: Path) -> Place:
+    """Two records in common; another writer's third; here three records and two deletes, one of a record in common."""
+    place = Place(tmp_path / "base")
+    with place.opened() as (log, archive):
+        ship(archive, log, "t", b"a", tag="x")
+        ship(archive, log, "t", b"b")
+    shutil.copytree(place.path, tmp_path / "other")
+    with opened(tmp_path / "other", place.store) as (log, archive):
+        ship(archive, log, "t", b"theirs")
+    with place.opened() as (log, archive):
+        topic = log.topic("t")
+        topic.append([b"c"], tag="x")
+        topic.append([b"d"], node="n")
+        archive.delete("t", tag="x")
+        topic.append([b"e"])
+        topic.delete(before=1_000, tag="y")
+        topic.seal()
+        with pytest.raises(Diverged):
+            archive.offload("t")
+        assert archive.status("t").unfinished_attempts + len(archive._local.attempts("t")) > 1
+    return place
+
+
+def check_reset(name: str, place: Place) -> None:
+    with place.opened() as (log, archive):
+        assert values(archive, "t") == [b"a", b"b", b"theirs"], name
+        assert [(each.seq, each.value, each.node) for each in archive.read("t@mine")] == [
+            (2, b"b", None), (4, b"d", "n"), (5, b"e", None),
+        ], name  # fmt: skip
+        log.topic("t@mine").seal()
+        archive.offload("t@mine")
+        assert archive.is_replica("t")
+        assert [each.value for each in archive.read("t@mine", at="seq:4")] == [b"a", b"b", b"c", b"d"], name
+        assert [each.state for each in archive._local.attempts("t")] == []
+    named = {str(view.ref.sid) for topic in ("t", "t@mine") for view in _shown(place, topic)}
+    stored = {key.rpartition("/")[2].removesuffix(".index") for key in place.store.list("") if "/segments/" in key}
+    assert stored <= named, name  # nothing that no commit names is left
+
+
+def _shown(place: Place, name: str):  # type: ignore[no-untyped-def]
+    with place.opened() as (_, archive):
+        return archive.snapshot(name).segments
+
+
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_reset_to_a_branch_ends_anywhere_and_is_repeated(every: int, diverged: Place, tmp_path: Path) -> None:
+    steps = 0
+
+    def act(_: Log, archive: Archive) -> None:
+        archive.reset("t", as_branch="mine")
+
+    for name, place in crashes(diverged, tmp_path, act, every):
+        steps += 1
+        with place.opened() as (log, archive):
+            held = {record.value for record in archive.read("t")}
+            if archive.is_replica("t") and not log.has_topic("t"):
+                held |= {record.value for record in archive.read("t@mine")}
+            assert {b"b", b"d", b"e"} <= held, name
+            archive.reset("t", as_branch="mine")
+        check_reset(name, place)
+        shutil.rmtree(place.path)
+    print(f"reset: {steps} crashes")
+    assert steps > 100 / every
+
+
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_takeover_ends_anywhere_and_is_repeated(every: int, tmp_path: Path) -> None:
+    base = Place(tmp_path / "base")
+    with opened(tmp_path / "writer", base.store) as (log, archive):
+        ship(archive, log, "t", b"a", b"b")
+    with base.opened() as (_, archive):
+        archive.sync("t")
+    steps = 0
+
+    def act(_: Log, archive: Archive) -> None:
+        archive.writable("t").append([b"c"])
+
+    for name, place in crashes(base, tmp_path, act, every):
+        steps += 1
+        with place.opened() as (log, archive):
+            archive.take_over("t")
+            log.topic("t").append([b"d"])
+            log.topic("t").seal()
+            archive.offload("t")
+            found = values(archive, "t")
+            assert found in ([b"a", b"b", b"d"], [b"a", b"b", b"c", b"d"]), name
+            epochs = [past.commit.epoch for past in archive.history("t")]
+            assert epochs == sorted(epochs, reverse=True), name
+            assert epochs[0] in {2, 3, 4}, name
+            assert archive.status("t").diverged_lsn is None
+        shutil.rmtree(place.path)
+    print(f"takeover: {steps} crashes")
+    assert steps > 80 / every
+
+
+def test_a_pending_commit_that_landed_is_ours_when_reset_comes(tmp_path: Path) -> None:
+    place = Place(tmp_path / "one")
+    with place.opened() as (log, archive):
+        ship(archive, log, "t", b"a")
+    faulty = FaultyStore(place.store, [Fault(None, "after", lost, "put_new"), Fault(None, "before", lost, "get")])
+    with place.opened(store=faulty) as (log, archive):
+        log.topic("t").append([b"b"])
+        log.topic("t").seal()
+        archive._handles._checked.add("t")
+        with pytest.raises(Exception, match="no definite answer"):
+            archive.offload("t")
+        with pytest.raises(Exception, match="no definite answer"):
+            archive.reset("t")  # nothing is decided while nobody knows
+        assert values(archive, "t") == [b"a", b"b"]
+    with place.opened() as (log, archive):
+        assert not archive.reset("t").changes
+        assert values(archive, "t") == [b"a", b"b"]
+        assert archive.status("t").lsn == 2
+
+
+def test_a_branch_that_is_somebody_elses_is_not_written(diverged: Place) -> None:
+    with diverged.opened() as (_, archive):
+        archive.restore("t", to="lsn:1", name="mine")
+        with pytest.raises(BranchExists):
+            archive.reset("t", as_branch="mine")
+        assert {b"b", b"d", b"e"} <= set(values(archive, "t"))
+
+
+def test_what_is_appended_while_it_runs_is_on_the_branch_too(diverged: Place) -> None:
+    with diverged.opened() as (log, archive):
+        run, appended = archive._reset._rescue.run, []
+
+        def late(*arguments: object) -> None:
+            run(*arguments)  # type: ignore[arg-type]
+            if len(appended) < 2:
+                appended.append(log.topic("t").append([b"late"]))
+
+        archive._reset._rescue.run = late  # type: ignore[method-assign]
+        result = archive.reset("t", as_branch="mine")
+        assert result.changes.records == 5
+        assert values(archive, "t@mine") == [b"b", b"d", b"e", b"late", b"late"]
+        assert values(archive, "t") == [b"a", b"b", b"theirs"]
+
+
+def test_appenders_that_race_a_reset_lose_nothing_that_was_acked(diverged: Place) -> None:
+    """Whoever was acked before the topic went finds the record on the branch."""
+    with diverged.opened() as (log, archive):
+        acked: list[bytes] = []
+        stop = threading.Event()
+
+        def append() -> None:
+            topic = log.topic("t")
+            number = 0
+            while not stop.is_set() and log.has_topic("t") and topic.first_seq == 1 and number < 200:
+                value = b"r%d" % number
+                try:
+                    seqs = topic.append([value])
+                except Exception:
+                    return
+                if seqs.start < 6:  # a new topic of the name
+                    return
+                acked.append(value)
+                number += 1
+
+        thread = threading.Thread(target=append)
+        thread.start()
+        try:
+            archive.reset("t", as_branch="mine")
+        finally:
+            stop.set()
+            thread.join(60)
+        assert set(acked) <= set(values(archive, "t@mine"))
+
+
+def test_without_a_word_nothing_is_lost(diverged: Place) -> None:
+    with diverged.opened() as (_, archive):
+        with pytest.raises(LocalChangesLost) as caught:
+            archive.reset("t")
+        assert (caught.value.records, caught.value.deletes, caught.value.exit_code) == (3, 2, 4)
+        with pytest.raises(Diverged) as stays:
+            archive.offload("t")
+        assert not isinstance(stays.value, Fenced)

@@ -1,0 +1,221 @@
+"""Who writes a topic: epochs, taking over, and a writer that was fenced."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from catalog import Bounds, CommitKind
+from catalog.errors import Diverged, Fenced
+from catalog.objects.memory import MemoryStore
+from catalog.objects.wrapped import WrappedStore
+from offload import OffloadSettings
+from seglog import TopicConfig
+from tests.offload.replicas import opened, ship, values
+from tests.promises.test_hot_copy_goes_last import HandClock
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+def test_a_replica_that_writes_takes_over_with_a_commit_of_a_higher_epoch(tmp_path: Path, store: MemoryStore) -> None:
+    clock = HandClock()
+    with opened(tmp_path / "one", store, clock) as (log, archive):
+        ship(archive, log, "t", b"a", b"b")
+    behind = HandClock()
+    behind.ms -= 60_000
+    with opened(tmp_path / "two", store, behind) as (log, archive):
+        archive.sync("t")
+        assert not log.has_topic("t")
+        assert archive.writable("t").append([b"c"]) == range(3, 4)
+        log.topic("t").seal()
+        archive.offload("t")
+        history = [(past.commit.kind, past.commit.epoch) for past in archive.history("t")]
+        assert history == [(CommitKind.OFFLOAD, 2), (CommitKind.CONFIG, 2), (CommitKind.OFFLOAD, 1)]
+        times = [record.ts_ms for record in archive.read("t")]
+        assert times == sorted(times)
+        assert values(archive, "t") == [b"a", b"b", b"c"]
+        assert (archive.status("t").writer_epoch, archive.is_replica("t")) == (2, False)
+
+
+def test_the_old_writer_is_fenced_for_good_and_goes_on_only_locally(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        ship(archive, log, "t", b"a")
+    with opened(tmp_path / "two", store) as (log, archive):
+        archive.sync("t")
+        ship(archive, log, "t", b"b")
+    with opened(tmp_path / "one", store) as (log, archive):
+        log.topic("t").append([b"mine"])
+        log.topic("t").seal()
+        for _ in range(2):
+            with pytest.raises(Fenced) as caught:
+                archive.offload("t")
+            assert (caught.value.lsn, caught.value.epoch, caught.value.exit_code) == (2, 2, 4)
+        with pytest.raises(Fenced):
+            archive.sync("t")
+        with pytest.raises(Fenced):
+            archive.take_over("t")
+        assert log.topic("t").append([b"more"]) == range(3, 4)
+        assert (archive.status("t").fenced_epoch, archive.is_diverged("t")) == (2, True)
+    with opened(tmp_path / "one", store) as (log, archive):
+        assert values(archive, "t") == [b"a", b"mine", b"more"]
+        archive.reset("t", as_branch="old")
+        assert values(archive, "t") == [b"a", b"b"]
+        assert values(archive, "t@old") == [b"a", b"mine", b"more"]
+    with opened(tmp_path / "two", store) as (log, archive):
+        ship(archive, log, "t", b"c")
+        assert values(archive, "t") == [b"a", b"b", b"c"]
+
+
+def test_a_fenced_writer_without_changes_becomes_a_replica(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (one_log, one), opened(tmp_path / "two", store) as (two_log, two):
+        ship(one, one_log, "t", b"a")
+        two.sync("t")
+        ship(two, two_log, "t", b"b")
+        assert one.sync("t").is_replica
+        assert not one_log.has_topic("t")
+        assert values(one, "t") == [b"a", b"b"]
+        one.take_over("t")  # and back: by somebody's word, not by turns
+        with pytest.raises(Fenced):
+            ship(two, two_log, "t", b"c")
+
+
+class _Interposed(WrappedStore):
+    """Calls `act` before the next `put_new` of a commit."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        super().__init__(inner)
+        self.act: object = None
+
+    def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+        if method == "put_new" and "/log/" in key and self.act is not None:
+            act_first, self.act = self.act, None
+            act_first()
+        return act()
+
+
+def test_a_takeover_that_loses_to_the_writers_own_commit_goes_behind_it(tmp_path: Path, store: MemoryStore) -> None:
+    between = _Interposed(store)
+    with opened(tmp_path / "one", store) as (one_log, one), opened(tmp_path / "two", between) as (two_log, two):
+        ship(one, one_log, "t", b"a")
+        two.sync("t")
+        between.act = lambda: ship(one, one_log, "t", b"b")
+        ship(two, two_log, "t", b"c")
+        assert values(two, "t") == [b"a", b"b", b"c"]
+        assert [past.commit.epoch for past in two.history("t")] == [2, 2, 1, 1]
+
+
+def test_of_two_that_take_over_at_once_one_is_told(tmp_path: Path, store: MemoryStore) -> None:
+    between = _Interposed(store)
+    with opened(tmp_path / "one", store) as (log, archive):
+        ship(archive, log, "t", b"a")
+    with opened(tmp_path / "two", between) as (_, two), opened(tmp_path / "three", store) as (three_log, three):
+        two.sync("t")
+        three.sync("t")
+        between.act = lambda: three.take_over("t")
+        with pytest.raises(Fenced):
+            two.take_over("t")
+        assert two.is_replica("t")
+        ship(three, three_log, "t", b"b")
+        two.sync("t")
+        assert values(two, "t") == [b"a", b"b"]
+
+
+def test_a_fresh_branch_is_written_without_a_takeover_and_its_first_commit_decides(
+    tmp_path: Path, store: MemoryStore
+) -> None:
+    with opened(tmp_path / "one", store) as (one_log, one), opened(tmp_path / "two", store) as (two_log, two):
+        ship(one, one_log, "t", b"a", b"b")
+        one.restore("t", to="seq:1", name="x")
+        ship(one, one_log, "t@x", b"c")
+        assert [past.commit.epoch for past in one.history("t@x")] == [1, 1]
+        ship(two, two_log, "t@x", b"d")
+        assert [past.commit.epoch for past in two.history("t@x")] == [2, 2, 1, 1]
+        with pytest.raises(Fenced):
+            ship(one, one_log, "t@x", b"e")
+
+
+def test_a_topic_that_came_to_be_beside_a_replica_is_told(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        ship(archive, log, "t", b"a")
+    with opened(tmp_path / "two", store) as (log, archive):
+        archive.sync("t")
+        log.topic("t").append([b"not asked"])  # past the archive
+        log.topic("t").seal()
+        with pytest.raises(Diverged):
+            archive.offload("t")
+        archive.reset("t", as_branch="lost")
+        assert values(archive, "t") == [b"a"]
+
+
+def test_the_configuration_travels_with_the_volume(tmp_path: Path, store: MemoryStore) -> None:
+    config = TopicConfig(durability="disk", attributes={"codec": "none"}, ttl_ms=5_000)
+    with opened(tmp_path / "one", store) as (log, archive):
+        log.create_topic("t", config)
+        ship(archive, log, "t", b"a")
+        kinds = [past.commit.kind for past in archive.history("t")]
+        assert kinds == [CommitKind.CONFIG, CommitKind.OFFLOAD]
+        archive.pause("t")  # said to this directory alone
+        assert archive.offload("t").published == ()
+        archive.restore("t", to="lsn:1", name="early")
+        archive.restore("t", to="head", name="late")
+    with opened(tmp_path / "two", store) as (log, archive):
+        found = archive.take_over("t").config
+        assert (found.durability, dict(found.attributes), found.ttl_ms) == ("disk", {"codec": "none"}, 5_000)
+        assert found.keep_history
+        assert archive.writable("t@early").config.durability == "fsync"
+        assert archive.writable("t@late").config.durability == "disk"
+        log.configure("t", TopicConfig(keep_history=True))
+        ship(archive, log, "t", b"b")
+        assert archive.snapshot("t").config != ""
+    with opened(tmp_path / "three", store) as (log, archive):
+        assert archive.take_over("t").config == TopicConfig(keep_history=True)
+
+
+def test_bounds_of_a_takeover_are_those_of_the_volume(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        ship(archive, log, "t", b"a", b"b", b"c")
+        archive.delete("t", before=3)
+    with opened(tmp_path / "two", store) as (_, archive):
+        archive.take_over("t")
+        assert archive.snapshot("t").bounds == Bounds(1, 3)
+        assert values(archive, "t") == [b"c"]
+
+
+def test_a_replica_reads_while_its_writer_offloads_and_merges(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, writer), opened(tmp_path / "two", store) as (_, reader):
+        writer.change_settings(OffloadSettings(merge_count=4))
+        ship(writer, log, "t", b"0")
+        reader.sync("t")
+        done = threading.Event()
+        failures: list[BaseException] = []
+
+        def write() -> None:
+            try:
+                for number in range(1, 40):
+                    ship(writer, log, "t", b"%d" % number)
+                    writer.compact("t")
+            except BaseException as error:
+                failures.append(error)
+            finally:
+                done.set()
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        reads, longest = 0, 0
+        while not done.is_set() or longest < 40:
+            reader.sync("t")
+            found = values(reader, "t")
+            assert found == [b"%d" % number for number in range(len(found))]
+            assert len(found) >= longest
+            reads, longest = reads + 1, len(found)
+            if failures:
+                break
+        thread.join(60)
+        assert failures == []
+        assert (longest, reads > 1) == (40, True)
+        assert CommitKind.COMPACT in {past.commit.kind for past in reader.history("t")}
