@@ -12,9 +12,9 @@
 Layers, each of which imports only those before it:
     values      lsn gid keys commit control checksum errors
     formats     envelope wire encoding small_objects
-    decisions   snapshot history timeline
-    effects     objects local put_once change local_copy
-    entry       volume sync checkpointer holds oplog branch tag pin undo
+    decisions   snapshot history timeline retention sid_set gc_report
+    effects     objects local put_once change local_copy gc_plan roots
+    entry       volume sync checkpointer holds oplog branch tag pin undo mark sweep gc_execution gc
 """
 
 from catalog.branch import Branch, Branches

@@ -71,7 +71,7 @@ def make_checkpoint(volumes: Volumes, vid: Vid, lsn: int, *, now_ms: int) -> Mar
     if checkpoint is None:
         checkpoint = checkpoint_of(volumes.snapshot(vid, lsn), now_ms=now_ms)
         if checkpoint.views_length > _INLINE_BYTES:
-            checkpoint = _with_list_apart(volumes, vid, checkpoint)
+            checkpoint = _with_list_apart(volumes, vid, lsn, checkpoint)
         body = _rewrite(volumes, vid, lsn, checkpoint)
     if volumes.cache:
         volumes.cache.put_commits(vid, [(lsn, body)])
@@ -80,9 +80,9 @@ def make_checkpoint(volumes: Volumes, vid: Vid, lsn: int, *, now_ms: int) -> Mar
     return mark
 
 
-def _with_list_apart(volumes: Volumes, vid: Vid, checkpoint: Checkpoint) -> Checkpoint:
+def _with_list_apart(volumes: Volumes, vid: Vid, lsn: int, checkpoint: Checkpoint) -> Checkpoint:
     views = checkpoint.views or b""
-    key = list_key(vid, checkpoint.views_hash)
+    key = list_key(vid, lsn, checkpoint.views_hash)
     wrapped = wrap(MessageType.SEGMENT_LIST, views)
     if put_once(volumes.store, key, wrapped) != wrapped:
         raise InvalidObject(key, "its content is not what its name says")

@@ -16,15 +16,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from catalog.commit import ForkPoint
 from catalog.gid import Vid
 
-__all__ = ["MAIN", "Boundary", "CheckpointSet", "Control", "Fork", "Mark", "OplogEntry", "Pin", "Ref", "Tag"]
+__all__ = ["DEAD", "MAIN", "Boundary", "CheckpointSet", "Control", "Fork", "Mark", "OplogEntry", "Pin", "Ref", "Tag"]
 
 MAIN = "main"
 """The branch that a topic's own history is on."""
+
+
+DEAD = 2**64 - 1
+"""The boundary of a volume that takes no commit any more. It stays when all else of the volume is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +80,9 @@ class Pin:
     nonce: bytes = b""
 
 
-class Mark(NamedTuple):
-    """A checkpoint, and what it takes to find it: the latest `at_ts_ms`, and the highest seq, of all up to it.
-
-    A tuple, for there may be tens of thousands in a list that every reader decodes.
-    """
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A checkpoint, and what it takes to find it: the latest `at_ts_ms`, and the highest seq, of all up to it."""
 
     lsn: int
     max_ts_ms: int

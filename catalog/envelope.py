@@ -5,7 +5,7 @@
     3       1     version   "1", the format version as an ASCII digit
     4       3     padding   zeros
     7       1     type      1 Control, 2 Fork, 3 CheckpointSet, 4 Commit, 16 Ref, 17 Tag, 18 Pin, 19 Boundary,
-                            20 OplogEntry, 21 GcPlan, 22 SegmentList
+                            20 OplogEntry, 21 GcPlan, 22 SegmentList, 23 GcPage
     8       n     data      the protobuf message
     8+n     8     xxh3      XXH3-64 of [0, 8+n), little-endian
 
@@ -46,6 +46,7 @@ class MessageType(enum.IntEnum):
     OPLOG_ENTRY = 20
     GC_PLAN = 21
     SEGMENT_LIST = 22
+    GC_PAGE = 23
 
 
 def wrap(message_type: MessageType, data: bytes) -> bytes:

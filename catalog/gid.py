@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Self
 
 from catalog.errors import InvalidKey
@@ -78,6 +79,7 @@ class Sid(Gid):
     TYPE = 0xC0
 
 
+@lru_cache(maxsize=8192)
 def _encode(raw: bytes, width: int) -> str:
     value = int.from_bytes(raw, "big")
     digits: list[str] = []

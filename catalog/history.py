@@ -3,8 +3,7 @@
 It runs through one or more volumes, each a leg: from a root, or from the oldest state that is kept, up to the fork
 point, and so on to the branch itself. Pure but for `load`, which is given to it.
 
-L1  A leg is gone through in batches that grow, so what lies before or after what is looked for costs little: of the
-    commits that are fetched half are looked at, or more.
+L1  A leg is gone through in batches, so what lies before or after what is looked for costs nothing.
 L2  Checkpoints tell for each of their commits the latest time and the highest seq up to it: `oldest_first` may begin
     with the last one that is passed by.
 """
@@ -12,7 +11,7 @@ L2  Checkpoints tell for each of their commits the latest time and the highest s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from catalog.commit import Commit, ForkPoint, SegmentRef
 from catalog.control import Mark
@@ -21,7 +20,7 @@ from catalog.gid import Vid
 
 __all__ = ["NO_HISTORY", "History", "Leg", "PastCommit"]
 
-_FIRST_BATCH, _LARGEST_BATCH = 4, 64
+BATCH = 64
 
 Load = Callable[[Vid, int, int], Sequence[StoredCommit]]
 
@@ -40,6 +39,12 @@ class PastCommit:
         """After it, as far as the history took it."""
         head_seq = self.commit.bounds.head_seq
         return head_seq if self.cut_seq is None else min(head_seq, self.cut_seq)
+
+    @property
+    def at_seq(self) -> int:
+        """The topic's head when it happened, as far as the history took it."""
+        at_seq = self.commit.at_seq
+        return at_seq if self.cut_seq is None else min(at_seq, self.cut_seq)
 
     def segments(self) -> Iterator[tuple[SegmentRef, int]]:
         """The segments it adds, each with the last seq that is part of the history."""
@@ -84,21 +89,30 @@ class History:
     def __iter__(self) -> Iterator[PastCommit]:
         """Newest first."""
         for leg in self.legs:
-            last, size = leg.last_lsn, _FIRST_BATCH
-            while last >= leg.first_lsn:
-                first = max(leg.first_lsn, last - size + 1)
+            for last in range(leg.last_lsn, leg.first_lsn - 1, -BATCH):
+                first = max(leg.first_lsn, last - BATCH + 1)
                 yield from reversed(self._past(leg, first, last))
-                last, size = first - 1, min(2 * size, _LARGEST_BATCH)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether what came before its first commit was collected: that one stands for all of it, as one state."""
+        return bool(self.legs) and self.legs[-1].first_lsn > 1
+
+    @property
+    def first_mark(self) -> Mark | None:
+        """The latest time, and the highest seq, of all up to its first commit; None if that is no checkpoint."""
+        leg = self.legs[-1]
+        mark = next((mark for mark in leg.marks if mark.lsn == leg.first_lsn), None)
+        if mark is None or leg.cut_seq is None:
+            return mark
+        return replace(mark, max_seq=min(mark.max_seq, leg.cut_seq))
 
     def oldest_first(self, is_passed: Callable[[Mark], bool] | None = None) -> Iterator[PastCommit]:
         """Beginning with the commit of the last checkpoint that `is_passed`, or with the oldest."""
         begin, first_lsn = self._begin(is_passed)
         for leg in reversed(self.legs[:begin]):
-            first, size = first_lsn or leg.first_lsn, _FIRST_BATCH
-            while first <= leg.last_lsn:
-                last = min(first + size - 1, leg.last_lsn)
-                yield from self._past(leg, first, last)
-                first, size = last + 1, min(2 * size, _LARGEST_BATCH)
+            for first in range(first_lsn or leg.first_lsn, leg.last_lsn + 1, BATCH):
+                yield from self._past(leg, first, min(first + BATCH - 1, leg.last_lsn))
             first_lsn = 0
 
     def nth(self, back: int) -> PastCommit | None:

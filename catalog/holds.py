@@ -25,7 +25,7 @@ def check_kept(volumes: Volumes, point: ForkPoint, *, but: Key, now_ms: int) -> 
     boundary = volumes.boundary(point.vid)
     if point.lsn >= boundary or boundary <= 1:
         return
-    if boundary < DEAD and point.lsn in _held(volumes, point.vid, but, now_ms):
+    if point.lsn in _held(volumes, point.vid, but, now_ms):
         return
     what = "nothing of its volume" if boundary == DEAD else f"lsn {boundary} of its volume and what came later"
     raise OutOfWindow(f"lsn:{point.lsn}", what)
@@ -37,7 +37,7 @@ def _held(volumes: Volumes, vid: Vid, but: Key, now_ms: int) -> Iterator[int]:
     for key in store.list(forks_prefix(vid)):
         if key != but:
             fork = decode_fork(store.get(Key(key)), key)
-            if volumes.boundary(fork.fork_vid) < DEAD:
+            if volumes.boundary(fork.fork_vid) <= 1:  # else it stands on a checkpoint of its own
                 yield fork.parent.lsn
     for key in store.list(pins_prefix(vid)):
         if key != but:

@@ -4,13 +4,14 @@
     tags/{topic}/{name}                 Tag            immutable
     pins/{vid}/{id}                     Pin            compare-and-swap
     oplog/{CBE64(n)}                    OplogEntry     immutable
-    gc/{CBE64(n)}/...                   plans of GC    immutable
+    gc/{CBE64(n)}/plan                  GcPlan         immutable; put last, taken away first
+    gc/{CBE64(n)}/{page}                GcPage         immutable; page: 8 digits
     {vid}/control                       Control        immutable
     {vid}/forks/{fork-vid}              Fork           immutable
     {vid}/checkpoints                   CheckpointSet  compare-and-swap
     {vid}/boundary                      Boundary       compare-and-swap, only upwards
     {vid}/log/{CBE64(lsn)}              Commit         put-if-absent; compare-and-swap to become a checkpoint
-    {vid}/lists/{blake3 in hex}         SegmentList    immutable
+    {vid}/lists/{CBE64(lsn)}.{blake3}   SegmentList    immutable; of the checkpoint at that LSN; blake3 in hex
     {vid}/segments/{sid}                data object
     {vid}/segments/{sid}.index          index object
     doctor/{sid}/...                    what `seglog doctor` tries, and removes
@@ -32,6 +33,7 @@ from catalog.lsn import from_cbe64, to_cbe64
 
 __all__ = [
     "Key",
+    "after_volume",
     "boundary_key",
     "branch_of",
     "check_key",
@@ -50,12 +52,18 @@ __all__ = [
     "forks_prefix",
     "index_key",
     "list_key",
+    "list_of",
     "lists_prefix",
     "lsn_of",
     "oplog_key",
     "oplog_prefix",
+    "page_key",
     "pin_key",
     "pins_prefix",
+    "plan_key",
+    "plan_of",
+    "plan_prefix",
+    "plans_prefix",
     "ref_key",
     "refs_prefix",
     "segments_prefix",
@@ -63,12 +71,15 @@ __all__ = [
     "tag_key",
     "tags_prefix",
     "topic_of",
+    "volume_in_pin",
     "volume_of",
+    "volumes_prefix",
 ]
 
 Key = NewType("Key", str)
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_LIST = re.compile(r"/lists/([0-9A-F]{16})\.([0-9a-f]{64})\Z")
 _COLD_SEGMENT = re.compile(r"/([0-9]{16})\.(data|idx)\Z")
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
 
@@ -116,6 +127,15 @@ def pins_prefix(vid: Vid | None = None) -> str:
 
 def pin_key(vid: Vid, name: str) -> Key:
     return Key(f"{pins_prefix(vid)}{check_name('pin', name)}")
+
+
+def volume_in_pin(key: str) -> tuple[Vid, str] | None:
+    """The volume and the name of a pin; None for what is none."""
+    parts = key.split("/")
+    try:
+        return (Vid.parse(parts[1]), parts[2]) if len(parts) == 3 and parts[0] == "pins" else None
+    except InvalidKey:
+        return None
 
 
 def oplog_prefix() -> str:
@@ -169,8 +189,17 @@ def lists_prefix(vid: Vid) -> str:
     return f"{vid}/lists/"
 
 
-def list_key(vid: Vid, digest: bytes) -> Key:
-    return Key(f"{lists_prefix(vid)}{digest.hex()}")
+def list_key(vid: Vid, lsn: int, digest: bytes) -> Key:
+    return Key(f"{lists_prefix(vid)}{to_cbe64(lsn)}.{digest.hex()}")
+
+
+def list_of(key: str) -> tuple[int, bytes] | None:
+    """LSN and digest of a list's key; None for any other."""
+    match = _LIST.search(key)
+    try:
+        return None if match is None else (from_cbe64(match[1]), bytes.fromhex(match[2]))
+    except InvalidKey:
+        return None
 
 
 def commits_prefix(vid: Vid) -> str:
@@ -225,3 +254,34 @@ def sid_of(key: str) -> Sid | None:
 
 def index_key(vid: Vid, sid: Sid) -> Key:
     return Key(f"{vid}/segments/{sid}.index")
+
+
+def volumes_prefix() -> str:
+    """With which the key of every object of a volume begins, and no other."""
+    return "5"
+
+
+def after_volume(vid: Vid) -> str:
+    """What comes after every key of the volume, and before those of the next one."""
+    return f"{vid}/~"
+
+
+def plans_prefix() -> str:
+    return "gc/"
+
+
+def plan_prefix(number: int) -> str:
+    return f"{plans_prefix()}{to_cbe64(number)}/"
+
+
+def plan_key(number: int) -> Key:
+    return Key(f"{plan_prefix(number)}plan")
+
+
+def page_key(number: int, page: int) -> Key:
+    return Key(f"{plan_prefix(number)}{page:08d}")
+
+
+def plan_of(key: str) -> int:
+    """The number of the plan that an object belongs to."""
+    return from_cbe64(key.split("/")[1])

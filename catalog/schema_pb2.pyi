@@ -168,6 +168,58 @@ class OplogEntry(_message.Message):
     message: str
     def __init__(self, at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., writer_id: _Optional[str] = ..., operation: _Optional[str] = ..., subject: _Optional[str] = ..., former: _Optional[bytes] = ..., value: _Optional[bytes] = ..., nonce: _Optional[bytes] = ..., message: _Optional[str] = ...) -> None: ...
 
+class GcPlan(_message.Message):
+    __slots__ = ("written_at", "pages", "objects")
+    WRITTEN_AT_FIELD_NUMBER: _ClassVar[int]
+    PAGES_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    written_at: _timestamp_pb2.Timestamp
+    pages: int
+    objects: int
+    def __init__(self, written_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., pages: _Optional[int] = ..., objects: _Optional[int] = ...) -> None: ...
+
+class GcPage(_message.Message):
+    __slots__ = ("written_at", "volumes", "nonce")
+    WRITTEN_AT_FIELD_NUMBER: _ClassVar[int]
+    VOLUMES_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    written_at: _timestamp_pb2.Timestamp
+    volumes: _containers.RepeatedCompositeFieldContainer[GcVolume]
+    nonce: bytes
+    def __init__(self, written_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., volumes: _Optional[_Iterable[_Union[GcVolume, _Mapping]]] = ..., nonce: _Optional[bytes] = ...) -> None: ...
+
+class GcVolume(_message.Message):
+    __slots__ = ("vid", "lsns", "segments", "segment_bytes", "orphans", "lists", "forks", "pins", "closes", "raises")
+    VID_FIELD_NUMBER: _ClassVar[int]
+    LSNS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ORPHANS_FIELD_NUMBER: _ClassVar[int]
+    LISTS_FIELD_NUMBER: _ClassVar[int]
+    FORKS_FIELD_NUMBER: _ClassVar[int]
+    PINS_FIELD_NUMBER: _ClassVar[int]
+    CLOSES_FIELD_NUMBER: _ClassVar[int]
+    RAISES_FIELD_NUMBER: _ClassVar[int]
+    vid: bytes
+    lsns: _containers.RepeatedScalarFieldContainer[int]
+    segments: _containers.RepeatedScalarFieldContainer[bytes]
+    segment_bytes: _containers.RepeatedScalarFieldContainer[int]
+    orphans: _containers.RepeatedScalarFieldContainer[bytes]
+    lists: _containers.RepeatedCompositeFieldContainer[GcList]
+    forks: _containers.RepeatedScalarFieldContainer[bytes]
+    pins: _containers.RepeatedScalarFieldContainer[str]
+    closes: bool
+    raises: bool
+    def __init__(self, vid: _Optional[bytes] = ..., lsns: _Optional[_Iterable[int]] = ..., segments: _Optional[_Iterable[bytes]] = ..., segment_bytes: _Optional[_Iterable[int]] = ..., orphans: _Optional[_Iterable[bytes]] = ..., lists: _Optional[_Iterable[_Union[GcList, _Mapping]]] = ..., forks: _Optional[_Iterable[bytes]] = ..., pins: _Optional[_Iterable[str]] = ..., closes: _Optional[bool] = ..., raises: _Optional[bool] = ...) -> None: ...
+
+class GcList(_message.Message):
+    __slots__ = ("lsn", "digest")
+    LSN_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    lsn: int
+    digest: bytes
+    def __init__(self, lsn: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+
 class Snapshot(_message.Message):
     __slots__ = ("vid", "lsn", "first_seq", "head_seq", "evict_floor")
     VID_FIELD_NUMBER: _ClassVar[int]

@@ -16,7 +16,9 @@ T2  One that happened before the point takes part even if it was committed after
     records are then cut off.
 T3  The point's lsn is that of the last commit that takes part. Its seq is the cut, None if the commit is whole.
 T4  A target outside the history is `OutOfWindow`, with the window. Nothing nearest is guessed.
-T5  Only commits between the checkpoint before the point and the second offload after it are looked at (C4 in
+T5  A history whose beginning was collected begins with a state: every record and time up to it lies outside, for what
+    was deleted or truncated before cannot be told any more.
+T6  Only commits between the checkpoint before the point and the second offload after it are looked at (C4 in
     `catalog.commit`), whatever the length of the history.
 
 The time of a record inside a segment is asked from the caller.
@@ -36,7 +38,20 @@ from catalog.gid import Vid
 from catalog.history import History, PastCommit
 from catalog.keys import check_name
 
-__all__ = ["Head", "LastSeqAt", "Lsn", "Named", "Seq", "Target", "Time", "parse_target", "resolve", "window"]
+__all__ = [
+    "Head",
+    "LastSeqAt",
+    "Lsn",
+    "Named",
+    "Seq",
+    "Span",
+    "Target",
+    "Time",
+    "parse_target",
+    "resolve",
+    "span",
+    "window",
+]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBERED = re.compile(r"(seq:|lsn:|head~)([0-9]{1,20})", re.ASCII)
@@ -149,7 +164,7 @@ def resolve(target: Target, history: History, last_seq_at: LastSeqAt) -> ForkPoi
 
 
 @dataclass(frozen=True, slots=True)
-class _Span:
+class Span:
     """What a history covers. Times in ms, None if it has no records; LSNs of its oldest and newest commit."""
 
     first_ms: int | None
@@ -161,30 +176,35 @@ class _Span:
 
 def window(history: History) -> str:
     """`DATE (lsn a) to DATE (lsn b), seq c to d`: what can be restored from `history`."""
-    span = _span(history)
-    if span is None:
+    found = span(history)
+    if found is None:
         return "nothing, because nothing is committed yet"
-    if span.first_ms is None or span.last_ms is None:
-        return f"lsn {span.first_lsn} to lsn {span.last_lsn}"
-    dates = f"{_date(span.first_ms)} (lsn {span.first_lsn}) to {_date(span.last_ms)} (lsn {span.last_lsn})"
-    return f"{dates}, seq {span.seqs[0]} to {span.seqs[1]}" if span.seqs else dates
+    if found.first_ms is None or found.last_ms is None:
+        return f"lsn {found.first_lsn} to lsn {found.last_lsn}"
+    dates = f"{_date(found.first_ms)} (lsn {found.first_lsn}) to {_date(found.last_ms)} (lsn {found.last_lsn})"
+    return f"{dates}, seq {found.seqs[0]} to {found.seqs[1]}" if found.seqs else dates
 
 
-def _span(history: History) -> _Span | None:
+def span(history: History) -> Span | None:
     """Looks at both ends, as far as the first commit with records (C4: beyond that nothing lies further out)."""
     oldest, newest = _up_to_records(history.oldest_first()), _up_to_records(iter(history))
     if not oldest:
         return None
     first_times = [ms for past in oldest for ms in _times(past)]
-    last_times = [ms for past in newest for ms in _times(past)]
-    first_seqs = [ref.first_seq for past in oldest for ref, _ in past.segments()]
-    last_seqs = [last for past in newest for _, last in past.segments()]
-    return _Span(
+    first_seqs = [ref.first_seq for past in oldest for ref, _ in _appended(past)]
+    if history.is_cut:
+        mark = history.first_mark
+        first_times = [] if mark is None else [mark.max_ts_ms]
+        first_seqs = [] if mark is None else [mark.max_seq + 1]
+    last_times = [ms for past in newest for ms in _times(past)] + first_times
+    last_seq = max((last for past in newest for _, last in _appended(past)), default=0)
+    first_seq = min(first_seqs, default=0)
+    return Span(
         min(first_times, default=None),
         max(last_times, default=None),
         oldest[0].commit.lsn,
         newest[0].commit.lsn,
-        (min(first_seqs), max(last_seqs)) if first_seqs and last_seqs else None,
+        (first_seq, last_seq) if 0 < first_seq <= last_seq else None,
     )
 
 
@@ -198,11 +218,13 @@ def _up_to_records(commits: Iterable[PastCommit]) -> list[PastCommit]:
 
 
 def _after_seq(seq: int, history: History) -> ForkPoint | None:
+    if history.is_cut and (history.first_mark is None or seq <= history.first_mark.max_seq):
+        return None
     last_taken: PastCommit | None = None
     covered = is_beyond = False
     for past in history.oldest_first(lambda mark: mark.max_seq < seq):
         if past.commit.kind in _TAKES_AWAY:
-            if past.commit.at_seq >= seq:
+            if past.at_seq >= seq:
                 break
             last_taken = past
         elif past.commit.kind is CommitKind.OFFLOAD:
@@ -217,16 +239,16 @@ def _after_seq(seq: int, history: History) -> ForkPoint | None:
 
 
 def _at_time(ms: int, history: History, last_seq_at: LastSeqAt) -> ForkPoint | None:
-    span = _span(history)
-    if span is None or span.first_ms is None or span.last_ms is None or not span.first_ms <= ms <= span.last_ms:
+    found = span(history)
+    if found is None or found.first_ms is None or found.last_ms is None or not found.first_ms <= ms <= found.last_ms:
         return None
     last_taken: PastCommit | None = None
     seq = 0
     is_beyond = False
     for past in history.oldest_first(lambda mark: mark.max_ts_ms <= ms):
         commit = past.commit
-        if last_taken is None and commit.at_ts_ms <= ms and commit.kind is not CommitKind.OFFLOAD:
-            # The first that is looked at: all that came before it is taken, too.
+        if last_taken is None and commit.at_ts_ms <= ms and not any(_appended(past)):
+            # The first that is looked at: it is a checkpoint that was passed, and all that came before is taken, too.
             seq, last_taken = past.head_seq, past
         elif commit.kind in _TAKES_AWAY:
             if commit.at_ts_ms > ms:
@@ -245,12 +267,17 @@ def _at_time(ms: int, history: History, last_seq_at: LastSeqAt) -> ForkPoint | N
     return None if last_taken is None else last_taken.point(seq)
 
 
+def _appended(past: PastCommit) -> Iterator[tuple[SegmentRef, int]]:
+    """Segments of records that are new with it. What a merge adds is not."""
+    return past.segments() if past.commit.kind is CommitKind.OFFLOAD else iter(())
+
+
 def _times(past: PastCommit) -> Iterator[int]:
     """Times up to which `past` tells what the topic was: those of its records, and of what took some away.
 
     A segment that a fork cut counts whole: what the fork appended itself is later than all of it.
     """
-    for ref, _ in past.segments():
+    for ref, _ in _appended(past):
         yield ref.min_ts_ms
         yield ref.max_ts_ms
     if past.commit.kind in _TAKES_AWAY:

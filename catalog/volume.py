@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from blake3 import blake3
 
-from catalog.control import MAIN, Boundary, CheckpointSet, Control, Fork
+from catalog.control import DEAD, MAIN, Boundary, CheckpointSet, Control, Fork
 from catalog.encoding import StoredCommit, decode_commit_at, decode_views
 from catalog.envelope import MessageType, unwrap
 from catalog.errors import (
@@ -68,9 +68,6 @@ from catalog.small_objects import (
 from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
 
 __all__ = ["DEAD", "Volumes"]
-
-DEAD = 2**64 - 1
-"""The boundary of a volume that is gone: no commit of it may come to be."""
 
 _CONCURRENT_GETS = 16
 _log = logging.getLogger(__name__)
@@ -230,6 +227,16 @@ class Volumes:
             return None
 
     def _whole(self, vid: Vid, lsn: int) -> Snapshot:
+        try:
+            return self._built(vid, lsn)
+        except (InvalidObject, NoSuchObject):
+            if not self._known:
+                raise
+            # What lies between a state that is known and this one may have been collected since.
+            self._known.clear()
+            return self._built(vid, lsn)
+
+    def _built(self, vid: Vid, lsn: int) -> Snapshot:
         """`vid` at `lsn`. Goes down to what is known, and folds what follows, volume by volume."""
         path: list[tuple[Control, int]] = []  # the volumes on the way down, and up to where to fold each
         seen = set[Vid]()
@@ -273,11 +280,11 @@ class Volumes:
         found = stored.checkpoint
         if found is None:
             raise InvalidObject(key, f"{checkpoints_key(vid)} names it, and it is no checkpoint")
-        views = self._list(vid, found.views_hash) if found.views is None else found.views
+        views = self._list(vid, lsn, found.views_hash) if found.views is None else found.views
         return from_checkpoint(stored, found, decode_views(views, key))
 
-    def _list(self, vid: Vid, digest: bytes) -> bytes:
-        key = list_key(vid, digest)
+    def _list(self, vid: Vid, lsn: int, digest: bytes) -> bytes:
+        key = list_key(vid, lsn, digest)
         here = self.cache.object(key) if self.cache else None
         if here is not None and blake3(here).digest() == digest:
             return here

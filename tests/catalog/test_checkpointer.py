@@ -109,14 +109,14 @@ def test_a_large_list_is_an_object_of_its_own_and_its_damage_is_found(monkeypatc
     found = decode_commit_at(store.get(commit_key(MAIN, 40)), MAIN, 40).checkpoint
     assert found is not None
     assert found.views is None
-    assert key == list_key(MAIN, found.views_hash)
+    assert key == list_key(MAIN, 40, found.views_hash)
     assert Volumes(store).snapshot(MAIN) == shown
-    body = store.get(list_key(MAIN, found.views_hash))
+    body = store.get(list_key(MAIN, 40, found.views_hash))
     for damaged in (body[:-1], body[:20] + bytes([body[20] ^ 1]) + body[21:]):
-        store.put(list_key(MAIN, found.views_hash), damaged, {})
+        store.put(list_key(MAIN, 40, found.views_hash), damaged, {})
         with pytest.raises(InvalidObject, match=key):
             Volumes(store).snapshot(MAIN)
-    store.delete(list_key(MAIN, found.views_hash))
+    store.delete(list_key(MAIN, 40, found.views_hash))
     with pytest.raises(NoSuchObject, match=key):
         Volumes(store).snapshot(MAIN)
 

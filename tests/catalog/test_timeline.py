@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.commit import ForkPoint, SegmentRef
+from catalog.control import Mark
 from catalog.encoding import StoredCommit
 from catalog.errors import InvalidName, InvalidTarget, OutOfWindow
 from catalog.gid import Vid
 from catalog.history import NO_HISTORY, History, Leg
 from catalog.snapshot import cut, empty, fold
-from catalog.timeline import Head, Lsn, Named, Seq, Target, Time, parse_target, resolve, window
+from catalog.timeline import Head, Lsn, Named, Seq, Target, Time, parse_target, resolve, span, window
 from tests.catalog.samples import START_MS, HistoryMaker, segment, ts_of, vid
 
 MAIN, FORK = vid(1), vid(2)
@@ -362,3 +363,83 @@ def shown(history: HistoryMaker, found: ForkPoint) -> set[int]:
         assert found.seq < snapshot.bounds.head_seq
         snapshot = cut(snapshot, found.seq)
     return {seq for view in snapshot.segments for seq in range(view.first, view.last + 1)}
+
+
+# ---------------------------------------------------------------- what is left of a history
+
+
+def collected(history: HistoryMaker, first_lsn: int, cut_seq: int | None = None) -> History:
+    """What GC leaves of it: from the checkpoint `first_lsn` on."""
+    commits = [stored.commit for stored in history.stored[:first_lsn]]
+    mark = Mark(first_lsn, max(c.at_ts_ms for c in commits), max(c.bounds.head_seq for c in commits))
+
+    def load(_: Vid, first: int, last: int) -> list[StoredCommit]:
+        assert first >= first_lsn
+        return history.stored[first - 1 : last]
+
+    return History([Leg(history.vid, first_lsn, len(history.stored), cut_seq, (mark,))], load)
+
+
+def eventful() -> HistoryMaker:
+    history = HistoryMaker(MAIN)
+    history.offload((1, 10))
+    history.offload((11, 20))
+    history.delete(15, before=3)
+    history.truncate(20, 18)
+    history.offload((18, 30))
+    history.compact([], segment(1, 17))
+    history.delete(30, before=8)
+    history.offload((31, 40))
+    return history
+
+
+@pytest.mark.parametrize("first_lsn", range(2, 9))
+@pytest.mark.parametrize("cut_seq", [None, 25, 33])
+def test_what_is_left_of_a_history_tells_the_same_or_nothing(first_lsn: int, cut_seq: int | None) -> None:
+    history = eventful()
+    whole, left = past(history, cut_seq), collected(history, first_lsn, cut_seq)
+    known = left.first_mark
+    last = span(whole)
+    assert known is not None
+    assert last is not None
+    assert last.last_ms is not None
+    for seq in range(1, 42):
+        try:
+            found = point(Seq(seq), left)
+        except OutOfWindow:
+            assert seq <= known.max_seq or seq > (cut_seq or 40)
+        else:
+            assert found == point(Seq(seq), whole)
+    for ms in range(ts_of(0), ts_of(42), 500):
+        try:
+            found = point(Time(ms), left)
+        except OutOfWindow:
+            assert not known.max_ts_ms <= ms <= last.last_ms
+        else:
+            assert ms >= known.max_ts_ms
+            assert found[1] == first_lsn or found == point(Time(ms), whole)
+    for lsn in range(1, 9):
+        if lsn < first_lsn:
+            with pytest.raises(OutOfWindow):
+                point(Lsn(lsn), left)
+        else:
+            assert point(Lsn(lsn), left) == point(Lsn(lsn), whole)
+
+
+def test_a_history_that_begins_with_no_checkpoint_tells_no_record_and_no_time() -> None:
+    history = eventful()
+    left = History([Leg(MAIN, 4, 8)], lambda _, first, last: history.stored[first - 1 : last])
+    for target in (Seq(25), Time(ts_of(25))):
+        with pytest.raises(OutOfWindow):
+            resolve(target, left, last_seq_at)
+    assert point(Head(0), left) == (MAIN, 8, None)
+
+
+def test_a_delete_of_before_the_fork_counts_up_to_where_the_fork_cut() -> None:
+    main, branch = HistoryMaker(MAIN), HistoryMaker(FORK, head_seq=7)
+    main.offload((1, 10))
+    main.delete(10, before=3)
+    branch.offload((8, 20))
+    history = joined((branch, None, None), (main, 7, None))
+    assert point(Seq(8), history) == (FORK, 1, 8)
+    assert point(Seq(7), history) == (MAIN, 1, 7)

@@ -1,0 +1,134 @@
+"""Garbage collection: what no name reaches any more is planned, and by a later run taken away.
+
+    step of a run                                                    what a crash after it leaves
+    1 mark: what is kept, of every volume
+    for each plan that is older than the grace:
+    2 checkpoints: the first state that is kept, and those below     more checkpoints
+    3 the boundary of each volume in the plan is raised to there     states below it are refused, and still there
+    4 the names are looked at once more, and what they hold is kept
+    5 orphans in a volume that is written: a commit of kind config   the same
+    6 what is in the plan and still not kept goes                    the plan, which the next run finishes
+    7 the plan goes
+    8 a new plan of what is garbage now, and in no plan yet          pages, or the plan
+
+G1  Only what two marks, a grace apart, found to be garbage goes. So a LIST may miss what is new, and an upload has
+    that long to be published.
+G2  The boundary is raised before the names are looked at for the last time. Whoever makes a fork, a pin or a tag writes
+    it first, reads the boundary then, and takes its own back if its LSN lies below and nothing else holds it: so one
+    of the two sees the other. A volume that goes as a whole is closed first (its boundary is `DEAD`), and stays so
+    for ever: no commit, and no name for it, is good any more.
+G3  Segments that no commit names go if they are older than the grace and no attempt on record has them; and in a volume
+    that is written only after a commit that takes the LSN which a stalled writer would use, and says that no segment of
+    their age may be added any more (`collected_before_ms`).
+G4  What does not decode, or is missing, stops GC of what it may hold (M3 of `catalog.mark`), and of nothing else.
+G5  A key that is none of ours is left alone, and told.
+
+Refs are never deleted; the boundary of a volume that is gone stays. Deletes are idempotent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from catalog.gc_execution import Execution, Note
+from catalog.gc_plan import Plan, PlanWriter, plans, remove_plan
+from catalog.gc_report import GcPolicy, GcReport, KeptVolume, Waiting
+from catalog.gid import Sid
+from catalog.local import LocalCatalog
+from catalog.mark import Kept, Marker
+from catalog.objects.base import ObjectStore
+from catalog.sweep import Sweep
+
+__all__ = ["Collector"]
+
+
+def _unheard(_operation: str, _subject: str, _message: str) -> None:
+    """Nobody keeps notes."""
+
+
+class Collector:
+    """GC of one prefix. Runs may overlap, here and elsewhere. `attempts` gives the segments that are being uploaded.
+
+    `note` is told (operation, key, message) before a boundary is raised and before a plan is carried out. `clock`
+    gives ms since the epoch.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        policy: GcPolicy,
+        *,
+        clock: Callable[[], int],
+        writer_id: str,
+        cache: LocalCatalog | None = None,
+        attempts: Callable[[], Collection[Sid]] = tuple,
+        note: Note = _unheard,
+    ) -> None:
+        self._store = store
+        self._policy = policy
+        self._clock = clock
+        self._writer_id = writer_id
+        self._cache = cache
+        self._attempts = attempts
+        self._note = note
+
+    def run(self, *, dry_run: bool = False) -> GcReport:
+        """`dry_run`: what would be planned now, with nothing changed or written.
+
+        Raises what the store raises; the next run goes on. Damage is told in the report.
+        """
+        report = GcReport()
+        now_ms, grace_ms = self._clock(), self._policy.grace_s * 1000
+        marker = self._marker(now_ms)
+        marker.mark()
+        waiting = plans(self._store)
+        if not dry_run:
+            waiting = self._carry_out(waiting, marker, report, now_ms)
+        writer = PlanWriter(None if dry_run else self._store, now_ms)
+        sweep = Sweep(self._store, marker, writer, report, self._attempts(), now_ms=now_ms, grace_ms=grace_ms)
+        sweep.run(waiting)
+        written = writer.close(self._clock())
+        if written is not None and not dry_run:
+            waiting.append(written)
+        report.waiting = [Waiting(p.number, p.objects, p.written_at_ms + grace_ms) for p in waiting if p.is_whole]
+        report.refused = marker.refused
+        report.blocked = {vid: str(trouble) for vid, trouble in marker.blocked.items()}
+        report.kept = [_told(kept) for _, kept in sorted(marker.kept.items()) if kept.is_held]
+        return report
+
+    def _marker(self, now_ms: int) -> Marker:
+        policy = self._policy
+        return Marker(
+            self._store,
+            self._cache,
+            now_ms=now_ms,
+            window_ms=policy.window_s * 1000,
+            grace_ms=policy.grace_s * 1000,
+            retain_ms=None if policy.retain_s is None else policy.retain_s * 1000,
+            skew_ms=policy.skew_s * 1000,
+        )
+
+    def _carry_out(self, found: list[Plan], marker: Marker, report: GcReport, now_ms: int) -> list[Plan]:
+        """Those whose time has come, oldest first. Returns the others."""
+        waiting: list[Plan] = []
+        execution = Execution(self._store, marker, report, self._attempts, self._note, self._writer_id, now_ms)
+        for plan in reversed(found):
+            if plan.written_at_ms + self._policy.grace_s * 1000 > now_ms:
+                waiting.append(plan)
+            elif plan.is_whole:
+                execution.run(plan)
+            else:
+                remove_plan(self._store, plan.number)
+        return waiting
+
+
+def _told(kept: Kept) -> KeptVolume:
+    return KeptVolume(
+        kept.vid,
+        kept.control.topic if kept.control else "",
+        kept.control.branch if kept.control else "",
+        tuple(kept.holders),
+        kept.first_lsn,
+        None if kept.tip is None or kept.first_lsn is None else kept.tip.lsn,
+        tuple((lsn, tuple(kept.points[lsn])) for lsn in kept.held_alone()),
+    )

@@ -1,0 +1,235 @@
+"""Carrying out a plan of GC: steps 2 to 7 of `catalog.gc`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+
+from catalog.change import change
+from catalog.checkpointer import make_checkpoint
+from catalog.commit import Commit, CommitKind
+from catalog.control import DEAD, Boundary, CheckpointSet
+from catalog.encoding import StoredCommit, decode_commit_at, encode_commit
+from catalog.errors import Corrupt, Diverged, NoSuchObject, Outdated
+from catalog.gc_plan import Garbage, Plan, pages_of, remove_plan
+from catalog.gc_report import GcReport
+from catalog.gid import Sid, Vid
+from catalog.keys import (
+    Key,
+    boundary_key,
+    checkpoints_key,
+    commit_key,
+    control_key,
+    data_key,
+    fork_key,
+    index_key,
+    list_key,
+    pin_key,
+    plan_key,
+)
+from catalog.mark import Kept, Marker
+from catalog.objects.base import ObjectStore
+from catalog.small_objects import decode_boundary, decode_checkpoint_set, encode_boundary, encode_checkpoint_set
+from catalog.snapshot import fold
+
+__all__ = ["Execution", "Note"]
+
+Note = Callable[[str, str, str], None]
+
+_FENCE_ROUNDS = 20
+
+
+@dataclass(slots=True)
+class Execution:
+    """Of the plans of one run. `attempts` gives the segments that are being uploaded now."""
+
+    store: ObjectStore
+    marker: Marker
+    report: GcReport
+    attempts: Callable[[], Collection[Sid]]
+    note: Note
+    writer_id: str
+    now_ms: int
+    _pruned: set[Vid] = field(default_factory=set[Vid])
+
+    def run(self, plan: Plan) -> None:
+        """It may end anywhere, and be repeated."""
+        newest_orphans: dict[Vid, int] = {}
+        closing: set[Vid] = set()
+        try:
+            for page in pages_of(self.store, plan):
+                for garbage in page:
+                    newest = max((sid.created_ms for sid in garbage.orphans), default=-1)
+                    newest_orphans[garbage.vid] = max(newest, newest_orphans.get(garbage.vid, -1))
+                    closing |= {garbage.vid} if garbage.closes else set()
+        except Corrupt as damage:
+            self.report.damaged_plans.append(str(damage))
+            remove_plan(self.store, plan.number)
+            return
+        self.note("gc", plan_key(plan.number), f"at most {plan.objects} objects")
+        for vid in newest_orphans:
+            self._raise_boundary(self.marker.look(vid), may_close=vid in closing)
+        for number, page in enumerate(pages_of(self.store, plan)):
+            self.marker.refresh(newest_orphans if number == 0 else {garbage.vid for garbage in page})
+            self._settle(newest_orphans if number == 0 else {})
+            attempts = frozenset(self.attempts())
+            for garbage in page:
+                self._delete(garbage, attempts)
+        remove_plan(self.store, plan.number)
+
+    # ------------------------------------------------------------ before anything goes
+
+    def _raise_boundary(self, kept: Kept, *, may_close: bool) -> None:
+        """A volume is closed only if the plan says so: nobody held it then, and nobody does now."""
+        vid = kept.vid
+        if vid in self.marker.blocked:
+            return
+        target = (DEAD if may_close else 0) if kept.first_lsn is None else kept.first_lsn
+        if target <= max(kept.boundary, 1):
+            return
+        self._make_checkpoints(kept)
+        if vid in self.marker.blocked:
+            return
+        self.note("boundary", boundary_key(vid), "closed" if target == DEAD else f"raised to lsn {target}")
+
+        def raised(body: bytes | None) -> bytes | None:
+            is_higher = body is not None and decode_boundary(body, vid).lsn >= target
+            return None if is_higher else encode_boundary(Boundary(vid, target))
+
+        try:
+            body = change(self.store, boundary_key(vid), raised)
+        except Corrupt as damage:
+            self.marker.block(vid, damage)
+            return
+        assert body is not None  # noqa: S101 - `raised` makes one when it is absent
+        kept.boundary = decode_boundary(body, vid).lsn
+        kept.lowest = max(kept.lowest, target) if target != DEAD else kept.lowest
+
+    def _make_checkpoints(self, kept: Kept) -> None:
+        """Of each state that will have nothing below it."""
+        first = [kept.first_lsn] if kept.first_lsn is not None and kept.first_lsn > max(kept.boundary, 1) else []
+        marked = {mark.lsn for mark in kept.marks.marks}
+        try:
+            for lsn in sorted({*kept.held_alone(), *first} - marked):
+                make_checkpoint(self.marker.volumes(), kept.vid, lsn, now_ms=self.now_ms)
+            kept.marks = self.marker.volumes().checkpoints(kept.vid)
+        except (Corrupt, NoSuchObject) as damage:
+            self.marker.block(kept.vid, damage)
+
+    def _settle(self, newest_orphans: dict[Vid, int]) -> None:
+        """After the names were looked at again: what they added stands on its own, and stalled writers are shut out."""
+        for kept in list(self.marker.kept.values()):
+            if kept.boundary > 1 and kept.vid not in self.marker.blocked and not self._stands(kept):
+                self._make_checkpoints(kept)
+        for vid, newest_ms in newest_orphans.items():
+            kept = self.marker.look(vid)
+            if newest_ms >= 0 and kept.first_lsn is not None and vid not in self.marker.blocked:
+                self._shut_out(kept, newest_ms)
+
+    def _stands(self, kept: Kept) -> bool:
+        marked = {mark.lsn for mark in kept.marks.marks}
+        return all(lsn in marked for lsn in kept.held_alone())
+
+    def _shut_out(self, kept: Kept, newest_ms: int) -> None:
+        """Publish that no segment as old as `newest_ms` may be added, under the LSN that a stalled commit would take.
+
+        Commits that were faster are heard: what they add stays.
+        """
+        volumes, vid = self.marker.volumes(), kept.vid
+        for _ in range(_FENCE_ROUNDS):
+            tip = kept.tip
+            assert tip is not None  # noqa: S101 - a volume with a range has one
+            if kept.is_dead or tip.collected_before_ms > newest_ms:
+                return
+            commit = Commit(
+                vid=vid,
+                lsn=tip.lsn + 1,
+                kind=CommitKind.CONFIG,
+                bounds=tip.bounds,
+                parent_hash=tip.head_hash,
+                nonce=os.urandom(16),
+                created_at_ms=self.now_ms,
+                writer_id=self.writer_id,
+                epoch=tip.epoch,
+                at_seq=tip.bounds.head_seq,
+                at_ts_ms=tip.max_ts_ms,
+                message="gc: segments of before were collected",
+                collected_before_ms=newest_ms + 1,
+            )
+            body, _ = encode_commit(commit)
+            try:
+                volumes.publish(vid, commit.lsn, body)
+                following: tuple[StoredCommit, ...] = (decode_commit_at(body, vid, commit.lsn),)
+            except Outdated:
+                return  # another run is further on
+            except Diverged:
+                following = volumes.next_commits(vid, tip.lsn)
+            for stored in following:
+                for ref in stored.commit.segments:
+                    self.marker.sids[vid].add(ref.sid)
+            kept.tip = replace(fold(tip, following), segments=())
+
+    # ------------------------------------------------------------ deletes
+
+    def _delete(self, garbage: Garbage, attempts: frozenset[Sid]) -> None:
+        vid = garbage.vid
+        kept = self.marker.look(vid)
+        first_lsn = DEAD if kept.first_lsn is None else kept.first_lsn
+        if vid in self.marker.blocked or first_lsn > max(kept.boundary, 1):
+            return  # it came to be unheld since the plan was made: another plan closes it
+        lsns = [lsn for lsn in garbage.lsns if not kept.keeps(lsn)]
+        if lsns:
+            self._prune(kept)
+        self._remove("commits", [commit_key(vid, lsn) for lsn in lsns])
+        self._remove("lists", [list_key(vid, *each) for each in garbage.lists if not kept.keeps(each[0])])
+        self._delete_segments(kept, garbage, attempts)
+        self._remove("forks", [fork_key(vid, fork) for fork in garbage.forks if self.marker.is_gone(fork)])
+        expired = {(vid, name) for vid, name, _ in self.marker.roots.expired_pins}
+        self._remove("pins", [pin_key(vid, name) for name in garbage.pins if (vid, name) in expired])
+        if garbage.closes:
+            self._delete_rest(kept)
+
+    def _delete_segments(self, kept: Kept, garbage: Garbage, attempts: frozenset[Sid]) -> None:
+        vid, keep = kept.vid, self.marker.sids[kept.vid]
+        sizes = {sid: size for sid, size in garbage.segments if sid not in keep and sid not in attempts}
+        orphans = [sid for sid in garbage.orphans if sid not in keep and sid not in attempts]
+        if kept.first_lsn is not None and not kept.is_dead:
+            assert kept.tip is not None  # noqa: S101 - a volume with a range has one
+            orphans = [sid for sid in orphans if sid.created_ms < kept.tip.collected_before_ms]
+        sids = [*sizes, *orphans]
+        if sids:
+            self.store.delete_many([key for sid in sids for key in (data_key(vid, sid), index_key(vid, sid))])
+            self.report.deleted["segments"] += len(sids)
+        self.report.deleted_bytes += sum(sizes.values())
+
+    def _prune(self, kept: Kept) -> None:
+        """No reader starts from what goes."""
+        vid = kept.vid
+
+        def pruned(body: bytes | None) -> bytes | None:
+            if body is None:
+                return None
+            marks = decode_checkpoint_set(body, vid).marks
+            kept.marks = CheckpointSet(vid, tuple(mark for mark in marks if kept.keeps(mark.lsn)))
+            return encode_checkpoint_set(kept.marks) if len(kept.marks.marks) < len(marks) else None
+
+        if vid not in self._pruned:
+            change(self.store, checkpoints_key(vid), pruned)
+            self._pruned.add(vid)
+
+    def _delete_rest(self, kept: Kept) -> None:
+        """Checkpoints and control, once there is nothing else but the boundary."""
+        vid = kept.vid
+        last = {boundary_key(vid), checkpoints_key(vid), control_key(vid)}
+        if kept.is_held or not kept.is_dead or not last.issuperset(self.store.list(f"{vid}/", limit=len(last) + 1)):
+            return
+        self.store.delete(checkpoints_key(vid))
+        self.store.delete(control_key(vid))
+        self.report.deleted["volumes"] += 1
+        kept.control = None
+
+    def _remove(self, kind: str, keys: list[Key]) -> None:
+        if keys:
+            self.store.delete_many(keys)
+            self.report.deleted[kind] += len(keys)

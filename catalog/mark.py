@@ -1,0 +1,346 @@
+"""The mark phase of GC: what each volume keeps, by looking at every name and at every volume.
+
+M1  All that is marked stays marked: `refresh` only adds. What nobody needed at one time and nobody needs now is garbage
+    for good, for whoever comes to want it later is refused (`catalog.gc`).
+M2  A volume that nobody holds still counts for what it stands on, as long as its boundary is not `DEAD`: its name may
+    come back until then.
+M3  What cannot be read keeps all that it might hold: the volume and those it was forked from are `blocked`, with the
+    reason. A name that cannot be read blocks all of its topic. Nothing is taken for garbage because of damage.
+M4  One volume after the other is looked at; what stays in memory is 16 bytes for each segment that is kept.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from catalog.commit import Commit, ForkPoint
+from catalog.control import DEAD, CheckpointSet, Control
+from catalog.errors import CatalogError, Corrupt, InvalidKey, NoSuchObject
+from catalog.gid import Vid
+from catalog.keys import Key, commit_key, commits_prefix, control_key, fork_key, forks_prefix, lsn_of, ref_key
+from catalog.local import LocalCatalog
+from catalog.objects.base import ObjectStore
+from catalog.retention import HeldBy, Holder, first_kept, scan_from, window_ms_of
+from catalog.roots import Roots, read_roots, volumes_of
+from catalog.sid_set import SidSet
+from catalog.small_objects import decode_fork
+from catalog.snapshot import Snapshot
+from catalog.volume import Volumes
+
+__all__ = ["Kept", "Marker"]
+
+_BATCH = 64
+
+
+@dataclass(slots=True)
+class Kept:
+    """Of one volume: the commits from `first_lsn` on (None: no such range), and the one state at each of `points`.
+
+    `lowest` is from where on all commits are there. `tip` is the newest state, without its segments. `holders` are
+    those of the range.
+    """
+
+    vid: Vid
+    boundary: int
+    marks: CheckpointSet
+    control: Control | None
+    lowest: int = 1
+    first_lsn: int | None = None
+    holders: list[Holder] = field(default_factory=list[Holder])
+    points: dict[int, list[Holder]] = field(default_factory=dict[int, list[Holder]])
+    tip: Snapshot | None = None
+
+    @property
+    def is_dead(self) -> bool:
+        return self.boundary == DEAD
+
+    @property
+    def is_held(self) -> bool:
+        return self.first_lsn is not None or bool(self.points)
+
+    def keeps(self, lsn: int) -> bool:
+        return lsn in self.points or (self.first_lsn is not None and lsn >= self.first_lsn)
+
+    def held_alone(self) -> list[int]:
+        """The points that no range covers, each of which has to be a checkpoint (R2)."""
+        return sorted(lsn for lsn in self.points if lsn and (self.first_lsn is None or lsn < self.first_lsn))
+
+
+class Marker:
+    """One run's view of what is kept. `window_ms` is the setting; `retain_ms`, if given, goes before a topic's own."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        cache: LocalCatalog | None,
+        *,
+        now_ms: int,
+        window_ms: int,
+        grace_ms: int,
+        retain_ms: int | None = None,
+        skew_ms: int = 0,
+    ) -> None:
+        self._store = store
+        self._cache = cache
+        self._now_ms = now_ms
+        self._window_ms = window_ms
+        self._grace_ms = grace_ms
+        self._retain_ms = retain_ms
+        self._skew_ms = skew_ms
+        self._needed: deque[tuple[ForkPoint, Holder]] = deque()
+        self.kept: dict[Vid, Kept] = {}
+        self.sids: dict[Vid, SidSet] = defaultdict(SidSet)
+        self.blocked: dict[Vid, CatalogError] = {}
+        self.refused: list[str] = []
+        """Holders that came too late: what they name was gone, or on its way, and they were told so (G2)."""
+        self.roots = Roots()
+
+    def mark(self) -> None:
+        """Raises what the store raises; damage is put down in `blocked`."""
+        self.roots = roots = read_roots(self._store, self._now_ms - self._skew_ms)
+        for vid in sorted({*volumes_of(self._store), *roots.refs, *roots.deleted_refs}):
+            self._mark_volume(vid, roots)
+        self._mark_points(roots)
+        self._doubt(roots)
+
+    def refresh(self, vids: Iterable[Vid]) -> None:
+        """Look again at the names, and at the forks of `vids`: whoever came since the mark is heard."""
+        before, self.roots = self.roots, read_roots(self._store, self._now_ms - self._skew_ms)
+        roots = self.roots
+        for vid in sorted({*roots.refs, *roots.deleted_refs}):
+            known = self.kept.get(vid)
+            is_new = vid in roots.refs or roots.deleted_refs.get(vid) != before.deleted_refs.get(vid)
+            if known is None or (known.first_lsn is None and is_new):
+                self._mark_volume(vid, roots)
+        for parent in vids:
+            self._mark_forks(parent, roots)
+        self._mark_points(roots)
+        self._doubt(roots)
+
+    def look(self, vid: Vid) -> Kept:
+        """What is on record of `vid`, which is looked up if it was not seen yet."""
+        if vid not in self.kept:
+            volumes = self.volumes()
+            kept = self.kept[vid] = Kept(vid, 0, CheckpointSet(vid), None)
+            try:
+                kept.boundary = volumes.boundary(vid)
+                kept.marks = volumes.checkpoints(vid)
+                kept.control = self.control(vid)
+            except Corrupt as damage:
+                self._block(vid, damage)
+        return self.kept[vid]
+
+    def control(self, vid: Vid) -> Control | None:
+        """Of a volume that may be gone: the local copy is not asked."""
+        try:
+            return Volumes(self._store).control(vid)
+        except NoSuchObject:
+            return None
+
+    def is_gone(self, vid: Vid) -> bool:
+        """Whether nothing of the volume can come to be any more, and nothing of it is left that could be read."""
+        kept = self.look(vid)
+        return kept.is_dead and kept.control is None and vid not in self.blocked
+
+    def volumes(self) -> Volumes:
+        """Without the snapshots of earlier ones: they would stay in memory (M4)."""
+        return Volumes(self._store, self._cache)
+
+    # ------------------------------------------------------------ volumes
+
+    def _mark_volume(self, vid: Vid, roots: Roots) -> None:
+        kept = self.look(vid)
+        # Of a closed volume the commits may be going already, unless its name came back before they did.
+        named = vid in roots.refs or (vid in roots.deleted_refs and not kept.is_dead) or self._is_named(kept, roots)
+        if vid in self.blocked or (kept.is_dead and (kept.control is None or not named)):
+            return
+        is_young = vid.created_ms > self._now_ms - self._grace_ms and not kept.is_dead
+        try:
+            if kept.control is None and not named:
+                return  # what has no name and no control was never whole, or is going
+            _check_control(kept)
+            volumes = self.volumes()
+            kept.lowest = self._lowest(kept)
+            kept.tip = volumes.snapshot(vid, self._newest(volumes, kept))
+            window_ms = window_ms_of(kept.tip.config, self._window_ms) if self._retain_ms is None else self._retain_ms
+            kept.holders = list(roots.refs.get(vid, ()))
+            for name, at_ms in roots.deleted_refs.get(vid, ()):
+                if at_ms + window_ms > self._now_ms:
+                    kept.holders.append(Holder(HeldBy.DELETED_REF, name, at_ms + window_ms))
+            if is_young and not named:
+                kept.holders.append(Holder(HeldBy.YOUNG, str(vid), vid.created_ms + self._grace_ms))
+            self._mark_range(volumes, kept, self._now_ms - window_ms)
+            kept.tip = replace(kept.tip, segments=())
+        except (Corrupt, NoSuchObject) as damage:
+            parent = kept.control.parent if kept.control else None
+            if not named and parent is not None and self._came_too_late(self.look(parent.vid), parent.lsn):
+                self.refused.append(f"volume {vid}, forked from lsn {parent.lsn} of volume {parent.vid}")
+            else:
+                self._block(vid, damage, only_below=not (named or is_young))
+
+    def _is_named(self, kept: Kept, roots: Roots) -> bool:
+        """By the ref that was made for it, which the LIST may not have shown: it is heard from now on."""
+        if kept.control is None or kept.vid in roots.deleted_refs:
+            return False
+        key = ref_key(kept.control.topic, kept.control.branch)
+        try:
+            roots.take_ref(key, self._store.get(key), only=kept.vid)
+        except NoSuchObject:
+            return False
+        return kept.vid in roots.refs or (kept.vid in roots.deleted_refs and not kept.is_dead)
+
+    def _mark_range(self, volumes: Volumes, kept: Kept, since_ms: int) -> None:
+        """What is kept if somebody holds it, and else what it stands on (M2)."""
+        vid, tip, lowest = kept.vid, kept.tip, kept.lowest
+        assert tip is not None  # noqa: S101 - the caller has looked
+        start = scan_from(kept.marks, lowest, tip.lsn, since_ms) or lowest
+        first = max(first_kept(self.commits(volumes, vid, start, tip.lsn), since_ms) or lowest, lowest)
+        is_held = bool(kept.holders)
+        if first > 1:
+            for view in volumes.snapshot(vid, first).segments:
+                if is_held or view.vid != vid:
+                    self.sids[view.vid].add(view.ref.sid)
+        if is_held:
+            for commit in self.commits(volumes, vid, first + 1 if first > 1 else 1, tip.lsn):
+                for ref in commit.segments:
+                    self.sids[vid].add(ref.sid)
+            kept.first_lsn = first
+        if lowest <= 1:
+            self._need_parent(kept)
+
+    def _need_parent(self, kept: Kept) -> None:
+        control = kept.control
+        if control is not None and control.parent is not None:
+            name = f"{control.topic}@{control.branch} ({kept.vid})"
+            self._needed.append((control.parent, Holder(HeldBy.FORK, name)))
+
+    def _lowest(self, kept: Kept) -> int:
+        """From where on the commits of the volume are all there."""
+        if not kept.is_dead:
+            return max(kept.boundary, 1)
+        lsns = map(lsn_of, self._store.list(commits_prefix(kept.vid)))
+        lowest = next(lsns, 1)
+        for lsn in lsns:
+            if lsn != lowest - 1:
+                break
+            lowest = lsn
+        return lowest
+
+    def _newest(self, volumes: Volumes, kept: Kept) -> int:
+        """The LIST may be behind, so what follows is asked for by name."""
+        listed = volumes.newest_lsn(kept.vid)
+        known = max(listed, kept.marks.marks[-1].lsn if kept.marks.marks else 0, kept.lowest - 1)
+        return known + len(volumes.next_commits(kept.vid, known))
+
+    def commits(self, volumes: Volumes, vid: Vid, first: int, last: int) -> Iterator[Commit]:
+        """Oldest first, fetched as they are looked at."""
+        for at in range(first, last + 1, _BATCH):
+            yield from (stored.commit for stored in volumes.commits(vid, at, min(at + _BATCH - 1, last)))
+
+    # ------------------------------------------------------------ points
+
+    def _mark_points(self, roots: Roots) -> None:
+        """Those of tags and pins, and what forks stand on, down to the roots."""
+        for (vid, lsn), holders in roots.points.items():
+            known = self.kept[vid].points.get(lsn, ()) if vid in self.kept else ()
+            self._needed.extend((ForkPoint(vid, lsn), holder) for holder in holders if holder not in known)
+        while self._needed:
+            point, holder = self._needed.popleft()
+            kept = self.look(point.vid)
+            is_new = point.lsn not in kept.points
+            holders = kept.points.setdefault(point.lsn, [])
+            if holder not in holders:
+                holders.append(holder)
+            if is_new and point.vid not in self.blocked and not (kept.first_lsn and point.lsn >= kept.first_lsn):
+                self._mark_point(kept, point.lsn)
+
+    def _mark_point(self, kept: Kept, lsn: int) -> None:
+        stands_alone = any(mark.lsn == lsn for mark in kept.marks.marks)
+        try:
+            _check_control(kept)
+            if lsn:
+                for view in self.volumes().snapshot(kept.vid, lsn).segments:
+                    self.sids[view.vid].add(view.ref.sid)
+        except (Corrupt, NoSuchObject) as damage:
+            if self._came_too_late(kept, lsn) and self._is_absent(commit_key(kept.vid, lsn)):
+                self.refused += [f"{holder} at lsn {lsn} of volume {kept.vid}" for holder in kept.points.pop(lsn)]
+            else:
+                self._block(kept.vid, damage)
+            return
+        if not stands_alone and not 1 < kept.boundary <= lsn:
+            self._need_parent(kept)
+
+    def _came_too_late(self, kept: Kept, lsn: int) -> bool:
+        return lsn < kept.boundary and all(mark.lsn != lsn for mark in kept.marks.marks)
+
+    def _is_absent(self, key: Key) -> bool:
+        try:
+            self._store.get(key)
+        except NoSuchObject:
+            return True
+        return False
+
+    def _mark_forks(self, parent: Vid, roots: Roots) -> None:
+        """Forks that have come since: not every one has its name yet."""
+        for key in list(self._store.list(forks_prefix(parent))):
+            try:
+                vid = Vid.parse(key.rpartition("/")[2])
+            except InvalidKey:
+                continue
+            if vid in self.kept:
+                continue
+            kept = self.look(vid)
+            if kept.control is not None:
+                self._mark_volume(vid, roots)
+            elif not kept.is_dead:
+                self._hold_by_fork(parent, vid, key)
+
+    def _hold_by_fork(self, parent: Vid, vid: Vid, key: str) -> None:
+        try:
+            point = decode_fork(self._store.get(Key(key)), key).parent
+        except NoSuchObject:
+            return
+        except Corrupt as damage:
+            self._block(parent, damage)
+            return
+        self._needed.append((point, Holder(HeldBy.FORK, str(vid))))
+
+    # ------------------------------------------------------------ damage
+
+    def block(self, vid: Vid, trouble: CatalogError) -> None:
+        """Nothing of the volume goes, nor of those it stands on."""
+        self._block(vid, trouble)
+
+    def _block(self, vid: Vid, trouble: CatalogError, *, only_below: bool = False) -> None:
+        if not only_below:
+            self.blocked.setdefault(vid, trouble)
+        for parent in self._parents(vid):
+            if parent not in self.blocked:
+                self._block(parent, trouble)
+
+    def _parents(self, vid: Vid) -> list[Vid]:
+        """By its control, or if that cannot be read, by the forks that name it."""
+        try:
+            control = self.control(vid)
+        except Corrupt:
+            control = None
+        if control is None:
+            others = {*self.kept, *volumes_of(self._store)}
+            return [other for other in others if any(self._store.list(fork_key(other, vid), limit=1))]
+        return [] if control.parent is None else [control.parent.vid]
+
+    def _doubt(self, roots: Roots) -> None:
+        """Names that do not decode (M3)."""
+        for vid, damage in roots.doubtful_volumes.items():
+            self._block(vid, damage)
+        for topic, damage in roots.doubtful_topics.items():
+            for kept in list(self.kept.values()):
+                if kept.control is None or kept.control.topic == topic:
+                    self._block(kept.vid, damage)
+
+
+def _check_control(kept: Kept) -> None:
+    if kept.control is None:
+        raise NoSuchObject(control_key(kept.vid))

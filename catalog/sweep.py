@@ -1,0 +1,210 @@
+"""The sweep phase of GC: every object of every volume against what is kept; what is garbage goes into a plan.
+
+W1  One listing after the other is gone through, and nothing of it is kept but what the plan's page takes.
+W2  What a plan that waits has already is not planned again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from catalog.commit import SegmentRef
+from catalog.errors import Corrupt, InvalidKey, NoSuchObject
+from catalog.gc_plan import Garbage, Plan, PlanWriter, pages_of
+from catalog.gc_report import GcReport
+from catalog.gid import Sid, Vid
+from catalog.keys import list_of, lsn_of
+from catalog.mark import Kept, Marker
+from catalog.objects.base import ObjectStore
+from catalog.roots import volumes_of
+from catalog.sid_set import SidSet
+
+__all__ = ["Sweep"]
+
+_LEFT_FOR_LAST = frozenset({"boundary", "checkpoints", "control"})
+_UNKNOWN_KEYS = 100
+
+
+@dataclass(slots=True)
+class _Planned:
+    """What waiting plans have, of one volume."""
+
+    sids: SidSet = field(default_factory=SidSet)
+    lsns: set[int] = field(default_factory=set[int])
+    rest: set[object] = field(default_factory=set[object])
+
+
+class Sweep:
+    """`writer` takes what is found, `report` its count."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        marker: Marker,
+        writer: PlanWriter,
+        report: GcReport,
+        attempts: Collection[Sid],
+        *,
+        now_ms: int,
+        grace_ms: int,
+    ) -> None:
+        self._store = store
+        self._marker = marker
+        self._writer = writer
+        self._report = report
+        self._attempts = frozenset(attempts)
+        self._now_ms = now_ms
+        self._grace_ms = grace_ms
+        self._planned: dict[Vid, _Planned] = defaultdict(_Planned)
+
+    def run(self, waiting: Iterable[Plan]) -> None:
+        for plan in waiting:
+            for garbage in _readable(self._store, plan):
+                _take(self._planned[garbage.vid], garbage)
+        for vid in volumes_of(self._store):
+            if vid not in self._marker.blocked:
+                self._sweep(self._marker.look(vid))
+        for vid, name, until_ms in self._marker.roots.expired_pins:
+            is_due = until_ms + self._grace_ms <= self._now_ms
+            if is_due and vid not in self._marker.blocked and name not in self._planned[vid].rest:
+                self._writer.of(vid).pins.append(name)
+                self._add("pins")
+
+    def _sweep(self, kept: Kept) -> None:
+        vid, planned = kept.vid, self._planned[kept.vid]
+        named: dict[Sid, int] | None = None
+        stays, has_rest = kept.is_held, False
+        last_sid = None
+        for key in self._store.list(f"{vid}/"):
+            _, kind, name = f"{key}//".split("/", 2)
+            if kind in _LEFT_FOR_LAST:
+                has_rest = has_rest or kind != "boundary"
+            elif kind == "log":
+                stays = not self._sweep_commit(kept, planned, key) or stays
+            elif kind == "segments":
+                sid = _sid_of(name.rstrip("/"))
+                if sid is None:
+                    stays = self._tell(key)
+                elif sid == last_sid:
+                    continue
+                elif sid in self._marker.sids[vid] or sid in self._attempts:
+                    stays = True
+                elif sid not in planned.sids:
+                    named = self._named(kept) if named is None else named
+                    stays = not self._sweep_segment(kept, sid, named) or stays
+                last_sid = sid
+            elif kind == "lists" and (named_list := list_of(key)) is not None:
+                stays = not self._sweep_list(kept, planned, named_list) or stays
+            elif kind == "forks":
+                stays = not self._sweep_fork(kept, planned, key) or stays
+            else:
+                stays = self._tell(key)
+        goes = has_rest and not stays
+        if kept.first_lsn is None and (goes or not kept.is_dead) and "closes" not in planned.rest:
+            self._writer.of(vid).closes = True
+            self._add("volumes")
+        if kept.first_lsn is not None and kept.first_lsn > max(kept.boundary, 1) and "raises" not in planned.rest:
+            self._writer.of(vid).raises = True
+            self._add("boundaries")
+
+    # Each of these returns whether the object is garbage, planned now or before.
+
+    def _sweep_commit(self, kept: Kept, planned: _Planned, key: str) -> bool:
+        try:
+            lsn = lsn_of(key)
+        except InvalidKey:
+            return not self._tell(key)
+        if kept.keeps(lsn):
+            return False
+        if lsn not in planned.lsns:
+            self._writer.of(kept.vid).lsns.append(lsn)
+            self._add("commits")
+        return True
+
+    def _sweep_list(self, kept: Kept, planned: _Planned, name: tuple[int, bytes]) -> bool:
+        if kept.keeps(name[0]):
+            return False
+        if name not in planned.rest:
+            self._writer.of(kept.vid).lists.append(name)
+            self._add("lists")
+        return True
+
+    def _sweep_fork(self, kept: Kept, planned: _Planned, key: str) -> bool:
+        try:
+            fork = Vid.parse(key.rpartition("/")[2])
+        except InvalidKey:
+            return not self._tell(key)
+        if not self._marker.is_gone(fork):
+            return False
+        if fork not in planned.rest:
+            self._writer.of(kept.vid).forks.append(fork)
+            self._add("forks")
+        return True
+
+    def _sweep_segment(self, kept: Kept, sid: Sid, named: dict[Sid, int]) -> bool:
+        if sid in named:
+            self._writer.of(kept.vid).segments.append((sid, named[sid]))
+            self._report.planned_bytes += named[sid]
+        elif kept.first_lsn is not None and sid.created_ms + self._grace_ms > self._now_ms:
+            self._report.young_segments += 1
+            return False
+        else:
+            self._writer.of(kept.vid).orphans.append(sid)
+        self._add("segments")
+        return True
+
+    def _named(self, kept: Kept) -> dict[Sid, int]:
+        """What commits below the range have named, with the bytes: nobody can still be about to publish that."""
+        newest = 0 if kept.tip is None else kept.tip.lsn
+        last = newest if kept.first_lsn is None else kept.first_lsn
+        if kept.is_dead or last < kept.lowest:
+            return {}
+        volumes, vid = self._marker.volumes(), kept.vid
+        base = kept.lowest if kept.lowest > 1 else 0
+        refs: list[SegmentRef] = []
+        try:
+            if base:
+                refs += [view.ref for view in volumes.snapshot(vid, base).segments if view.vid == vid]
+            for commit in self._marker.commits(volumes, vid, base + 1, last):
+                refs += commit.segments
+        except (Corrupt, NoSuchObject) as damage:
+            self._marker.block(vid, damage)  # then those that are read already stand for orphans, and have to be older
+        return {ref.sid: ref.data_length + ref.index_head_length + ref.index_trailer_length for ref in refs}
+
+    def _tell(self, key: str) -> bool:
+        """Of a key that is none of ours (G5 of `catalog.gc`): it stays."""
+        if len(self._report.unknown_keys) < _UNKNOWN_KEYS:
+            self._report.unknown_keys.append(key)
+        return True
+
+    def _add(self, kind: str) -> None:
+        self._report.planned[kind] += 1
+        self._writer.added(self._now_ms)
+
+
+def _readable(store: ObjectStore, plan: Plan) -> Iterator[Garbage]:
+    """What can be read of a plan: the rest is planned again."""
+    try:
+        for page in pages_of(store, plan):
+            yield from page
+    except Corrupt:
+        return
+
+
+def _take(planned: _Planned, garbage: Garbage) -> None:
+    planned.lsns.update(garbage.lsns)
+    for sid, _ in garbage.segments:
+        planned.sids.add(sid)
+    for sid in garbage.orphans:
+        planned.sids.add(sid)
+    planned.rest.update(garbage.lists, garbage.forks, garbage.pins)
+    planned.rest.update(["closes"] * garbage.closes, ["raises"] * garbage.raises)
+
+
+def _sid_of(name: str) -> Sid | None:
+    try:
+        return Sid.parse(name.removesuffix(".index"))
+    except InvalidKey:
+        return None

@@ -1,0 +1,461 @@
+"""A prefix in memory with writers, branches, tags and pins, that says by itself what GC has to keep and may keep.
+
+It works on commits and objects only, knows what each commit showed when it was made, and asks GC's own code nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count, pairwise
+
+from pyroaring import BitMap
+
+from catalog.change import change
+from catalog.checkpointer import make_checkpoint
+from catalog.commit import Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef
+from catalog.control import DEAD, Control, Fork, Pin, Ref, Tag
+from catalog.encoding import encode_commit
+from catalog.errors import Diverged, InvalidObject, NoSuchObject, OutOfWindow
+from catalog.gc import Collector
+from catalog.gc_report import GcPolicy, GcReport
+from catalog.gid import Sid, Vid
+from catalog.holds import check_kept
+from catalog.keys import (
+    Key,
+    boundary_key,
+    commit_key,
+    control_key,
+    data_key,
+    fork_key,
+    index_key,
+    list_of,
+    lsn_of,
+    pin_key,
+    pins_prefix,
+    ref_key,
+    sid_of,
+    tag_key,
+    tags_prefix,
+    volume_of,
+)
+from catalog.objects import MemoryStore, ObjectStore
+from catalog.small_objects import (
+    decode_boundary,
+    decode_pin,
+    decode_ref,
+    decode_tag,
+    encode_control,
+    encode_fork,
+    encode_pin,
+    encode_ref,
+    encode_tag,
+)
+from catalog.snapshot import Snapshot
+from catalog.timeline import Target, Time, resolve
+from catalog.volume import Volumes
+
+__all__ = ["HOUR_MS", "TOPIC", "Branch", "World"]
+
+HOUR_MS = 3_600_000
+START_MS = 1_763_111_523_000
+TOPIC = "orders"
+
+
+@dataclass(slots=True)
+class Branch:
+    """As its writer knows it. `shown` is what each of its states showed, `at_ms` up to when all had happened."""
+
+    name: str
+    vid: Vid
+    parent: ForkPoint | None
+    tip: Snapshot
+    shown: dict[int, Snapshot] = field(default_factory=dict)
+    at_ms: dict[int, int] = field(default_factory=dict)
+
+
+class World:
+    def __init__(self, seed: int = 0, *, window_ms: int = 6 * HOUR_MS) -> None:
+        self.random = random.Random(seed)
+        self.store = MemoryStore()
+        self.everything = MemoryStore()  # controls and commits, of which nothing ever goes
+        self.now_ms = START_MS
+        self.window_ms = window_ms
+        self.latest_ms = START_MS  # that any run of GC has seen
+        self.branches: dict[Vid, Branch] = {}
+        self._numbers = count(1)
+        self.refused = 0
+
+    # ------------------------------------------------------------ ids
+
+    def vid(self) -> Vid:
+        return Vid(
+            bytes([Vid.TYPE]) + self.now_ms.to_bytes(6, "big") + b"\x80" + next(self._numbers).to_bytes(8, "big")
+        )
+
+    def sid(self) -> Sid:
+        return Sid(
+            bytes([Sid.TYPE]) + self.now_ms.to_bytes(6, "big") + b"\x80" + next(self._numbers).to_bytes(8, "big")
+        )
+
+    def nonce(self) -> bytes:
+        return next(self._numbers).to_bytes(16, "big")
+
+    # ------------------------------------------------------------ writers
+
+    def root(self, name: str = "main") -> Branch:
+        for _ in self.fork_steps(name, None):
+            pass
+        return next(each for each in self.branches.values() if each.name == name)
+
+    def upload(self, vid: Vid, first: int, last: int) -> SegmentRef:
+        sid = self.sid()
+        for key in (data_key(vid, sid), index_key(vid, sid)):
+            self.store.put_new(key, b"x")
+        return SegmentRef(
+            sid,
+            first,
+            last,
+            self.now_ms,
+            self.now_ms,
+            1,
+            bytes(32),
+            1,
+            0,
+            bytes(32),
+            Codec.NONE,
+            8 * (last - first + 1),
+        )
+
+    def commit(self, branch: Branch, kind: CommitKind, **fields: object) -> Commit:
+        tip = branch.tip
+        bounds = fields.pop("bounds", tip.bounds)
+        at_ms = max(self.now_ms, tip.max_ts_ms) if kind is not CommitKind.COMPACT else tip.max_ts_ms
+        return Commit(
+            vid=branch.vid,
+            lsn=tip.lsn + 1,
+            kind=kind,
+            bounds=bounds,  # type: ignore[arg-type]
+            parent_hash=tip.head_hash,
+            nonce=self.nonce(),
+            created_at_ms=self.now_ms,
+            writer_id="world",
+            epoch=max(1, tip.epoch),
+            at_seq=fields.pop("at_seq", bounds.head_seq),  # type: ignore[arg-type, attr-defined]
+            at_ts_ms=at_ms,
+            **fields,  # type: ignore[arg-type]
+        )
+
+    def publish(self, branch: Branch, commit: Commit) -> bool:
+        """False if another commit has its place: the writer has to go on from there."""
+        volumes = Volumes(self.store)
+        try:
+            volumes.publish(branch.vid, commit.lsn, encode_commit(commit)[0])
+        except Diverged:
+            self.refused += 1
+            return False
+        self.catch_up(branch)
+        return True
+
+    def remember(self, key: Key) -> None:
+        self.everything.put(key, self.store.get(key), {})
+
+    def catch_up(self, branch: Branch) -> None:
+        """What was committed since, by GC or by the writer itself."""
+        volumes = Volumes(self.store)
+        for stored in volumes.next_commits(branch.vid, branch.tip.lsn):
+            lsn = stored.commit.lsn
+            self.remember(commit_key(branch.vid, lsn))
+            branch.tip = branch.shown[lsn] = Volumes(self.store).snapshot(branch.vid, lsn)
+            branch.at_ms[lsn] = branch.tip.max_ts_ms
+
+    def offload(self, branch: Branch, records: int = 10, *, prepare_only: bool = False) -> Commit:
+        self.catch_up(branch)
+        head = branch.tip.bounds.head_seq
+        ref = self.upload(branch.vid, head + 1, head + records)
+        began_ms = branch.tip.max_ts_ms or self.now_ms
+        ref = replace(ref, min_ts_ms=began_ms, max_ts_ms=max(self.now_ms, began_ms))
+        bounds = replace(branch.tip.bounds, head_seq=head + records)
+        commit = self.commit(branch, CommitKind.OFFLOAD, bounds=bounds, segments=(ref,))
+        if not prepare_only:
+            self.publish(branch, commit)
+        return commit
+
+    def delete(self, branch: Branch) -> None:
+        self.catch_up(branch)
+        tip = branch.tip
+        if not tip.segments:
+            return
+        view = self.random.choice(tip.segments)
+        if self.random.random() < 0.3:
+            deletions = Deletions(before_seq=view.first + 1)
+        else:
+            seq = self.random.randint(view.first, view.last)
+            deletions = Deletions(0, {view.ref.sid: BitMap([seq - view.ref.first_seq]).serialize()})
+        self.publish(branch, self.commit(branch, CommitKind.DELETE, deletions=deletions))
+
+    def truncate(self, branch: Branch) -> None:
+        self.catch_up(branch)
+        head = branch.tip.bounds.head_seq
+        if head < 2:
+            return
+        first = self.random.randint(max(2, head - 15), head)
+        bounds = replace(branch.tip.bounds, head_seq=first - 1)
+        self.publish(branch, self.commit(branch, CommitKind.TRUNCATE, bounds=bounds, at_seq=head, truncate_from=first))
+
+    def merge(self, branch: Branch) -> None:
+        self.catch_up(branch)
+        own = [view for view in branch.tip.segments if view.vid == branch.vid and view.deleted is None]
+        runs = [(one, two) for one, two in pairwise(own) if one.ref.sid != two.ref.sid and two.first == one.last + 1]
+        sids = [view.ref.sid for view in own]
+        runs = [run for run in runs if all(sids.count(view.ref.sid) == 1 for view in run)]
+        if not runs:
+            return
+        one, two = self.random.choice(runs)
+        ref = replace(
+            self.upload(branch.vid, one.first, two.last), min_ts_ms=one.ref.min_ts_ms, max_ts_ms=two.ref.max_ts_ms
+        )
+        removed = (one.ref.sid, two.ref.sid)
+        self.publish(branch, self.commit(branch, CommitKind.COMPACT, segments=(ref,), removed_sids=removed))
+
+    def checkpoint(self, branch: Branch) -> None:
+        lsns = [lsn for lsn in branch.shown if lsn and lsn >= max(self.boundary(branch.vid), 1)]
+        if lsns and self.boundary(branch.vid) != DEAD:
+            make_checkpoint(Volumes(self.store), branch.vid, self.random.choice(lsns), now_ms=self.now_ms)
+
+    # ------------------------------------------------------------ names; each step may be the last for days
+
+    def fork_steps(self, name: str, point: ForkPoint | None) -> Iterator[str]:
+        """As `catalog.branch` says, and looking at the boundaries after each write (G2 of `catalog.gc`)."""
+        control = Control(self.vid(), point, self.now_ms, TOPIC, name)
+        self.store.put_new(control_key(control.vid), encode_control(control))
+        self.remember(control_key(control.vid))
+        yield "control"
+        if point is not None:
+            key = fork_key(point.vid, control.vid)
+            self.store.put_new(key, encode_fork(Fork(control.vid, point)))
+            yield "fork"
+            if not self.is_good(point, key):
+                self.refused += 1
+                return
+            yield "looked"
+        self.store.put_new(ref_key(TOPIC, name), encode_ref(Ref(control.vid, self.now_ms)))
+        yield "ref"
+        if self.boundary(control.vid) == DEAD:
+            self.delete_ref(name)
+            self.refused += 1
+            return
+        start = Volumes(self.store).snapshot(control.vid, 0)
+        self.branches[control.vid] = Branch(name, control.vid, point, start, {0: start}, {0: start.max_ts_ms})
+
+    def pin_steps(self, name: str, point: ForkPoint, ttl_ms: int) -> Iterator[str]:
+        key = pin_key(point.vid, name)
+        self.store.put_new(key, encode_pin(Pin(point, self.now_ms + ttl_ms, "world", self.nonce())))
+        yield "pin"
+        if not self.is_good(point, key):
+            self.store.delete(key)
+            self.refused += 1
+
+    def tag_steps(self, name: str, point: ForkPoint) -> Iterator[str]:
+        key = tag_key(TOPIC, name)
+        self.store.put_new(key, encode_tag(Tag(point, "main", self.now_ms)))
+        yield "tag"
+        if not self.is_good(point, key):
+            self.store.delete(key)
+            self.refused += 1
+
+    def is_good(self, point: ForkPoint, key: Key) -> bool:
+        """What whoever makes a holder has to ask after it is made."""
+        try:
+            check_kept(Volumes(self.store), point, but=key, now_ms=max(self.now_ms, self.latest_ms))
+        except OutOfWindow:
+            return False
+        return True
+
+    def delete_ref(self, name: str) -> None:
+        def deleted(body: bytes | None) -> bytes | None:
+            assert body is not None
+            ref = decode_ref(body, name)
+            return (
+                None if ref.deleted_at_ms else encode_ref(replace(ref, deleted_at_ms=self.now_ms, nonce=self.nonce()))
+            )
+
+        change(self.store, ref_key(TOPIC, name), deleted)
+
+    def is_deleted(self, name: str) -> bool:
+        return decode_ref(self.store.get(ref_key(TOPIC, name)), name).deleted_at_ms is not None
+
+    def drop_a_tag(self) -> None:
+        keys = list(self.store.list(tags_prefix()))
+        if keys:
+            self.store.delete(Key(self.random.choice(keys)))
+
+    def boundary(self, vid: Vid) -> int:
+        try:
+            return decode_boundary(self.store.get(boundary_key(vid)), vid).lsn
+        except NoSuchObject:
+            return 0
+
+    # ------------------------------------------------------------ GC, and what it has to keep
+
+    def collect(
+        self, grace_s: int = 0, store: ObjectStore | None = None, attempts: Callable[[], tuple[Sid, ...]] = tuple
+    ) -> GcReport:
+        self.latest_ms = max(self.latest_ms, self.now_ms)
+        policy = GcPolicy(self.window_ms // 1000, grace_s, skew_s=0)
+        collector = Collector(store or self.store, policy, clock=lambda: self.now_ms, writer_id="gc", attempts=attempts)
+        try:
+            return collector.run()
+        finally:
+            for branch in list(self.branches.values()):
+                with contextlib.suppress(InvalidObject):
+                    if self.boundary(branch.vid) != DEAD:
+                        self.catch_up(branch)
+
+    def held(self) -> Iterator[tuple[Branch, int]]:
+        """Every state that has to be there."""
+        since_ms = self.latest_ms - self.window_ms
+        for branch in self.named():
+            lsns = sorted(branch.shown)
+            for lsn, after in zip(lsns, [*lsns[1:], None], strict=True):
+                if after is None or branch.at_ms[after] > since_ms:
+                    yield branch, lsn
+        for point in self.points():
+            if point.vid in self.branches:
+                yield self.branches[point.vid], point.lsn
+
+    def named(self) -> Iterator[Branch]:
+        for branch in self.branches.values():
+            ref = decode_ref(self.store.get(ref_key(TOPIC, branch.name)), branch.name)
+            is_kept = ref.deleted_at_ms is None or ref.deleted_at_ms + self.window_ms > self.latest_ms
+            if ref.vid == branch.vid and is_kept:
+                yield branch
+
+    def points(self) -> Iterator[ForkPoint]:
+        for key in self.store.list(tags_prefix()):
+            yield decode_tag(self.store.get(Key(key)), key).point
+        for key in self.store.list(pins_prefix()):
+            pin = decode_pin(self.store.get(Key(key)), key)
+            if pin.expires_at_ms > self.latest_ms:
+                yield pin.point
+
+    def objects(self) -> dict[str, bytes]:
+        """All there are, but for what only a look tells."""
+        return {key: self.store.get(Key(key)) for key in self.store.list("")}
+
+    def check(self) -> int:
+        """Every state that has to be there reads as it did, and all its objects are there. Returns how many."""
+        held = {(branch.vid, lsn) for branch, lsn in self.held()}
+        volumes, last = Volumes(self.store), None
+        objects: set[Key] = set()
+        for vid, lsn in sorted(held):
+            if vid != last or self.random.random() < 0.1:
+                volumes, last = Volumes(self.store), vid  # which has to begin anew
+            found = volumes.snapshot(vid, lsn)
+            assert found == self.branches[vid].shown[lsn], (self.branches[vid].name, lsn)
+            for view in found.segments:
+                objects |= {data_key(view.vid, view.ref.sid), index_key(view.vid, view.ref.sid)}
+        for key in objects:
+            self.store.get(key)
+        return len(held)
+
+    def drill(self, branch: Branch, target: Target) -> bool:
+        """Whether it can be restored. If so it is what it would be had nothing ever gone, and all of it is there."""
+        kept, whole = Volumes(self.store), Volumes(self.everything)
+        try:
+            expected = resolve(target, whole.history(branch.vid, branch.tip.lsn), last_seq_at)
+        except OutOfWindow:
+            expected = None
+        try:
+            point = resolve(target, kept.history(branch.vid), last_seq_at)
+        except OutOfWindow:
+            assert expected is None or not self.is_due(branch, target, expected), (target, expected)
+            return False
+        assert expected is not None
+        found = kept.snapshot(point.vid, point.lsn, point.seq)
+        other = whole.snapshot(expected.vid, expected.lsn, expected.seq)
+        assert (found.bounds, live_seqs(found)) == (other.bounds, live_seqs(other)), target
+        for view in found.segments:
+            self.store.get(data_key(view.vid, view.ref.sid))
+        return True
+
+    def is_due(self, branch: Branch, target: Target, expected: ForkPoint) -> bool:
+        """Whether the target has to be restorable: it is the branch's own, and of within the window."""
+        since_ms = self.latest_ms - self.window_ms
+        first = max((lsn for lsn, at_ms in branch.at_ms.items() if at_ms <= since_ms), default=0)
+        if expected.vid != branch.vid or expected.lsn < first:
+            return False
+        return target.ms >= since_ms if isinstance(target, Time) else expected.lsn > first
+
+    def left_over(self) -> list[str]:
+        """Objects that GC should not have left, with a grace of 0 and nothing under way."""
+        since_ms = self.latest_ms - self.window_ms
+        commits: set[tuple[Vid, int]] = set()
+        volumes: set[Vid] = set()
+        firsts: dict[Vid, int] = {}
+        for branch in self.named():
+            passed = [lsn for lsn, at_ms in branch.at_ms.items() if at_ms <= since_ms]
+            first = max(
+                [lsn for lsn in passed if all(branch.at_ms[at] <= since_ms for at in range(lsn + 1))], default=0
+            )
+            firsts[branch.vid] = first
+            volumes.add(branch.vid)
+            commits.update((branch.vid, lsn) for lsn in branch.shown if lsn >= first)
+        todo = [point for point in self.points() if point.vid in self.branches]
+        todo += [branch.parent for branch in self.named() if branch.parent and firsts[branch.vid] <= 1]
+        while todo:
+            point = todo.pop()
+            volumes.add(point.vid)
+            commits.add((point.vid, point.lsn))
+            parent = self.branches[point.vid].parent
+            if point.lsn == 0 and parent is not None:
+                todo.append(parent)
+        sids = {
+            (view.vid, view.ref.sid)
+            for vid, lsn in commits
+            if lsn in self.branches[vid].shown
+            for view in self.branches[vid].shown[lsn].segments
+        }
+        # A fork object stays as long as its volume does, and holds its parent's control.
+        with_fork = {volume_of(key) for key in self.store.list("5") if "/forks/" in key}
+        return [key for key in self.store.list("5") if not self._may_be(key, volumes | with_fork, commits, sids)]
+
+    def _may_be(
+        self, key: str, volumes: set[Vid | None], commits: set[tuple[Vid, int]], sids: set[tuple[Vid, Sid]]
+    ) -> bool:
+        vid = volume_of(key)
+        assert vid is not None
+        kind = key.split("/")[1]
+        if kind == "boundary":
+            return True
+        if kind == "log":
+            return (vid, lsn_of(key)) in commits
+        if kind == "lists":
+            found = list_of(key)
+            return found is not None and (vid, found[0]) in commits
+        if kind == "segments":
+            sid = sid_of(key.removesuffix(".index"))
+            return sid is not None and (vid, sid) in sids
+        if kind == "forks":
+            return self.boundary(Vid.parse(key.rpartition("/")[2])) != DEAD or any(
+                self.store.list(control_key(Vid.parse(key.rpartition("/")[2])))
+            )
+        return vid in volumes or any(owner == vid for owner, _ in sids)
+
+
+def last_seq_at(_: Vid, ref: SegmentRef, ms: int) -> int:
+    """Records are spread evenly over the time of their segment."""
+    return ref.first_seq + (ms - ref.min_ts_ms) * (ref.last_seq - ref.first_seq) // (ref.max_ts_ms - ref.min_ts_ms)
+
+
+def live_seqs(snapshot: Snapshot) -> BitMap:
+    """A merge, and what GC commits, change the segments but not these."""
+    live = BitMap()
+    for view in snapshot.segments:
+        seqs = BitMap(range(view.first, view.last + 1))
+        if view.deleted is not None:
+            seqs -= BitMap.deserialize(view.deleted).shift(view.ref.first_seq)
+        live |= seqs
+    return live

@@ -1,0 +1,30 @@
+"""A set of segment ids that may be large."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from catalog import sid_set
+from catalog.sid_set import SidSet
+from tests.catalog.samples import sid
+
+
+@pytest.mark.parametrize("recent", [1, 7, 16_384])
+def test_it_holds_what_was_added_in_order_and_nothing_else(recent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sid_set, "_RECENT", recent)
+    numbers = random.Random(1).sample(range(10_000), 1_000)
+    found = SidSet()
+    for number in [*numbers, *numbers[:100]]:
+        found.add(sid(number))
+        assert sid(number) in found
+    assert all((sid(number) in found) == (number in set(numbers)) for number in range(10_000))
+    assert list(found) == sorted(map(sid, numbers))
+    assert len(found) == 1_000
+
+
+def test_an_empty_one_has_nothing() -> None:
+    assert len(SidSet()) == 0
+    assert sid(1) not in SidSet()
+    assert list(SidSet()) == []

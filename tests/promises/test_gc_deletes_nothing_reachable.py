@@ -1,0 +1,317 @@
+"""T9: random histories of a prefix, with GC among them. Nothing that is reachable goes; in the end nothing else stays.
+
+Writers, forks of forks, tags, pins, deletes, merges, truncations, checkpoints, deleted branches, clocks that jump both
+ways, and GC whose requests others get in between: a writer, a forker or a pinner that stalled and wakes, or a fault
+that ends the run. After each run every state that has to be there is read, with all its objects.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+import pytest
+
+from catalog import roots, volume
+from catalog.commit import Commit, ForkPoint
+from catalog.errors import CatalogError, StoreUnreachable
+from catalog.objects.wrapped import WrappedStore
+from catalog.timeline import Lsn, Seq, Target, Time, span
+from catalog.volume import Volumes
+from tests.catalog.gc_world import HOUR_MS, Branch, World
+
+T = TypeVar("T")
+
+_OPERATIONS = {
+    "offload": 12,
+    "delete": 3,
+    "merge": 3,
+    "truncate": 2,
+    "checkpoint": 2,
+    "wait": 8,
+    "jump": 1,
+    "fork": 3,
+    "tag": 1,
+    "untag": 1,
+    "pin": 2,
+    "drop": 1,
+    "stall": 3,
+    "wake": 2,
+    "collect": 8,
+}
+
+
+class _InTurn:
+    """An executor without threads: the same seed gives the same history."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> _InTurn:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def map(self, function: Callable[[object], T], items: Iterable[object]) -> Iterator[T]:
+        return map(function, items)
+
+
+@pytest.fixture(autouse=True)
+def _in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(volume, "ThreadPoolExecutor", _InTurn)
+    monkeypatch.setattr(roots, "ThreadPoolExecutor", _InTurn)
+
+
+class _Between(WrappedStore):
+    """At some requests others get their turn first, or the run is ended by a fault, before the request or after it."""
+
+    def __init__(self, world: World, wake: Callable[[], None]) -> None:
+        super().__init__(world.store)
+        self._random = world.random
+        self._wake = wake
+        self._ends_in = world.random.randint(1, 200) if world.random.random() < 0.3 else 0
+
+    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
+        if self._random.random() < 0.03:
+            self._wake()
+        self._ends_in -= 1
+        if self._ends_in == 0:
+            if self._random.random() < 0.5:
+                act()
+            raise StoreUnreachable("faulty://", f"a fault at {method} {key}")
+        return act()
+
+
+class _History:
+    def __init__(self, seed: int) -> None:
+        self.world = World(seed)
+        self.random = random.Random(seed * 7 + 1)
+        self.stalled: list[Iterator[object]] = []
+        self.counts: Counter[str] = Counter()
+        self.names = 0
+        self.world.root()
+
+    def run(self, steps: int) -> None:
+        names, weights = list(_OPERATIONS), list(_OPERATIONS.values())
+        for _ in range(steps):
+            [name] = self.random.choices(names, weights)
+            getattr(self, name)()
+            self.counts[name] += 1
+        self.world.check()
+        self.settle()
+
+    def settle(self) -> None:
+        """Nobody is under way any more. What no name reaches goes, all of it."""
+        while self.stalled:
+            self.wake()
+        self.world.now_ms = max(self.world.now_ms, self.world.latest_ms)
+        for _ in range(40):
+            before = self.world.objects()
+            self.world.now_ms += 1
+            report = self.world.collect()
+            assert not report.blocked
+            assert not report.unknown_keys
+            if self.world.objects() == before:
+                break
+        self.counts["states"] += self.world.check()
+        left = self.world.left_over()
+        assert left == [], left
+
+    def branch(self) -> Branch | None:
+        named = [
+            branch
+            for branch in self.world.named()
+            if self.world.boundary(branch.vid) < 2**63 and not self.world.is_deleted(branch.name)
+        ]
+        return self.random.choice(named) if named else None
+
+    def point(self) -> ForkPoint | None:
+        """A state that can be restored now, or is held by somebody, or was a moment ago."""
+        held = [point for point in self.world.points() if point.vid in self.world.branches]
+        held += [branch.parent for branch in self.world.branches.values() if branch.parent]
+        if held and self.random.random() < 0.2:
+            return self.random.choice(held)
+        branch = self.branch()
+        if branch is None:
+            return None
+        lowest = self.world.boundary(branch.vid)
+        lsns = [lsn for lsn in branch.shown if lsn >= max(lowest, 1)]
+        if not lsns:
+            return None
+        lsn = self.random.choice(lsns)
+        head = branch.shown[lsn].bounds.head_seq
+        seq = self.random.randint(1, head) if head > 1 and self.random.random() < 0.5 else None
+        return ForkPoint(branch.vid, lsn, seq)
+
+    # ------------------------------------------------------------ operations
+
+    def offload(self) -> None:
+        branch = self.branch()
+        if branch:
+            self.world.offload(branch)
+
+    def delete(self) -> None:
+        branch = self.branch()
+        if branch:
+            self.world.delete(branch)
+
+    def merge(self) -> None:
+        branch = self.branch()
+        if branch:
+            self.world.merge(branch)
+
+    def truncate(self) -> None:
+        branch = self.branch()
+        if branch:
+            self.world.truncate(branch)
+
+    def checkpoint(self) -> None:
+        branch = self.branch()
+        if branch:
+            self.world.checkpoint(branch)
+
+    def wait(self) -> None:
+        self.world.now_ms += self.random.choice([1, HOUR_MS // 3, HOUR_MS, 3 * HOUR_MS])
+
+    def jump(self) -> None:
+        self.world.now_ms += self.random.choice([-4, -1, 30]) * HOUR_MS
+
+    def fork(self) -> None:
+        point = self.point()
+        if point:
+            self._drain(self.world.fork_steps(self._name("b"), point))
+
+    def tag(self) -> None:
+        point = self.point()
+        if point:
+            self._drain(self.world.tag_steps(self._name("t"), point))
+
+    def untag(self) -> None:
+        self.world.drop_a_tag()
+
+    def pin(self) -> None:
+        point = self.point()
+        if point:
+            ttl_ms = self.random.choice([1, 10]) * HOUR_MS
+            self._drain(self.world.pin_steps(self._name("p"), point, ttl_ms))
+
+    def drop(self) -> None:
+        branch = self.branch()
+        if branch and branch.name != "main":
+            self.world.delete_ref(branch.name)
+
+    def stall(self) -> None:
+        """Somebody begins something, and does not come to its end for now."""
+        kind = self.random.choice(["writer", "forker", "pinner", "tagger"])
+        point, branch = self.point(), self.branch()
+        if branch is None or point is None:
+            return
+        steps: Iterator[object]
+        if kind == "writer":
+            steps = self._write(branch, self.world.offload(branch, prepare_only=True))
+        elif kind == "forker":
+            steps = self.world.fork_steps(self._name("s"), point)
+        elif kind == "pinner":
+            steps = self.world.pin_steps(self._name("q"), point, 10 * HOUR_MS)
+        else:
+            steps = self.world.tag_steps(self._name("u"), point)
+        for _ in range(self.random.randint(0, 3)):
+            if next(steps, self) is self:
+                return
+        self.stalled.append(steps)
+
+    def wake(self) -> None:
+        if self.stalled:
+            steps = self.stalled.pop(self.random.randrange(len(self.stalled)))
+            if next(steps, self) is not self:
+                self.stalled.append(steps)
+
+    def collect(self) -> None:
+        store = _Between(self.world, self._wake_with_care)
+        grace_s = self.random.choice([0, 0, 0, 3600])
+        try:
+            report = self.world.collect(grace_s, store)
+        except CatalogError:
+            self.counts["ended"] += 1
+        else:
+            self.counts["deleted"] += report.deleted.total()
+        self.counts["states"] += self.world.check()
+        self.drill()
+
+    def drill(self) -> None:
+        """T10: what can be restored is what it was, and all that has to be restorable is."""
+        branch = self.branch()
+        if branch is None:
+            return
+        window = span(Volumes(self.world.store).history(branch.vid))
+        targets: list[Target] = [Lsn(self.random.randint(1, branch.tip.lsn + 1)) for _ in range(2)]
+        targets += [Seq(self.random.randint(1, branch.tip.bounds.head_seq + 2)) for _ in range(2)]
+        targets += [Time(self.world.latest_ms - self.random.randint(0, 9 * HOUR_MS)) for _ in range(2)]
+        for target in targets:
+            self.counts["restored" if self.world.drill(branch, target) else "out of window"] += 1
+        if window is not None and window.first_ms is not None and window.last_ms is not None:
+            between = self.random.randint(window.first_ms, window.last_ms)
+            for listed in (Time(window.first_ms), Time(window.last_ms), Time(between), Lsn(window.last_lsn)):
+                assert self.world.drill(branch, listed), f"{listed} is listed"
+            assert not self.world.drill(branch, Time(window.first_ms - 1))
+            if window.seqs is not None:
+                assert self.world.drill(branch, Seq(window.seqs[0])), f"{window} is listed"
+            self.counts["listed"] += 1
+
+    # ------------------------------------------------------------ inside
+
+    def _wake_with_care(self) -> None:
+        if self.stalled and self.random.random() < 0.7:
+            self.wake()
+        elif self.random.random() < 0.7:
+            self.offload()
+        elif self.random.random() < 0.3:
+            self.fork()
+
+    def _write(self, branch: Branch, commit: Commit) -> Iterator[object]:
+        yield "uploaded"
+        if commit.segments[0].sid.created_ms >= branch.tip.collected_before_ms:
+            self.counts["late commits"] += self.world.publish(branch, commit)
+
+    def _drain(self, steps: Iterator[object]) -> None:
+        for _ in steps:
+            pass
+
+    def _name(self, letter: str) -> str:
+        self.names += 1
+        return f"{letter}{self.names}"
+
+
+def _run(seeds: Iterator[int], until: float) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for seed in seeds:
+        if time.monotonic() > until:
+            break
+        history = _History(seed)
+        try:
+            history.run(history.random.randint(30, 90))
+        except BaseException as error:
+            error.add_note(f"history {seed}")
+            raise
+        total += history.counts
+        total["histories"] += 1
+        total["refused"] += history.world.refused
+    return total
+
+
+def test_some_histories() -> None:
+    total = _run(iter(range(300)), time.monotonic() + 40)
+    assert total["histories"] >= 20
+    assert min(total[name] for name in ("deleted", "ended", "late commits", "refused", "states")) > 0
+    print(f"T9: {dict(total)}; reachable deleted: 0, orphans left: 0")
+
+
+@pytest.mark.soak
+def test_ten_thousand_histories() -> None:
+    total = _run(iter(range(10_000)), time.monotonic() + 3600)
+    print(f"T9: {dict(total)}; reachable deleted: 0, orphans left: 0")
+    assert total["histories"] == 10_000
