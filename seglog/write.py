@@ -310,7 +310,7 @@ def _truncate(engine: Engine, state: TopicState, seq: int) -> None:
     committer = engine.committer
     with engine.retention_lock, engine.checkpoint_lock:
         if lowest_cut(state) <= seq < state.tail.first_seq:
-            kept = kept_part(state, seq, lambda first: engine.segments.get(state.topic_id, first))
+            kept = kept_part(state, seq, lambda info: engine.segments.get(state.topic_id, info))
         else:
             kept = None
         with committer.lock:
