@@ -37,7 +37,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from seglog.config import LogSettings
-from seglog.deletes import DeleteOp
+from seglog.deletes import DeleteOp, without_covered
 from seglog.engine import Engine
 from seglog.errors import DiskFull, SeglogError, WriterPoisoned
 from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store
@@ -283,13 +283,10 @@ def _with_check(info: SegmentInfo, first_seq: int, check: int) -> SegmentInfo:
 
 def _kept_cold_ops(ops: tuple[DeleteOp, ...], cold: tuple[SegmentInfo, ...]) -> tuple[DeleteOp, ...]:
     """K7: of the deletes that may reach relocated segments, those by tag, without what a later one covers."""
-    kept: list[DeleteOp] = []
-    for op in reversed(ops if cold else ()):
-        # Who does not reach the first record of all reaches none behind it.
-        may_reach = op.tag is not None and op.may_reach(cold[0].first_seq)
-        if may_reach and not any(later.covers(op) for later in kept):
-            kept.append(op)
-    return tuple(reversed(kept))
+    if not cold:
+        return ()
+    # Who does not reach the first record of all reaches none behind it.
+    return without_covered([op for op in ops if op.tag is not None and op.may_reach(cold[0].first_seq)])
 
 
 def _kept_ops(state: TopicState, hot_floor: int) -> tuple[DeleteOp, ...]:

@@ -11,14 +11,14 @@ R4  What retention took is told, as a `Gap` in between or by raising `Evicted`; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seglog.deletes import DeleteOp
+from seglog.deletes import DeleteOp, matcher
 from seglog.engine import Engine
 from seglog.errors import ColdTierRequired, Evicted, FileCorrupt, NoSuchTopic, SeqOutOfRange, Truncated
 from seglog.frame import DELETED, tombstone
@@ -152,14 +152,15 @@ def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, cut
             run = lost_run(state.topic_id, seq, lost_times(engine, state, seq, upto))
         try:
             headers = None if run.deletes else run.headers()
+            reaches = matcher(run.deletes)
             if headers is None:
                 for index in range(len(run)):
-                    yield [_frame(state, run, index)]
+                    yield [_frame(state, run, index, reaches)]
                     seq += 1
                 continue
             frames = run.frames()
             for index in np.flatnonzero(run.entries["flags"] & DELETED).tolist():
-                frames[index] = _frame(state, run, index)
+                frames[index] = _frame(state, run, index, reaches)
             yield frames
             seq = run.last_seq + 1
         except FileCorrupt:
@@ -248,19 +249,21 @@ def _read_run(state: TopicState, first: int, file: OpenFile, entries: NDArray[An
 def live_records(state: TopicState, run: Run) -> Iterator[Record]:
     records = run.records(np.flatnonzero(run.entries["flags"] & DELETED == 0))
     if run.deletes:
-        records = (record for record in records if not _is_reached(run.deletes, record))
+        reaches = matcher(run.deletes)
+        records = (record for record in records if not reaches(record))
     for record in records:
         if not (state.pending and _is_reached(state.pending, record)):
             yield record
 
 
-def _frame(state: TopicState, run: Run, index: int) -> bytes:
+def _frame(state: TopicState, run: Run, index: int, reaches: Callable[[Record], bool]) -> bytes:
+    """`reaches`: by the run's deletes."""
     entry, position, header = run.frame(index)
     if not entry.length:
         return tombstone(header)
     if entry.flags & DELETED or run.deletes:
         record = run.record(index)
-        is_deleted = entry.flags & DELETED or _is_reached(run.deletes, record)
+        is_deleted = entry.flags & DELETED or reaches(record)
         if is_deleted and not _is_reached(state.ops, record):
             return tombstone(header)
     return run.buffer[position : position + entry.length]
