@@ -34,6 +34,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 from seglog.control import read_config, read_create, read_delete, read_epoch, read_evict
 from seglog.entries import apply_delete, apply_evict, new_state
@@ -45,6 +46,7 @@ from seglog.meta import ActiveMeta, Snapshot, TopicMeta, WalPosition, load
 from seglog.open_file import OpenFile
 from seglog.removal import remove_leftovers, remove_topics
 from seglog.rewrite import NEW, settle_rewrite
+from seglog.scan import Appends, Stretch, scan
 from seglog.segment import SegmentFiles, SegmentInfo, cut
 from seglog.segment_cache import open_first
 from seglog.shards import shard_of
@@ -52,7 +54,7 @@ from seglog.state import TopicState
 from seglog.tags import drop_tags
 from seglog.tail import Tail
 from seglog.truncation import apply_truncate, kept_part, lowest_cut, segment_names
-from seglog.wal import durable_after, foreign_mark, is_blank, read_current, scan
+from seglog.wal import durable_after, foreign_mark, is_blank, read_current
 
 __all__ = ["Recovered", "recover"]
 
@@ -235,8 +237,9 @@ def _replay_file(files: Files, replay: _Replay, number: int, *, is_active: bool)
     start = replay.begin_file(number)
     size = file.size()
     try:
-        for offset, header, buffer, position in scan(file, start, size):
-            replay.apply(offset, header, buffer, position)
+        for stretch in scan(file, start, size):
+            for part in stretch.parts():
+                replay.apply(part)
     except InvalidFrame as error:
         if not is_active:
             raise FileCorrupt(file.path, error.offset, error.reason) from error
@@ -259,7 +262,7 @@ def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int) -> 
 
 
 class _Replay:
-    """The state, brought forward frame by frame."""
+    """The state, brought forward by many appends at once, or frame by frame."""
 
     def __init__(self, files: Files, layout: Layout, snapshot: Snapshot, topics: dict[int, TopicState]) -> None:
         self.files = files
@@ -313,8 +316,37 @@ class _Replay:
             self.end = WalPosition(number, 0, number)
         return self.end.offset
 
-    def apply(self, offset: int, header: Header, buffer: bytes, position: int) -> None:
-        path = self.folder.wal_file(self.end.file)
+    def apply(self, stretch: Stretch) -> None:
+        """Raises `InvalidFrame`, with the offset, when all before it is applied."""
+        if self._append_all(stretch):
+            return
+        file, ordinal, end = self.end.file, self.end.ordinal, self.end.offset
+        try:
+            for offset, header, position in stretch:
+                self._apply_one(offset, header, stretch.buffer, position)
+                ordinal, end = ordinal + 1, offset + header.frame_bytes
+        finally:
+            self.end = WalPosition(file, end, ordinal)
+
+    def _append_all(self, stretch: Stretch) -> bool:
+        """False, with nothing changed, if anything is not plainly in its place: one by one they say what it is."""
+        file = self.end.file
+        groups = None if self.ahead else stretch.appends(file)
+        if groups is None:
+            return False
+        found: list[tuple[TopicState, Appends]] = []
+        for group in groups:
+            state = self.topics.get(group.topic_id)
+            is_of_shard = shard_of(group.topic_id, len(self.ends)) == self.shard
+            if state is None or group.first_seq != state.head_seq + 1 or not is_of_shard:
+                return False
+            found.append((state, group))
+        for state, group in found:
+            state.replay(file, group.offsets, group.lengths, group.times)
+        self.end = WalPosition(file, stretch.end, self.end.ordinal + len(stretch))
+        return True
+
+    def _apply_one(self, offset: int, header: Header, buffer: bytes, position: int) -> None:
         try:
             self._check_place(offset, header)
             if self.ahead and header.topic_id in self.ahead and header.type != FrameType.SYNC_MARK:
@@ -336,12 +368,14 @@ class _Replay:
             elif header.type == FrameType.TOPIC_DELETE:
                 self._delete_topic(header, read_epoch(data_of(buffer, position, header)))
             elif header.type != FrameType.SYNC_MARK:
-                raise FormatUnsupported(path, f"1 with {FrameType(header.type).name} frames")
+                raise FormatUnsupported(self._path(), f"1 with {FrameType(header.type).name} frames")
         except _Misplaced as error:
-            raise FileCorrupt(path, offset, str(error)) from error
+            raise FileCorrupt(self._path(), offset, str(error)) from error
         except InvalidFrame as error:
-            raise FileCorrupt(path, offset, error.reason) from error
-        self.end = WalPosition(self.end.file, offset + header.frame_bytes, self.end.ordinal + 1)
+            raise FileCorrupt(self._path(), offset, error.reason) from error
+
+    def _path(self) -> Path:
+        return self.folder.wal_file(self.end.file)
 
     def _check_place(self, offset: int, header: Header) -> None:
         if header.type == FrameType.SYNC_MARK:
@@ -369,8 +403,7 @@ class _Replay:
     def check_end(self) -> None:
         """Raises `FileCorrupt` if a frame is missing that was durable before the snapshot was written."""
         if self.ahead:
-            path = self.folder.wal_file(self.end.file)
-            raise FileCorrupt(path, self.end.offset, "the truncation that the snapshot speaks of is missing")
+            raise FileCorrupt(self._path(), self.end.offset, "the truncation that the snapshot speaks of is missing")
 
     def _pass_over(self, header: Header, buffer: Buffer, position: int) -> None:
         """The snapshot has the topic as it is after its truncation (S1 of seglog.meta)."""

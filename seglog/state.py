@@ -11,6 +11,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.errors import ColdStoreRequired
@@ -94,6 +97,14 @@ class TopicState:
         self.logged_seq = self.head_seq
         if self.waiters:
             self.wake()
+
+    def replay(
+        self, file: int, offsets: NDArray[np.int64], lengths: NDArray[np.int64], times: NDArray[np.uint64]
+    ) -> None:
+        """Records of before this process was begun are there, in a WAL file."""
+        self.tail.take(file, offsets, lengths, times)
+        self.head_seq = self.logged_seq = self.tail.end_seq - 1
+        self.last_ts_ms = int(times[-1])
 
     def publish_resident(
         self, memory: Memory, frames: bytes, lengths: Sequence[int], ts_ms: int, tag: str | None

@@ -60,6 +60,17 @@ class Tail:
         self._times.extend(repeat(ts_ms, count))
         self.bytes, self._count = self.bytes + size, self._count + count
 
+    def take(
+        self, file: int, offsets: NDArray[np.int64], lengths: NDArray[np.int64], times: NDArray[np.uint64]
+    ) -> None:
+        """Records that lie anywhere in a WAL file."""
+        self._trim()
+        self._offsets.frombytes(offsets.astype(np.uint32).tobytes())
+        self._lengths.frombytes(lengths.astype(np.uint32).tobytes())
+        self._files.extend(array("Q", [file]) * len(offsets))
+        self._times.frombytes(times.astype(np.uint64).tobytes())
+        self.bytes, self._count = self.bytes + int(lengths.sum()), self._count + len(offsets)
+
     def lose(self, count: int, ts_ms: int) -> None:
         """The next records are in no file."""
         if self._count:

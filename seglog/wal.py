@@ -25,12 +25,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from seglog.errors import DiskFull, FileCorrupt, InvalidFrame, OffsetOverflow
 from seglog.files import Files, replace_atomically
-from seglog.frame import MIN_FRAME_BYTES, FrameType, Header, encode, read_header
+from seglog.frame import MIN_FRAME_BYTES, FrameType, encode, read_header
 from seglog.index import OFFSET_END
 from seglog.layout import WalFolder
 from seglog.meta import WalPosition
@@ -45,13 +45,12 @@ __all__ = [
     "foreign_mark",
     "is_blank",
     "read_current",
-    "scan",
 ]
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SYNC_MARK_BYTES = MIN_FRAME_BYTES
-_SCAN_BYTES = 1024 * 1024
-_ZEROS = bytes(_SCAN_BYTES)
+_LOOK_BYTES = 1024 * 1024
+_ZEROS = bytes(_LOOK_BYTES)
 
 
 class Wal:
@@ -244,31 +243,10 @@ def create_first(files: Files, folder: WalFolder, number: int = 1) -> WalPositio
     return WalPosition(number, 0, number)
 
 
-def scan(file: OpenFile, start: int, end: int) -> Iterator[tuple[int, Header, bytes, int]]:
-    """The frames in the bytes [start, end): offset in the file, header, and the buffer and position that hold it.
-
-    Raises `InvalidFrame`, with the offset in the file, where one should begin and none does.
-    """
-    base, buffer, position = start, b"", 0
-    while base + position < end:
-        needed = _frame_bytes_at(buffer, position)
-        if needed > len(buffer) - position and base + len(buffer) < end:
-            base, position = base + position, 0
-            buffer = file.read(min(max(needed, _SCAN_BYTES), end - base), base)
-            if _frame_bytes_at(buffer, 0) > len(buffer):
-                buffer = file.read(min(_frame_bytes_at(buffer, 0), end - base), base)
-        try:
-            header = read_header(buffer, position)
-        except InvalidFrame as error:
-            raise InvalidFrame(base + position, error.reason) from error
-        yield base + position, header, buffer, position
-        position += header.frame_bytes
-
-
 def is_blank(file: OpenFile, start: int, end: int) -> bool:
     """Whether the bytes [start, end) are all zero."""
-    for offset in range(start, end, _SCAN_BYTES):
-        piece = file.read(min(_SCAN_BYTES, end - offset), offset)
+    for offset in range(start, end, _LOOK_BYTES):
+        piece = file.read(min(_LOOK_BYTES, end - offset), offset)
         if piece != _ZEROS[: len(piece)]:
             return False
     return True
@@ -282,13 +260,13 @@ def durable_after(file: OpenFile, number: int, start: int, end: int) -> int | No
     head = encode(FrameType.SYNC_MARK, topic_id=number, seq=0, ts_ms=0)[:14]
     base = start
     while base < end:
-        window = file.read(min(_SCAN_BYTES + SYNC_MARK_BYTES, end - base), base)
+        window = file.read(min(_LOOK_BYTES + SYNC_MARK_BYTES, end - base), base)
         position = window.find(head)
         while position >= 0:
             if _is_mark_of_its_place(window, position, base + position):
                 return base + position
             position = window.find(head, position + 1)
-        base += _SCAN_BYTES
+        base += _LOOK_BYTES
     return None
 
 
@@ -297,14 +275,14 @@ def foreign_mark(file: OpenFile, number: int, start: int, end: int) -> int | Non
     head = encode(FrameType.SYNC_MARK, topic_id=0, seq=0, ts_ms=0)[:6]
     base = start
     while base < end:
-        window = file.read(min(_SCAN_BYTES + SYNC_MARK_BYTES, end - base), base)
+        window = file.read(min(_LOOK_BYTES + SYNC_MARK_BYTES, end - base), base)
         position = window.find(head)
         while position >= 0:
             in_place = _is_mark_of_its_place(window, position, base + position)
             if in_place and read_header(window, position).topic_id != number:
                 return base + position
             position = window.find(head, position + 1)
-        base += _SCAN_BYTES
+        base += _LOOK_BYTES
     return None
 
 
@@ -315,13 +293,6 @@ def read_current(files: Files, folder: WalFolder) -> str:
     if not text.endswith(b"\n"):
         raise FileCorrupt(folder.current, len(text), "it does not end with a newline")
     return text[:-1].decode(errors="replace")
-
-
-def _frame_bytes_at(buffer: bytes, position: int) -> int:
-    """What the frame there says it takes, or the least that has to be read to know."""
-    if len(buffer) - position < MIN_FRAME_BYTES:
-        return MIN_FRAME_BYTES
-    return int.from_bytes(buffer[position : position + 4], "little") + 4
 
 
 def _is_mark_of_its_place(window: bytes, position: int, offset: int) -> bool:

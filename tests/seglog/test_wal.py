@@ -1,17 +1,18 @@
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
 import pytest
 
-from seglog.errors import InvalidFrame
 from seglog.files import OsFiles
 from seglog.frame import FrameType, encode
 from seglog.layout import WalFolder
 from seglog.meta import WalPosition
 from seglog.open_file import OpenFile
-from seglog.wal import SYNC_MARK_BYTES, Wal, create_first, durable_after, is_blank, read_current, scan
+from seglog.scan import scan
+from seglog.wal import SYNC_MARK_BYTES, Wal, create_first, durable_after, is_blank, read_current
 from tests.seglog.frames import append_frames
 
 
@@ -42,7 +43,8 @@ def test_frames_lie_one_after_the_other_and_a_mark_follows_each_sync(wal: Wal, f
     assert wal.write(_frames(1), 1) == (1, 2 * 56 + SYNC_MARK_BYTES)
     assert wal.end == WalPosition(1, 3 * 56 + SYNC_MARK_BYTES, 5)
     file = _file(folder)
-    kinds = [(offset, header.type, header.seq) for offset, header, _, _ in scan(file, 0, wal.end.offset)]
+    found = itertools.chain.from_iterable(scan(file, 0, wal.end.offset))
+    kinds = [(offset, header.type, header.seq) for offset, header, _ in found]
     assert kinds == [(0, 1, 1), (56, 1, 2), (112, FrameType.SYNC_MARK, 112), (158, 1, 1)]
     assert durable_after(file, 1, 0, file.size()) == 112
     assert durable_after(file, 1, 113, file.size()) is None
@@ -62,28 +64,6 @@ def test_a_new_file_is_begun_where_the_next_group_does_not_fit(wal: Wal, folder:
     wal.remove_below(52)
     assert wal.older_files == 0
     assert not folder.wal_file(1).exists()
-
-
-@pytest.mark.parametrize("size", [1, 1024 * 1024 - 100, 1024 * 1024, 3 * 1024 * 1024])
-def test_a_scan_finds_frames_of_any_size_across_its_windows(folder: WalFolder, size: int) -> None:
-    frames = [*_frames(3, 100), *_frames(2, size), *_frames(3, 100)]
-    folder.wal_file(1).write_bytes(b"".join(frames))
-    file = _file(folder)
-    found = [
-        buffer[position : position + header.frame_bytes] for _, header, buffer, position in scan(file, 0, file.size())
-    ]
-    assert found == frames
-
-
-def test_a_scan_stops_where_no_frame_begins_and_says_where(folder: WalFolder) -> None:
-    frames = _frames(3)
-    for tail in (b"\0" * 100, b"\xff" * 100, frames[0][:-1], b"\x01"):
-        folder.wal_file(1).write_bytes(b"".join(frames) + tail)
-        file = _file(folder)
-        found = []
-        with pytest.raises(InvalidFrame) as caught:
-            found.extend(offset for offset, _, _, _ in scan(file, 0, file.size()))
-        assert caught.value.offset == 3 * 56
 
 
 def test_a_mark_is_found_wherever_it_lies(folder: WalFolder) -> None:
