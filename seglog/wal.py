@@ -14,6 +14,8 @@ W3  After every datasync a SYNC_MARK frame says that what lies before it is dura
 W4  After a failed write for lack of space the file is cut back to its last good frame, durably, before the space is
     used again.
 W5  A step that an interrupt has cut off may be done again: the same bytes go to the same place.
+W6  Frames go where zeros have been written before, a quarter of a MiB ahead of them. It changes no byte that is read;
+    but a sync of blocks that were only reserved has to commit the file system's journal too, which doubles its time.
 
 A writer is not thread-safe: seglog.commit sees to it that one thread at a time leads. What another thread may call at
 the same time, one at a time, says so.
@@ -51,6 +53,7 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SYNC_MARK_BYTES = MIN_FRAME_BYTES
 _LOOK_BYTES = 1024 * 1024
 _ZEROS = bytes(_LOOK_BYTES)
+_BLANK_BYTES = 256 * 1024
 
 
 class Wal:
@@ -65,6 +68,7 @@ class Wal:
         self._open = {number: OpenFile(files, folder.wal_file(number)) for number in (*older, end.file)}
         self._sizes = {number: self._open[number].size() for number in older}
         self._reserved = self._open[end.file].size()
+        self._blanked = end.offset
         self._synced = end.offset
         self._next: OpenFile | None = None
         self._was_prepared_in = 0
@@ -113,7 +117,8 @@ class Wal:
         size = sum(map(len, pieces))
         if size + SYNC_MARK_BYTES > OFFSET_END:
             raise OffsetOverflow(self._open[self._number].path, OFFSET_END)
-        self._make_room(size + SYNC_MARK_BYTES)
+        if self._offset + size + SYNC_MARK_BYTES > self._blanked:
+            self._make_room(size + SYNC_MARK_BYTES)
         active = self._open[self._number]
         try:
             self._files.pwritev(active.fd, pieces, self._offset)
@@ -158,21 +163,32 @@ class Wal:
         if self._offset and self._offset + size > self._file_bytes:
             self._rotate()
         needed = self._offset + size
-        if needed <= self._reserved:
-            return
         active = self._open[self._number]
         try:
-            try:
-                self._files.allocate(active.fd, max(needed, self._file_bytes))
-                self._reserved = max(needed, self._file_bytes)
-            except OSError as error:
-                if error.errno not in NO_SPACE:
-                    raise
-                self._files.allocate(active.fd, needed)
-                self._reserved = needed
+            if needed > self._reserved:
+                self._reserve_up_to(active, needed)
+            self._blank_from(active, needed)
         except OSError as error:
             self._give_up_if_full(error)
             raise
+
+    def _reserve_up_to(self, active: OpenFile, needed: int) -> None:
+        """To where a file ends; or no more than what is needed, if there is no room for that."""
+        try:
+            self._files.allocate(active.fd, max(needed, self._file_bytes))
+            self._reserved = max(needed, self._file_bytes)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            self._files.allocate(active.fd, needed)
+            self._reserved = needed
+
+    def _blank_from(self, active: OpenFile, needed: int) -> None:
+        """W6."""
+        end = max(needed, min(needed + _BLANK_BYTES, self._reserved, self._file_bytes))
+        if end > needed:
+            active.write(_ZEROS[: end - needed], needed)
+        self._blanked = end
 
     def _rotate(self) -> None:
         """W1 and W2, in that order."""
@@ -197,7 +213,8 @@ class Wal:
             raise
         self._open[number] = fresh
         self._sizes[self._number] = self._offset
-        self._number, self._offset, self._synced, self._reserved = number, 0, 0, self._file_bytes
+        self._number, self._offset, self._synced = number, 0, 0
+        self._reserved, self._blanked = self._file_bytes, 0
 
     def _drop_if_full(self, path: Path, error: OSError) -> None:
         """There is no room for a new file, and nothing says that there is one."""
@@ -231,7 +248,7 @@ class Wal:
         active = self._open[self._number]
         active.truncate(self._offset)
         active.datasync()
-        self._reserved = self._offset
+        self._reserved = self._blanked = self._offset
         raise DiskFull(active.path) from error
 
 

@@ -76,3 +76,41 @@ def test_a_mark_is_found_wherever_it_lies(folder: WalFolder) -> None:
         if offset:
             folder.wal_file(1).write_bytes(b"\xaa" * (offset - 1) + mark)
             assert durable_after(_file(folder), 1, 0, file.size()) is None
+
+
+class WrittenFiles(OsFiles):
+    """Which bytes of a file were written before, as zeros or as frames."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self.writes_beyond = 0
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
+        super().pwrite(fd, data, offset)
+        self.writes_beyond += offset + len(data) > self.end
+        self.end = max(self.end, offset + len(data))
+
+
+def test_frames_go_where_zeros_were_written_before(folder: WalFolder) -> None:
+    files, file_bytes = WrittenFiles(), 8 * 1024 * 1024
+    wal = Wal(files, folder, file_bytes, create_first(files, folder))
+    files.end = files.writes_beyond = 0
+    frames = _frames(64, 200)
+    size = len(b"".join(frames)) + SYNC_MARK_BYTES
+    for _ in range(200):
+        wal.write(frames, len(frames))
+        wal.sync()
+    assert wal.end.offset == 200 * size
+    assert 0 < files.writes_beyond <= wal.end.offset // (256 * 1024) + 1
+    assert is_blank(_file(folder), wal.end.offset, file_bytes)
+
+
+@pytest.mark.parametrize("file_bytes", [1, 4096, 300_000])
+def test_zeros_ahead_end_where_the_file_ends(folder: WalFolder, file_bytes: int) -> None:
+    wal = Wal(OsFiles(), folder, file_bytes, create_first(OsFiles(), folder))
+    for _ in range(200):
+        wal.write(_frames(50), 50)
+        wal.sync()
+        size = wal.file(wal.end.file).size()
+        assert size == max(file_bytes, 50 * 56 + SYNC_MARK_BYTES)
+        assert is_blank(wal.file(wal.end.file), wal.end.offset, size)
