@@ -147,7 +147,7 @@ def make_sealed(place: Path, records: int, segment_records: int) -> None:
 def _make_segment(layout: Layout, topic_id: int, first: int, records: int) -> SegmentInfo:
     with layout.data(topic_id, first).open("wb") as data, layout.idx(topic_id, first).open("wb") as idx:
         for number in sorted({0, records - 1}):
-            frame, [length] = encode_appends(
+            [frame], [length] = encode_appends(
                 topic_id, first + number, _TS_MS, [b"x"], tag=None, node=None, unterminated=False, durable=True
             )
             data.seek(number * length)

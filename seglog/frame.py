@@ -58,6 +58,7 @@ __all__ = [
     "encode",
     "encode_appends",
     "encode_lost",
+    "encode_sync_mark",
     "read_any_headers",
     "read_header",
     "read_headers",
@@ -70,6 +71,12 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 HEADER = struct.Struct("<IBBQQQHHI")
 CHECKSUM = struct.Struct("<Q")
+
+# HEADER in parts: what comes before seq and after it is the same in all frames of an append.
+_LENGTH = struct.Struct("<I")
+_BEFORE_SEQ = struct.Struct("<BBQ")
+_AFTER_SEQ = struct.Struct("<QHH")
+_FIELDS = struct.Struct("<10sQ12sI")
 
 #: HEADER once more, for looking at thousands at once.
 HEADERS = np.dtype(
@@ -100,6 +107,7 @@ LOST = 32
 _KNOWN_FLAGS = HAS_TAG | HAS_NODE | DURABLE | DELETED | UNTERMINATED | LOST
 _LENGTH_BYTES = 4
 _OVERHEAD = MIN_FRAME_BYTES - _LENGTH_BYTES
+_FRAMES_OF_PIECE = 128
 
 
 class FrameType(enum.IntEnum):
@@ -129,6 +137,8 @@ class FrameType(enum.IntEnum):
 _KNOWN_TYPES = frozenset(int(kind) for kind in FrameType)
 _FIRST_TYPE, _LAST_TYPE = min(_KNOWN_TYPES), max(_KNOWN_TYPES)
 _APPEND = int(FrameType.APPEND)
+_SYNC_MARK = int(FrameType.SYNC_MARK)
+_NO_TIME_AND_LABELS = _AFTER_SEQ.pack(0, 0, 0)
 
 
 class Header(NamedTuple):
@@ -177,25 +187,41 @@ def encode_appends(
     node: str | None,
     unterminated: bool,
     durable: bool,
-) -> tuple[bytes, list[int]]:
-    """Whole Append frames of `values`, one after the other, with seqs from `first_seq` on; and how long each is."""
+) -> tuple[list[bytes], list[int]]:
+    """Whole Append frames of `values`, one after the other, with seqs from `first_seq` on; and how long each is.
+
+    A piece holds some of them. So what they are made of stays in the processor's cache: of a thousand records each
+    costs half of what it does in one piece.
+    """
     node_bytes = b"" if node is None else node.encode()
     tag_bytes = b"" if tag is None else tag.encode()
     flags = (
         (tag is not None) * HAS_TAG | (node is not None) * HAS_NODE | durable * DURABLE | unterminated * UNTERMINATED
     )
-    node_len, tag_len = len(node_bytes), len(tag_bytes)
     labels = node_bytes + tag_bytes
     overhead = _OVERHEAD + len(labels)
-    pack, seal, digest = HEADER.pack, CHECKSUM.pack, xxh3_64_intdigest
+    before, after = _BEFORE_SEQ.pack(_APPEND, flags, topic_id), _AFTER_SEQ.pack(ts_ms, len(node_bytes), len(tag_bytes))
+    pack_length, pack_fields, seal, digest = _LENGTH.pack, _FIELDS.pack, CHECKSUM.pack, xxh3_64_intdigest
+    seq = first_seq
     pieces: list[bytes] = []
-    sizes = list(map(len, values))
-    # Joined once, at the end: half of what a frame costs would be copies otherwise.
-    for seq, (value, size) in enumerate(zip(values, sizes, strict=True), first_seq):
-        header = pack(overhead + size, _APPEND, flags, topic_id, seq, ts_ms, node_len, tag_len, size)
-        body = b"".join((header[_LENGTH_BYTES:], labels, value))
-        pieces += (header[:_LENGTH_BYTES], body, seal(digest(body)))
-    return b"".join(pieces), [overhead + _LENGTH_BYTES + size for size in sizes]
+    for start in range(0, len(values), _FRAMES_OF_PIECE):
+        parts: list[bytes] = []
+        add = parts.append
+        for value in values if len(values) <= _FRAMES_OF_PIECE else values[start : start + _FRAMES_OF_PIECE]:
+            size = len(value)
+            body = pack_fields(before, seq, after, size) + labels + value
+            add(pack_length(overhead + size))
+            add(body)
+            add(seal(digest(body)))
+            seq += 1
+        pieces.append(b"".join(parts))
+    return pieces, [overhead + _LENGTH_BYTES + size for size in map(len, values)]
+
+
+def encode_sync_mark(file_number: int, offset: int) -> bytes:
+    """A SYNC_MARK frame."""
+    body = _FIELDS.pack(_BEFORE_SEQ.pack(_SYNC_MARK, 0, file_number), offset, _NO_TIME_AND_LABELS, 0)
+    return _LENGTH.pack(_OVERHEAD) + body + CHECKSUM.pack(xxh3_64_intdigest(body))
 
 
 def encode_lost(topic_id: int, seq: int, ts_ms: int) -> bytes:

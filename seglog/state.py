@@ -88,10 +88,10 @@ class TopicState:
 
     def publish(self, file: int, offset: int, lengths: Sequence[int], ts_ms: int) -> None:
         """Records that lie one after the other in a WAL file are there."""
-        size = sum(lengths)
-        if self.tail.end_seq == self.head_seq + 1:
-            self.tail.extend(file, offset, lengths, ts_ms)
-        end = self.tail.end_seq
+        tail, size = self.tail, sum(lengths)
+        if tail.end_seq == self.head_seq + 1:
+            tail.extend(file, offset, lengths, ts_ms)
+        end = tail.end_seq
         # Together: an interrupt comes between calls only, and after one this is called again.
         self.head_seq, self.last_ts_ms, self.in_flight_bytes = end - 1, ts_ms, self.in_flight_bytes - size
         self.logged_seq = self.head_seq

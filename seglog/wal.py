@@ -32,7 +32,7 @@ from pathlib import Path
 
 from seglog.errors import DiskFull, FileCorrupt, InvalidFrame, OffsetOverflow
 from seglog.files import Files, replace_atomically
-from seglog.frame import MIN_FRAME_BYTES, FrameType, encode, read_header
+from seglog.frame import MIN_FRAME_BYTES, FrameType, encode, encode_sync_mark, read_header
 from seglog.index import OFFSET_END
 from seglog.layout import WalFolder
 from seglog.meta import WalPosition
@@ -64,7 +64,7 @@ class Wal:
         self._files = files
         self._folder = folder
         self._file_bytes = file_bytes
-        self._number, self._offset, self._ordinal = end.file, end.offset, end.ordinal
+        self._number, self._offset, self.ordinal = end.file, end.offset, end.ordinal
         self._open = {number: OpenFile(files, folder.wal_file(number)) for number in (*older, end.file)}
         self._sizes = {number: self._open[number].size() for number in older}
         self._reserved = self._open[end.file].size()
@@ -72,12 +72,12 @@ class Wal:
         self._synced = end.offset
         self._next: OpenFile | None = None
         self._was_prepared_in = 0
-        #: File and offset of the last `write`.
+        #: `ordinal` is that of the next frame, `written_at` file and offset of the last `write`.
         self.written_at = (end.file, end.offset)
 
     @property
     def end(self) -> WalPosition:
-        return WalPosition(self._number, self._offset, self._ordinal)
+        return WalPosition(self._number, self._offset, self.ordinal)
 
     @property
     def used_bytes(self) -> int:
@@ -127,7 +127,7 @@ class Wal:
             raise
         offset = self._offset
         # Together: an interrupt comes between calls only (W5).
-        self.written_at, self._offset, self._ordinal = (self._number, offset), offset + size, self._ordinal + frames
+        self.written_at, self._offset, self.ordinal = (self._number, offset), offset + size, self.ordinal + frames
         return self.written_at
 
     def sync(self) -> None:
@@ -136,10 +136,9 @@ class Wal:
             return
         active = self._open[self._number]
         active.datasync()
-        mark = encode(FrameType.SYNC_MARK, topic_id=self._number, seq=self._offset, ts_ms=0)
-        active.write(mark, self._offset)
+        active.write(encode_sync_mark(self._number, self._offset), self._offset)
         end = self._offset + SYNC_MARK_BYTES
-        self._offset, self._ordinal, self._synced = end, self._ordinal + 1, end
+        self._offset, self.ordinal, self._synced = end, self.ordinal + 1, end
 
     def remove_below(self, number: int) -> None:
         """Unlink the files before `number`: a durable snapshot holds all that is in them. For another thread."""
@@ -192,7 +191,7 @@ class Wal:
 
     def _rotate(self) -> None:
         """W1 and W2, in that order."""
-        number = self._ordinal
+        number = self.ordinal
         path = self._folder.wal_file(number)
         active = self._open[self._number]
         try:
