@@ -22,6 +22,7 @@ from seglog.deletes import DeleteOp, matcher
 from seglog.engine import Engine
 from seglog.errors import ColdTierRequired, Evicted, FileCorrupt, NoSuchTopic, SeqOutOfRange, Truncated
 from seglog.frame import DELETED, tombstone
+from seglog.frames import Frames, take_apart
 from seglog.open_file import OpenFile
 from seglog.record import Gap, Record
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run, lost_run
@@ -40,6 +41,8 @@ __all__ = [
 
 # Frames of other topics may lie between: up to a page of them is read along rather than asked for apart.
 _GAP_MAX_BYTES = 4096
+# Of a batch of frames: what is done on arrays costs the more a record, the fewer there are.
+_BATCH_MAX_RECORDS = 8192
 
 
 def read_records(
@@ -49,10 +52,10 @@ def read_records(
     return continue_records(engine, state, first, last, len(state.cuts), gaps=gaps)
 
 
-def read_frame_batches(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[list[bytes]]:
-    """Whole frames of the hot records from `first` to `last`, in lists. Deleted and the delete not listed: a tombstone.
+def read_frame_batches(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[Frames]:
+    """The frames of the hot records from `first` to `last`, by the run. Deleted and the delete not listed: a tombstone.
 
-    A list has the frames of a run; where something is wrong in one, there is a list for each frame before.
+    Where something is wrong in a run, what is sound before it comes frame by frame.
     """
     return _frame_batches(engine, state, first, last, len(state.cuts))
 
@@ -135,7 +138,7 @@ def _items(
                 raise
 
 
-def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, cuts: int) -> Iterator[list[bytes]]:
+def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, cuts: int) -> Iterator[Frames]:
     seq = first
     while seq <= last:
         engine.check_open()
@@ -144,23 +147,24 @@ def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, cut
         last = min(last, state.head_seq)
         if seq < state.hot_floor:
             raise SeqOutOfRange(state.name, seq, state.hot_floor, state.head_seq)
-        run = load_run(engine, state, seq, last, with_memory=not state.config.keep_history)
+        run = load_run(
+            engine, state, seq, last, with_memory=not state.config.keep_history, max_records=_BATCH_MAX_RECORDS
+        )
         if run is None or (len(state.cuts) != cuts and state.generation != generation):
             continue
         if isinstance(run, Gap):
             upto = min(run.gap_to, seq + RUN_MAX_RECORDS - 1)
             run = lost_run(state.topic_id, seq, lost_times(engine, state, seq, upto))
         try:
-            headers = None if run.deletes else run.headers()
             reaches = matcher(run.deletes)
-            if headers is None:
+            frames = run.apart()
+            if frames is None and not run.deletes and run.headers() is not None:
+                frames = _with_tombstones(state, run, reaches)
+            if frames is None:
                 for index in range(len(run)):
-                    yield [_frame(state, run, index, reaches)]
+                    yield take_apart([_frame(state, run, index, reaches)])
                     seq += 1
                 continue
-            frames = run.frames()
-            for index in np.flatnonzero(run.entries["flags"] & DELETED).tolist():
-                frames[index] = _frame(state, run, index, reaches)
             yield frames
             seq = run.last_seq + 1
         except FileCorrupt:
@@ -195,7 +199,15 @@ def lost_times(engine: Engine, state: TopicState, first: int, last: int) -> list
         return [after if ts_ms is None else min(ts_ms, after) for ts_ms in found]
 
 
-def load_run(engine: Engine, state: TopicState, first: int, last: int, *, with_memory: bool = True) -> Run | Gap | None:
+def load_run(
+    engine: Engine,
+    state: TopicState,
+    first: int,
+    last: int,
+    *,
+    with_memory: bool = True,
+    max_records: int = RUN_MAX_RECORDS,
+) -> Run | Gap | None:
     """None if the records went to another place meanwhile: look again. A gap: they are in no place.
 
     Without `with_memory` ephemeral records are lost ones already: for an archive they are never anything else.
@@ -219,7 +231,7 @@ def load_run(engine: Engine, state: TopicState, first: int, last: int, *, with_m
     if segment is None:
         return Gap(first, first + len(entries) - 1) if file is None else _read_run(state, first, file, entries)
     try:
-        run = engine.segment(state.topic_id, segment).run(first, min(last, segment.last_seq))
+        run = engine.segment(state.topic_id, segment).run(first, min(last, segment.last_seq), max_records)
         if segment.is_hot or not cold_ops:
             return run
         return replace(run, deletes=tuple(op for op in cold_ops if op.may_reach(first)))
@@ -267,6 +279,14 @@ def _frame(state: TopicState, run: Run, index: int, reaches: Callable[[Record], 
         if is_deleted and not _is_reached(state.ops, record):
             return tombstone(header)
     return run.buffer[position : position + entry.length]
+
+
+def _with_tombstones(state: TopicState, run: Run, reaches: Callable[[Record], bool]) -> Frames:
+    """Of a run in which every frame is sound."""
+    whole = run.frames()
+    for index in np.flatnonzero(run.entries["flags"] & DELETED).tolist():
+        whole[index] = _frame(state, run, index, reaches)
+    return take_apart(whole)
 
 
 def _cold_records(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[Record]:

@@ -31,9 +31,9 @@ from seglog.frame import (
     Header,
     encode_lost,
     read_header,
-    read_headers,
     record_of,
 )
+from seglog.frames import Frames, read_frames, read_headers
 from seglog.index import ENTRIES, Entry
 from seglog.record import Gap, Record
 
@@ -96,14 +96,24 @@ class Run:
     def headers(self) -> NDArray[Any] | None:
         """Of all frames (HEADERS), or None if not every frame is sound and agrees with its entry."""
         headers = self._headers()
-        if headers is None:
+        return headers if headers is not None and self._agrees(headers) else None
+
+    def apart(self) -> Frames | None:
+        """All frames, or None if not every frame is there, sound, agrees with its entry, and is of a live record."""
+        if self.deletes or (self.entries["flags"] & DELETED).any():
             return None
+        starts = self.starts()
+        frames = read_frames(self.buffer, starts, starts + self.entries["length"])
+        return frames if frames is not None and self._agrees(frames.headers) else None
+
+    def _agrees(self, headers: NDArray[Any]) -> bool:
+        """Whether these are the frames that the entries are of."""
         agrees = (
             (headers["topic_id"] == self.topic_id)
             & (headers["seq"] == np.arange(len(self), dtype=np.uint64) + np.uint64(self.first_seq))
             & (headers["ts_ms"] == self.entries["ts_ms"])
         )
-        return headers if agrees.all() else None
+        return bool(agrees.all())
 
     def _headers(self) -> NDArray[Any] | None:
         starts, lengths = self.starts(), self.entries["length"]

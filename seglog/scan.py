@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seglog.errors import InvalidFrame
-from seglog.frame import MIN_FRAME_BYTES, FrameType, Header, read_any_headers, read_header
+from seglog.frame import MIN_FRAME_BYTES, FrameType, Header, read_header
+from seglog.frames import read_any_headers
 from seglog.index import OFFSET_END
 from seglog.open_file import OpenFile
 

@@ -92,9 +92,9 @@ class SegmentReader:
             raise FileCorrupt(self.idx.path, (position + index) * ENTRY.size, "it does not follow the entry before")
         return entries
 
-    def run(self, first: int, last: int) -> Run:
+    def run(self, first: int, last: int, max_records: int = RUN_MAX_RECORDS) -> Run:
         """The records from `first` on, to `last` or as many as a run takes."""
-        entries = self.entries(first, min(last, first + RUN_MAX_RECORDS - 1))
+        entries = self.entries(first, min(last, first + max_records - 1))
         begin = int(entries[0]["offset"])
         ends = np.cumsum(entries["length"], dtype=np.int64)
         count = max(1, int(ends.searchsorted(RUN_MAX_BYTES, "right")))

@@ -9,7 +9,8 @@ P3  A key that is not there is `NoSuchObject`, and nothing else is: trouble is n
 P4  A multipart object appears whole, at `complete_upload`, or never.
 P5  Where a store keeps a checksum of the whole object, it was compared with that of the bytes that were sent before the
     object appeared; `head` gives it. Directories and memory keep one of what `put` and `complete_upload` made.
-P6  A store adds the prefix it was opened with to every key; no request leaves that prefix.
+P6  When a call returns, what it was given is the caller's again, who may change it.
+P7  A store adds the prefix it was opened with to every key; no request leaves that prefix.
 
 Every method may raise `StoreUnreachable`, `AccessDenied` and `NoSuchBucket`. All are safe to call from many threads.
 """
@@ -71,7 +72,7 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+    def put(self, key: Key, body: bytes | bytearray, metadata: Mapping[str, str]) -> None:
         """Create or replace `key`. Only for keys that carry a fresh id, so that a repetition is harmless."""
         ...
 
@@ -102,7 +103,7 @@ class ObjectStore(Protocol):
         """Begin a multipart upload; returns its id."""
         ...
 
-    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:
         """Store part `number` (from 1). A repetition replaces. Raises `NoSuchObject` if the upload is gone."""
         ...
 

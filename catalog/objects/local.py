@@ -84,7 +84,7 @@ class LocalStore:
             except OSError as cause:
                 raise OutcomeUnknown(key, str(cause)) from cause
 
-    def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+    def put(self, key: Key, body: bytes | bytearray, metadata: Mapping[str, str]) -> None:
         target = self._path(key)
         with self._errors(key):
             self._put_metadata(key, metadata, Checksum.of(_KIND, body))
@@ -136,7 +136,7 @@ class LocalStore:
             self._replace(self._root / _MULTIPART / upload_id / "upload", body)
         return upload_id
 
-    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:
         tag = PartTag(number, xxhash.xxh3_128_hexdigest(body), len(body), Checksum.of(_KIND, body))
         with self._errors(key):
             directory, _ = self._upload(key, upload_id)
@@ -205,7 +205,7 @@ class LocalStore:
             raise NoSuchBucket(str(self._root.parent), "directory")
 
     @contextlib.contextmanager
-    def _temporary(self, body: bytes) -> Iterator[Path]:
+    def _temporary(self, body: bytes | bytearray) -> Iterator[Path]:
         """A file with `body`, on disk; gone at the end unless it was renamed."""
         directory = self._root / _TEMPORARY
         self._make_durable_dir(directory)
@@ -219,7 +219,7 @@ class LocalStore:
         finally:
             path.unlink(missing_ok=True)
 
-    def _replace(self, target: Path, body: bytes) -> None:
+    def _replace(self, target: Path, body: bytes | bytearray) -> None:
         with self._temporary(body) as temporary:
             self._make_durable_dir(target.parent)
             temporary.rename(target)
@@ -323,7 +323,7 @@ def _string_map(value: object) -> dict[str, str]:
     return {str(name): str(text) for name, text in value.items()}
 
 
-def _write_all(fd: int, body: bytes) -> None:
+def _write_all(fd: int, body: bytes | bytearray) -> None:
     view = memoryview(body)
     while view:
         view = view[os.write(fd, view) :]
