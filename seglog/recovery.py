@@ -168,6 +168,8 @@ def _settle_directory(files: Files, layout: Layout, meta: TopicMeta, *, is_there
     others = found - wanted - tags
     if others:
         _settle_others(files, layout, meta, others)
+        if wanted - found:
+            found = {*files.list_dir(directory)}  # what was missing may have got its name back
     for name in sorted(wanted - found):
         raise FileCorrupt(directory / name, 0, "the segment is missing")
 

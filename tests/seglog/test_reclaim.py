@@ -529,6 +529,26 @@ def test_any_other_length_is_damage() -> None:
         list(log.topic("t").read(3))
 
 
+def test_a_file_of_which_only_the_new_one_is_left_gets_its_name_back() -> None:
+    """No crash leaves that: somebody removed it."""
+    disk = SimulatedDisk(_prepared())
+    log = _open(DIRECTORY, disk)
+    topic = log.topic("t")
+    info = topic.segments()[0]
+    write_anew(disk, log._engine.layout, log._engine.segments.get(topic.topic_id, info), info, lambda _: None)
+    tree = _unlocked(disk.after_kill()).tree
+    [data, idx] = [path for path in tree if path.endswith(("01.data", "01.idx"))]
+    left = SimulatedDisk(Image({path: body for path, body in tree.items() if path not in (data, idx + ".new")}))
+    with pytest.raises(FileCorrupt, match="missing") as caught:
+        _open(DIRECTORY, left)
+    assert str(caught.value.path) == data
+    left = SimulatedDisk(
+        Image({path: tree[f"{path}.new"] if path == idx else tree[path] for path in tree if path != data})
+    )
+    with _open(DIRECTORY, left) as log:
+        assert _live(log.topic("t")) == LIVE
+
+
 @pytest.mark.parametrize("act", ACTS)
 def test_what_a_killed_process_renamed_is_durable_before_a_snapshot_counts_on_it(act: str) -> None:
     do, left = ACTS[act]
