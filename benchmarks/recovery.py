@@ -113,7 +113,8 @@ def _sealed(options: Options, segment_records: int, records: int) -> list[Row]:
         log = seglog.open(place)
         elapsed = time.perf_counter() - start
         ends = sorted({1, head_seq}) if head_seq else []
-        if [seq for first in ends for seq in [next(iter(log.topic("bench").read(first))).seq]] != ends:
+        found = [record.seq for seq in ends for record in log.topic("bench").read(seq, seq)]
+        if (found, log.topic("bench").head_seq) != (ends, head_seq):
             raise RuntimeError("the log is not the one that was made: the figure would be wrong")
         log.close()
         return {"open_ms": elapsed * 1e3}
