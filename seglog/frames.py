@@ -38,6 +38,7 @@ __all__ = [
     "Frames",
     "gathered",
     "joined_headers",
+    "picked_headers",
     "read_any_headers",
     "read_frames",
     "read_headers",
@@ -97,14 +98,45 @@ def read_frames(buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64
 
 
 def read_any_frames(buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Frames | None:
-    """The same for frames of every type. None if one is not whole and sound: which one, and why, `read_header` says.
+    """The same for frames of every type. None if one is not whole and sound: which one, and why, `read_header` says."""
+    fields = _fields(buffer, starts, ends)
+    if fields is None:
+        return None
+    headers, checksums = fields
+    places = zip((starts + LENGTH_BYTES).tolist(), (ends - CHECKSUM.size).tolist(), strict=True)
+    bodies = [buffer[start:end] for start, end in places]
+    digests = np.frombuffer(b"".join(map(xxh3_64_digest, bodies)), dtype=">u8")
+    return Frames(buffer, starts, ends, headers, bodies, checksums) if (digests == checksums).all() else None
 
-    `read_header` for many: the checksums in one pass, the rest on arrays.
+
+def read_headers(buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any] | None:
+    """The headers alone, as `read_frames` gives them."""
+    headers = read_any_headers(buffer, starts, ends)
+    return headers if headers is not None and (headers["type"] == _APPEND).all() else None
+
+
+def read_any_headers(buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any] | None:
+    """The headers alone, as `read_any_frames` gives them. No body is copied."""
+    fields = _fields(buffer, starts, ends)
+    if fields is None:
+        return None
+    headers, checksums = fields
+    view = memoryview(buffer)
+    places = zip((starts + LENGTH_BYTES).tolist(), (ends - CHECKSUM.size).tolist(), strict=True)
+    digests = b"".join([xxh3_64_digest(view[start:end]) for start, end in places])
+    return headers if (np.frombuffer(digests, dtype=">u8") == checksums).all() else None
+
+
+def _fields(
+    buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]
+) -> tuple[NDArray[Any], NDArray[np.uint64]] | None:
+    """Headers and checksums, which nobody has compared yet; None if a frame is not what `read_header` takes.
+
+    `read_header` for many: the checksums in one pass, by the caller, the rest on arrays.
     """
     if (ends - starts < MIN_FRAME_BYTES).any() or starts[0] < 0 or ends.max() > len(buffer):
         return None
     headers = gathered(buffer, HEADERS, starts)
-    checksums = gathered(buffer, np.dtype("<u8"), ends - CHECKSUM.size)
     lengths = headers["length"].astype(np.int64)
     kinds, node_lens, tag_lens, flags = headers["type"], headers["node_len"], headers["tag_len"], headers["flags"]
     sound = (
@@ -117,24 +149,7 @@ def read_any_frames(buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.i
         & ((tag_lens == 0) | (flags & HAS_TAG != 0))
         & ((node_lens == 0) | (flags & HAS_NODE != 0))
     )
-    if not sound.all():
-        return None
-    places = zip((starts + LENGTH_BYTES).tolist(), (ends - CHECKSUM.size).tolist(), strict=True)
-    bodies = [buffer[start:end] for start, end in places]
-    digests = np.frombuffer(b"".join(map(xxh3_64_digest, bodies)), dtype=">u8")
-    return Frames(buffer, starts, ends, headers, bodies, checksums) if (digests == checksums).all() else None
-
-
-def read_headers(buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any] | None:
-    """The headers alone, as `read_frames` gives them."""
-    frames = read_frames(buffer, starts, ends)
-    return None if frames is None else frames.headers
-
-
-def read_any_headers(buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any] | None:
-    """The headers alone, as `read_any_frames` gives them."""
-    frames = read_any_frames(buffer, starts, ends)
-    return None if frames is None else frames.headers
+    return (headers, gathered(buffer, np.dtype("<u8"), ends - CHECKSUM.size)) if sound.all() else None
 
 
 def take_apart(whole: Sequence[bytes]) -> Frames:
@@ -154,6 +169,11 @@ def take_apart(whole: Sequence[bytes]) -> Frames:
 def joined_headers(frames: Sequence[Frames]) -> NDArray[Any]:
     """Of all of them, one after the other."""
     return np.concatenate([each.headers.view(_RAW_HEADERS) for each in frames]).view(HEADERS)
+
+
+def picked_headers(headers: NDArray[Any], indices: NDArray[np.intp]) -> NDArray[Any]:
+    """Those of that number."""
+    return headers.view(_RAW_HEADERS)[indices].view(HEADERS)
 
 
 def gathered(buffer: bytes, kind: np.dtype[Any], places: NDArray[np.int64]) -> NDArray[Any]:

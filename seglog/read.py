@@ -31,6 +31,7 @@ from seglog.state import TopicState
 __all__ = [
     "check_place",
     "continue_records",
+    "is_reached",
     "live_records",
     "load_run",
     "lost_times",
@@ -64,8 +65,14 @@ def continue_records(
     engine: Engine, state: TopicState, first: int, last: int, cuts: int, *, gaps: bool
 ) -> Iterator[Record | Gap]:
     """As `read_records`, for a reader that began when the topic had been truncated `cuts` times."""
+    items = _items(engine, state, first, last, cuts, gaps=gaps)
+    return _joined(items) if gaps else items
+
+
+def _joined(items: Iterator[Record | Gap]) -> Iterator[Record | Gap]:
+    """Gaps that touch are one."""
     held: Gap | None = None
-    for item in _items(engine, state, first, last, cuts, gaps=gaps):
+    for item in items:
         if isinstance(item, Gap):
             if held is not None and held.gap_to + 1 < item.gap_from:
                 yield held
@@ -123,7 +130,9 @@ def _items(
         assert isinstance(run, Run)  # noqa: S101 - what is no run is lost
         run = run.before_lost()
         try:
-            for record in live_records(state, run):
+            for record in live_records(run):
+                if state.pending and is_reached(state.pending, record):
+                    continue
                 # Looked at after the deletes: a checkpoint raises the generation before it drops one that is in the
                 # flags.
                 if state.generation != generation:
@@ -258,14 +267,13 @@ def _read_run(state: TopicState, first: int, file: OpenFile, entries: NDArray[An
     return Run(file.path, state.topic_id, first, entries, file.read_exactly(end - begin, begin))
 
 
-def live_records(state: TopicState, run: Run) -> Iterator[Record]:
+def live_records(run: Run) -> Iterator[Record]:
+    """Those that no delete in the flags has reached, nor one of `run.deletes`; the topic's pending ones may have."""
     records = run.records(np.flatnonzero(run.entries["flags"] & DELETED == 0))
-    if run.deletes:
-        reaches = matcher(run.deletes)
-        records = (record for record in records if not reaches(record))
-    for record in records:
-        if not (state.pending and _is_reached(state.pending, record)):
-            yield record
+    if not run.deletes:
+        return records
+    reaches = matcher(run.deletes)
+    return (record for record in records if not reaches(record))
 
 
 def _frame(state: TopicState, run: Run, index: int, reaches: Callable[[Record], bool]) -> bytes:
@@ -276,7 +284,7 @@ def _frame(state: TopicState, run: Run, index: int, reaches: Callable[[Record], 
     if entry.flags & DELETED or run.deletes:
         record = run.record(index)
         is_deleted = entry.flags & DELETED or reaches(record)
-        if is_deleted and not _is_reached(state.ops, record):
+        if is_deleted and not is_reached(state.ops, record):
             return tombstone(header)
     return run.buffer[position : position + entry.length]
 
@@ -294,9 +302,9 @@ def _cold_records(engine: Engine, state: TopicState, first: int, last: int) -> I
     if engine.cold is None:
         raise ColdTierRequired(state.name, first, last)
     for record in engine.cold.read(state.name, first, last):
-        if not _is_reached(state.ops, record):
+        if not is_reached(state.ops, record):
             yield record
 
 
-def _is_reached(ops: tuple[DeleteOp, ...], record: Record) -> bool:
+def is_reached(ops: tuple[DeleteOp, ...], record: Record) -> bool:
     return any(op.matches(record) for op in ops)
