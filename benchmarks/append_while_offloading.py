@@ -29,6 +29,7 @@ from catalog.objects import MemoryStore, PartTag
 from offload import OffloadSettings
 from offload.ledger_offloader import LedgerOffloader
 from offload.segment_upload import FrameRun
+from seglog.frames import Frames
 
 __all__ = ["SUMMARY", "run"]
 
@@ -54,7 +55,7 @@ def run(options: Options) -> Report:
 class _Forgetting(MemoryStore):
     """A store that is never what is waited for."""
 
-    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:  # noqa: ARG002 - of the port
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:  # noqa: ARG002 - of the port
         return PartTag(number, "", len(body), Checksum.of(ChecksumKind.CRC32C, body))
 
     def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
@@ -99,7 +100,7 @@ def _subject(options: Options, codec: Codec | None) -> Open:
 
 
 def _offload(topic: seglog.Topic, codec: Codec, is_on: threading.Event, begun: threading.Event) -> None:
-    def batches() -> Iterator[list[bytes]]:
+    def batches() -> Iterator[Frames]:
         for frames in topic.frame_batches(1, topic.head_seq):
             is_on.wait()
             begun.set()

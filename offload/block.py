@@ -24,8 +24,8 @@ Source: PIP-17, "Payload format", with the constants of Apache Pulsar's code. Th
 
 from __future__ import annotations
 
-import io
 import struct
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -109,43 +109,57 @@ def largest_entry(block_size: int, codec: Codec) -> int:
 
 
 class BlockBuilder:
-    """One block after the other, each made in place: its chunks are not kept beside it."""
+    """One block after the other, each made in place.
 
-    def __init__(self, codec: Codec, block_size: int) -> None:
+    Memory that was never used costs the kernel more than the copy into it. So `spare` has full blocks that nobody needs
+    any more, which are written over; without any, a block takes as much as it has.
+    """
+
+    def __init__(self, codec: Codec, block_size: int, spare: deque[bytearray] | None = None) -> None:
         self._codec = codec
         self._block_size = block_size
-        self._buffer = io.BytesIO()
-        self._begin()
+        self._spare = deque[bytearray]() if spare is None else spare
+        self._buffer: bytearray | None = None  # taken when there is something to write, not before
+        self._used = BLOCK_HEADER_LENGTH
 
     @property
     def used(self) -> int:
         """With the header."""
-        return self._buffer.tell()
+        return self._used
 
     @property
     def is_empty(self) -> bool:
-        return self.used == BLOCK_HEADER_LENGTH
+        return self._used == BLOCK_HEADER_LENGTH
 
-    def add(self, chunk: bytes | bytearray) -> None:
-        self._buffer.write(chunk)
+    def add(self, chunk: bytes | memoryview) -> None:
+        buffer = self._begun()
+        end = self._used + len(chunk)
+        if self._used == len(buffer):
+            buffer += chunk
+        else:
+            memoryview(buffer)[self._used : end] = chunk
+        self._used = end
 
-    def end(self, first_entry_id: int, *, last: bool) -> bytes:
+    def end(self, first_entry_id: int, *, last: bool) -> bytearray:
         """The block, padded unless it is the last one; another begins."""
-        used = self.used
-        length = used if last else self._block_size
-        self._buffer.write((PADDING * (-(-(length - used) // len(PADDING))))[: length - used])
-        self._buffer.seek(0)
-        self._buffer.write(HEADER.pack(BLOCK_MAGIC[self._codec], BLOCK_HEADER_LENGTH, length, first_entry_id))
-        block = self._buffer.getvalue()  # what the buffer holds, not a copy
-        self._begin()
+        length = self._used if last else self._block_size
+        free = length - self._used
+        self.add((PADDING * (-(-free // len(PADDING))))[:free])
+        block = self._begun()
+        del block[length:]
+        HEADER.pack_into(block, 0, BLOCK_MAGIC[self._codec], BLOCK_HEADER_LENGTH, length, first_entry_id)
+        self._buffer, self._used = None, BLOCK_HEADER_LENGTH
         return block
 
-    def _begin(self) -> None:
-        self._buffer = io.BytesIO()
-        self._buffer.write(bytes(BLOCK_HEADER_LENGTH))
+    def _begun(self) -> bytearray:
+        """The block that is being made."""
+        if self._buffer is None:
+            self._buffer = self._spare.pop() if self._spare else bytearray(BLOCK_HEADER_LENGTH)
+            self._buffer[HEADER.size : BLOCK_HEADER_LENGTH] = _ZEROS
+        return self._buffer
 
 
-def encode_block(codec: Codec, first_entry_id: int, chunks: list[bytes | bytearray], block_size: int | None) -> bytes:
+def encode_block(codec: Codec, first_entry_id: int, chunks: list[bytes], block_size: int | None) -> bytearray:
     """A whole block, padded to `block_size`; None for the last one, which is as long as it is."""
     builder = BlockBuilder(codec, block_size or 0)
     for chunk in chunks:

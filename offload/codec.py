@@ -21,7 +21,7 @@ from offload.errors import InvalidChunk
 __all__ = ["chunk_encoder", "decode_chunk"]
 
 
-def chunk_encoder(codec: Codec, zstd_level: int) -> Callable[[bytearray], bytes | bytearray]:
+def chunk_encoder(codec: Codec, zstd_level: int) -> Callable[[memoryview], bytes | memoryview]:
     """A function from raw to stored bytes. Not to be shared by threads."""
     if codec is Codec.NONE:
         return _as_it_is
@@ -44,5 +44,5 @@ def decode_chunk(stored: bytes | memoryview, chunk: ChunkRef, codec: Codec, key:
         raise InvalidChunk(key, chunk.offset, str(error)) from error
 
 
-def _as_it_is(raw: bytearray) -> bytearray:
+def _as_it_is(raw: memoryview) -> memoryview:
     return raw

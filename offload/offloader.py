@@ -47,6 +47,7 @@ from offload.topic_config import told_anew
 from seglog import Log, Topic
 from seglog.clock import Clock
 from seglog.frame import read_header, tombstone
+from seglog.frames import Frames, take_apart
 
 __all__ = ["Offloader", "Published"]
 
@@ -204,14 +205,14 @@ class Offloader:
 
     def _upload(self, attempt: Attempt, topic: Topic, on_bytes: Callable[[int], None]) -> SegmentRef:
 
-        def counted() -> Iterator[list[bytes]]:
+        def counted() -> Iterator[Frames]:
             for frames in topic.frame_batches(attempt.first_seq, attempt.last_seq):
-                on_bytes(sum(map(len, frames)))
+                on_bytes(frames.size_bytes)
                 yield frames
 
         return self._send(attempt, counted())
 
-    def _send(self, attempt: Attempt, batches: Iterable[list[bytes]]) -> SegmentRef:
+    def _send(self, attempt: Attempt, batches: Iterable[Frames]) -> SegmentRef:
         attributes = self._log.topic(attempt.name).config.attributes
         return LedgerOffloader(self._store, attempt.vid, self.settings).offload(
             FrameRun(attempt.name, attempt.first_seq, attempt.last_seq, batches),
@@ -267,22 +268,22 @@ class Offloader:
         )
         return self._published(handle.name, self._publisher.prepare(handle, commit, attempt))
 
-    def _frames_to_merge(self, views: Iterable[SegmentView], on_bytes: Callable[[int], None]) -> Iterator[list[bytes]]:
+    def _frames_to_merge(self, views: Iterable[SegmentView], on_bytes: Callable[[int], None]) -> Iterator[Frames]:
         for view in views:
             on_bytes(view.ref.frame_bytes)
-            yield self._frames_of(view)
+            yield from self._frames_of(view)
 
-    def _frames_of(self, view: SegmentView) -> list[bytes]:
+    def _frames_of(self, view: SegmentView) -> Iterator[Frames]:
         """What the view shows, and tombstones for what was deleted of it."""
         deleted = BitMap.deserialize(view.deleted) if view.deleted else BitMap()
         key, first_seq = keys.data_key(view.vid, view.ref.sid), view.ref.first_seq
-        frames = []
         for raw in self._reader.segment_chunks(view):
+            frames = []
             for entry_id, data in entries(raw, key, 0):
                 if view.first <= first_seq + entry_id <= view.last:
                     frame = frame_of(data)
                     frames.append(tombstone(read_header(frame)) if entry_id in deleted else frame)
-        return frames
+            yield take_apart(frames)
 
     def _discard(self, attempt: Attempt) -> None:
         """Remove what a dead attempt left. Nothing refers to it, so this may end anywhere and be repeated.

@@ -5,7 +5,7 @@ Source: PIP-17, "Writing to S3".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from catalog import SegmentRef, Sid
@@ -17,6 +17,7 @@ from offload.index import encode_index
 from offload.labels import object_metadata
 from offload.settings import OffloadSettings
 from offload.upload import BlockUpload
+from seglog.frames import Frames
 
 __all__ = ["FrameRun", "upload_segment"]
 
@@ -28,7 +29,7 @@ class FrameRun:
     topic: str
     first_seq: int
     last_seq: int
-    batches: Iterable[Sequence[bytes]]
+    batches: Iterable[Frames]
 
 
 def upload_segment(
@@ -52,12 +53,14 @@ def upload_segment(
     def metadata(role: str) -> dict[str, str]:
         return {**extra, **object_metadata(role, run.topic, run.first_seq, run.last_seq, codec)}
 
-    encoder = SegmentEncoder(block_size=settings.block_size, codec=codec, zstd_level=settings.zstd_level)
     with BlockUpload(
         store, data_key, metadata("data"), concurrency=settings.concurrency, on_upload_id=on_upload_id
     ) as upload:
+        encoder = SegmentEncoder(
+            block_size=settings.block_size, codec=codec, zstd_level=settings.zstd_level, spare=upload.spare
+        )
         for frames in run.batches:
-            for block in encoder.add_many(frames):
+            for block in encoder.add(frames):
                 upload.add(block)
                 del block  # or it would stay beside the next ones
             del frames

@@ -11,6 +11,7 @@ Source: PIP-17, "Writing to S3". The part numbers count from 1, as Apache Pulsar
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from types import TracebackType
@@ -25,6 +26,7 @@ __all__ = ["BlockUpload"]
 class BlockUpload:
     """A context manager: `add` each block but the last, then `finish` with that one.
 
+    A block that was sent is in `spare`, for whoever makes the next ones.
     On an exception the parts in flight are waited for.
     """
 
@@ -48,6 +50,7 @@ class BlockUpload:
         self._tags: list[PartTag] = []
         self._upload_id: str | None = None
         self._length = 0
+        self.spare: deque[bytearray] = deque()
 
     def __enter__(self) -> BlockUpload:
         return self
@@ -57,7 +60,7 @@ class BlockUpload:
     ) -> None:
         self._pool.shutdown(wait=True, cancel_futures=kind is not None)
 
-    def add(self, block: bytes) -> None:
+    def add(self, block: bytearray) -> None:
         """Send `block`, which is not the last one. Raises what an earlier part failed with."""
         if self._upload_id is None:
             self._upload_id = self._store.create_upload(self._key, self._metadata)
@@ -66,7 +69,7 @@ class BlockUpload:
         del block
         self._settle(down_to=self._concurrency - 1)
 
-    def finish(self, block: bytes) -> None:
+    def finish(self, block: bytearray) -> None:
         """Returns when the object is whole under its key. Raises `OutcomeUnknown` if nobody can say."""
         if self._upload_id is None:
             self._store.put(self._key, block, self._metadata)
@@ -81,10 +84,15 @@ class BlockUpload:
             if not self._is_whole(parts):
                 raise OutcomeUnknown(self._key, f"the upload's completion: {error}") from error
 
-    def _send(self, upload_id: str, block: bytes) -> None:
+    def _send(self, upload_id: str, block: bytearray) -> None:
         self._length += len(block)
         number = len(self._tags) + len(self._in_flight) + 1
-        self._in_flight.add(self._pool.submit(self._store.put_part, self._key, upload_id, number, block))
+        self._in_flight.add(self._pool.submit(self._put, upload_id, number, block))
+
+    def _put(self, upload_id: str, number: int, block: bytearray) -> PartTag:
+        tag = self._store.put_part(self._key, upload_id, number, block)
+        self.spare.append(block)
+        return tag
 
     def _settle(self, *, down_to: int) -> None:
         while len(self._in_flight) > down_to:

@@ -24,7 +24,7 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from queue import SimpleQueue
@@ -157,7 +157,7 @@ class AsyncTopic:
     def name(self) -> str:
         return self.sync.name
 
-    def append(
+    async def append(
         self,
         values: Sequence[bytes],
         *,
@@ -165,12 +165,18 @@ class AsyncTopic:
         node: str | None = None,
         unterminated: bool = False,
         durability: str | None = None,
-    ) -> Coroutine[Any, Any, range]:
-        """`Topic.append`, to be awaited; see A1 to A3 of this module."""
+    ) -> range:
+        """`Topic.append`; see A1 to A3 of this module."""
         kind = self._plain
         if tag is not None or node is not None or unterminated or durability is not None:
             kind = (self.sync.name, tag, node, unterminated, durability)
-        return self._queue.append(values, kind)
+        queue = self._queue
+        size_bytes = write.check_append(queue.engine, values, tag=tag, node=node, durability=durability)
+        if not values:
+            return self.sync.append(values)
+        if queue.for_room or queue.is_closed or queue.waiting_bytes + size_bytes > queue.max_bytes:
+            await queue.wait_for_room(size_bytes)
+        return await queue.put(values, size_bytes, kind)
 
     @overload
     def read(
@@ -254,7 +260,7 @@ class AsyncTopic:
 
 
 class _Part:
-    """Neighbours of a kind: one entry, as if one caller had appended all of it."""
+    """Neighbours in a topic, of a kind: one entry, as if one caller had appended all of it."""
 
     __slots__ = ("counts", "kind", "seqs", "size_bytes", "values")
 
@@ -299,49 +305,43 @@ class _Queue:
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self.engine = engine
+        self.max_bytes = engine.settings.queue_max_bytes
         self._loop = asyncio.get_running_loop()
         self._work: SimpleQueue[list[_Part] | None] = SimpleQueue()
         self._waiting: list[_Part] = []
-        self._waiting_bytes = 0
-        self._for_room: deque[asyncio.Future[None]] = deque()
+        self._last_parts: dict[str, _Part] = {}
+        self.waiting_bytes = 0
+        self.for_room: deque[asyncio.Future[None]] = deque()
         self._is_sending = False
         self._at_rest: asyncio.Future[None] | None = None
-        self._is_closed = False
+        self.is_closed = False
         # A daemon: a program that ends without `close` does not wait for it, and recovery makes up for that.
         threading.Thread(target=self._commit_all, name="seglog-append", daemon=True).start()
 
-    async def append(self, values: Sequence[bytes], kind: _Kind) -> range:
-        engine = self._engine
-        topic, tag, node, unterminated, durability = kind
-        size_bytes = write.check_append(engine, values, tag=tag, node=node, durability=durability)
-        if not values:
-            return write.append(
-                engine, topic, values, tag=tag, node=node, unterminated=unterminated, durability=durability
-            )
-        if self._is_closed or self._for_room or not self._has_room(size_bytes):
-            await self._wait_for_room(size_bytes)
-        seqs: asyncio.Future[range] = self._loop.create_future()
-        part = self._waiting[-1] if self._waiting else None
+    def put(self, values: Sequence[bytes], size_bytes: int, kind: _Kind) -> asyncio.Future[range]:
+        """There is room. A1: an append joins the last part of its topic, if it may."""
+        seqs: asyncio.Future[range] = asyncio.Future(loop=self._loop)
+        part = self._last_parts.get(kind[0])
         if part is None or part.kind != kind or part.size_bytes + size_bytes > _MERGED_MAX_BYTES:
-            part = _Part(kind)
+            part = self._last_parts[kind[0]] = _Part(kind)
             self._waiting.append(part)
         part.values += values
         part.counts.append(len(values))
         part.seqs.append(seqs)
         part.size_bytes += size_bytes
-        self._waiting_bytes += size_bytes
-        if self._for_room:
+        self.waiting_bytes += size_bytes
+        if self.for_room:
             self._wake_next()
         if not self._is_sending:
             # A tick later, so that all tasks of this one are in.
             self._is_sending = True
             self._loop.call_soon(self._send)
-        return await seqs
+        return seqs
 
     async def close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
+        if not self.is_closed:
+            self.is_closed = True
             if self._is_sending:
                 self._at_rest = self._loop.create_future()
             else:
@@ -350,42 +350,44 @@ class _Queue:
             await asyncio.shield(self._at_rest)
 
     def _check_open(self) -> None:
-        if self._is_closed:
+        if self.is_closed:
             self._wake_next()
             raise LogClosed
 
     def _has_room(self, size_bytes: int) -> bool:
-        return not self._waiting_bytes or self._waiting_bytes + size_bytes <= self._engine.settings.queue_max_bytes
+        return not self.waiting_bytes or self.waiting_bytes + size_bytes <= self.max_bytes
 
-    async def _wait_for_room(self, size_bytes: int) -> None:
+    async def wait_for_room(self, size_bytes: int) -> None:
         """A3. Whoever goes, with its append or without, lets the next one look. Raises `LogClosed`."""
         self._check_open()
+        if not self.for_room and self._has_room(size_bytes):
+            return
         turn: asyncio.Future[None] = self._loop.create_future()
-        self._for_room.append(turn)
+        self.for_room.append(turn)
         try:
             await turn
             while not self._has_room(size_bytes):
                 turn = self._loop.create_future()
-                self._for_room.appendleft(turn)
+                self.for_room.appendleft(turn)
                 await turn
         except BaseException:
-            if turn in self._for_room:
-                self._for_room.remove(turn)
+            if turn in self.for_room:
+                self.for_room.remove(turn)
             else:
                 self._wake_next()
             raise
         self._check_open()
 
     def _wake_next(self) -> None:
-        while self._for_room:
-            turn = self._for_room.popleft()
+        while self.for_room:
+            turn = self.for_room.popleft()
             if not turn.done():
                 turn.set_result(None)
                 return
 
     def _send(self) -> None:
         if self._waiting:
-            group, self._waiting = self._waiting, []
+            group, self._waiting, self._last_parts = self._waiting, [], {}
             for part in group:
                 part.drop_cancelled()
             self._work.put(group)
@@ -397,7 +399,7 @@ class _Queue:
 
     def _settle(self, group: list[_Part], outcomes: list[_Outcome]) -> None:
         for part, outcome in zip(group, outcomes, strict=True):
-            self._waiting_bytes -= part.size_bytes
+            self.waiting_bytes -= part.size_bytes
             part.settle(outcome)
         self._wake_next()
         # Behind those that were just woken, which may have more.
@@ -406,7 +408,7 @@ class _Queue:
     def _commit_all(self) -> None:
         """The other thread."""
         while (group := self._work.get()) is not None:
-            outcomes = _commit(self._engine, group)
+            outcomes = _commit(self.engine, group)
             try:
                 self._loop.call_soon_threadsafe(self._settle, group, outcomes)
             except RuntimeError:

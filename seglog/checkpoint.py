@@ -32,11 +32,12 @@ from __future__ import annotations
 
 import logging
 import time
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from seglog.config import LogSettings
-from seglog.deletes import DeleteOp
+from seglog.deletes import DeleteOp, without_covered
 from seglog.engine import Engine
 from seglog.errors import DiskFull, SeglogError, WriterPoisoned
 from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store
@@ -45,7 +46,7 @@ from seglog.removal import remove_topics
 from seglog.retention import is_aged
 from seglog.run import RUN_MAX_RECORDS, lost_run
 from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
-from seglog.state import TopicState, active_meta, dead_meta, reclaimable, relocated
+from seglog.state import TopicState, active_meta, reclaimable, relocated
 from seglog.tags import reached_seqs, write_tags
 from seglog.truncation import settle_cuts
 from seglog.wal import NO_SPACE
@@ -95,7 +96,7 @@ class _Draft:
     active: SegmentInfo | None
     released: list[SegmentInfo]
     recalled: int | None
-    cold: tuple[SegmentInfo, ...] = ()
+    cold: tuple[SegmentInfo, ...]
     cold_ops: tuple[DeleteOp, ...] = ()
     has_new_tags: bool = False
 
@@ -110,24 +111,15 @@ class _Draft:
 
     def result(self) -> TopicMeta:
         """Once all is written: from now on it is published as this says."""
-        self.cold = relocated(self.sealed)
         self.cold_ops = _kept_cold_ops((*self.meta.cold_ops, *self.pending), self.cold)
-        sealed_seq = self.sealed[-1].last_seq if self.sealed else self.meta.hot_floor - 1
-        return replace(
-            self.meta,
-            sealed_seq=sealed_seq,
-            active=active_meta(self.active),
-            cold=self.cold,
-            cold_ops=self.cold_ops,
-            dead=dead_meta(self.segments),
-        )
+        return replace(self.meta, sealed=tuple(self.sealed), active=active_meta(self.active), cold_ops=self.cold_ops)
 
     def replace(self, info: SegmentInfo) -> None:
         """What it says of that segment now."""
         if not info.sealed:
             self.active = info
         else:
-            self.sealed = [info if each.first_seq == info.first_seq else each for each in self.sealed]
+            self.sealed[bisect_left(self.sealed, info.first_seq, key=lambda each: each.first_seq)] = info
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,14 +248,15 @@ def _draft(state: TopicState, wish: Wish | None, *, seal: bool) -> _Draft:
     if wish is not None and wish.relocated is not None:
         sealed = [_with_check(info, *wish.relocated) for info in sealed]
     if recalled is not None:
-        sealed = [replace(info, cold_check=None) if info.first_seq == recalled else info for info in sealed]
+        sealed = [info._replace(cold_check=None) if info.first_seq == recalled else info for info in sealed]
         # It has the flags that it left with.
         pending = (*(op for op in state.cold_ops if op not in pending), *pending)
     release_seq = 0 if wish is None or wish.release_seq is None else wish.release_seq
     if not state.config.keep_history:
         release_seq = max(release_seq, state.floors.earliest_seq - 1)
-    released = [segment for segment in sealed if segment.last_seq <= release_seq]
+    released = sealed[: bisect_right(sealed, release_seq, key=lambda segment: segment.last_seq)]
     del sealed[: len(released)]
+    has_moved = released or recalled is not None or (wish is not None and wish.relocated is not None)
     hot_floor = released[-1].last_seq + 1 if released else state.hot_floor
     settle_op = None if wish is None else wish.settle_op
     ops = tuple(op for op in _kept_ops(state, hot_floor) if op.op != settle_op)
@@ -280,22 +273,20 @@ def _draft(state: TopicState, wish: Wish | None, *, seal: bool) -> _Draft:
         active=state.active,
         released=released,
         recalled=recalled,
+        cold=relocated(sealed) if has_moved else state.cold,
     )
 
 
 def _with_check(info: SegmentInfo, first_seq: int, check: int) -> SegmentInfo:
-    return replace(info, cold_check=check) if info.first_seq == first_seq else info
+    return info._replace(cold_check=check) if info.first_seq == first_seq else info
 
 
 def _kept_cold_ops(ops: tuple[DeleteOp, ...], cold: tuple[SegmentInfo, ...]) -> tuple[DeleteOp, ...]:
     """K7: of the deletes that may reach relocated segments, those by tag, without what a later one covers."""
-    kept: list[DeleteOp] = []
-    for op in reversed(ops if cold else ()):
-        # Who does not reach the first record of all reaches none behind it.
-        may_reach = op.tag is not None and op.may_reach(cold[0].first_seq)
-        if may_reach and not any(later.covers(op) for later in kept):
-            kept.append(op)
-    return tuple(reversed(kept))
+    if not cold:
+        return ()
+    # Who does not reach the first record of all reaches none behind it.
+    return without_covered([op for op in ops if op.tag is not None and op.may_reach(cold[0].first_seq)])
 
 
 def _kept_ops(state: TopicState, hot_floor: int) -> tuple[DeleteOp, ...]:
@@ -308,7 +299,7 @@ def _write_segments(engine: Engine, plan: _Plan, pause_s: float) -> None:
     try:
         for draft in plan.drafts:
             _absorb(engine, draft, pause_s)
-            for info in draft.segments:
+            for info in draft.segments if draft.pending else ():
                 if not info.is_hot:
                     continue
                 ops = [op for op in draft.pending if op.may_reach(info.first_seq)]
@@ -362,18 +353,18 @@ def _writer(engine: Engine, draft: _Draft, seq: int, frame_bytes: int) -> Segmen
     if draft.active is not None and _is_full(draft.active, frame_bytes, engine.settings):
         _seal(engine, draft, draft.active)
     if draft.active is not None:
-        return SegmentWriter(engine.files, engine.segments.get(topic_id, draft.active.first_seq), draft.active)
+        return SegmentWriter(engine.files, engine.segments.get(topic_id, draft.active), draft.active)
     engine.files.make_dir(engine.layout.topic(topic_id))
     return SegmentWriter(engine.files, engine.segments.create(topic_id, seq), None)
 
 
 def _seal(engine: Engine, draft: _Draft, active: SegmentInfo) -> None:
     """Its size says how far it goes from now on: the snapshot does no longer (K5)."""
-    segment = engine.segments.get(draft.state.topic_id, active.first_seq)
+    segment = engine.segments.get(draft.state.topic_id, active)
     cut(segment, active.records, active.data_bytes)
     segment.data.datasync()
     segment.idx.datasync()
-    _add_sealed(engine, draft, segment, replace(active, sealed=True))
+    _add_sealed(engine, draft, segment, active._replace(sealed=True))
 
 
 def _finish(engine: Engine, draft: _Draft, writer: SegmentWriter, *, seal: bool) -> None:
@@ -400,7 +391,7 @@ def _is_full(info: SegmentInfo, frame_bytes: int, settings: LogSettings) -> bool
 
 def _flag(engine: Engine, topic_id: int, info: SegmentInfo, ops: list[DeleteOp]) -> SegmentInfo:
     """Step 3 of one segment: also where the flag is set already (K6). One that has nothing to flag is not read."""
-    segment = engine.segments.get(topic_id, info.first_seq)
+    segment = engine.segments.get(topic_id, info)
     seqs = reached_seqs(engine.files, engine.layout, segment, info, ops)
     if not seqs:
         return info
@@ -409,15 +400,14 @@ def _flag(engine: Engine, topic_id: int, info: SegmentInfo, ops: list[DeleteOp])
         segment.entries(batch[0], batch[-1])
         segment.set_deleted(batch[0], batch[-1], batch)
     segment.idx.datasync()
-    dead_records, dead_bytes = segment.dead(info.records)
-    return replace(info, dead_records=dead_records, dead_bytes=dead_bytes)
+    return segment.counted(info)
 
 
 def _store_and_publish(engine: Engine, plan: _Plan) -> None:
     """Steps 4 and 5. Once the snapshot may be there, memory has to follow it, or the writer has to stop."""
     number = engine.snapshot_number + 1
     try:
-        store(engine.files, engine.layout, number, _snapshot(plan))
+        store(engine.files, engine.layout, number, _snapshot(plan), engine.encoder)
         with engine.committer.lock:
             engine.snapshot_number = number
             engine.checkpointed = plan.wal

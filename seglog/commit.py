@@ -39,20 +39,34 @@ _GROUP_MAX_BYTES = 64 * 1024 * 1024
 
 
 class Entry(ABC):
-    """What one caller wants in the log, as a whole. `pieces` hold `frames` whole frames, of one topic.
+    """What one caller wants in the log, as a whole. `pieces` hold `frames` whole frames, of one topic; together they
+    are `size_bytes`.
 
     `sync`: it is done when it is durable. `written_ms`: it is done before, and is to be durable soon after that time.
     The committer's own: `owner` is the caller's thread, `turn` wakes it: to find the entry done, or to lead. A caller
     that has `left` was interrupted, and does not wait for it.
     """
 
-    __slots__ = ("error", "frames", "is_done", "left", "owner", "pieces", "sync", "topic_id", "turn", "written_ms")
+    __slots__ = (
+        "error",
+        "frames",
+        "is_done",
+        "left",
+        "owner",
+        "pieces",
+        "size_bytes",
+        "sync",
+        "topic_id",
+        "turn",
+        "written_ms",
+    )
 
     def __init__(
         self, topic_id: int, pieces: list[bytes], frames: int, *, sync: bool, written_ms: int | None = None
     ) -> None:
         self.topic_id = topic_id
         self.pieces = pieces
+        self.size_bytes = sum(map(len, pieces))
         self.frames = frames
         self.sync = sync
         self.written_ms = written_ms
@@ -109,9 +123,12 @@ class GroupCommit:
         self._queue: list[Entry] = []
         self._leader: int | None = None
         self._successor: Entry | None = None
-        # The leader's: what it has taken from the queue, the frame that ends it, and why it gives it up.
+        # The leader's: what it has taken from the queue, the frame that ends it, whether it is synced, or is to be
+        # soon after that time, and why it gives it up.
         self._group: list[Entry] = []
         self._group_end = 0
+        self._group_syncs = False
+        self._group_written_ms: int | None = None
         self._failure: Exception | None = None
 
     @property
@@ -163,7 +180,8 @@ class GroupCommit:
         """One group, and the next leader. Called again after an interrupt, it goes on where that hit."""
         owner = threading.get_ident()
         with self.lock:
-            self._wake_successor()
+            if self._successor is not None:
+                self._wake_successor()
             if self._leader != owner:
                 return
             if not self._group:
@@ -172,31 +190,37 @@ class GroupCommit:
             self._write()
         with self.lock:
             self._settle()
-        for entry in self._group:
-            if entry.turn is not None and entry.turn.locked():
-                entry.turn.release()
-        with self.lock:
+            for entry in self._group:
+                if entry.turn is not None and entry.turn.locked():
+                    entry.turn.release()
             self._hand_over()
 
     def _take_group(self) -> None:
         size, count, frames = 0, 0, 0
+        syncs, written_ms = False, None
         for entry in self._queue:
-            size += sum(map(len, entry.pieces))
+            size += entry.size_bytes
             if count and size > _GROUP_MAX_BYTES:
                 break
             frames += entry.frames
             count += 1
-        self._group_end = self._wal.end.ordinal + frames
+            syncs = syncs or entry.sync
+            written_ms = entry.written_ms if written_ms is None else written_ms
+        self._group_end = self._wal.ordinal + frames
+        self._group_syncs, self._group_written_ms = syncs, written_ms
         self._group, self._queue = self._queue[:count], self._queue[count:]
 
     def _write(self) -> None:
         """Written and synced, or `_failure`. What an interrupt has kept from being told is done again."""
         outer = sys.exc_info()[1]
         try:
-            frames = self._group_end - self._wal.end.ordinal
+            frames = self._group_end - self._wal.ordinal
             if frames > 0:
-                self._wal.write([piece for entry in self._group for piece in entry.pieces], frames)
-            if any(entry.sync for entry in self._group):
+                group = self._group
+                is_lone = len(group) == 1
+                pieces = group[0].pieces if is_lone else [piece for entry in group for piece in entry.pieces]
+                self._wal.write(pieces, frames)
+            if self._group_syncs:
                 self._wal.sync()
         except Exception as error:
             self._failure = error
@@ -221,14 +245,12 @@ class GroupCommit:
             if not entry.is_done:
                 entry.publish(file, offset)
                 entry.is_done = True
-            offset += sum(map(len, entry.pieces))
+            offset += entry.size_bytes
         self.published_end = self._wal.end
-        if any(entry.sync for entry in self._group):
+        if self._group_syncs:
             self.unsynced_since_ms = None
         elif self.unsynced_since_ms is None:
-            self.unsynced_since_ms = next(
-                (entry.written_ms for entry in self._group if entry.written_ms is not None), None
-            )
+            self.unsynced_since_ms = self._group_written_ms
 
     def _give_up(self, error: Exception) -> None:
         """C2 and C3. The lock is held. The queue behind goes too: its seqs would leave a gap."""
@@ -253,11 +275,12 @@ class GroupCommit:
 
     def _hand_over(self) -> None:
         """The lock is held."""
-        successor = next((entry for entry in self._queue if not entry.left), None)
+        successor = next((entry for entry in self._queue if not entry.left), None) if self._queue else None
         leader = None if successor is None else successor.owner
         # Together: an interrupt comes between calls only. `_lead` wakes the successor, if this does not get to it.
         self._group, self._failure, self._successor, self._leader = [], None, successor, leader
-        self._wake_successor()
+        if successor is not None:
+            self._wake_successor()
 
     def _wake_successor(self) -> None:
         """The lock is held."""

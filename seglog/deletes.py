@@ -1,13 +1,19 @@
-"""A delete as a value: which records it reaches is decided here, from the record alone."""
+"""A delete as a value: which records it reaches is decided here, from the record alone.
+
+Of relocated segments there may be as many as tags were ever deleted: what is asked of many together takes time by their
+number once, and not for each of them or each record.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from seglog.record import Record
 
-__all__ = ["DeleteOp"]
+__all__ = ["DeleteOp", "matcher", "without_covered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +48,6 @@ class DeleteOp:
             return False
         return tag.startswith(self.tag[:-1]) if self.tag.endswith("*") else tag == self.tag
 
-    def covers(self, other: DeleteOp) -> bool:
-        """Whether it reaches all that `other` does."""
-        is_as_wide = self.before is None or (other.before is not None and other.before <= self.before)
-        return self.tag == other.tag and self.at_seq >= other.at_seq and is_as_wide
-
     def to_json(self) -> dict[str, Any]:
         return {"at_seq": self.at_seq, "before": self.before, "op": self.op, "tag": self.tag, "ts_ms": self.ts_ms}
 
@@ -54,3 +55,29 @@ class DeleteOp:
     def from_json(cls, value: dict[str, Any]) -> DeleteOp:
         """Raises `KeyError` or `TypeError` for what `to_json` does not write."""
         return cls(value["op"], value["at_seq"], value["ts_ms"], value["before"], value["tag"])
+
+
+def without_covered(ops: Sequence[DeleteOp]) -> tuple[DeleteOp, ...]:
+    """Those that reach something no later one of the same tag does. No later one has a lower `at_seq`."""
+    widest: dict[str | None, float] = {}
+    kept: list[DeleteOp] = []
+    for op in reversed(ops):
+        before = inf if op.before is None else op.before
+        if before > widest.get(op.tag, 0):
+            widest[op.tag] = before
+            kept.append(op)
+    return tuple(reversed(kept))
+
+
+def matcher(ops: Sequence[DeleteOp]) -> Callable[[Record], bool]:
+    """Whether one of them reaches a record. Of those with an exact tag, only the record's own are asked."""
+    by_tag: dict[str | None, list[DeleteOp]] = {}
+    others: list[DeleteOp] = []
+    for op in ops:
+        is_exact = op.tag is not None and not op.tag.endswith("*")
+        (by_tag.setdefault(op.tag, []) if is_exact else others).append(op)
+
+    def reaches(record: Record) -> bool:
+        return any(op.matches(record) for op in (*by_tag.get(record.tag, ()), *others))
+
+    return reaches

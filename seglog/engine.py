@@ -15,9 +15,10 @@ from seglog.config import LogSettings, TopicConfig
 from seglog.errors import LogClosed, NoSuchTopic, ReadOnly, SeglogError
 from seglog.files import Files
 from seglog.layout import Layout
-from seglog.meta import WalPosition
+from seglog.meta import Encoder, WalPosition
 from seglog.resident import Memory
-from seglog.segment import SegmentCache, SegmentInfo, SegmentReader
+from seglog.segment import SegmentInfo, SegmentReader
+from seglog.segment_cache import SegmentCache
 from seglog.shards import Wals
 from seglog.state import TopicState
 from seglog.tier import ColdTier
@@ -38,7 +39,7 @@ class Engine:
     `leaving` are topics whose deletion is on its way, `deleted` those whose directory is to be removed, `epoch_floor`
     is the highest epoch that a deleted topic had. `doomed` are (topic id, first seq) of segments that the relocator has
     to delete from the cold stores, before it moves others there. `wants_checkpoint` asks the upkeep for one. `held_for`
-    is why appends are refused for now.
+    is why appends are refused for now. `encoder` is for whoever has the checkpoint lock.
     """
 
     layout: Layout
@@ -63,6 +64,7 @@ class Engine:
     cold_stores: ColdStores | None = None
     doomed: tuple[tuple[int, int], ...] = ()
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
+    encoder: Encoder = field(default_factory=Encoder)
     leaving: dict[int, TopicState] = field(default_factory=dict[int, TopicState])
     deleted: tuple[int, ...] = ()
     epoch_floor: int = 0
@@ -95,7 +97,7 @@ class Engine:
     def segment(self, topic_id: int, info: SegmentInfo) -> SegmentReader:
         """Raises `FileNotFoundError` for a hot one that is gone; waits for the store of a relocated one."""
         if info.is_hot or self.cold_stores is None:
-            return self.segments.get(topic_id, info.first_seq)
+            return self.segments.get(topic_id, info)
         return self.cold_stores.segment(topic_id, info)
 
     def wake_relocator(self) -> None:

@@ -41,36 +41,36 @@ __all__ = [
 
 
 class AppendEntry(Entry):
-    """`frames` lie one after the other, and are as long as `lengths` says."""
+    """The frames in `pieces` lie one after the other, and are as long as `lengths` says."""
 
-    __slots__ = ("_ahead", "_first_seq", "_lengths", "_size_bytes", "_state", "_ts_ms")
+    __slots__ = ("_ahead", "_first_seq", "_last_seq", "_lengths", "_state", "_ts_ms")
 
     def __init__(
         self,
         state: TopicState,
         first_seq: int,
         ts_ms: int,
-        frames: bytes,
+        pieces: list[bytes],
         lengths: Sequence[int],
         *,
         sync: bool,
         written_ms: int | None,
     ) -> None:
-        ahead = _head_first(state)
-        super().__init__(state.topic_id, [*ahead, frames], len(ahead) + len(lengths), sync=sync, written_ms=written_ms)
-        self._ahead = sum(map(len, ahead))
-        self._size_bytes = len(frames)
+        ahead, records = _head_first(state), len(lengths)
+        super().__init__(state.topic_id, ahead + pieces, len(ahead) + records, sync=sync, written_ms=written_ms)
+        self._ahead = sum(map(len, ahead)) if ahead else 0
         self._state = state
         self._first_seq = first_seq
+        self._last_seq = first_seq + records - 1
         self._ts_ms = ts_ms
         self._lengths = lengths
 
     def assign(self) -> None:
         state = self._state
         if state.head_seq < self._first_seq:
-            state.in_flight_bytes += self._size_bytes
+            state.in_flight_bytes += self.size_bytes - self._ahead
         state.assigned_ts_ms = self._ts_ms
-        state.assigned_seq = state.assigned_logged = self._first_seq + len(self._lengths) - 1
+        state.assigned_seq = state.assigned_logged = self._last_seq
 
     def publish(self, file: int, offset: int, /) -> None:
         if self._state.head_seq < self._first_seq:

@@ -95,11 +95,15 @@ class OsFiles:
 
     def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
         done = os.pwrite(fd, data, offset)
-        view = memoryview(data)
-        while done < len(view):
-            done += os.pwrite(fd, view[done:], offset + done)
+        if done < len(data):
+            view = memoryview(data)
+            while done < len(view):
+                done += os.pwrite(fd, view[done:], offset + done)
 
     def pwritev(self, fd: int, pieces: Sequence[bytes], offset: int) -> None:
+        if len(pieces) == 1:
+            self.pwrite(fd, pieces[0], offset)
+            return
         for start in range(0, len(pieces), _IOV_MAX):
             group = pieces[start : start + _IOV_MAX]
             length = sum(map(len, group))

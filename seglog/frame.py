@@ -30,11 +30,10 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
-from xxhash import xxh3_64_digest, xxh3_64_intdigest
+from xxhash import xxh3_64_intdigest
 
 from seglog.errors import InvalidFrame
 from seglog.record import Record
@@ -43,11 +42,15 @@ __all__ = [
     "CHECKSUM",
     "DELETED",
     "DURABLE",
+    "FIRST_TYPE",
     "HAS_NODE",
     "HAS_TAG",
     "HEADER",
     "HEADERS",
+    "KNOWN_FLAGS",
     "LABEL_MAX_BYTES",
+    "LAST_TYPE",
+    "LENGTH_BYTES",
     "LOST",
     "MIN_FRAME_BYTES",
     "UNTERMINATED",
@@ -58,8 +61,8 @@ __all__ = [
     "encode",
     "encode_appends",
     "encode_lost",
+    "encode_sync_mark",
     "read_header",
-    "read_headers",
     "record_of",
     "tag_of",
     "tombstone",
@@ -69,6 +72,12 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 HEADER = struct.Struct("<IBBQQQHHI")
 CHECKSUM = struct.Struct("<Q")
+
+# HEADER in parts: what comes before seq and after it is the same in all frames of an append.
+_LENGTH = struct.Struct("<I")
+_BEFORE_SEQ = struct.Struct("<BBQ")
+_AFTER_SEQ = struct.Struct("<QHH")
+_FIELDS = struct.Struct("<10sQ12sI")
 
 #: HEADER once more, for looking at thousands at once.
 HEADERS = np.dtype(
@@ -85,6 +94,7 @@ HEADERS = np.dtype(
     ]
 )
 
+
 MIN_FRAME_BYTES = HEADER.size + CHECKSUM.size
 LABEL_MAX_BYTES = 0xFFFF
 
@@ -94,9 +104,10 @@ DURABLE = 4
 DELETED = 8
 UNTERMINATED = 16
 LOST = 32
-_KNOWN_FLAGS = HAS_TAG | HAS_NODE | DURABLE | DELETED | UNTERMINATED | LOST
-_LENGTH_BYTES = 4
-_OVERHEAD = MIN_FRAME_BYTES - _LENGTH_BYTES
+KNOWN_FLAGS = HAS_TAG | HAS_NODE | DURABLE | DELETED | UNTERMINATED | LOST
+LENGTH_BYTES = 4
+_OVERHEAD = MIN_FRAME_BYTES - LENGTH_BYTES
+_FRAMES_OF_PIECE = 128
 
 
 class FrameType(enum.IntEnum):
@@ -124,7 +135,10 @@ class FrameType(enum.IntEnum):
 
 
 _KNOWN_TYPES = frozenset(int(kind) for kind in FrameType)
+FIRST_TYPE, LAST_TYPE = min(_KNOWN_TYPES), max(_KNOWN_TYPES)
 _APPEND = int(FrameType.APPEND)
+_SYNC_MARK = int(FrameType.SYNC_MARK)
+_NO_TIME_AND_LABELS = _AFTER_SEQ.pack(0, 0, 0)
 
 
 class Header(NamedTuple):
@@ -143,7 +157,7 @@ class Header(NamedTuple):
     @property
     def frame_bytes(self) -> int:
         """Of the whole frame, its length field included."""
-        return self.length + _LENGTH_BYTES
+        return self.length + LENGTH_BYTES
 
 
 def encode(
@@ -173,25 +187,41 @@ def encode_appends(
     node: str | None,
     unterminated: bool,
     durable: bool,
-) -> tuple[bytes, list[int]]:
-    """Whole Append frames of `values`, one after the other, with seqs from `first_seq` on; and how long each is."""
+) -> tuple[list[bytes], list[int]]:
+    """Whole Append frames of `values`, one after the other, with seqs from `first_seq` on; and how long each is.
+
+    A piece holds some of them. So what they are made of stays in the processor's cache: of a thousand records each
+    costs half of what it does in one piece.
+    """
     node_bytes = b"" if node is None else node.encode()
     tag_bytes = b"" if tag is None else tag.encode()
     flags = (
         (tag is not None) * HAS_TAG | (node is not None) * HAS_NODE | durable * DURABLE | unterminated * UNTERMINATED
     )
-    node_len, tag_len = len(node_bytes), len(tag_bytes)
     labels = node_bytes + tag_bytes
     overhead = _OVERHEAD + len(labels)
-    pack, seal, digest = HEADER.pack, CHECKSUM.pack, xxh3_64_intdigest
+    before, after = _BEFORE_SEQ.pack(_APPEND, flags, topic_id), _AFTER_SEQ.pack(ts_ms, len(node_bytes), len(tag_bytes))
+    pack_length, pack_fields, seal, digest = _LENGTH.pack, _FIELDS.pack, CHECKSUM.pack, xxh3_64_intdigest
+    seq = first_seq
     pieces: list[bytes] = []
-    sizes = list(map(len, values))
-    # Joined once, at the end: half of what a frame costs would be copies otherwise.
-    for seq, (value, size) in enumerate(zip(values, sizes, strict=True), first_seq):
-        header = pack(overhead + size, _APPEND, flags, topic_id, seq, ts_ms, node_len, tag_len, size)
-        body = b"".join((header[_LENGTH_BYTES:], labels, value))
-        pieces += (header[:_LENGTH_BYTES], body, seal(digest(body)))
-    return b"".join(pieces), [overhead + _LENGTH_BYTES + size for size in sizes]
+    for start in range(0, len(values), _FRAMES_OF_PIECE):
+        parts: list[bytes] = []
+        add = parts.append
+        for value in values if len(values) <= _FRAMES_OF_PIECE else values[start : start + _FRAMES_OF_PIECE]:
+            size = len(value)
+            body = pack_fields(before, seq, after, size) + labels + value
+            add(pack_length(overhead + size))
+            add(body)
+            add(seal(digest(body)))
+            seq += 1
+        pieces.append(b"".join(parts))
+    return pieces, [overhead + LENGTH_BYTES + size for size in map(len, values)]
+
+
+def encode_sync_mark(file_number: int, offset: int) -> bytes:
+    """A SYNC_MARK frame."""
+    body = _FIELDS.pack(_BEFORE_SEQ.pack(_SYNC_MARK, 0, file_number), offset, _NO_TIME_AND_LABELS, 0)
+    return _LENGTH.pack(_OVERHEAD) + body + CHECKSUM.pack(xxh3_64_intdigest(body))
 
 
 def encode_lost(topic_id: int, seq: int, ts_ms: int) -> bytes:
@@ -210,43 +240,15 @@ def read_header(buffer: Buffer, offset: int = 0) -> Header:
         raise InvalidFrame(offset, f"type {kind} is unknown")
     if length != _OVERHEAD + node_len + tag_len + data_len:
         raise InvalidFrame(offset, f"length {length} is not the sum of its parts")
-    if length + _LENGTH_BYTES > room:
+    if length + LENGTH_BYTES > room:
         raise InvalidFrame(offset, f"length {length} goes past the end")
-    end = offset + length + _LENGTH_BYTES - CHECKSUM.size
-    if xxh3_64_intdigest(memoryview(buffer)[offset + _LENGTH_BYTES : end]) != CHECKSUM.unpack_from(buffer, end)[0]:
+    end = offset + length + LENGTH_BYTES - CHECKSUM.size
+    if xxh3_64_intdigest(memoryview(buffer)[offset + LENGTH_BYTES : end]) != CHECKSUM.unpack_from(buffer, end)[0]:
         raise InvalidFrame(offset, "checksum mismatch")
-    is_odd = flags & ~_KNOWN_FLAGS or flags & (LOST | DELETED) == LOST
+    is_odd = flags & ~KNOWN_FLAGS or flags & (LOST | DELETED) == LOST
     if is_odd or (tag_len and not flags & HAS_TAG) or (node_len and not flags & HAS_NODE):
         raise InvalidFrame(offset, f"flags {flags:#04x} do not fit the frame")
     return header
-
-
-def read_headers(buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any] | None:
-    """The headers of the frames that lie at [start, end) each, or None if one of them is not a whole, sound Append.
-
-    `read_header` for many: the checksums in one pass, the rest on arrays. Which one it is, and why, `read_header` says.
-    """
-    if (ends - starts < MIN_FRAME_BYTES).any() or starts[0] < 0 or ends.max() > len(buffer):
-        return None
-    headers = _at_every_byte(buffer, HEADERS)[starts]
-    checksums = _at_every_byte(buffer, np.dtype("<u8"))[ends - CHECKSUM.size]
-    lengths = headers["length"].astype(np.int64)
-    node_lens, tag_lens, flags = headers["node_len"], headers["tag_len"], headers["flags"]
-    sound = (
-        (headers["type"] == _APPEND)
-        & (lengths == ends - starts - _LENGTH_BYTES)
-        & (lengths == headers["data_len"].astype(np.int64) + node_lens + tag_lens + _OVERHEAD)
-        & (flags & ~np.uint8(_KNOWN_FLAGS) == 0)
-        & (flags & (LOST | DELETED) != LOST)
-        & ((tag_lens == 0) | (flags & HAS_TAG != 0))
-        & ((node_lens == 0) | (flags & HAS_NODE != 0))
-    )
-    if not sound.all():
-        return None
-    view = memoryview(buffer)
-    bodies = zip((starts + _LENGTH_BYTES).tolist(), (ends - CHECKSUM.size).tolist(), strict=True)
-    digests = b"".join([xxh3_64_digest(view[start:end]) for start, end in bodies])
-    return headers if np.array_equal(np.frombuffer(digests, dtype=">u8"), checksums) else None
 
 
 def tag_of(buffer: Buffer, offset: int, header: Header) -> str | None:
@@ -283,10 +285,5 @@ def _label(buffer: Buffer, start: int, length: int) -> str:
         raise InvalidFrame(start, f"a label is not UTF-8: {error.reason}") from error
 
 
-def _at_every_byte(buffer: bytes, kind: np.dtype[Any]) -> NDArray[Any]:
-    """The buffer as overlapping values, one that begins at every byte. Nothing is copied before it is indexed."""
-    return np.ndarray(len(buffer) - kind.itemsize + 1, kind, buffer, strides=(1,))
-
-
 def _with_checksum(body: bytes) -> bytes:
-    return body + CHECKSUM.pack(xxh3_64_intdigest(memoryview(body)[_LENGTH_BYTES:]))
+    return body + CHECKSUM.pack(xxh3_64_intdigest(memoryview(body)[LENGTH_BYTES:]))

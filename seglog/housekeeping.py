@@ -26,7 +26,6 @@ from seglog.frame import DELETED, LOST
 from seglog.read import read_records
 from seglog.record import Gap
 from seglog.retention import Retained, Retention, due_seq, passed_cap
-from seglog.segment import Expected
 from seglog.state import TopicState
 from seglog.tags import reached_seqs
 
@@ -84,15 +83,10 @@ def advance_front(engine: Engine, state: TopicState, *, may_ask_store: bool = Fa
 
 
 def expect_flags(engine: Engine) -> None:
-    """After recovery: how many flags the snapshot counts, for the first opening of each segment (G4 of
-    seglog.segment). While another process writes, there may be more.
-    """
+    """After recovery: which deletes may have more flags in the .idx files than the snapshot counts."""
     for state in engine.topics.values():
-        for info in state.segments:
-            if info.is_hot and info.dead_records:
-                may_be_more = engine.is_read_only or any(op.may_reach(info.first_seq) for op in state.pending)
-                expected = Expected(info.records, info.dead_records, may_be_more)
-                engine.segments.expect(state.topic_id, info.first_seq, expected)
+        if state.pending:
+            engine.segments.expect_flags(state.topic_id, state.pending)
 
 
 def find_fronts(engine: Engine) -> None:
@@ -119,7 +113,7 @@ def _first_live(engine: Engine, state: TopicState, first: int, last: int) -> int
                 return found
             first = info.last_seq + 1
             continue
-        segment = engine.segments.get(state.topic_id, info.first_seq)
+        segment = engine.segments.get(state.topic_id, info)
         reached = {*reached_seqs(engine.files, engine.layout, segment, info, pending)}
         for begin in range(max(first, info.first_seq), min(last, info.last_seq) + 1, _LOOK_RECORDS):
             entries = segment.entries(begin, min(last, info.last_seq, begin + _LOOK_RECORDS - 1))
@@ -208,7 +202,7 @@ def _live_range(engine: Engine, state: TopicState, first: int, last: int) -> tup
         return None
     if not info.is_hot:
         return first, last
-    segment = engine.segments.get(state.topic_id, info.first_seq)
+    segment = engine.segments.get(state.topic_id, info)
     live: list[int] = []
     for begin in range(first, last + 1, _LOOK_RECORDS):
         entries = segment.entries(begin, min(last, begin + _LOOK_RECORDS - 1))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from seglog.errors import SeglogError
+
 __all__ = ["failure_under", "uninterrupted"]
 
 # So many for one piece of work are no interrupts: whatever raises them will go on to do so.
@@ -33,13 +35,15 @@ def uninterrupted(work: Callable[[], object]) -> None:
 
 
 def failure_under(interrupt: BaseException, outer: BaseException | None) -> Exception | None:
-    """The failure that was on its way up when the interrupt came on top of it, if any.
+    """The failure of the disk that was on its way up when the interrupt came on top of it, if any.
 
-    `outer` is what the caller was handling before (`sys.exception`): that is none of ours.
+    `outer` is what the caller was handling before (`sys.exception`): that is none of ours. Nor are other
+    errors: a library that handles one of its own (`pathlib` does) may be what was interrupted, and what has failed for
+    such a reason fails again when it is done again.
     """
     error = interrupt.__context__
     while error is not None and error is not outer:
-        if isinstance(error, Exception):
+        if isinstance(error, (OSError, SeglogError)):
             return error
         error = error.__context__
     return None

@@ -127,4 +127,8 @@ class Layout:
 
     def part(self, kind: str, topic_id: int, first_seq: int) -> Path:
         """`kind` is one of SEGMENT_PARTS."""
-        return self.topic(topic_id) / f"seg-{first_seq:016d}.{kind}"
+        return self.topic(topic_id) / f"{self.segment(first_seq)}.{kind}"
+
+    def segment(self, first_seq: int) -> str:
+        """What the names of a segment's files begin with."""
+        return f"seg-{first_seq:016d}"

@@ -13,24 +13,37 @@ S1  It is the state after all WAL frames before (file, offset), and of none afte
 S2  It is written whole or not at all (`replace_atomically`), so an invalid newest snapshot is damage, never a torn
     write: `FileCorrupt`, and no silent return to an older one, which would bring deleted records back.
 S3  Segment files are what it says: bytes past the active segment's lengths, and files past it, are of a checkpoint that
-    did not come to its end. They are derivable from the WAL.
+    did not come to its end. They are derivable from the WAL. `active` of a topic is [first seq, records, bytes of data,
+    records with the deleted flag, their bytes], or null.
 S4  `deleted` are ids of deleted topics whose directories may still be there; `epoch_floor` is the highest epoch that
     any deleted topic had, so that the next one of its name has a higher one.
-S5  `cold` of a topic are its segments that are in the cold store, as [first seq, last seq, bytes of data, first time,
-    last time, XXH3-64 of the .idx]: this is the pointer that a relocation flips, and opening asks no store. `cold_ops`
-    are the deletes by tag that may reach them and are not in their flags.
+S5  `sealed` of a topic are its sealed segments, ascending, without a gap from `hot_floor` on, so that the first seq of
+    each follows from the one before. Opening a log reads no file of theirs (G4 of seglog.segment), and asks no store.
+    It is one flat list, which reads and joins fastest; each segment has seven values in it:
+
+        last seq, bytes of data, time of the first record, of the last one, records with the deleted flag, their bytes,
+        XXH3-64 of the .idx if it is in the cold store, else null
+
+    The last is the pointer that a relocation flips. `cold_ops` are the deletes by tag that may reach those, and are not
+    in their flags.
 S6  `doomed` are [topic id, first seq] of segments that a cold store may still have and nobody needs.
-S7  `dead` are the hot segments with deleted records, each as [first seq, records with the flag, their bytes]. The .idx
-    has to agree with the second (G4 of seglog.segment); the third may be higher than what is still in .data.
+S7  The bytes of a sealed segment with deleted records are those of .data, or higher by just what these had: then it was
+    written anew since (N5 of seglog.rewrite).
+S8  What of a topic did not change since the last snapshot is not encoded again (`Encoder`): a checkpoint joins and
+    writes bytes, and builds no JSON of what went before.
 
 Source: topics engine architecture, section 5.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from xxhash import xxh3_64_hexdigest
 
@@ -46,7 +59,7 @@ from seglog.segment import SegmentInfo
 
 __all__ = [
     "ActiveMeta",
-    "DeadMeta",
+    "Encoder",
     "Snapshot",
     "TopicMeta",
     "WalPosition",
@@ -60,11 +73,16 @@ __all__ = [
 _FORMAT = 1
 _KEPT = 2
 _CHECK_BYTES = 18
+_VALUES = 7
+# As `SegmentInfo._make`, without its check of the length.
+_as_info: Callable[[tuple[Any, ...]], SegmentInfo] = partial(tuple.__new__, SegmentInfo)
 
 
-@dataclass(frozen=True, slots=True)
-class WalPosition:
-    """`offset` in the WAL file `file`; `ordinal` is that of the frame there, among all of the shard ever written."""
+class WalPosition(NamedTuple):
+    """`offset` in the WAL file `file`; `ordinal` is that of the frame there, among all of the shard ever written.
+
+    A named tuple, because each group commit makes one and it costs a third of a dataclass.
+    """
 
     file: int
     offset: int
@@ -73,25 +91,18 @@ class WalPosition:
 
 @dataclass(frozen=True, slots=True)
 class ActiveMeta:
-    """How far the active segment goes."""
+    """How far the active segment goes, and what of it is deleted."""
 
     first_seq: int
     records: int
     data_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeadMeta:
-    """Of a segment with deleted records: how many have the flag, and their bytes in .data."""
-
-    first_seq: int
-    records: int
-    data_bytes: int
+    dead_records: int = 0
+    dead_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TopicMeta:
-    """`sealed_seq` is the highest sealed one, `first_seq - 1` before there is any; `ops` are the listed deletes.
+    """`sealed` are relocated segments too, `ops` the listed deletes.
 
     `head_seq`: what is above the segments were ephemeral records, and their seqs are not used again.
     """
@@ -102,7 +113,6 @@ class TopicMeta:
     config: TopicConfig
     first_seq: int
     hot_floor: int
-    sealed_seq: int
     active: ActiveMeta | None
     head_seq: int
     last_ts_ms: int
@@ -110,9 +120,18 @@ class TopicMeta:
     ops: tuple[DeleteOp, ...]
     floors: Floors = field(default_factory=Floors)
     is_ahead: bool = False
-    cold: tuple[SegmentInfo, ...] = ()
+    sealed: tuple[SegmentInfo, ...] = ()
     cold_ops: tuple[DeleteOp, ...] = ()
-    dead: tuple[DeadMeta, ...] = ()
+
+    @property
+    def sealed_seq(self) -> int:
+        """The highest one in a sealed segment, `hot_floor - 1` if there is none."""
+        return self.sealed[-1].last_seq if self.sealed else self.hot_floor - 1
+
+    @property
+    def cold(self) -> tuple[SegmentInfo, ...]:
+        """The sealed segments that are relocated."""
+        return tuple(info for info in self.sealed if info.cold_check is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +144,39 @@ class Snapshot:
     doomed: tuple[tuple[int, int], ...] = ()
 
 
-def encode_snapshot(snapshot: Snapshot) -> bytes:
-    body = canonical.encode(
-        {
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """A topic; `rows` are its sealed segments."""
+
+    meta: TopicMeta
+    rows: list[bytes]
+    body: bytes
+
+
+class Encoder:
+    """S8. For one thread."""
+
+    def __init__(self) -> None:
+        self._topics: dict[int, _Encoded] = {}
+
+    def encode(self, snapshot: Snapshot) -> bytes:
+        known = self._topics
+        self._topics = {topic.topic_id: _encode_topic(topic, known.get(topic.topic_id)) for topic in snapshot.topics}
+        before = {
             "deleted": list(snapshot.deleted),
             "doomed": [list(key) for key in snapshot.doomed],
             "epoch_floor": snapshot.epoch_floor,
             "format": _FORMAT,
             "next_topic_id": snapshot.next_topic_id,
-            "topics": [_topic_to_json(topic) for topic in snapshot.topics],
-            "wal": [{"file": each.file, "offset": each.offset, "ordinal": each.ordinal} for each in snapshot.wal],
         }
-    )
-    return body + b"\n" + xxh3_64_hexdigest(body).encode() + b"\n"
+        wal = {"wal": [{"file": each.file, "offset": each.offset, "ordinal": each.ordinal} for each in snapshot.wal]}
+        topics = b",".join([topic.body for topic in self._topics.values()])
+        body = canonical.encode(before)[:-1] + b',"topics":[' + topics + b"]," + canonical.encode(wal)[1:]
+        return body + b"\n" + xxh3_64_hexdigest(body).encode() + b"\n"
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    return Encoder().encode(snapshot)
 
 
 def decode_snapshot(raw: bytes, path: Path) -> Snapshot:
@@ -171,9 +210,10 @@ def load(files: Files, layout: Layout) -> tuple[int, Snapshot]:
     return there[-1], decode_snapshot(file.read(file.size(), 0), file.path)
 
 
-def store(files: Files, layout: Layout, number: int, snapshot: Snapshot) -> None:
+def store(files: Files, layout: Layout, number: int, snapshot: Snapshot, encoder: Encoder | None = None) -> None:
     """Durable on return. Of the older ones, the newest stays for whoever has to repair by hand."""
-    replace_atomically(files, layout.snapshot(number), encode_snapshot(snapshot))
+    encode = encode_snapshot if encoder is None else encoder.encode
+    replace_atomically(files, layout.snapshot(number), encode(snapshot))
     for old in numbers(files, layout):
         if old <= number - _KEPT:
             files.unlink(layout.snapshot(old))
@@ -192,14 +232,49 @@ def _from_json(value: dict[str, Any]) -> Snapshot:
     )
 
 
+def _encode_topic(topic: TopicMeta, known: _Encoded | None) -> _Encoded:
+    if known is not None and known.meta == topic:
+        return known
+    rows = _rows(topic.sealed, known)
+    # Sorted by name, the sealed segments are the last.
+    body = canonical.encode(_topic_to_json(topic))[:-1] + b',"sealed":[' + b",".join(rows) + b"]}"
+    return _Encoded(topic, rows, body)
+
+
+def _rows(sealed: tuple[SegmentInfo, ...], known: _Encoded | None) -> list[bytes]:
+    """Those that are known, from where the first segment is now, are taken over."""
+    if known is None or not sealed:
+        return [*map(_row, sealed)]
+    start = bisect_left(known.meta.sealed, sealed[0].first_seq, key=lambda info: info.first_seq)
+    old = zip(sealed, known.meta.sealed[start:], known.rows[start:], strict=False)
+    rows = [row if info is was else _row(info) for info, was, row in old]
+    return [*rows, *map(_row, sealed[len(rows) :])]
+
+
+def _row(info: SegmentInfo) -> bytes:
+    check = "null" if info.cold_check is None else info.cold_check
+    times = f"{info.min_ts_ms},{info.max_ts_ms}"
+    return f"{info.last_seq},{info.data_bytes},{times},{info.dead_records},{info.dead_bytes},{check}".encode()
+
+
+def _sealed_from_json(flat: list[Any], first_seq: int) -> tuple[SegmentInfo, ...]:
+    last, data_bytes, min_ts_ms, max_ts_ms, dead_records, dead_bytes, check = (
+        flat[at::_VALUES] for at in range(_VALUES)
+    )
+    first = [first_seq, *(seq + 1 for seq in last)]
+    columns = (last, data_bytes, min_ts_ms, max_ts_ms, repeat(True), check, dead_records, dead_bytes)
+    return tuple(map(_as_info, zip(first, *columns, strict=False)))
+
+
 def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
+    """Without the sealed segments."""
     active = topic.active
     return {
-        "active": None if active is None else [active.first_seq, active.records, active.data_bytes],
-        "cold": [_cold_to_json(info) for info in topic.cold],
+        "active": None
+        if active is None
+        else [active.first_seq, active.records, active.data_bytes, active.dead_records, active.dead_bytes],
         "cold_ops": [op.to_json() for op in topic.cold_ops],
         "config": topic.config.to_json(),
-        "dead": [[dead.first_seq, dead.records, dead.data_bytes] for dead in topic.dead],
         "epoch": topic.epoch,
         "earliest_seq": topic.floors.earliest_seq,
         "evict_floor": topic.floors.evict_floor,
@@ -213,7 +288,6 @@ def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
         "name": topic.name,
         "next_op": topic.next_op,
         "ops": [op.to_json() for op in topic.ops],
-        "sealed_seq": topic.sealed_seq,
     }
 
 
@@ -226,7 +300,6 @@ def _topic_from_json(value: dict[str, Any]) -> TopicMeta:
         config=TopicConfig.from_json(value["config"]),
         first_seq=value["first_seq"],
         hot_floor=value["hot_floor"],
-        sealed_seq=value["sealed_seq"],
         active=None if active is None else ActiveMeta(*active),
         head_seq=value["head_seq"],
         last_ts_ms=value["last_ts_ms"],
@@ -234,17 +307,6 @@ def _topic_from_json(value: dict[str, Any]) -> TopicMeta:
         ops=tuple(map(DeleteOp.from_json, value["ops"])),
         floors=Floors(value["earliest_seq"], value["evict_from"], value["evict_floor"]),
         is_ahead=value["is_ahead"],
-        cold=tuple(map(_cold_from_json, value["cold"])),
+        sealed=_sealed_from_json(value["sealed"], value["hot_floor"]),
         cold_ops=tuple(map(DeleteOp.from_json, value["cold_ops"])),
-        dead=tuple(DeadMeta(*dead) for dead in value["dead"]),
     )
-
-
-def _cold_to_json(info: SegmentInfo) -> list[Any]:
-    check = f"{info.cold_check:016x}"
-    return [info.first_seq, info.last_seq, info.data_bytes, info.min_ts_ms, info.max_ts_ms, check]
-
-
-def _cold_from_json(value: list[Any]) -> SegmentInfo:
-    first_seq, last_seq, data_bytes, min_ts_ms, max_ts_ms, check = value
-    return SegmentInfo(first_seq, last_seq, data_bytes, min_ts_ms, max_ts_ms, sealed=True, cold_check=int(check, 16))

@@ -10,7 +10,7 @@ from seglog.files import Files
 from seglog.housekeeping import expect_flags, find_fronts
 from seglog.layout import Layout
 from seglog.recovery import Recovered
-from seglog.segment import SegmentCache
+from seglog.segment_cache import SegmentCache
 from seglog.shards import open_wals
 from seglog.state import check_all_hot
 
@@ -41,7 +41,7 @@ def engine_of(
         snapshot_number=found.snapshot_number,
         checkpointed=found.checkpointed,
         wals=open_wals(files, folders, settings.wal_file_bytes, found.wal_ends, found.older_files),
-        segments=SegmentCache(files, layout),
+        segments=SegmentCache(files, layout, is_shared=is_read_only),
         deleted=found.deleted,
         epoch_floor=found.epoch_floor,
         is_read_only=is_read_only,

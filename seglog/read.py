@@ -11,17 +11,18 @@ R4  What retention took is told, as a `Gap` in between or by raising `Evicted`; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seglog.deletes import DeleteOp
+from seglog.deletes import DeleteOp, matcher
 from seglog.engine import Engine
 from seglog.errors import ColdTierRequired, Evicted, FileCorrupt, NoSuchTopic, SeqOutOfRange, Truncated
 from seglog.frame import DELETED, tombstone
+from seglog.frames import Frames, take_apart
 from seglog.open_file import OpenFile
 from seglog.record import Gap, Record
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run, lost_run
@@ -30,6 +31,7 @@ from seglog.state import TopicState
 __all__ = [
     "check_place",
     "continue_records",
+    "is_reached",
     "live_records",
     "load_run",
     "lost_times",
@@ -40,6 +42,8 @@ __all__ = [
 
 # Frames of other topics may lie between: up to a page of them is read along rather than asked for apart.
 _GAP_MAX_BYTES = 4096
+# Of a batch of frames: what is done on arrays costs the more a record, the fewer there are.
+_BATCH_MAX_RECORDS = 8192
 
 
 def read_records(
@@ -49,10 +53,10 @@ def read_records(
     return continue_records(engine, state, first, last, len(state.cuts), gaps=gaps)
 
 
-def read_frame_batches(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[list[bytes]]:
-    """Whole frames of the hot records from `first` to `last`, in lists. Deleted and the delete not listed: a tombstone.
+def read_frame_batches(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[Frames]:
+    """The frames of the hot records from `first` to `last`, by the run. Deleted and the delete not listed: a tombstone.
 
-    A list has the frames of a run; where something is wrong in one, there is a list for each frame before.
+    Where something is wrong in a run, what is sound before it comes frame by frame.
     """
     return _frame_batches(engine, state, first, last, len(state.cuts))
 
@@ -61,8 +65,14 @@ def continue_records(
     engine: Engine, state: TopicState, first: int, last: int, cuts: int, *, gaps: bool
 ) -> Iterator[Record | Gap]:
     """As `read_records`, for a reader that began when the topic had been truncated `cuts` times."""
+    items = _items(engine, state, first, last, cuts, gaps=gaps)
+    return _joined(items) if gaps else items
+
+
+def _joined(items: Iterator[Record | Gap]) -> Iterator[Record | Gap]:
+    """Gaps that touch are one."""
     held: Gap | None = None
-    for item in _items(engine, state, first, last, cuts, gaps=gaps):
+    for item in items:
         if isinstance(item, Gap):
             if held is not None and held.gap_to + 1 < item.gap_from:
                 yield held
@@ -120,7 +130,9 @@ def _items(
         assert isinstance(run, Run)  # noqa: S101 - what is no run is lost
         run = run.before_lost()
         try:
-            for record in live_records(state, run):
+            for record in live_records(run):
+                if state.pending and is_reached(state.pending, record):
+                    continue
                 # Looked at after the deletes: a checkpoint raises the generation before it drops one that is in the
                 # flags.
                 if state.generation != generation:
@@ -135,7 +147,7 @@ def _items(
                 raise
 
 
-def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, cuts: int) -> Iterator[list[bytes]]:
+def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, cuts: int) -> Iterator[Frames]:
     seq = first
     while seq <= last:
         engine.check_open()
@@ -144,22 +156,24 @@ def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, cut
         last = min(last, state.head_seq)
         if seq < state.hot_floor:
             raise SeqOutOfRange(state.name, seq, state.hot_floor, state.head_seq)
-        run = load_run(engine, state, seq, last, with_memory=not state.config.keep_history)
+        run = load_run(
+            engine, state, seq, last, with_memory=not state.config.keep_history, max_records=_BATCH_MAX_RECORDS
+        )
         if run is None or (len(state.cuts) != cuts and state.generation != generation):
             continue
         if isinstance(run, Gap):
             upto = min(run.gap_to, seq + RUN_MAX_RECORDS - 1)
             run = lost_run(state.topic_id, seq, lost_times(engine, state, seq, upto))
         try:
-            headers = None if run.deletes else run.headers()
-            if headers is None:
+            reaches = matcher(run.deletes)
+            frames = run.apart()
+            if frames is None and not run.deletes and run.headers() is not None:
+                frames = _with_tombstones(state, run, reaches)
+            if frames is None:
                 for index in range(len(run)):
-                    yield [_frame(state, run, index)]
+                    yield take_apart([_frame(state, run, index, reaches)])
                     seq += 1
                 continue
-            frames = run.frames()
-            for index in np.flatnonzero(run.entries["flags"] & DELETED).tolist():
-                frames[index] = _frame(state, run, index)
             yield frames
             seq = run.last_seq + 1
         except FileCorrupt:
@@ -194,7 +208,15 @@ def lost_times(engine: Engine, state: TopicState, first: int, last: int) -> list
         return [after if ts_ms is None else min(ts_ms, after) for ts_ms in found]
 
 
-def load_run(engine: Engine, state: TopicState, first: int, last: int, *, with_memory: bool = True) -> Run | Gap | None:
+def load_run(
+    engine: Engine,
+    state: TopicState,
+    first: int,
+    last: int,
+    *,
+    with_memory: bool = True,
+    max_records: int = RUN_MAX_RECORDS,
+) -> Run | Gap | None:
     """None if the records went to another place meanwhile: look again. A gap: they are in no place.
 
     Without `with_memory` ephemeral records are lost ones already: for an archive they are never anything else.
@@ -218,7 +240,7 @@ def load_run(engine: Engine, state: TopicState, first: int, last: int, *, with_m
     if segment is None:
         return Gap(first, first + len(entries) - 1) if file is None else _read_run(state, first, file, entries)
     try:
-        run = engine.segment(state.topic_id, segment).run(first, min(last, segment.last_seq))
+        run = engine.segment(state.topic_id, segment).run(first, min(last, segment.last_seq), max_records)
         if segment.is_hot or not cold_ops:
             return run
         return replace(run, deletes=tuple(op for op in cold_ops if op.may_reach(first)))
@@ -245,25 +267,34 @@ def _read_run(state: TopicState, first: int, file: OpenFile, entries: NDArray[An
     return Run(file.path, state.topic_id, first, entries, file.read_exactly(end - begin, begin))
 
 
-def live_records(state: TopicState, run: Run) -> Iterator[Record]:
+def live_records(run: Run) -> Iterator[Record]:
+    """Those that no delete in the flags has reached, nor one of `run.deletes`; the topic's pending ones may have."""
     records = run.records(np.flatnonzero(run.entries["flags"] & DELETED == 0))
-    if run.deletes:
-        records = (record for record in records if not _is_reached(run.deletes, record))
-    for record in records:
-        if not (state.pending and _is_reached(state.pending, record)):
-            yield record
+    if not run.deletes:
+        return records
+    reaches = matcher(run.deletes)
+    return (record for record in records if not reaches(record))
 
 
-def _frame(state: TopicState, run: Run, index: int) -> bytes:
+def _frame(state: TopicState, run: Run, index: int, reaches: Callable[[Record], bool]) -> bytes:
+    """`reaches`: by the run's deletes."""
     entry, position, header = run.frame(index)
     if not entry.length:
         return tombstone(header)
     if entry.flags & DELETED or run.deletes:
         record = run.record(index)
-        is_deleted = entry.flags & DELETED or _is_reached(run.deletes, record)
-        if is_deleted and not _is_reached(state.ops, record):
+        is_deleted = entry.flags & DELETED or reaches(record)
+        if is_deleted and not is_reached(state.ops, record):
             return tombstone(header)
     return run.buffer[position : position + entry.length]
+
+
+def _with_tombstones(state: TopicState, run: Run, reaches: Callable[[Record], bool]) -> Frames:
+    """Of a run in which every frame is sound."""
+    whole = run.frames()
+    for index in np.flatnonzero(run.entries["flags"] & DELETED).tolist():
+        whole[index] = _frame(state, run, index, reaches)
+    return take_apart(whole)
 
 
 def _cold_records(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[Record]:
@@ -271,9 +302,9 @@ def _cold_records(engine: Engine, state: TopicState, first: int, last: int) -> I
     if engine.cold is None:
         raise ColdTierRequired(state.name, first, last)
     for record in engine.cold.read(state.name, first, last):
-        if not _is_reached(state.ops, record):
+        if not is_reached(state.ops, record):
             yield record
 
 
-def _is_reached(ops: tuple[DeleteOp, ...], record: Record) -> bool:
+def is_reached(ops: tuple[DeleteOp, ...], record: Record) -> bool:
     return any(op.matches(record) for op in ops)

@@ -96,8 +96,10 @@ class ReadOnlyFiles:
         """There is nothing to sync."""
 
     def list_dir(self, path: Path) -> list[str]:
-        names = {name for name in self.inner.list_dir(self._place(path)) if path / name not in self._unlinked}
-        return sorted(names | {target.name for target in self._moved if target.parent == path})
+        gone = {unlinked.name for unlinked in self._unlinked if unlinked.parent == path}
+        moved = {target.name for target in self._moved if target.parent == path}
+        names = self.inner.list_dir(self._place(path))
+        return sorted({*names} - gone | moved) if gone or moved else names
 
     def remove_dir(self, path: Path) -> None:
         self._unlinked.add(path)

@@ -18,7 +18,6 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 from seglog.engine import Engine
 from seglog.errors import LogClosed
@@ -101,11 +100,11 @@ class Reclaimer:
 
     def _rewrite(self, state: TopicState, info: SegmentInfo, pace: Callable[[int], None]) -> None:
         engine, topic_id = self._engine, state.topic_id
-        segment = engine.segments.get(topic_id, info.first_seq)
-        if not segment.dead(info.records)[1]:
-            # It was written anew, and a crash came before a snapshot that says so.
+        segment = engine.segments.get(topic_id, info)
+        if segment.data.size() != info.data_bytes:
+            # It was written anew, and a crash came before a snapshot that says so (N5 of seglog.rewrite).
             with engine.checkpoint_lock:
-                self._publish(state, info, replace(info, dead_bytes=0))
+                self._publish(state, info, segment.counted(info))
             return
         try:
             data_bytes = write_anew(engine.files, engine.layout, segment, info, pace)
@@ -115,7 +114,7 @@ class Reclaimer:
         with engine.checkpoint_lock:
             if self._is_as_it_was(state, info):
                 self._swap(segment)
-                self._publish(state, info, replace(info, data_bytes=data_bytes, dead_bytes=0))
+                self._publish(state, info, info._replace(data_bytes=data_bytes, dead_bytes=0))
             else:
                 discard_rewrite(engine.files, engine.layout, topic_id, info.first_seq)
 
@@ -137,8 +136,7 @@ class Reclaimer:
 
     def _publish(self, state: TopicState, old: SegmentInfo, new: SegmentInfo) -> None:
         with self._engine.committer.lock:
-            state.sealed = tuple(new if info == old else info for info in state.sealed)
-            state.generation += 1
+            state.replace_segment(old, new)
 
     def _at_once(self, _size_bytes: int) -> None:
         if self._stopping.is_set():

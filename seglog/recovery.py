@@ -5,9 +5,10 @@
     1 snapshot   the newest; damage there is reported
     2 WAL files  of each shard: those before the snapshot's are unlinked; a blank one above CURRENT is too (W2 of
                  seglog.wal)
-    3 segments   what is released, relocated, deleted, or goes beyond the snapshot, is unlinked or cut: it is derivable
-                 from the WAL (S3 of seglog.meta); a rewrite is ended (N2 of seglog.rewrite); what is missing is
-                 reported. Of relocated segments the snapshot tells all that is needed: no cold store is asked
+    3 segments   by the names in the topics' directories, each listed once: what is released, relocated, deleted, or
+                 goes beyond the snapshot, is unlinked or cut, for it is derivable from the WAL (S3 of seglog.meta); a
+                 rewrite is ended (N2 of seglog.rewrite); what is missing is reported. Of sealed segments the snapshot
+                 tells all that is needed: none is opened, and no cold store is asked
     4 replay     all frames from the snapshot's positions on, shard by shard, in order
     5 tail       in the active WAL file, what follows the last whole frame: zeros are reserved space; a torn write is
                  cut and logged; anything that was durable once is reported. The file is synced, so that a cut, this
@@ -20,6 +21,8 @@
 
 V1  Nothing that was durable is ever cut: `FileCorrupt` names file, offset and reason, and the log does not open.
 V2  Each step is idempotent, and changes only what can be derived again: a crash in recovery is one more crash.
+V3  The time follows what is not checkpointed, and topics; of a sealed segment it takes the names of its files. Whether
+    these are what the snapshot says is looked at when the segment is first opened (seglog.segment_cache).
 
 Whoever opens makes a checkpoint when anything was replayed: fresh writes, so that what was found stays found. After a
 failed fsync the page cache shows what the disk does not have, and a second fsync of the WAL would not help.
@@ -29,26 +32,29 @@ Source: topics engine architecture, section 4.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 
 from seglog.control import read_config, read_create, read_delete, read_epoch, read_evict
 from seglog.entries import apply_delete, apply_evict, new_state
 from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
 from seglog.files import Files
 from seglog.frame import Buffer, FrameType, Header, data_of
-from seglog.index import ENTRY
-from seglog.layout import Layout, WalFolder, number_in
-from seglog.meta import ActiveMeta, DeadMeta, Snapshot, TopicMeta, WalPosition, load
+from seglog.layout import SEGMENT_PARTS, Layout, WalFolder, number_in
+from seglog.meta import ActiveMeta, Snapshot, TopicMeta, WalPosition, load
 from seglog.open_file import OpenFile
 from seglog.removal import remove_leftovers, remove_topics
 from seglog.rewrite import NEW, settle_rewrite
+from seglog.scan import Appends, Stretch, scan
 from seglog.segment import SegmentFiles, SegmentInfo, cut
+from seglog.segment_cache import open_first
 from seglog.shards import shard_of
 from seglog.state import TopicState
 from seglog.tags import drop_tags
 from seglog.tail import Tail
 from seglog.truncation import apply_truncate, kept_part, lowest_cut, segment_names
-from seglog.wal import durable_after, foreign_mark, is_blank, read_current, scan
+from seglog.wal import durable_after, foreign_mark, is_blank, read_current
 
 __all__ = ["Recovered", "recover"]
 
@@ -133,39 +139,61 @@ def _load_topics(files: Files, layout: Layout, snapshot: Snapshot) -> dict[int, 
     remove_topics(files, layout, snapshot.deleted)
     remove_leftovers(files, layout)
     known = {topic.topic_id for topic in snapshot.topics}
+    there: set[int] = set()
     for name in files.list_dir(layout.topics):
         topic_id = number_in("topic", name)
-        if topic_id is None or topic_id in known:
+        if topic_id is None:
+            continue
+        there.add(topic_id)
+        if topic_id in known:
             continue
         if topic_id < snapshot.next_topic_id:
             raise FileCorrupt(layout.topics / name, 0, "the snapshot knows no such topic")
         _remove_segments(files, layout, topic_id, segment_names(files, layout, topic_id))
+    for topic in snapshot.topics:
+        _settle_directory(files, layout, topic, is_there=topic.topic_id in there)
     return {topic.topic_id: _load_topic(files, layout, topic) for topic in snapshot.topics}
 
 
-def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
+def _settle_directory(files: Files, layout: Layout, meta: TopicMeta, *, is_there: bool) -> None:
+    """Nothing is left over in it, and no segment is missing, by its names alone."""
+    directory = layout.topic(meta.topic_id)
+    found = {*files.list_dir(directory)} if is_there else set[str]()
+    firsts = [info.first_seq for info in meta.sealed if info.cold_check is None]
+    if meta.active is not None:
+        firsts.append(meta.active.first_seq)
+    stems = [layout.segment(first) for first in firsts]
+    wanted = {*chain.from_iterable((f"{stem}.data", f"{stem}.idx") for stem in stems)}
+    tags = {f"{stem}.tags" for stem in (stems if meta.active is None else stems[:-1])}
+    others = found - wanted - tags
+    if others:
+        _settle_others(files, layout, meta, others)
+        if wanted - found:
+            found = {*files.list_dir(directory)}  # what was missing may have got its name back
+    for name in sorted(wanted - found):
+        raise FileCorrupt(directory / name, 0, "the segment is missing")
+
+
+def _settle_others(files: Files, layout: Layout, meta: TopicMeta, names: set[str]) -> None:
+    """What is no file of a segment that the snapshot has, or one on its way in."""
     end = meta.sealed_seq if meta.active is None else meta.active.first_seq
-    cold = {info.first_seq: info for info in meta.cold}
-    found = segment_names(files, layout, meta.topic_id)
+    cold = {info.first_seq for info in meta.cold}
+    parts = [
+        (kind, number_in(kind, name)) for name in sorted(names) if (kind := name.partition(".")[2]) in SEGMENT_PARTS
+    ]
+    found = [(kind, number) for kind, number in parts if number is not None]
     gone = [key for key in found if not meta.hot_floor <= key[1] <= end or key[1] in cold]
     _remove_segments(files, layout, meta.topic_id, gone)
     for first_seq in sorted({number for kind, number in found if kind in NEW and (kind, number) not in gone}):
         is_sealed = meta.active is None or first_seq != meta.active.first_seq
         settle_rewrite(files, layout, meta.topic_id, first_seq, is_sealed=is_sealed)
-    sealed: list[SegmentInfo] = []
-    dead = {each.first_seq: each for each in meta.dead}
-    first = meta.hot_floor
-    while first <= meta.sealed_seq:
-        info = cold.get(first) or _with_dead(_load_segment(files, layout, meta.topic_id, first), dead)
-        sealed.append(info)
-        first = info.last_seq + 1
-    if first != meta.sealed_seq + 1:
-        path = layout.idx(meta.topic_id, sealed[-1].first_seq)
-        raise FileCorrupt(path, 0, f"it goes beyond the last sealed seq {meta.sealed_seq}")
-    active = None
-    if meta.active is not None:
+    if meta.active is not None and ("tags", meta.active.first_seq) in found:
         drop_tags(files, layout, meta.topic_id, meta.active.first_seq)
-        active = _with_dead(_load_active(files, layout, meta.topic_id, meta.active), dead)
+
+
+def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
+    active = None if meta.active is None else _load_active(files, layout, meta.topic_id, meta.active)
+    end = meta.sealed_seq if active is None else active.last_seq
     return TopicState(
         topic_id=meta.topic_id,
         name=meta.name,
@@ -174,8 +202,8 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
         first_seq=meta.first_seq,
         hot_floor=meta.hot_floor,
         last_ts_ms=meta.last_ts_ms,
-        tail=Tail(max(first if active is None else active.last_seq + 1, meta.head_seq + 1)),
-        sealed=tuple(sealed),
+        tail=Tail(max(end, meta.head_seq) + 1),
+        sealed=meta.sealed,
         cold=meta.cold,
         active=active,
         ops=meta.ops,
@@ -188,40 +216,16 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
     )
 
 
-def _with_dead(info: SegmentInfo, dead: dict[int, DeadMeta]) -> SegmentInfo:
-    found = dead.get(info.first_seq)
-    return info if found is None else replace(info, dead_records=found.records, dead_bytes=found.data_bytes)
-
-
-def _load_segment(files: Files, layout: Layout, topic_id: int, first_seq: int) -> SegmentInfo:
-    """A sealed one, whose sizes say how far it goes."""
-    segment = _open_segment(files, layout, topic_id, first_seq)
-    records, rest = divmod(segment.idx.size(), ENTRY.size)
-    if rest or not records:
-        raise FileCorrupt(segment.idx.path, records * ENTRY.size, "the file ends within an entry, or has none")
-    info = segment.info(records, sealed=True)
-    if segment.data.size() != info.data_bytes:
-        raise FileCorrupt(segment.data.path, segment.data.size(), f"its index says that it has {info.data_bytes} bytes")
-    return info
-
-
 def _load_active(files: Files, layout: Layout, topic_id: int, active: ActiveMeta) -> SegmentInfo:
     """The snapshot says how far it goes."""
-    segment = _open_segment(files, layout, topic_id, active.first_seq)
+    segment = SegmentFiles(files, layout, topic_id, active.first_seq)
     cut(segment, active.records, active.data_bytes)
     info = segment.info(active.records, sealed=False)
     if info.data_bytes != active.data_bytes:
         raise FileCorrupt(
             segment.idx.path, 0, f"{info.data_bytes} bytes in .data, and {active.data_bytes} by the snapshot"
         )
-    return info
-
-
-def _open_segment(files: Files, layout: Layout, topic_id: int, first_seq: int) -> SegmentFiles:
-    try:
-        return SegmentFiles(files, layout, topic_id, first_seq)
-    except FileNotFoundError as error:
-        raise FileCorrupt(layout.data(topic_id, first_seq), 0, "the segment is missing") from error
+    return info._replace(dead_records=active.dead_records, dead_bytes=active.dead_bytes)
 
 
 def _remove_segments(files: Files, layout: Layout, topic_id: int, found: list[tuple[str, int]]) -> None:
@@ -235,8 +239,9 @@ def _replay_file(files: Files, replay: _Replay, number: int, *, is_active: bool)
     start = replay.begin_file(number)
     size = file.size()
     try:
-        for offset, header, buffer, position in scan(file, start, size):
-            replay.apply(offset, header, buffer, position)
+        for stretch in scan(file, start, size):
+            for part in stretch.parts():
+                replay.apply(part)
     except InvalidFrame as error:
         if not is_active:
             raise FileCorrupt(file.path, error.offset, error.reason) from error
@@ -259,7 +264,7 @@ def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int) -> 
 
 
 class _Replay:
-    """The state, brought forward frame by frame."""
+    """The state, brought forward by many appends at once, or frame by frame."""
 
     def __init__(self, files: Files, layout: Layout, snapshot: Snapshot, topics: dict[int, TopicState]) -> None:
         self.files = files
@@ -313,8 +318,37 @@ class _Replay:
             self.end = WalPosition(number, 0, number)
         return self.end.offset
 
-    def apply(self, offset: int, header: Header, buffer: bytes, position: int) -> None:
-        path = self.folder.wal_file(self.end.file)
+    def apply(self, stretch: Stretch) -> None:
+        """Raises `InvalidFrame`, with the offset, when all before it is applied."""
+        if self._append_all(stretch):
+            return
+        file, ordinal, end = self.end.file, self.end.ordinal, self.end.offset
+        try:
+            for offset, header, position in stretch:
+                self._apply_one(offset, header, stretch.buffer, position)
+                ordinal, end = ordinal + 1, offset + header.frame_bytes
+        finally:
+            self.end = WalPosition(file, end, ordinal)
+
+    def _append_all(self, stretch: Stretch) -> bool:
+        """False, with nothing changed, if anything is not plainly in its place: one by one they say what it is."""
+        file = self.end.file
+        groups = None if self.ahead else stretch.appends(file)
+        if groups is None:
+            return False
+        found: list[tuple[TopicState, Appends]] = []
+        for group in groups:
+            state = self.topics.get(group.topic_id)
+            is_of_shard = shard_of(group.topic_id, len(self.ends)) == self.shard
+            if state is None or group.first_seq != state.head_seq + 1 or not is_of_shard:
+                return False
+            found.append((state, group))
+        for state, group in found:
+            state.replay(file, group.offsets, group.lengths, group.times)
+        self.end = WalPosition(file, stretch.end, self.end.ordinal + len(stretch))
+        return True
+
+    def _apply_one(self, offset: int, header: Header, buffer: bytes, position: int) -> None:
         try:
             self._check_place(offset, header)
             if self.ahead and header.topic_id in self.ahead and header.type != FrameType.SYNC_MARK:
@@ -336,12 +370,14 @@ class _Replay:
             elif header.type == FrameType.TOPIC_DELETE:
                 self._delete_topic(header, read_epoch(data_of(buffer, position, header)))
             elif header.type != FrameType.SYNC_MARK:
-                raise FormatUnsupported(path, f"1 with {FrameType(header.type).name} frames")
+                raise FormatUnsupported(self._path(), f"1 with {FrameType(header.type).name} frames")
         except _Misplaced as error:
-            raise FileCorrupt(path, offset, str(error)) from error
+            raise FileCorrupt(self._path(), offset, str(error)) from error
         except InvalidFrame as error:
-            raise FileCorrupt(path, offset, error.reason) from error
-        self.end = WalPosition(self.end.file, offset + header.frame_bytes, self.end.ordinal + 1)
+            raise FileCorrupt(self._path(), offset, error.reason) from error
+
+    def _path(self) -> Path:
+        return self.folder.wal_file(self.end.file)
 
     def _check_place(self, offset: int, header: Header) -> None:
         if header.type == FrameType.SYNC_MARK:
@@ -369,8 +405,7 @@ class _Replay:
     def check_end(self) -> None:
         """Raises `FileCorrupt` if a frame is missing that was durable before the snapshot was written."""
         if self.ahead:
-            path = self.folder.wal_file(self.end.file)
-            raise FileCorrupt(path, self.end.offset, "the truncation that the snapshot speaks of is missing")
+            raise FileCorrupt(self._path(), self.end.offset, "the truncation that the snapshot speaks of is missing")
 
     def _pass_over(self, header: Header, buffer: Buffer, position: int) -> None:
         """The snapshot has the topic as it is after its truncation (S1 of seglog.meta)."""
@@ -383,8 +418,11 @@ class _Replay:
         state = self._topic(header)
         if not lowest_cut(state) <= header.seq <= state.head_seq or epoch <= state.epoch:
             raise _Misplaced(f"topic {state.name} is truncated at seq {header.seq}, and ends with {state.head_seq}")
-        kept = kept_part(state, header.seq, lambda first: _open_segment(self.files, self.layout, state.topic_id, first))
-        apply_truncate(state, header.seq, epoch, kept)
+        apply_truncate(state, header.seq, epoch, kept_part(state, header.seq, lambda info: self._open(state, info)))
+
+    def _open(self, state: TopicState, info: SegmentInfo) -> SegmentFiles:
+        may_flag = any(op.may_reach(info.first_seq) for op in state.pending)
+        return open_first(self.files, self.layout, state.topic_id, info, may_flag=may_flag)
 
     def _delete_topic(self, header: Header, epoch: int) -> None:
         state = self._topic(header)

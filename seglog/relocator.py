@@ -137,7 +137,7 @@ def _flip(engine: Engine, state: TopicState, info: SegmentInfo, segment: Segment
         engine.check_open()
         if state.recalls or info not in state.sealed or engine.topics.get(state.name) is not state:
             raise _Changed
-        if _check_now(engine, state, info) != check:
+        if _check_now(engine, state, info) != check or _has_fewer_bytes(engine, state, info):
             raise _Changed
         checkpoint_locked(engine, Wish(state.name, relocated=(segment, check)))
         if info in state.sealed or state.is_gone:
@@ -149,8 +149,18 @@ def _flip(engine: Engine, state: TopicState, info: SegmentInfo, segment: Segment
 
 
 def _check_now(engine: Engine, state: TopicState, info: SegmentInfo) -> int:
-    idx = engine.segments.get(state.topic_id, info.first_seq).idx
+    idx = engine.segments.get(state.topic_id, info).idx
     return xxh3_64_intdigest(idx.read_exactly(info.records * ENTRY.size, 0))
+
+
+def _has_fewer_bytes(engine: Engine, state: TopicState, info: SegmentInfo) -> bool:
+    """Whether it was written anew, and nobody knew (N5 of seglog.rewrite). Now it is known."""
+    segment = engine.segments.get(state.topic_id, info)
+    if segment.data.size() == info.data_bytes:
+        return False
+    with engine.committer.lock:
+        state.replace_segment(info, segment.counted(info))
+    return True
 
 
 def _drop_if_gone(engine: Engine, stores: ColdStores, state: TopicState, info: SegmentInfo) -> None:

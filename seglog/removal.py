@@ -21,7 +21,8 @@ __all__ = ["remove_leftovers", "remove_topics"]
 
 def remove_topics(files: Files, layout: Layout, topic_ids: tuple[int, ...]) -> None:
     """Steps 3 and 4. Raises `OSError`; repeat it then."""
-    there = [topic_id for topic_id in topic_ids if layout.topic(topic_id).name in files.list_dir(layout.topics)]
+    names = {*files.list_dir(layout.topics)} if topic_ids else set()
+    there = [topic_id for topic_id in topic_ids if layout.topic(topic_id).name in names]
     for topic_id in there:
         files.rename(layout.topic(topic_id), layout.deleted_topic(topic_id))
     if there:

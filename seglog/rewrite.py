@@ -11,6 +11,11 @@ N2  So whatever of the renames a crash leaves, sizes tell which two files belong
 N3  A segment that the newest snapshot has as the active one was truncated since: no swap came after, and its sizes, in
     the middle of the cut, tell nothing. What is new is unlinked.
 N4  What is copied is verified, so damage is found while the old file is still there, and stays where it is.
+N5  It changes how many bytes .data has, and the next snapshot says so. If a crash comes before that, the snapshot has
+    the bytes of before: the file is shorter by just those of the deleted records that it counts. No delete flags
+    anything in between without a snapshot. Whoever opens the segment takes the one or the other, and makes the renames
+    durable if it is the shorter one (who made them may have been killed before); who has to know the bytes to the last
+    one (a relocation, a checkpoint that flags) asks the file.
 
 When and how fast: seglog.reclaim.
 """

@@ -6,12 +6,11 @@ says where it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +30,9 @@ from seglog.frame import (
     Header,
     encode_lost,
     read_header,
-    read_headers,
     record_of,
 )
+from seglog.frames import Frames, picked_headers, read_frames, read_headers
 from seglog.index import ENTRIES, Entry
 from seglog.record import Gap, Record
 
@@ -45,10 +44,9 @@ RUN_MAX_RECORDS = 1024
 # So many records are verified one by one in less time than it takes to set up the arrays.
 _FEW = 8
 _MORE_THAN_A_VALUE = HAS_TAG | HAS_NODE | UNTERMINATED
+_Rest: TypeAlias = tuple[Iterable[str | None], Iterable[str | None], Iterable[bool]]
 # Tag, node and unterminated of a record that is nothing but its value.
-_PLAIN_REST = (repeat(None), repeat(None), repeat(False))
-# As `Record._make`, without its check of the length.
-_as_record: Callable[[tuple[Any, ...]], Record] = partial(tuple.__new__, Record)
+_PLAIN_REST: _Rest = (repeat(None), repeat(None), repeat(False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +94,24 @@ class Run:
     def headers(self) -> NDArray[Any] | None:
         """Of all frames (HEADERS), or None if not every frame is sound and agrees with its entry."""
         headers = self._headers()
-        if headers is None:
+        return headers if headers is not None and self._agrees(headers) else None
+
+    def apart(self) -> Frames | None:
+        """All frames, or None if not every frame is there, sound, agrees with its entry, and is of a live record."""
+        if self.deletes or (self.entries["flags"] & DELETED).any():
             return None
+        starts = self.starts()
+        frames = read_frames(self.buffer, starts, starts + self.entries["length"])
+        return frames if frames is not None and self._agrees(frames.headers) else None
+
+    def _agrees(self, headers: NDArray[Any]) -> bool:
+        """Whether these are the frames that the entries are of."""
         agrees = (
             (headers["topic_id"] == self.topic_id)
             & (headers["seq"] == np.arange(len(self), dtype=np.uint64) + np.uint64(self.first_seq))
             & (headers["ts_ms"] == self.entries["ts_ms"])
         )
-        return headers if agrees.all() else None
+        return bool(agrees.all())
 
     def _headers(self) -> NDArray[Any] | None:
         starts, lengths = self.starts(), self.entries["length"]
@@ -178,18 +186,27 @@ class Run:
         return self._record(position, header)
 
     def records(self, indices: NDArray[np.intp]) -> Iterator[Record]:
-        """Those of that number in the run. Raises `FileCorrupt` when the reader gets there."""
+        """Those of that number in the run, ascending. Raises `FileCorrupt` when the reader gets there."""
         headers = self.headers() if len(indices) > _FEW else None
         if headers is None:
             return map(self.record, indices.tolist())
-        headers, starts, buffer = headers[indices], self.starts()[indices], self.buffer
+        starts, buffer = self.starts(), self.buffer
+        if len(indices) < len(self):
+            headers, starts = picked_headers(headers, indices), starts[indices]
+        values_at = starts + HEADER.size
+        rest = _PLAIN_REST
         if (headers["flags"] & _MORE_THAN_A_VALUE).any():
-            return map(self._record, starts.tolist(), map(Header._make, headers.tolist()))
-        starts += HEADER.size
-        ends = (starts + headers["data_len"]).tolist()
-        values = [buffer[start:end] for start, end in zip(starts.tolist(), ends, strict=True)]
-        columns = zip(headers["seq"].tolist(), headers["ts_ms"].tolist(), values, *_PLAIN_REST, strict=False)
-        return map(_as_record, columns)
+            try:
+                rest = _labels(buffer, values_at, headers)
+            except UnicodeDecodeError:
+                return map(self._record, starts.tolist(), map(Header._make, headers.tolist()))
+            values_at += headers["node_len"]
+            values_at += headers["tag_len"]
+        # One after the other, as they are asked for: who lets go of each gets the same memory for the next one.
+        places = map(slice, values_at.tolist(), (values_at + headers["data_len"]).tolist())
+        values = map(buffer.__getitem__, places)
+        columns = zip((indices + self.first_seq).tolist(), headers["ts_ms"].tolist(), values, *rest, strict=False)
+        return map(tuple.__new__, repeat(Record), columns)
 
     def _record(self, position: int, header: Header) -> Record:
         try:
@@ -197,6 +214,24 @@ class Run:
         except InvalidFrame as error:
             offset = int(self.entries[0]["offset"]) + position
             raise FileCorrupt(self.path, offset, error.reason) from error
+
+
+def _labels(buffer: bytes, nodes_at: NDArray[np.int64], headers: NDArray[Any]) -> _Rest:
+    """Tags, nodes, and whether unterminated, of records whose frames are sound."""
+    flags = headers["flags"]
+    tags_at = nodes_at + headers["node_len"]
+    ends = tags_at + headers["tag_len"]
+    nodes = _texts(buffer, nodes_at, tags_at, flags & HAS_NODE != 0)
+    return _texts(buffer, tags_at, ends, flags & HAS_TAG != 0), nodes, (flags & UNTERMINATED != 0).tolist()
+
+
+def _texts(
+    buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], is_there: NDArray[np.bool_]
+) -> Iterable[str | None]:
+    if not is_there.any():
+        return repeat(None)
+    columns = zip(starts.tolist(), ends.tolist(), is_there.tolist(), strict=True)
+    return [buffer[start:end].decode() if there else None for start, end, there in columns]
 
 
 def lost_run(topic_id: int, first_seq: int, times: list[int]) -> Run:

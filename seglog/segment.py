@@ -4,8 +4,10 @@ G1  Records are dense: the entry of seq s is number s - first_seq, and frames li
 G2  Only the newest segment of a topic, the active one, grows; a sealed one changes only in the flags of its entries,
     and as a whole when seglog.rewrite gives the bytes of deleted records back.
 G3  How far the active one goes is the snapshot's to say (see seglog.meta), not its size.
-G4  How many of its records are flagged as deleted the snapshot says too. Flags are only ever set, so an .idx from
-    before a delete has fewer: that is found when the segment is first opened, and no deleted record comes back.
+G4  Records, bytes, times, and how many records are flagged as deleted, the snapshot says of the sealed ones too:
+    opening a log opens none of them. Files that are not those are found when the segment is first opened
+    (seglog.segment_cache). Flags are only ever set, so an .idx from before a delete has fewer: no deleted record comes
+    back.
 
 Both files are read with pread through the port, in runs of up to a MiB, and not mapped: a disk error is then an
 `OSError` that a caller can handle, where a mapped page would end the process, and a run costs one system call.
@@ -15,12 +17,9 @@ Source: topics engine architecture, sections 3.1 and 3.3.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
-from collections import OrderedDict
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,19 +33,19 @@ from seglog.layout import Layout
 from seglog.open_file import OpenFile, Readable
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 
-__all__ = ["Expected", "SegmentCache", "SegmentFiles", "SegmentInfo", "SegmentReader", "SegmentWriter", "cut"]
+__all__ = ["SegmentFiles", "SegmentInfo", "SegmentReader", "SegmentWriter", "cut"]
 
 _FLUSH_BYTES = 1024 * 1024
-_OPEN_MAX = 64
 _LOOK_RECORDS = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentInfo:
+class SegmentInfo(NamedTuple):
     """One segment of this log. Times in ms since the epoch.
 
     `cold_check` is the XXH3-64 of its .idx once it is relocated, that is, in the cold store only; None: it is hot.
-    Of a hot one, `dead_records` have the deleted flag, and `dead_bytes` of .data are theirs.
+    `dead_records` have the deleted flag in the .idx, and `dead_bytes` of .data are theirs. A sealed one may have been
+    written anew without these, and nobody knows yet: then .data has `data_bytes - dead_bytes` (N5 of seglog.rewrite).
+    A named tuple: opening a log makes one for each segment there is.
     """
 
     first_seq: int
@@ -93,9 +92,9 @@ class SegmentReader:
             raise FileCorrupt(self.idx.path, (position + index) * ENTRY.size, "it does not follow the entry before")
         return entries
 
-    def run(self, first: int, last: int) -> Run:
+    def run(self, first: int, last: int, max_records: int = RUN_MAX_RECORDS) -> Run:
         """The records from `first` on, to `last` or as many as a run takes."""
-        entries = self.entries(first, min(last, first + RUN_MAX_RECORDS - 1))
+        entries = self.entries(first, min(last, first + max_records - 1))
         begin = int(entries[0]["offset"])
         ends = np.cumsum(entries["length"], dtype=np.int64)
         count = max(1, int(ends.searchsorted(RUN_MAX_BYTES, "right")))
@@ -109,6 +108,12 @@ class SegmentReader:
         if first[0]:
             raise FileCorrupt(self.idx.path, 0, "the first entry is not at offset 0")
         return SegmentInfo(self.first_seq, last_seq, last[0] + last[1], first[2], last[2], sealed)
+
+    def counted(self, info: SegmentInfo) -> SegmentInfo:
+        """`info` with bytes and deleted records as the files have them. Raises `FileCorrupt`."""
+        dead_records, dead_bytes = self.dead(info.records)
+        data_bytes = self.info(info.records, sealed=info.sealed).data_bytes
+        return info._replace(data_bytes=data_bytes, dead_records=dead_records, dead_bytes=dead_bytes)
 
     def dead(self, records: int) -> tuple[int, int]:
         """How many of the first `records` records have the deleted flag, and their bytes in .data."""
@@ -150,101 +155,6 @@ class SegmentFiles(SegmentReader):
     def _read_raw(self, position: int, count: int) -> bytes:
         with self._flags_lock:
             return super()._read_raw(position, count)
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """Of the first `records` records, `dead_records` are flagged; more if a pending delete may have begun to flag."""
-
-    records: int
-    dead_records: int
-    may_be_more: bool
-
-    def check(self, segment: SegmentFiles) -> None:
-        """Raises `FileCorrupt`."""
-        found, _ = segment.dead(self.records)
-        if found < self.dead_records or (found > self.dead_records and not self.may_be_more):
-            reason = f"{found} records are flagged as deleted, and {self.dead_records} by the snapshot"
-            raise FileCorrupt(segment.idx.path, 0, reason)
-
-
-class SegmentCache:
-    """The segments that are open: at most 64 beyond those in use at the moment. Safe for many threads."""
-
-    def __init__(self, files: Files, layout: Layout) -> None:
-        self._files = files
-        self._layout = layout
-        self._lock = threading.Lock()
-        self._open: OrderedDict[tuple[int, int], SegmentFiles] = OrderedDict()
-        self._kept: dict[tuple[int, int], SegmentFiles] = {}
-        self._expected: dict[tuple[int, int], Expected] = {}
-
-    def expect(self, topic_id: int, first_seq: int, expected: Expected) -> None:
-        """What the first opening of a segment has to find (G4)."""
-        self._expected[topic_id, first_seq] = expected
-
-    def get(self, topic_id: int, first_seq: int) -> SegmentFiles:
-        """Raises `FileNotFoundError` for a segment that is gone, `FileCorrupt` if its flags are not those expected."""
-        key = (topic_id, first_seq)
-        with self._lock:
-            segment = self._kept.get(key)
-            if segment is not None:
-                return segment
-            segment = self._open.get(key)
-            if segment is not None:
-                self._open.move_to_end(key)
-                return segment
-            segment = SegmentFiles(self._files, self._layout, topic_id, first_seq)
-            if key in self._expected:
-                self._expected[key].check(segment)
-                del self._expected[key]
-            return self._keep(key, segment)
-
-    def create(self, topic_id: int, first_seq: int) -> SegmentFiles:
-        """New and empty; durable after `sync_dir` of the topic's directory."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
-        with self._lock:
-            segment = SegmentFiles(self._files, self._layout, topic_id, first_seq, flags)
-            return self._keep((topic_id, first_seq), segment)
-
-    def remove(self, topic_id: int, first_seq: int) -> None:
-        """Unlink the files. Whoever reads them at the moment may go on."""
-        with self._lock:
-            self._drop(topic_id, first_seq)
-            for path in (self._layout.idx(topic_id, first_seq), self._layout.data(topic_id, first_seq)):
-                self._files.unlink(path)
-            with contextlib.suppress(FileNotFoundError):
-                self._files.unlink(self._layout.part("tags", topic_id, first_seq))
-
-    def forget(self, topic_id: int, first_seq: int) -> None:
-        """Another segment may take its name. Whoever reads it at the moment may go on."""
-        with self._lock:
-            self._drop(topic_id, first_seq)
-
-    def swap(self, topic_id: int, first_seq: int, old: SegmentFiles) -> None:
-        """The .new files of a segment take its names. If that fails half-way, readers go on with `old`."""
-        with self._lock:
-            self._drop(topic_id, first_seq)
-            self._kept[topic_id, first_seq] = old
-            for kind in ("idx", "data"):
-                part = self._layout.part
-                self._files.rename(part(f"{kind}.new", topic_id, first_seq), part(kind, topic_id, first_seq))
-            del self._kept[topic_id, first_seq]
-
-    def clear(self) -> None:
-        with self._lock:
-            self._open.clear()
-            self._kept.clear()
-
-    def _drop(self, topic_id: int, first_seq: int) -> None:
-        self._open.pop((topic_id, first_seq), None)
-        self._expected.pop((topic_id, first_seq), None)
-
-    def _keep(self, key: tuple[int, int], segment: SegmentFiles) -> SegmentFiles:
-        self._open[key] = segment
-        while len(self._open) > _OPEN_MAX:
-            self._open.popitem(last=False)
-        return segment
 
 
 class SegmentWriter:

@@ -11,7 +11,9 @@ from seglog.files import Files
 from seglog.frame import DELETED, HAS_NODE, HAS_TAG, HEADER, MIN_FRAME_BYTES, FrameType, Header, read_header, record_of
 from seglog.index import ENTRY, Entry, read_entries
 from seglog.layout import Layout
+from seglog.meta import ActiveMeta
 from seglog.open_file import OpenFile, Readable
+from seglog.segment import SegmentInfo
 from seglog.tags import listed_tags
 from seglog.window import Window
 
@@ -25,20 +27,17 @@ def check_segment(
     layout: Layout,
     topic_id: int,
     first_seq: int,
-    extent: tuple[int, int] | None,
-    dead_records: int,
+    known: SegmentInfo | ActiveMeta | None,
     found: Findings,
 ) -> tuple[int, int]:
-    """`extent` is how many records and bytes of data it has; None: it is sealed, and its files say so.
-
-    At least `dead_records` of them have the deleted flag, or the .idx is an older one.
+    """`known` is what the snapshot says of it; None: nothing, and it is taken for a sealed one.
 
     Returns the records, and bytes of both files, that it has by its index.
     """
     data_path, idx_path = layout.data(topic_id, first_seq), layout.idx(topic_id, first_seq)
 
     def check_tags(records: int, tags: dict[bytes, int]) -> None:
-        if extent is None and tags:
+        if not isinstance(known, ActiveMeta) and tags:
             _check_tags(files, layout, topic_id, first_seq, records, tags, found)
 
     return check_parts(
@@ -47,9 +46,8 @@ def check_segment(
         (idx_path, data_path),
         topic_id,
         first_seq,
-        extent,
+        known,
         found,
-        dead_records,
         check_tags,
     )
 
@@ -60,34 +58,47 @@ def check_parts(
     paths: tuple[Path, Path],
     topic_id: int,
     first_seq: int,
-    extent: tuple[int, int] | None,
+    known: SegmentInfo | ActiveMeta | None,
     found: Findings,
-    dead_records: int = 0,
     check_tags: Callable[[int, dict[bytes, int]], None] | None = None,
 ) -> tuple[int, int]:
     """`check_segment` of parts that are anywhere; `paths` name them. `check_tags` is told what live records have."""
     idx_path, data_path = paths
-    records, size = 0, 0
+    records, size, before = 0, 0, len(found.damages)
     with found.reading(idx_path):
         idx = open_idx()
-        records = _records(idx, extent, found)
+        records = _records(idx, known, found)
         size = records * ENTRY.size
         with found.reading(data_path):
             data = open_data()
-            data_bytes = data.size() if extent is None else min(extent[1], data.size())
+            is_bounded = known is not None and not (isinstance(known, SegmentInfo) and known.is_hot)
+            data_bytes = min(known.data_bytes, data.size()) if known is not None and is_bounded else data.size()
             size += data_bytes
             walk = _Walk(idx, data, topic_id, first_seq, data_bytes, found)
             end = walk.run(records)
             if check_tags is not None:
                 check_tags(records, walk.tags)
-            if end is not None and walk.dead_records < dead_records:
-                reason = f"{walk.dead_records} records are flagged as deleted, and {dead_records} by the snapshot"
-                found.damage(idx_path, 0, reason)
-            if end is not None and extent is None and end != data_bytes:
+            if end is not None and not is_bounded and end != data_bytes:
                 found.damage(data_path, end, f"its index says that it has {end} bytes, and there are {data_bytes}")
-            if end is not None and extent is not None and end != extent[1]:
-                found.damage(idx_path, 0, f"it goes to byte {end} of .data, and the snapshot to {extent[1]}")
+            if end is not None and known is not None:
+                _check_known(idx_path, walk, end, known, found, is_sound=len(found.damages) == before)
     return records, size
+
+
+def _check_known(
+    idx_path: Path, walk: _Walk, end: int, known: SegmentInfo | ActiveMeta, found: Findings, *, is_sound: bool
+) -> None:
+    """Whether it is what the snapshot says, as seglog.segment_cache looks at it; any other damage explains the rest."""
+    if walk.dead_records < known.dead_records:
+        reason = f"{walk.dead_records} records are flagged as deleted, and {known.dead_records} by the snapshot"
+        found.damage(idx_path, 0, reason)
+    if not is_sound:
+        return
+    is_sealed = isinstance(known, SegmentInfo)
+    if end != known.data_bytes and not (is_sealed and end == known.data_bytes - known.dead_bytes):
+        found.damage(idx_path, 0, f"it goes to byte {end} of .data, and the snapshot to {known.data_bytes}")
+    if isinstance(known, SegmentInfo) and walk.times not in (None, (known.min_ts_ms, known.max_ts_ms)):
+        found.damage(idx_path, 0, "the times of its first and last record are not those of the snapshot")
 
 
 def _check_tags(
@@ -107,15 +118,17 @@ def _check_tags(
         found.notes.append(f"{path}: {reason}; it is made anew when it is needed")
 
 
-def _records(idx: Readable, extent: tuple[int, int] | None, found: Findings) -> int:
+def _records(idx: Readable, known: SegmentInfo | ActiveMeta | None, found: Findings) -> int:
     records, rest = divmod(idx.size(), ENTRY.size)
-    if extent is None:
+    if known is None:
         if rest or not records:
             found.damage(idx.path, records * ENTRY.size, "the file ends within an entry, or has none")
         return records
-    if records < extent[0]:
-        found.damage(idx.path, idx.size(), f"the file ends before its time: {extent[0]} entries were durable")
-    return min(records, extent[0])
+    if records < known.records:
+        found.damage(idx.path, idx.size(), f"the file ends before its time: {known.records} entries were durable")
+    elif isinstance(known, SegmentInfo) and idx.size() > known.records * ENTRY.size:
+        found.damage(idx.path, known.records * ENTRY.size, f"the snapshot counts {known.records} records")
+    return min(records, known.records)
 
 
 class _Walk:
@@ -130,7 +143,16 @@ class _Walk:
         self._found = found
         self._window = Window(data, data_bytes)
         self.dead_records = 0
+        self._first_ts_ms: int | None = None
+        self._last_ts_ms: int | None = None
         self.tags: dict[bytes, int] = {}
+
+    @property
+    def times(self) -> tuple[int, int] | None:
+        """Of the first and the last record; None if an entry is damaged, which has been told."""
+        if self._first_ts_ms is None or self._last_ts_ms is None:
+            return None
+        return self._first_ts_ms, self._last_ts_ms
 
     def run(self, records: int) -> int | None:
         """Where the last frame ends; None if nothing tells, for damage that has been told."""
@@ -167,6 +189,9 @@ class _Walk:
             self._found.damage(self._idx.path, number * ENTRY.size, "it does not follow the entry before")
         if entry is not None and entry.flags & DELETED:
             self.dead_records += 1
+        self._last_ts_ms = None if entry is None else entry.ts_ms
+        if not number:
+            self._first_ts_ms = self._last_ts_ms
         begin = end if entry is None else entry.offset
         if begin is None:
             return None

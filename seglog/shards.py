@@ -65,11 +65,15 @@ class Wals:
     @property
     def older_files(self) -> int:
         """Files that a checkpoint would free, of the shard that has most."""
-        return max(wal.older_files for wal in self.each)
+        each = self.each
+        return each[0].older_files if len(each) == 1 else max(wal.older_files for wal in each)
 
     @property
     def needs_upkeep(self) -> bool:
-        return any(wal.needs_upkeep for wal in self.each)
+        for wal in self.each:  # noqa: SIM110 - as in Committer.has_unsynced
+            if wal.needs_upkeep:
+                return True
+        return False
 
     def prepare_next(self) -> None:
         for wal in self.each:

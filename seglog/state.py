@@ -11,17 +11,20 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.errors import ColdStoreRequired
 from seglog.floors import Floors
-from seglog.meta import ActiveMeta, DeadMeta, TopicMeta
+from seglog.meta import ActiveMeta, TopicMeta
 from seglog.record import Gap
 from seglog.resident import Memory, Resident
 from seglog.segment import SegmentInfo
 from seglog.tail import Tail
 
-__all__ = ["TopicState", "active_meta", "check_all_hot", "dead_meta", "reclaimable", "relocated"]
+__all__ = ["TopicState", "active_meta", "check_all_hot", "reclaimable", "relocated"]
 
 
 @dataclass(slots=True, eq=False)
@@ -85,15 +88,23 @@ class TopicState:
 
     def publish(self, file: int, offset: int, lengths: Sequence[int], ts_ms: int) -> None:
         """Records that lie one after the other in a WAL file are there."""
-        size = sum(lengths)
-        if self.tail.end_seq == self.head_seq + 1:
-            self.tail.extend(file, offset, lengths, ts_ms)
-        end = self.tail.end_seq
+        tail, size = self.tail, sum(lengths)
+        if tail.end_seq == self.head_seq + 1:
+            tail.extend(file, offset, lengths, ts_ms)
+        end = tail.end_seq
         # Together: an interrupt comes between calls only, and after one this is called again.
         self.head_seq, self.last_ts_ms, self.in_flight_bytes = end - 1, ts_ms, self.in_flight_bytes - size
         self.logged_seq = self.head_seq
         if self.waiters:
             self.wake()
+
+    def replay(
+        self, file: int, offsets: NDArray[np.int64], lengths: NDArray[np.int64], times: NDArray[np.uint64]
+    ) -> None:
+        """Records of before this process was begun are there, in a WAL file."""
+        self.tail.take(file, offsets, lengths, times)
+        self.head_seq = self.logged_seq = self.tail.end_seq - 1
+        self.last_ts_ms = int(times[-1])
 
     def publish_resident(
         self, memory: Memory, frames: bytes, lengths: Sequence[int], ts_ms: int, tag: str | None
@@ -205,17 +216,20 @@ class TopicState:
             config=self.config,
             first_seq=self.first_seq,
             hot_floor=self.hot_floor,
-            sealed_seq=self.sealed_seq,
             active=active_meta(self.active),
             head_seq=self.head_seq,
             last_ts_ms=self.last_ts_ms,
             next_op=self.next_op,
             ops=self.ops,
             floors=self.floors,
-            cold=self.cold,
+            sealed=self.sealed,
             cold_ops=self.cold_ops,
-            dead=dead_meta(self.segments),
         )
+
+    def replace_segment(self, old: SegmentInfo, new: SegmentInfo) -> None:
+        """Of a sealed one, more is known now. The lock is held."""
+        self.sealed = tuple(new if info == old else info for info in self.sealed)
+        self.generation += 1
 
 
 def check_all_hot(states: Iterable[TopicState]) -> None:
@@ -226,18 +240,13 @@ def check_all_hot(states: Iterable[TopicState]) -> None:
 
 
 def relocated(segments: Sequence[SegmentInfo]) -> tuple[SegmentInfo, ...]:
-    return tuple(info for info in segments if not info.is_hot)
+    return tuple(info for info in segments if info.cold_check is not None)
 
 
 def active_meta(active: SegmentInfo | None) -> ActiveMeta | None:
-    return None if active is None else ActiveMeta(active.first_seq, active.records, active.data_bytes)
-
-
-def dead_meta(segments: Sequence[SegmentInfo]) -> tuple[DeadMeta, ...]:
-    found = (
-        (info.first_seq, info.dead_records, info.dead_bytes) for info in segments if info.is_hot and info.dead_records
-    )
-    return tuple(DeadMeta(*each) for each in found)
+    if active is None:
+        return None
+    return ActiveMeta(active.first_seq, active.records, active.data_bytes, active.dead_records, active.dead_bytes)
 
 
 def reclaimable(state: TopicState, dead_percent: int) -> list[SegmentInfo]:
@@ -249,8 +258,8 @@ def reclaimable(state: TopicState, dead_percent: int) -> list[SegmentInfo]:
     return [
         info
         for info in state.sealed
-        if info.is_hot
-        and info.dead_bytes
+        if info.dead_bytes
+        and info.is_hot
         and info.dead_bytes * 100 >= dead_percent * info.data_bytes
         and info.last_seq >= state.floors.earliest_seq
     ]

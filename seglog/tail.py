@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import accumulate, repeat
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -50,15 +50,33 @@ class Tail:
     def extend(self, file: int, offset: int, lengths: Sequence[int], ts_ms: int) -> None:
         """Records that lie one after the other from `offset` of a WAL file on: all are there, or none."""
         count = len(lengths)
-        ends = list(accumulate(lengths, initial=offset))
-        size = ends.pop() - offset
         if len(self._offsets) != self._count:
             self._trim()
-        self._offsets.extend(ends)
-        self._lengths.extend(lengths)
-        self._files.extend(repeat(file, count))
-        self._times.extend(repeat(ts_ms, count))
+        if count == 1:
+            size = lengths[0]
+            self._offsets.append(offset)
+            self._lengths.append(size)
+            self._files.append(file)
+            self._times.append(ts_ms)
+        else:
+            ends = list(accumulate(lengths, initial=offset))
+            size = ends.pop() - offset
+            self._offsets.fromlist(ends)
+            self._lengths.extend(lengths)
+            self._files.extend(array("Q", (file,)) * count)
+            self._times.extend(array("Q", (ts_ms,)) * count)
         self.bytes, self._count = self.bytes + size, self._count + count
+
+    def take(
+        self, file: int, offsets: NDArray[np.int64], lengths: NDArray[np.int64], times: NDArray[np.uint64]
+    ) -> None:
+        """Records that lie anywhere in a WAL file."""
+        self._trim()
+        self._offsets.frombytes(offsets.astype(np.uint32).tobytes())
+        self._lengths.frombytes(lengths.astype(np.uint32).tobytes())
+        self._files.extend(array("Q", [file]) * len(offsets))
+        self._times.frombytes(times.astype(np.uint64).tobytes())
+        self.bytes, self._count = self.bytes + int(lengths.sum()), self._count + len(offsets)
 
     def lose(self, count: int, ts_ms: int) -> None:
         """The next records are in no file."""

@@ -14,6 +14,7 @@ from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.errors import ReadOnly, SeqOutOfRange
 from seglog.follow import Follower, follow_records
+from seglog.frames import Frames
 from seglog.read import continue_records, read_frame_batches
 from seglog.record import Gap, Record
 from seglog.retention import Retention
@@ -263,8 +264,8 @@ class Topic:
         """
         return chain.from_iterable(self.frame_batches(first, last))
 
-    def frame_batches(self, first: int, last: int) -> Iterator[list[bytes]]:
-        """The same as `frames`, in lists of up to a MiB: for whoever takes thousands at once."""
+    def frame_batches(self, first: int, last: int) -> Iterator[Frames]:
+        """The same as `frames`, up to a MiB at a time: for whoever takes thousands at once."""
         state = self._engine.state(self.name)
         for seq in (first, last):
             if not state.hot_floor <= seq <= state.head_seq:

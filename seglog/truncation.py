@@ -28,7 +28,7 @@ from seglog.files import Files
 from seglog.layout import SEGMENT_PARTS, Layout, number_in
 from seglog.meta import TopicMeta, load, store
 from seglog.segment import SegmentFiles, SegmentInfo, cut
-from seglog.state import TopicState, active_meta, dead_meta
+from seglog.state import TopicState, active_meta
 from seglog.tags import drop_tags
 from seglog.tail import Tail
 
@@ -41,14 +41,13 @@ def lowest_cut(state: TopicState) -> int:
     return max(lowest, state.sealed_seq + 1) if state.config.keep_history else lowest
 
 
-def kept_part(state: TopicState, seq: int, open_segment: Callable[[int], SegmentFiles]) -> SegmentInfo | None:
+def kept_part(state: TopicState, seq: int, open_segment: Callable[[SegmentInfo], SegmentFiles]) -> SegmentInfo | None:
     """Of the segment that `seq` is in, what lies before it; None if that is nothing, or `seq` is in the tail."""
     info = state.segment_of(seq)
     if info is None or info.first_seq == seq:
         return None
-    segment, records = open_segment(info.first_seq), seq - info.first_seq
-    dead_records, dead_bytes = segment.dead(records)
-    return replace(segment.info(records, sealed=False), dead_records=dead_records, dead_bytes=dead_bytes)
+    segment = open_segment(info)
+    return segment.counted(segment.info(seq - info.first_seq, sealed=False))
 
 
 def apply_truncate(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | None) -> None:
@@ -78,10 +77,8 @@ def _cut_segments(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | N
     meta = replace(
         state.to_meta(),
         epoch=epoch,
-        sealed_seq=sealed[-1].last_seq if sealed else state.hot_floor - 1,
+        sealed=sealed,
         active=active_meta(kept),
-        cold=cold,
-        dead=dead_meta(sealed if kept is None else (*sealed, kept)),
     )
     tail = Tail(seq)
     # Together: an interrupt comes between calls only, and this is not called again then.
@@ -94,11 +91,11 @@ def settle_cuts(engine: Engine) -> None:
     Raises `OSError`, `FileCorrupt`; repeat it then.
     """
     with engine.committer.lock:
-        waiting = [(state, state.cut_meta) for state in engine.states() if state.cut_meta is not None]
+        waiting = [(state, state.cut_meta, state.active) for state in engine.states() if state.cut_meta is not None]
     if not waiting:
         return
     number, snapshot = load(engine.files, engine.layout)
-    ahead = {meta.topic_id: replace(meta, is_ahead=True) for _, meta in waiting if meta is not None}
+    ahead = {meta.topic_id: replace(meta, is_ahead=True) for _, meta, _ in waiting if meta is not None}
     topics = tuple(ahead.get(topic.topic_id, topic) for topic in snapshot.topics)
     cold = {(topic.topic_id, info.first_seq) for topic in topics for info in topic.cold}
     doomed = tuple(
@@ -112,9 +109,9 @@ def settle_cuts(engine: Engine) -> None:
     engine.snapshot_number = number + 1
     with engine.committer.lock:
         engine.doomed += doomed
-    for state, meta in waiting:
+    for state, meta, active in waiting:
         if meta is not None:
-            _cut_files(engine, meta)
+            _cut_files(engine, meta, active)
             state.cut_meta = None
             state.kept_head = meta.head_seq
 
@@ -125,13 +122,14 @@ def segment_names(files: Files, layout: Layout, topic_id: int) -> list[tuple[str
         names = files.list_dir(layout.topic(topic_id))
     except FileNotFoundError:
         return []
-    found = ((kind, number_in(kind, name)) for name in names for kind in SEGMENT_PARTS)
+    kinds = ((name, name.partition(".")[2]) for name in names)
+    found = ((kind, number_in(kind, name)) for name, kind in kinds if kind in SEGMENT_PARTS)
     return [(kind, number) for kind, number in found if number is not None]
 
 
-def _cut_files(engine: Engine, meta: TopicMeta) -> None:
+def _cut_files(engine: Engine, meta: TopicMeta, active: SegmentInfo | None) -> None:
     """Step 3. Whoever reads these files at the moment looks again."""
-    topic_id, active = meta.topic_id, meta.active
+    topic_id = meta.topic_id
     last = meta.sealed_seq if active is None else active.first_seq
     for kind, first_seq in segment_names(engine.files, engine.layout, topic_id):
         if first_seq > last:
@@ -139,7 +137,7 @@ def _cut_files(engine: Engine, meta: TopicMeta) -> None:
             engine.files.unlink(engine.layout.part(kind, topic_id, first_seq))
     if active is not None:
         drop_tags(engine.files, engine.layout, topic_id, active.first_seq)
-        cut(engine.segments.get(topic_id, active.first_seq), active.records, active.data_bytes)
+        cut(engine.segments.get(topic_id, active), active.records, active.data_bytes)
     engine.files.sync_dir(engine.layout.topic(topic_id))
 
 

@@ -15,6 +15,7 @@ Y3  What recovery puts in order without loss (a torn tail, what a crash left of 
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from pathlib import Path
 
 from seglog.cold_stores import ColdStores, store_errors
@@ -24,7 +25,7 @@ from seglog.errors import FormatUnsupported, NotADataDirectory
 from seglog.files import Files, OsFiles
 from seglog.layout import Layout, number_in
 from seglog.lock import SharedLock
-from seglog.meta import Snapshot, TopicMeta, decode_snapshot, numbers
+from seglog.meta import ActiveMeta, Snapshot, TopicMeta, decode_snapshot, numbers
 from seglog.open_file import OpenFile
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.recovery import recover
@@ -165,14 +166,19 @@ def _check_segment(
     files: Files, layout: Layout, topic_id: int, first: int, meta: TopicMeta | None, found: Findings
 ) -> int | None:
     """The seq behind it; None if it is damaged."""
-    active = meta.active if meta is not None and meta.active is not None and meta.active.first_seq == first else None
-    extent = None if active is None else (active.records, active.data_bytes)
     before = len(found.damages)
-    dead = 0 if meta is None else next((each.records for each in meta.dead if each.first_seq == first), 0)
-    records, size = check_segment(files, layout, topic_id, first, extent, dead, found)
+    records, size = check_segment(files, layout, topic_id, first, None if meta is None else _known(meta, first), found)
     name = None if meta is None else meta.name
     found.checked.append(Checked("segment", layout.data(topic_id, first), records, size, name))
     return first + records if len(found.damages) == before else None
+
+
+def _known(meta: TopicMeta, first: int) -> SegmentInfo | ActiveMeta | None:
+    """What the snapshot says of the segment that begins there."""
+    if meta.active is not None and meta.active.first_seq == first:
+        return meta.active
+    at = bisect_left(meta.sealed, first, key=lambda info: info.first_seq)
+    return meta.sealed[at] if at < len(meta.sealed) and meta.sealed[at].first_seq == first else None
 
 
 def _note_unknown(stores: ColdStores, meta: TopicMeta, hot: list[int], found: Findings) -> None:
@@ -192,9 +198,8 @@ def _check_relocated(stores: ColdStores | None, meta: TopicMeta, info: SegmentIn
         return behind
     before = len(found.damages)
     idx, data = (stores.part(meta.topic_id, info.first_seq, part) for part in (Part.IDX, Part.DATA))
-    extent = (info.records, info.data_bytes)
     records, size = check_parts(
-        lambda: idx, lambda: data, (idx.path, data.path), meta.topic_id, info.first_seq, extent, found
+        lambda: idx, lambda: data, (idx.path, data.path), meta.topic_id, info.first_seq, info, found
     )
     if len(found.damages) == before:
         with found.reading(idx.path):

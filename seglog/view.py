@@ -25,6 +25,7 @@ Z2  Nothing is made, cut, unlinked or locked; nothing but reading is asked of th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,7 +41,7 @@ from seglog.layout import Layout, number_in
 from seglog.opening import engine_of
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.recovery import recover
-from seglog.segment import SegmentInfo
+from seglog.segment import SegmentFiles, SegmentInfo
 from seglog.state import TopicState
 
 __all__ = ["explained", "guarded", "look"]
@@ -105,11 +106,26 @@ def _has_moved_on(engine: Engine, state: TopicState, error: FileCorrupt | FileNo
     first_seq = number_in("data", path.name) or number_in("idx", path.name)
     if first_seq is None:
         return True  # of the WAL, which the fresh look has found sound
-    known = {info.first_seq: info for info in fresh.segments}
-    return not any(info.first_seq == first_seq and _goes_on(info, known.get(first_seq)) for info in state.segments)
+    [before, now] = [
+        next((info for info in each.segments if info.first_seq == first_seq), None) for each in (state, fresh)
+    ]
+    return before is None or not _goes_on(before, now and _on_disk(engine, state, now))
 
 
 def _goes_on(info: SegmentInfo, fresh: SegmentInfo | None) -> bool:
     if fresh is None or info.sealed:
         return fresh == info
     return fresh.records >= info.records and fresh.data_bytes >= info.data_bytes
+
+
+def _on_disk(engine: Engine, state: TopicState, info: SegmentInfo) -> SegmentInfo | None:
+    """With the bytes of now: a rewrite changes them before a snapshot says so (N5 of seglog.rewrite)."""
+    if not info.is_hot:
+        return info
+    try:
+        segment = SegmentFiles(engine.files, engine.layout, state.topic_id, info.first_seq, os.O_RDONLY)
+        return info._replace(data_bytes=segment.info(info.records, sealed=info.sealed).data_bytes)
+    except FileCorrupt:
+        return info
+    except FileNotFoundError:
+        return None

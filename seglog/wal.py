@@ -14,6 +14,8 @@ W3  After every datasync a SYNC_MARK frame says that what lies before it is dura
 W4  After a failed write for lack of space the file is cut back to its last good frame, durably, before the space is
     used again.
 W5  A step that an interrupt has cut off may be done again: the same bytes go to the same place.
+W6  Frames go where zeros have been written before, a quarter of a MiB ahead of them. It changes no byte that is read;
+    but a sync of blocks that were only reserved has to commit the file system's journal too, which doubles its time.
 
 A writer is not thread-safe: seglog.commit sees to it that one thread at a time leads. What another thread may call at
 the same time, one at a time, says so.
@@ -25,12 +27,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from seglog.errors import DiskFull, FileCorrupt, InvalidFrame, OffsetOverflow
 from seglog.files import Files, replace_atomically
-from seglog.frame import MIN_FRAME_BYTES, FrameType, Header, encode, read_header
+from seglog.frame import MIN_FRAME_BYTES, FrameType, encode, encode_sync_mark, read_header
 from seglog.index import OFFSET_END
 from seglog.layout import WalFolder
 from seglog.meta import WalPosition
@@ -45,13 +47,13 @@ __all__ = [
     "foreign_mark",
     "is_blank",
     "read_current",
-    "scan",
 ]
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SYNC_MARK_BYTES = MIN_FRAME_BYTES
-_SCAN_BYTES = 1024 * 1024
-_ZEROS = bytes(_SCAN_BYTES)
+_LOOK_BYTES = 1024 * 1024
+_ZEROS = bytes(_LOOK_BYTES)
+_BLANK_BYTES = 256 * 1024
 
 
 class Wal:
@@ -62,19 +64,20 @@ class Wal:
         self._files = files
         self._folder = folder
         self._file_bytes = file_bytes
-        self._number, self._offset, self._ordinal = end.file, end.offset, end.ordinal
+        self._number, self._offset, self.ordinal = end.file, end.offset, end.ordinal
         self._open = {number: OpenFile(files, folder.wal_file(number)) for number in (*older, end.file)}
         self._sizes = {number: self._open[number].size() for number in older}
         self._reserved = self._open[end.file].size()
+        self._blanked = end.offset
         self._synced = end.offset
         self._next: OpenFile | None = None
         self._was_prepared_in = 0
-        #: File and offset of the last `write`.
+        #: `ordinal` is that of the next frame, `written_at` file and offset of the last `write`.
         self.written_at = (end.file, end.offset)
 
     @property
     def end(self) -> WalPosition:
-        return WalPosition(self._number, self._offset, self._ordinal)
+        return WalPosition(self._number, self._offset, self.ordinal)
 
     @property
     def used_bytes(self) -> int:
@@ -114,7 +117,8 @@ class Wal:
         size = sum(map(len, pieces))
         if size + SYNC_MARK_BYTES > OFFSET_END:
             raise OffsetOverflow(self._open[self._number].path, OFFSET_END)
-        self._make_room(size + SYNC_MARK_BYTES)
+        if self._offset + size + SYNC_MARK_BYTES > self._blanked:
+            self._make_room(size + SYNC_MARK_BYTES)
         active = self._open[self._number]
         try:
             self._files.pwritev(active.fd, pieces, self._offset)
@@ -123,7 +127,7 @@ class Wal:
             raise
         offset = self._offset
         # Together: an interrupt comes between calls only (W5).
-        self.written_at, self._offset, self._ordinal = (self._number, offset), offset + size, self._ordinal + frames
+        self.written_at, self._offset, self.ordinal = (self._number, offset), offset + size, self.ordinal + frames
         return self.written_at
 
     def sync(self) -> None:
@@ -132,10 +136,9 @@ class Wal:
             return
         active = self._open[self._number]
         active.datasync()
-        mark = encode(FrameType.SYNC_MARK, topic_id=self._number, seq=self._offset, ts_ms=0)
-        active.write(mark, self._offset)
+        active.write(encode_sync_mark(self._number, self._offset), self._offset)
         end = self._offset + SYNC_MARK_BYTES
-        self._offset, self._ordinal, self._synced = end, self._ordinal + 1, end
+        self._offset, self.ordinal, self._synced = end, self.ordinal + 1, end
 
     def remove_below(self, number: int) -> None:
         """Unlink the files before `number`: a durable snapshot holds all that is in them. For another thread."""
@@ -159,25 +162,36 @@ class Wal:
         if self._offset and self._offset + size > self._file_bytes:
             self._rotate()
         needed = self._offset + size
-        if needed <= self._reserved:
-            return
         active = self._open[self._number]
         try:
-            try:
-                self._files.allocate(active.fd, max(needed, self._file_bytes))
-                self._reserved = max(needed, self._file_bytes)
-            except OSError as error:
-                if error.errno not in NO_SPACE:
-                    raise
-                self._files.allocate(active.fd, needed)
-                self._reserved = needed
+            if needed > self._reserved:
+                self._reserve_up_to(active, needed)
+            self._blank_from(active, needed)
         except OSError as error:
             self._give_up_if_full(error)
             raise
 
+    def _reserve_up_to(self, active: OpenFile, needed: int) -> None:
+        """To where a file ends; or no more than what is needed, if there is no room for that."""
+        try:
+            self._files.allocate(active.fd, max(needed, self._file_bytes))
+            self._reserved = max(needed, self._file_bytes)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            self._files.allocate(active.fd, needed)
+            self._reserved = needed
+
+    def _blank_from(self, active: OpenFile, needed: int) -> None:
+        """W6."""
+        end = max(needed, min(needed + _BLANK_BYTES, self._reserved, self._file_bytes))
+        if end > needed:
+            active.write(_ZEROS[: end - needed], needed)
+        self._blanked = end
+
     def _rotate(self) -> None:
         """W1 and W2, in that order."""
-        number = self._ordinal
+        number = self.ordinal
         path = self._folder.wal_file(number)
         active = self._open[self._number]
         try:
@@ -198,7 +212,8 @@ class Wal:
             raise
         self._open[number] = fresh
         self._sizes[self._number] = self._offset
-        self._number, self._offset, self._synced, self._reserved = number, 0, 0, self._file_bytes
+        self._number, self._offset, self._synced = number, 0, 0
+        self._reserved, self._blanked = self._file_bytes, 0
 
     def _drop_if_full(self, path: Path, error: OSError) -> None:
         """There is no room for a new file, and nothing says that there is one."""
@@ -232,7 +247,7 @@ class Wal:
         active = self._open[self._number]
         active.truncate(self._offset)
         active.datasync()
-        self._reserved = self._offset
+        self._reserved = self._blanked = self._offset
         raise DiskFull(active.path) from error
 
 
@@ -244,31 +259,10 @@ def create_first(files: Files, folder: WalFolder, number: int = 1) -> WalPositio
     return WalPosition(number, 0, number)
 
 
-def scan(file: OpenFile, start: int, end: int) -> Iterator[tuple[int, Header, bytes, int]]:
-    """The frames in the bytes [start, end): offset in the file, header, and the buffer and position that hold it.
-
-    Raises `InvalidFrame`, with the offset in the file, where one should begin and none does.
-    """
-    base, buffer, position = start, b"", 0
-    while base + position < end:
-        needed = _frame_bytes_at(buffer, position)
-        if needed > len(buffer) - position and base + len(buffer) < end:
-            base, position = base + position, 0
-            buffer = file.read(min(max(needed, _SCAN_BYTES), end - base), base)
-            if _frame_bytes_at(buffer, 0) > len(buffer):
-                buffer = file.read(min(_frame_bytes_at(buffer, 0), end - base), base)
-        try:
-            header = read_header(buffer, position)
-        except InvalidFrame as error:
-            raise InvalidFrame(base + position, error.reason) from error
-        yield base + position, header, buffer, position
-        position += header.frame_bytes
-
-
 def is_blank(file: OpenFile, start: int, end: int) -> bool:
     """Whether the bytes [start, end) are all zero."""
-    for offset in range(start, end, _SCAN_BYTES):
-        piece = file.read(min(_SCAN_BYTES, end - offset), offset)
+    for offset in range(start, end, _LOOK_BYTES):
+        piece = file.read(min(_LOOK_BYTES, end - offset), offset)
         if piece != _ZEROS[: len(piece)]:
             return False
     return True
@@ -282,13 +276,13 @@ def durable_after(file: OpenFile, number: int, start: int, end: int) -> int | No
     head = encode(FrameType.SYNC_MARK, topic_id=number, seq=0, ts_ms=0)[:14]
     base = start
     while base < end:
-        window = file.read(min(_SCAN_BYTES + SYNC_MARK_BYTES, end - base), base)
+        window = file.read(min(_LOOK_BYTES + SYNC_MARK_BYTES, end - base), base)
         position = window.find(head)
         while position >= 0:
             if _is_mark_of_its_place(window, position, base + position):
                 return base + position
             position = window.find(head, position + 1)
-        base += _SCAN_BYTES
+        base += _LOOK_BYTES
     return None
 
 
@@ -297,14 +291,14 @@ def foreign_mark(file: OpenFile, number: int, start: int, end: int) -> int | Non
     head = encode(FrameType.SYNC_MARK, topic_id=0, seq=0, ts_ms=0)[:6]
     base = start
     while base < end:
-        window = file.read(min(_SCAN_BYTES + SYNC_MARK_BYTES, end - base), base)
+        window = file.read(min(_LOOK_BYTES + SYNC_MARK_BYTES, end - base), base)
         position = window.find(head)
         while position >= 0:
             in_place = _is_mark_of_its_place(window, position, base + position)
             if in_place and read_header(window, position).topic_id != number:
                 return base + position
             position = window.find(head, position + 1)
-        base += _SCAN_BYTES
+        base += _LOOK_BYTES
     return None
 
 
@@ -315,13 +309,6 @@ def read_current(files: Files, folder: WalFolder) -> str:
     if not text.endswith(b"\n"):
         raise FileCorrupt(folder.current, len(text), "it does not end with a newline")
     return text[:-1].decode(errors="replace")
-
-
-def _frame_bytes_at(buffer: bytes, position: int) -> int:
-    """What the frame there says it takes, or the least that has to be read to know."""
-    if len(buffer) - position < MIN_FRAME_BYTES:
-        return MIN_FRAME_BYTES
-    return int.from_bytes(buffer[position : position + 4], "little") + 4
 
 
 def _is_mark_of_its_place(window: bytes, position: int, offset: int) -> bool:

@@ -14,7 +14,8 @@ from seglog.layout import Layout, WalFolder, number_in
 from seglog.meta import Snapshot, WalPosition
 from seglog.open_file import OpenFile
 from seglog.read_only_files import ReadOnlyFiles
-from seglog.wal import durable_after, foreign_mark, is_blank, read_current, scan
+from seglog.scan import scan
+from seglog.wal import durable_after, foreign_mark, is_blank, read_current
 
 __all__ = ["check_wal"]
 
@@ -81,8 +82,9 @@ def _check_file(
     while True:
         error: InvalidFrame | None = None
         try:
-            for _ in scan(file, start, size):
-                frames += 1
+            for stretch in scan(file, start, size):
+                for _ in stretch:
+                    frames += 1
         except InvalidFrame as invalid:
             error = invalid
         if error is None:

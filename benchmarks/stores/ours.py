@@ -40,8 +40,8 @@ def ungrouped(directory: Path) -> Iterator[Append]:
     def append(values: Sequence[bytes]) -> None:
         nonlocal seq
         now_ms = time.time_ns() // 1_000_000
-        frames, lengths = encode_appends(1, seq, now_ms, values, tag=None, node=None, unterminated=False, durable=True)
-        wal.write([frames], len(lengths))
+        pieces, lengths = encode_appends(1, seq, now_ms, values, tag=None, node=None, unterminated=False, durable=True)
+        wal.write(pieces, len(lengths))
         wal.sync()
         seq += len(lengths)
         if wal.older_files:

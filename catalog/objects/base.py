@@ -11,6 +11,7 @@ P5  Where a store keeps a checksum of the whole object, it was compared with tha
     object appeared; `head` gives it. Directories and memory keep one of what `put` and `complete_upload` made.
 P6  `swap` is atomic, as `put_new` is: of any number of racing callers that saw one state of an object, one succeeds.
 P7  A store adds the prefix it was opened with to every key; no request leaves that prefix.
+P8  When a call returns, what it was given is the caller's again, who may change it.
 
 Every method may raise `StoreUnreachable`, `AccessDenied` and `NoSuchBucket`. All are safe to call from many threads.
 """
@@ -89,7 +90,7 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+    def put(self, key: Key, body: bytes | bytearray, metadata: Mapping[str, str]) -> None:
         """Create or replace `key`. Only for keys that carry a fresh id, so that a repetition is harmless."""
         ...
 
@@ -139,7 +140,7 @@ class ObjectStore(Protocol):
         """Begin a multipart upload; returns its id."""
         ...
 
-    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:
         """Store part `number` (from 1). A repetition replaces. Raises `NoSuchObject` if the upload is gone."""
         ...
 

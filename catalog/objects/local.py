@@ -86,7 +86,7 @@ class LocalStore:
                 raise KeyTaken(key) from None
             _settle(key, target)
 
-    def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+    def put(self, key: Key, body: bytes | bytearray, metadata: Mapping[str, str]) -> None:
         target = self._path(key)
         with self._errors(key), self._turn(key):
             self._put_metadata(key, metadata, Checksum.of(KIND, body))
@@ -163,7 +163,7 @@ class LocalStore:
             self._replace(self._root / _MULTIPART / upload_id / "upload", body)
         return upload_id
 
-    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:
         tag = PartTag(number, _etag(body), len(body), Checksum.of(KIND, body))
         with self._errors(key):
             directory, _ = self._upload(key, upload_id)
@@ -244,7 +244,7 @@ class LocalStore:
             os.close(fd)
 
     @contextlib.contextmanager
-    def _temporary(self, body: bytes) -> Iterator[Path]:
+    def _temporary(self, body: bytes | bytearray) -> Iterator[Path]:
         """A file with `body`, on disk; gone at the end unless it was renamed."""
         directory = self._root / _TEMPORARY
         self._make_durable_dir(directory)
@@ -258,7 +258,7 @@ class LocalStore:
         finally:
             path.unlink(missing_ok=True)
 
-    def _replace(self, target: Path, body: bytes) -> None:
+    def _replace(self, target: Path, body: bytes | bytearray) -> None:
         with self._temporary(body) as temporary:
             self._make_durable_dir(target.parent)
             temporary.rename(target)
@@ -341,7 +341,7 @@ def _settle(key: Key, target: Path) -> None:
         raise OutcomeUnknown(key, str(cause)) from cause
 
 
-def _etag(body: bytes) -> str:
+def _etag(body: bytes | bytearray) -> str:
     return xxhash.xxh3_128_hexdigest(body)
 
 

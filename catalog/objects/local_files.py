@@ -67,7 +67,7 @@ def remove(path: Path) -> Path | None:
     return path.parent
 
 
-def write_all(fd: int, body: bytes) -> None:
+def write_all(fd: int, body: bytes | bytearray) -> None:
     view = memoryview(body)
     while view:
         view = view[os.write(fd, view) :]

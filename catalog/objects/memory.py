@@ -51,11 +51,11 @@ class MemoryStore:
                 raise KeyTaken(key)
             self._objects[key] = _Object(body)
 
-    def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+    def put(self, key: Key, body: bytes | bytearray, metadata: Mapping[str, str]) -> None:
         check_key(key)
         checksum = _checksum(body)
         with self._lock:
-            self._objects[key] = _Object(body, dict(metadata), checksum)
+            self._objects[key] = _Object(bytes(body), dict(metadata), checksum)
 
     def get(self, key: Key) -> bytes:
         return self._object(key).body
@@ -106,10 +106,10 @@ class MemoryStore:
             self._uploads[upload_id] = _Upload(key, dict(metadata))
         return upload_id
 
-    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:
         check_key(key)
         with self._lock:
-            self._upload(key, upload_id).parts[number] = body
+            self._upload(key, upload_id).parts[number] = bytes(body)
         return _tag(number, body)
 
     def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
@@ -156,13 +156,13 @@ class MemoryStore:
         return upload
 
 
-def _tag(number: int, body: bytes) -> PartTag:
+def _tag(number: int, body: bytes | bytearray) -> PartTag:
     return PartTag(number, _etag(body), len(body), _checksum(body))
 
 
-def _etag(body: bytes) -> str:
+def _etag(body: bytes | bytearray) -> str:
     return xxhash.xxh3_128_hexdigest(body)
 
 
-def _checksum(body: bytes) -> Checksum:
+def _checksum(body: bytes | bytearray) -> Checksum:
     return Checksum.of(ChecksumKind.CRC32C, body)

@@ -134,7 +134,7 @@ class S3Store:
         with self._one_try(key, unmet=KeyTaken):
             self._once.put_object(**self._at(key), Body=body, IfNoneMatch="*", **self._writes.encryption())
 
-    def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+    def put(self, key: Key, body: bytes | bytearray, metadata: Mapping[str, str]) -> None:
         request = {**self._at(key), "Body": body, "Metadata": dict(metadata), **self._writes.placement()}
 
         def send(scheme: Scheme) -> Mapping[str, Any]:
@@ -230,7 +230,7 @@ class S3Store:
             )
         return str(answer["UploadId"])
 
-    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:
         checksum = _checksum(self._schemes.settled("upload").kind, body)
         named = request_of(checksum)
         with self._errors(key):
@@ -405,7 +405,7 @@ def _parse_url(url: str) -> tuple[str, str]:
         raise InvalidRemote(url, f"{prefix!r} is not a prefix") from None
 
 
-def _checksum(kind: ChecksumKind | None, body: bytes) -> Checksum | None:
+def _checksum(kind: ChecksumKind | None, body: bytes | bytearray) -> Checksum | None:
     return None if kind is None else Checksum.of(kind, body)
 
 

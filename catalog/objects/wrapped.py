@@ -30,7 +30,7 @@ class WrappedStore(ABC):
     def put_new(self, key: Key, body: bytes) -> None:
         self._call("put_new", key, lambda: self.inner.put_new(key, body))
 
-    def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+    def put(self, key: Key, body: bytes | bytearray, metadata: Mapping[str, str]) -> None:
         self._call("put", key, lambda: self.inner.put(key, body, metadata))
 
     def get(self, key: Key) -> bytes:
@@ -63,7 +63,7 @@ class WrappedStore(ABC):
     def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
         return self._call("create_upload", key, lambda: self.inner.create_upload(key, metadata))
 
-    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:
         return self._call("put_part", key, lambda: self.inner.put_part(key, upload_id, number, body))
 
     def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:

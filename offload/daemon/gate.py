@@ -66,16 +66,16 @@ class GatedStore(WrappedStore):
         with self._sending(body):
             super().swap(key, body, etag)
 
-    def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+    def put(self, key: Key, body: bytes | bytearray, metadata: Mapping[str, str]) -> None:
         with self._sending(body):
             super().put(key, body, metadata)
 
-    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:
         with self._sending(body):
             return super().put_part(key, upload_id, number, body)
 
     @contextmanager
-    def _sending(self, body: bytes) -> Iterator[None]:
+    def _sending(self, body: bytes | bytearray) -> Iterator[None]:
         self._uploads.take(len(body))
         yield
         self._metrics.sent_bytes.inc(len(body))

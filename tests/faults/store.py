@@ -15,7 +15,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
@@ -31,7 +31,7 @@ from catalog.errors import (
     StoreUnreachable,
 )
 from catalog.keys import Key
-from catalog.objects import ObjectStore, Tagged
+from catalog.objects import ObjectStore, PartTag, Tagged
 from catalog.objects.wrapped import WrappedStore
 
 __all__ = [
@@ -163,6 +163,14 @@ class FaultyStore(WrappedStore):
         self.calls: Counter[str] = Counter()
         self.struck: list[Fault] = []
         self.effects = 0
+
+    # What lands late has the bytes of its call, whatever the caller does with them meanwhile.
+
+    def put(self, key: Key, body: bytes | bytearray, metadata: Mapping[str, str]) -> None:
+        super().put(key, bytes(body), metadata)
+
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:
+        return super().put_part(key, upload_id, number, bytes(body))
 
     def land(self, *, up_to: int | None = None) -> None:
         """Send again what was to come late, and is due at call `up_to` (None: all). Nobody hears the answer."""

@@ -11,6 +11,7 @@ from catalog.commit import Codec
 from offload.encoder import SegmentEncoder, SegmentSummary
 from offload.index import IndexObject, encode_index
 from seglog.frame import DELETED, HAS_NODE, HAS_TAG, FrameType, encode
+from seglog.frames import Frames, take_apart
 
 TOPIC_ID = 0x7E57
 KEY = "volume/segments/sid"
@@ -26,7 +27,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class EncodedObject:
-    blocks: tuple[bytes, ...]
+    blocks: tuple[bytearray, ...]
     summary: SegmentSummary
     index: IndexObject
 
@@ -59,8 +60,14 @@ def frames_of_samples(
 def encode_object(
     frames: Sequence[bytes], codec: Codec, *, block_size: int = 1 << 16, chunk_bytes: int = 1 << 10
 ) -> EncodedObject:
+    return encode_frames((take_apart([frame]) for frame in frames), codec, block_size, chunk_bytes)
+
+
+def encode_frames(
+    batches: Iterable[Frames], codec: Codec, block_size: int = 1 << 16, chunk_bytes: int = 1 << 10
+) -> EncodedObject:
     encoder = SegmentEncoder(block_size=block_size, codec=codec, chunk_bytes=chunk_bytes)
-    blocks = [block for frame in frames if (block := encoder.add(frame)) is not None]
+    blocks = [block for frames in batches for block in encoder.add(frames)]
     last_blocks, summary = encoder.finish()
     index = encode_index(summary, topic="orders", created_at_ms=1_700_000_000_500, software="seglog test")
     return EncodedObject((*blocks, *last_blocks), summary, index)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import struct
 from dataclasses import replace
 
 import numpy as np
@@ -8,19 +7,20 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from xxhash import xxh3_64_intdigest
 
 from catalog.commit import Codec
 from offload.codec import decode_chunk
 from offload.columns import Columns, decode_columns
 from offload.errors import InvalidChunk
 from seglog.frame import DELETED, HAS_NODE, FrameType, encode
+from seglog.frames import take_apart
 from tests.offload.samples import (
     KEY,
     TOPIC_ID,
     EncodedObject,
     Sample,
     codecs,
+    encode_frames,
     encode_object,
     frames_of_samples,
     sample_lists,
@@ -138,7 +138,6 @@ def test_a_label_that_is_not_utf_8_is_an_error_with_the_place():
 
 
 def test_a_frame_with_a_wrong_checksum_of_its_own_is_found_though_the_chunks_matches():
-    frame = bytearray(frames_of_samples([Sample(b"v")])[0])
-    struct.pack_into("<Q", frame, len(frame) - 8, xxh3_64_intdigest(b"other"))
+    frames = take_apart(frames_of_samples([Sample(b"v")]))
     with pytest.raises(InvalidChunk, match="seq 1 does not match"):
-        columns_of(encode_object([bytes(frame)], Codec.ZSTD))
+        columns_of(encode_frames([replace(frames, checksums=frames.checksums + np.uint64(1))], Codec.ZSTD))

@@ -16,6 +16,7 @@ from offload.cold import ColdReader
 from offload.ledger_offloader import LedgerOffloader
 from offload.segment_upload import FrameRun
 from offload.settings import MIN_BLOCK_SIZE
+from seglog.frames import take_apart
 from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
 from tests.offload.samples import Sample, frames_of_samples
 
@@ -25,7 +26,7 @@ SETTINGS = OffloadSettings(block_size=MIN_BLOCK_SIZE, concurrency=3)
 
 def a_run(count: int, size: int = 50) -> FrameRun:
     made = frames_of_samples(Sample(os.urandom(size)) for _ in range(count))
-    return FrameRun("t", 1, count, [made[: count // 2], made[count // 2 :]])
+    return FrameRun("t", 1, count, [take_apart(part) for part in (made[: count // 2], made[count // 2 :]) if part])
 
 
 @pytest.mark.parametrize("codec", Codec)

@@ -17,6 +17,7 @@ from offload import OffloadSettings
 from offload.ledger_offloader import LedgerOffloader
 from offload.segment_upload import FrameRun
 from offload.settings import MIN_BLOCK_SIZE
+from seglog.frames import Frames, take_apart
 from tests.offload.samples import Sample, frames_of_samples
 
 RECORD_BYTES = 16_000
@@ -34,7 +35,7 @@ class Sink(MemoryStore):
         self._at_once = at_once
         self._changed = threading.Condition()
 
-    def put_part(self, key: Key, upload_id: str, number: int, body: bytes) -> PartTag:
+    def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:
         assert len(body) <= MIN_BLOCK_SIZE
         with self._changed:
             self.parts += 1
@@ -49,13 +50,15 @@ class Sink(MemoryStore):
         pass
 
 
-def batches() -> Iterator[list[bytes]]:
+def batches() -> Iterator[Frames]:
     random = Random(1)
     for number in range(BATCHES):
-        yield frames_of_samples(
-            (Sample(random.randbytes(RECORD_BYTES)) for _ in range(BATCH)),
-            first_seq=number * BATCH + 1,
-            first_ts_ms=number * BATCH,
+        yield take_apart(
+            frames_of_samples(
+                (Sample(random.randbytes(RECORD_BYTES)) for _ in range(BATCH)),
+                first_seq=number * BATCH + 1,
+                first_ts_ms=number * BATCH,
+            )
         )
 
 

@@ -21,9 +21,10 @@ def append_frames(
     durable: bool = True,
 ) -> list[bytes]:
     """Of `values`, with seqs from `first_seq` on."""
-    joined, lengths = encode_appends(
+    pieces, lengths = encode_appends(
         topic_id, first_seq, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=durable
     )
+    joined = b"".join(pieces)
     frames, start = [], 0
     for length in lengths:
         frames.append(joined[start : start + length])

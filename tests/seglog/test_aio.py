@@ -113,6 +113,30 @@ def test_what_is_called_while_a_group_is_written_is_the_next_group(tmp_path: Pat
     run(test, tmp_path / "data", files=files)
 
 
+def test_appends_to_several_topics_in_turn_are_one_entry_for_each(tmp_path: Path) -> None:
+    async def test(log: AsyncLog) -> None:
+        names = [f"t{number}" for number in range(8)]
+        for name in names:
+            await log.topic(name).append([b"makes the topic"])
+        shard = log.sync._engine.committer._shards[0]
+        ends = [shard.published_end]
+        groups: list[int] = []
+        take_group = shard._take_group
+
+        def counting() -> None:
+            take_group()
+            groups.append(len(shard._group))
+
+        shard._take_group = counting  # type: ignore[method-assign]
+        ranges = await asyncio.gather(*[log.topic(names[n % 8]).append([b"%d" % n]) for n in range(64)])
+        assert groups == [8]
+        assert shard.published_end.ordinal == ends[0].ordinal + 64 + 1
+        assert ranges == [range(n // 8 + 2, n // 8 + 3) for n in range(64)]
+        assert _values(log.sync, "t3")[1:] == [b"%d" % n for n in range(3, 64, 8)]
+
+    run(test, tmp_path / "data")
+
+
 def test_one_that_is_refused_fails_alone(tmp_path: Path) -> None:
     async def test(log: AsyncLog) -> None:
         topic = log.topic("t")
@@ -228,13 +252,13 @@ def test_appends_wait_for_room_in_order(tmp_path: Path) -> None:
         await asyncio.sleep(0.01)
         queue = log._queue
         assert queue is not None
-        assert (queue._waiting_bytes, len(queue._waiting), len(queue._for_room)) == (65, 1, 6)
+        assert (queue.waiting_bytes, len(queue._waiting), len(queue.for_room)) == (65, 1, 6)
         tasks[3].cancel()
         files.gate.set()
         outcomes = await asyncio.gather(first, *tasks, return_exceptions=True)
         assert isinstance(outcomes.pop(4), asyncio.CancelledError)
         assert outcomes == [range(seq, seq + 1) for seq in range(1, 8)]
-        assert (queue._waiting_bytes, len(queue._waiting), len(queue._for_room)) == (0, 0, 0)
+        assert (queue.waiting_bytes, len(queue._waiting), len(queue.for_room)) == (0, 0, 0)
 
     run(test, tmp_path / "data", files=files, settings=LogSettings(queue_max_bytes=100))
 

@@ -3,14 +3,14 @@ from __future__ import annotations
 import errno
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType as StackFrame
 
 import pytest
 
 import seglog
-from seglog import Log, LogSettings, TopicConfig
+from seglog import Log, LogSettings, TopicConfig, WriterPoisoned
 from seglog.files import OsFiles
 from seglog.upkeep import InCaller
 from tests.faults.files import PowerCutFiles, UnsyncedFiles
@@ -197,6 +197,36 @@ def test_an_interrupt_while_waiting_leaves_the_others_in_peace(log: Log, files: 
     leader.join()
     follower.join()
     assert [record.value for record in log.topic("t").read()] == [b"first", b"interrupted", b"after"]
+
+
+class InterruptedFiles(UnsyncedFiles):
+    """The next write is interrupted while `handled` is being handled by whoever raised it."""
+
+    handled: Exception | None = None
+
+    def pwritev(self, fd: int, pieces: Sequence[bytes], offset: int) -> None:
+        handled, self.handled = self.handled, None
+        if handled is not None:
+            try:
+                raise handled
+            except type(handled):
+                raise KeyboardInterrupt from None
+        super().pwritev(fd, pieces, offset)
+
+
+def test_an_error_that_a_library_was_handling_when_the_interrupt_came_is_no_failure(tmp_path: Path) -> None:
+    files = InterruptedFiles()
+    with seglog.open(tmp_path / "data", files=files) as log:
+        log.create_topic("t")
+        files.handled = AttributeError("a path that makes its text when it is asked for it")
+        with pytest.raises(KeyboardInterrupt):
+            log.topic("t").append([b"one"])
+        assert log.topic("t").append([b"two"]) == range(2, 3)
+        files.handled = OSError(errno.EIO, "the disk")
+        with pytest.raises((KeyboardInterrupt, WriterPoisoned)):
+            log.topic("t").append([b"three"])
+        assert log._engine.committer.is_poisoned
+        assert [record.value for record in log.topic("t").read()] == [b"one", b"two"]
 
 
 def test_close_waits_for_appends_on_their_way(log: Log, files: GatedFiles) -> None:

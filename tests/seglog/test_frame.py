@@ -20,6 +20,7 @@ from seglog.frame import (
     Header,
     encode,
     encode_lost,
+    encode_sync_mark,
     read_header,
     record_of,
     tombstone,
@@ -95,6 +96,18 @@ def test_what_goes_in_comes_out(
         assert record_of(buffer, offset, header) == Record(seq + index, ts_ms, value, tag, node, open_end)
         offset += header.frame_bytes
     assert offset == len(buffer)
+
+
+def test_frames_of_many_records_are_those_of_each() -> None:
+    values = [b"%d" % number * (number % 7) for number in range(1_000)]
+    alone = [append_frames(7, 5 + number, 99, [value], tag="eu")[0] for number, value in enumerate(values)]
+    assert append_frames(7, 5, 99, values, tag="eu") == alone
+    assert append_frames(7, 5, 99, [bytearray(value) for value in values], tag="eu") == alone  # type: ignore[misc]
+    assert append_frames(7, 5, 99, [memoryview(value) for value in values], tag="eu") == alone  # type: ignore[misc]
+
+
+def test_a_sync_mark_is_a_frame_like_any_other() -> None:
+    assert encode_sync_mark(3, 4096) == encode(FrameType.SYNC_MARK, topic_id=3, seq=4096, ts_ms=0)
 
 
 def test_no_truncation_passes() -> None:

@@ -278,6 +278,11 @@ def test_a_missing_wal_file_is_reported(tmp_path: Path, name: str) -> None:
     assert sorted(path.name for path in (tmp_path / "data").rglob("*")) == before
 
 
+def _read_all_of_it(directory: Path) -> None:
+    with seglog.open(directory, settings=SMALL) as log:
+        list(log.topic("a").read())
+
+
 @pytest.mark.parametrize("kind", ["data", "idx"])
 @pytest.mark.parametrize("number", [1, 11, 21])
 def test_a_missing_or_cut_segment_is_reported(tmp_path: Path, kind: str, number: int) -> None:
@@ -287,8 +292,9 @@ def test_a_missing_or_cut_segment_is_reported(tmp_path: Path, kind: str, number:
     body = path.read_bytes()
     for length in (len(body) - 1, len(body) - 20, 0):
         path.write_bytes(body[:length])
-        with pytest.raises(FileCorrupt):
-            seglog.open(tmp_path / "data", settings=SMALL)
+        with pytest.raises(FileCorrupt) as caught:
+            _read_all_of_it(tmp_path / "data")
+        assert (caught.value.path, caught.value.offset) == (path, length)
     path.unlink()
     with pytest.raises(FileCorrupt, match="missing"):
         seglog.open(tmp_path / "data", settings=SMALL)

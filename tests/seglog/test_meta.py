@@ -1,16 +1,23 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from seglog import meta
 from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.errors import FileCorrupt
 from seglog.floors import Floors
-from seglog.meta import ActiveMeta, DeadMeta, Snapshot, TopicMeta, WalPosition, decode_snapshot, encode_snapshot
+from seglog.meta import ActiveMeta, Encoder, Snapshot, TopicMeta, WalPosition, decode_snapshot, encode_snapshot
 from seglog.segment import SegmentInfo
 
+SEALED = (
+    SegmentInfo(111, 114, 400, 1720000000000, 1720000000061, True, 0xAB, 1, 46),
+    SegmentInfo(115, 118, 300, 1720000000061, 1720000000062, True, None, 2, 93),
+    SegmentInfo(119, 120, 200, 1720000000062, 1720000000062, True),
+)
 SNAPSHOT = Snapshot(
     next_topic_id=3,
     topics=(
@@ -21,16 +28,14 @@ SNAPSHOT = Snapshot(
             config=TopicConfig("disk", True, {"codec": "zstd"}),
             first_seq=101,
             hot_floor=111,
-            sealed_seq=120,
-            active=ActiveMeta(121, 5, 500),
+            active=ActiveMeta(121, 5, 500, 1, 60),
             head_seq=127,
-            dead=(DeadMeta(111, 2, 93), DeadMeta(121, 1, 60)),
             last_ts_ms=1720000000661,
             next_op=2,
             ops=(DeleteOp(1, 104, 1720000000000, None, "ü*"),),
             floors=Floors(115, 103, 112),
             is_ahead=True,
-            cold=(SegmentInfo(111, 114, 400, 1720000000000, 1720000000061, sealed=True, cold_check=0xAB),),
+            sealed=SEALED,
             cold_ops=(DeleteOp(1, 104, 1720000000000, None, "ü*"),),
         ),
     ),
@@ -42,16 +47,18 @@ SNAPSHOT = Snapshot(
 PLACE = Path("meta/snapshot.0000000000000001.json")
 GOLDEN = (
     '{"deleted":[1],"doomed":[[1,21],[2,101]],"epoch_floor":4,"format":1,"next_topic_id":3,"topics":[{'
-    '"active":[121,5,500],"cold":[[111,114,400,1720000000000,1720000000061,"00000000000000ab"]],'
+    '"active":[121,5,500,1,60],'
     '"cold_ops":[{"at_seq":104,"before":null,"op":1,"tag":"ü*","ts_ms":1720000000000}],'
     '"config":{"attributes":{"codec":"zstd"},"cap_bytes":null,"cap_records":null,"discard":"old","durability":"disk",'
-    '"keep_history":true,"ttl_ms":null},"dead":[[111,2,93],[121,1,60]],'
+    '"keep_history":true,"ttl_ms":null},'
     '"earliest_seq":115,"epoch":1,"evict_floor":112,"evict_from":103,'
     '"first_seq":101,"head_seq":127,"hot_floor":111,"id":2,"is_ahead":true,"last_ts_ms":1720000000661,'
     '"name":"orders@fix","next_op":2,'
-    '"ops":[{"at_seq":104,"before":null,"op":1,"tag":"ü*","ts_ms":1720000000000}],"sealed_seq":120}],'
+    '"ops":[{"at_seq":104,"before":null,"op":1,"tag":"ü*","ts_ms":1720000000000}],'
+    '"sealed":[114,400,1720000000000,1720000000061,1,46,171,'
+    "118,300,1720000000061,1720000000062,2,93,null,120,200,1720000000062,1720000000062,0,0,null]}],"
     '"wal":[{"file":17,"offset":4096,"ordinal":99},'
-    '{"file":200000000000001,"offset":0,"ordinal":200000000000001}]}\n673f876825127e0b\n'
+    '{"file":200000000000001,"offset":0,"ordinal":200000000000001}]}\n59842d4b0525c06f\n'
 )
 
 
@@ -71,3 +78,54 @@ def test_no_truncation_and_no_flipped_byte_passes() -> None:
         for body in (raw[:position], bytes(damaged)):
             with pytest.raises(FileCorrupt):
                 decode_snapshot(body, PLACE)
+
+
+def _changed(snapshot: Snapshot, **changes: object) -> Snapshot:
+    [topic] = snapshot.topics
+    return replace(snapshot, topics=(replace(topic, **changes),))
+
+
+def test_whatever_it_encoded_before_an_encoder_encodes_the_same() -> None:
+    """Segments come, go at the front, and change in the middle; topics come and go."""
+    encoder = Encoder()
+    sealed = tuple(SegmentInfo(seq, seq, 50 + seq, seq, seq, True) for seq in range(111, 140))
+    flagged = (*sealed[:5], sealed[5]._replace(dead_records=1, dead_bytes=51), *sealed[6:])
+    other = replace(SNAPSHOT.topics[0], topic_id=1, name="other")
+    snapshots = [
+        SNAPSHOT,
+        _changed(SNAPSHOT, sealed=sealed),
+        _changed(SNAPSHOT, sealed=flagged),
+        _changed(SNAPSHOT, sealed=flagged[3:], hot_floor=114),
+        _changed(SNAPSHOT, sealed=flagged[3:20], hot_floor=114),
+        _changed(SNAPSHOT, sealed=(*flagged[3:20], *sealed[20:]), hot_floor=114),
+        _changed(SNAPSHOT, sealed=()),
+        replace(SNAPSHOT, topics=(other, *SNAPSHOT.topics)),
+        replace(SNAPSHOT, topics=(other,)),
+        replace(SNAPSHOT, topics=()),
+        SNAPSHOT,
+    ]
+    for snapshot in snapshots:
+        body = encoder.encode(snapshot)
+        assert body == encode_snapshot(snapshot)
+        assert decode_snapshot(body, PLACE) == snapshot
+
+
+def test_what_did_not_change_is_not_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    sealed = tuple(SegmentInfo(seq, seq, 50, seq, seq, True) for seq in range(111, 211))
+    topics = tuple(replace(SNAPSHOT.topics[0], topic_id=number, sealed=sealed) for number in range(1, 11))
+    encoder = Encoder()
+    encoder.encode(replace(SNAPSHOT, topics=topics))
+    rows, topic_bodies = [], []
+    encode_row, to_json = meta._row, meta._topic_to_json
+    monkeypatch.setattr(meta, "_row", lambda info: (rows.append(info), encode_row(info))[1])
+    monkeypatch.setattr(meta, "_topic_to_json", lambda topic: (topic_bodies.append(topic), to_json(topic))[1])
+    more = replace(topics[3], sealed=(*sealed[1:], SegmentInfo(211, 220, 500, 211, 220, True)), hot_floor=112)
+    equal = tuple(replace(topic, sealed=tuple(topic.sealed)) for topic in topics)
+    snapshot = replace(SNAPSHOT, topics=(*equal[:3], more, *equal[4:]))
+    assert encoder.encode(snapshot) == encode_snapshot(snapshot)
+    rows, topic_bodies = [], []
+    encoder.encode(replace(snapshot, wal=(WalPosition(18, 0, 100),)))
+    assert (rows, topic_bodies) == ([], [])
+    last = replace(more, sealed=(*more.sealed, SegmentInfo(221, 230, 500, 221, 230, True)))
+    encoder.encode(replace(snapshot, topics=(*equal[:3], last, *equal[4:])))
+    assert ([info.first_seq for info in rows], [topic.topic_id for topic in topic_bodies]) == ([221], [4])

@@ -6,15 +6,16 @@ import os
 import random
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import seglog
-from seglog import Log, LogClosed, LogSettings, Topic, TopicConfig
+from seglog import FileCorrupt, Log, LogClosed, LogSettings, Topic, TopicConfig
 from seglog.files import Files, OsFiles
 from seglog.frame import DELETED, MIN_FRAME_BYTES, read_header
-from seglog.index import ENTRY
+from seglog.index import ENTRY, encode_entry, read_entries
 from seglog.rewrite import write_anew
 from seglog.upkeep import Background, InCaller, UpkeepFactory
 from tests.faults.disk import Image, Moment, SimulatedDisk
@@ -271,7 +272,8 @@ def test_damage_is_not_copied_and_a_damaged_deleted_record_is_not_missed(
         before = first.stat().st_size
         for path, seq in ((first, 3), (second, 8)):
             body = bytearray(path.read_bytes())
-            offset = int(log._engine.segments.get(1, 7 if seq > 6 else 1).entries(seq, seq)["offset"][0])
+            info = topic.segments()[seq > 6]
+            offset = int(log._engine.segments.get(1, info).entries(seq, seq)["offset"][0])
             body[offset + 60] ^= 1
             path.write_bytes(body)
         log.reclaim()
@@ -365,7 +367,7 @@ def test_a_crash_in_a_truncation_that_came_before_the_swap() -> None:
     topic.delete(before=4)
     log.checkpoint()
     [info] = topic.segments()
-    segment = log._engine.segments.get(topic.topic_id, 1)
+    segment = log._engine.segments.get(topic.topic_id, info)
     write_anew(disk, log._engine.layout, segment, info, lambda _: None)
     disk.note = lambda disk: moments.append(disk.moment())
     topic.truncate(4)
@@ -422,3 +424,147 @@ def test_any_call_may_fail(for_good: bool, number: int, caplog: pytest.LogCaptur
         if is_over:
             break
     assert at > 10
+
+
+# A crash after the swap, before a snapshot that says how many bytes there are now.
+
+
+def _swapped() -> Image:
+    disk = SimulatedDisk(_prepared())
+    _open(DIRECTORY, disk).reclaim()
+    image = _unlocked(disk.after_kill())
+    return Image({**image.tree, "/cold": None})
+
+
+def _lengths(disk: SimulatedDisk) -> list[int]:
+    tree = disk.after_kill().tree
+    return [len(tree[path] or b"") for path in sorted(tree) if path.startswith("/log") and path.endswith(".data")]
+
+
+def _said(log: Log) -> list[int]:
+    return [info.data_bytes for info in log.topic("t").segments()]
+
+
+def _delete_more(log: Log) -> None:
+    log.topic("t").delete(before=7)
+    log.checkpoint()
+    log.topic("t").delete(tag="go")
+
+
+ACTS: dict[str, tuple[Callable[[Log], object], list[int]]] = {
+    "nothing": (lambda _: None, [3, 6, 9, 12, 13]),
+    "append": (lambda log: log.topic("t").append([b"more"] * 7), [3, 6, 9, 12, *range(13, 21)]),
+    "delete": (lambda log: log.topic("t").delete(before=4), [6, 9, 12, 13]),
+    "delete more": (_delete_more, [9, 12, 13]),
+    "reclaim": (lambda log: log.reclaim(), [3, 6, 9, 12, 13]),
+    "delete and reclaim": (lambda log: (_delete_more(log), log.reclaim()), [9, 12, 13]),
+    "truncate": (lambda log: log.topic("t").truncate(10), [3, 6, 9]),
+    "truncate in the first": (lambda log: log.topic("t").truncate(5), [3]),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_a_crash_between_the_swap_and_the_next_snapshot_leaves_a_sound_log(act: str) -> None:
+    do, left = ACTS[act]
+    disk = SimulatedDisk(_swapped())
+    assert not seglog.verify(DIRECTORY, files=disk).damages
+    with seglog.open(DIRECTORY, files=disk, read_only=True) as view:
+        assert _live(view.topic("t")) == LIVE
+    with _open(DIRECTORY, disk) as log:
+        assert _said(log) > _lengths(disk)
+        do(log)
+        assert [seq for seq, *_ in _live(log.topic("t"))] == left
+    for _ in range(2):
+        assert not seglog.verify(DIRECTORY, files=disk).damages
+        with _open(DIRECTORY, disk) as log:
+            assert [seq for seq, *_ in _live(log.topic("t"))] == left
+            log.reclaim()
+            assert _said(log) == _lengths(disk)
+    second = SimulatedDisk(disk.after_power_cut())
+    with _open(DIRECTORY, second) as log:
+        assert [seq for seq, *_ in _live(log.topic("t"))] == left
+
+
+def test_such_a_segment_goes_to_the_cold_store_as_it_is_and_comes_back() -> None:
+    disk = SimulatedDisk(_swapped())
+    tiered = replace(BY_HAND, cold_dir="/cold", hot_retain_segments=0)
+    for _ in range(2):
+        with seglog.open(DIRECTORY, files=disk, settings=tiered, clock=SetClock(), upkeep=InCaller) as log:
+            cold = [info for info in log.topic("t").segments() if not info.is_hot]
+            tree = disk.after_kill().tree
+            bodies = [tree[f"/cold/topics/00000001/seg-{info.first_seq:016d}.data"] or b"" for info in cold]
+            assert [info.data_bytes for info in cold] == [*map(len, bodies)]
+            assert len(cold) == 2
+            assert _live(log.topic("t")) == LIVE
+    assert not seglog.verify(DIRECTORY, files=disk, settings=tiered).damages
+    with seglog.open(DIRECTORY, files=disk, settings=tiered, clock=SetClock(), upkeep=InCaller) as log:
+        log.topic("t").truncate(5)
+        log.topic("t").append([b"new"])
+        assert [seq for seq, *_ in _live(log.topic("t"))] == [3, 5]
+    assert not seglog.verify(DIRECTORY, files=disk, settings=tiered).damages
+
+
+def test_any_other_length_is_damage() -> None:
+    tree = dict(_swapped().tree)
+    for path in [path for path in tree if path.endswith("1.idx")]:
+        body = tree[path] or b""
+        first, rest = body[: ENTRY.size], body[ENTRY.size :]
+        assert ENTRY.unpack(first)[1] == 0
+        # As if the first record still had its bytes: sound by itself.
+        entries = read_entries(body, 1)
+        moved = [encode_entry(1, 0, 60, entries[0].ts_ms, entries[0].flags)]
+        moved += [
+            encode_entry(seq, one.offset + 60, one.length, one.ts_ms, one.flags)
+            for seq, one in enumerate(read_entries(rest, 2), 2)
+        ]
+        tree[path] = b"".join(moved)
+        data = path.removesuffix("idx") + "data"
+        tree[data] = bytes(60) + (tree[data] or b"")
+    disk = SimulatedDisk(Image(tree))
+    assert any(
+        "snapshot" in damage.reason or "type" in damage.reason
+        for damage in seglog.verify(DIRECTORY, files=disk).damages
+    )
+    with _open(DIRECTORY, disk) as log, pytest.raises(FileCorrupt, match="and the snapshot to"):
+        list(log.topic("t").read(3))
+
+
+def test_a_file_of_which_only_the_new_one_is_left_gets_its_name_back() -> None:
+    """No crash leaves that: somebody removed it."""
+    disk = SimulatedDisk(_prepared())
+    log = _open(DIRECTORY, disk)
+    topic = log.topic("t")
+    info = topic.segments()[0]
+    write_anew(disk, log._engine.layout, log._engine.segments.get(topic.topic_id, info), info, lambda _: None)
+    tree = _unlocked(disk.after_kill()).tree
+    [data, idx] = [path for path in tree if path.endswith(("01.data", "01.idx"))]
+    left = SimulatedDisk(Image({path: body for path, body in tree.items() if path not in (data, idx + ".new")}))
+    with pytest.raises(FileCorrupt, match="missing") as caught:
+        _open(DIRECTORY, left)
+    assert str(caught.value.path) == data
+    left = SimulatedDisk(
+        Image({path: tree[f"{path}.new"] if path == idx else tree[path] for path in tree if path != data})
+    )
+    with _open(DIRECTORY, left) as log:
+        assert _live(log.topic("t")) == LIVE
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_what_a_killed_process_renamed_is_durable_before_a_snapshot_counts_on_it(act: str) -> None:
+    do, left = ACTS[act]
+    moments: list[Moment] = []
+    disk = SimulatedDisk(_prepared())
+    log = _open(DIRECTORY, disk)
+    disk.note = lambda disk: moments.append(disk.moment())
+    log.reclaim()
+    disk.note = None
+    renamed = [moment for moment in moments if any("Move" in type(change).__name__ for change in moment.pending)]
+    assert len(renamed) == 4
+    for moment in renamed:
+        disk = SimulatedDisk.resume(moment)
+        with _open(DIRECTORY, disk) as log:
+            do(log)
+        second = SimulatedDisk(_unlocked(disk.after_power_cut()))
+        assert not seglog.verify(DIRECTORY, files=second).damages
+        with _open(DIRECTORY, second) as log:
+            assert [seq for seq, *_ in _live(log.topic("t"))] == left

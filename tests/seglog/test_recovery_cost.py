@@ -1,4 +1,4 @@
-"""What an opening costs: it follows what is not checkpointed, and the number of segments, not their records."""
+"""What an opening costs: it follows what is not checkpointed, and not what is sealed but for the names of its files."""
 
 from __future__ import annotations
 
@@ -32,34 +32,62 @@ class Counting(UnsyncedFiles):
         self.calls["size"] += 1
         return super().size(fd)
 
+    def list_dir(self, path: Path) -> list[str]:
+        self.calls[f"list_dir {path.name}"] += 1
+        return super().list_dir(path)
 
-def _opened(directory: Path, *, read_only: bool = False) -> Counting:
+
+def _grown(directory: Path, have: int, wanted: int, *, tag: str | None = None) -> None:
+    """To that many sealed segments."""
+    with seglog.open(directory, files=UnsyncedFiles(), settings=SETTINGS) as log:
+        log.topic("t").append([b"x"] * (wanted - have), tag=tag)
+        log.topic("t").seal()
+        assert len(log.topic("t").segments()) == wanted
+
+
+def _opened(directory: Path, *, read_only: bool = False) -> Counter[str]:
     files = Counting()
     log = seglog.open(directory, files=files, settings=SETTINGS, read_only=read_only)
-    counted = Counting()
-    counted.calls.update(files.calls)
+    calls = Counter(files.calls)
     log.close()
-    return counted
+    return calls
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_a_sealed_segment_costs_at_most_two_opens_two_sizes_and_two_reads_of_an_entry(
+def test_however_many_segments_are_sealed_none_is_opened_and_each_directory_is_listed_once(
     tmp_path: Path, read_only: bool
 ) -> None:
-    costs: dict[int, Counter[str]] = {}
-    with seglog.open(tmp_path / "data", files=UnsyncedFiles(), settings=SETTINGS) as log:
-        log.topic("t").append([b"x"])
-    have = 1
-    for wanted in (10, 100, 1000):
-        with seglog.open(tmp_path / "data", files=UnsyncedFiles(), settings=SETTINGS) as log:
-            log.topic("t").append([b"x"] * (wanted - have))
-            have = wanted
-        costs[wanted] = _opened(tmp_path / "data", read_only=read_only).calls
-    for fewer, more in ((10, 100), (100, 1000)):
-        for call in ("open", "size", "pread"):
-            assert costs[more][call] - costs[fewer][call] <= 2 * (more - fewer), (call, costs)
-    assert costs[10]["open"] <= 2 * 10 + 10
-    print({count: dict(calls) for count, calls in costs.items()})
+    costs = []
+    have = 0
+    for wanted in (1, 10, 1000):
+        _grown(tmp_path / "data", have, wanted, tag="t")
+        have = wanted
+        costs.append(_opened(tmp_path / "data", read_only=read_only))
+    assert costs[0] == costs[1] == costs[2]
+    assert costs[0]["list_dir 00000001"] == 1
+    assert costs[0]["open"] <= 10
+
+
+def test_who_reads_opens_what_is_read(tmp_path: Path) -> None:
+    _grown(tmp_path / "data", 0, 100)
+    files = Counting()
+    with seglog.open(tmp_path / "data", files=files, settings=SETTINGS) as log:
+        before = files.calls["open"]
+        assert [record.seq for record in log.topic("t").read(99)] == [99, 100]
+        assert files.calls["open"] - before == 2 * 2
+
+
+def test_a_checkpoint_of_one_topic_opens_nothing_of_the_sealed(tmp_path: Path) -> None:
+    costs = []
+    for wanted in (10, 1000):
+        _grown(tmp_path / str(wanted), 0, wanted)
+        files = Counting()
+        with seglog.open(tmp_path / str(wanted), files=files, settings=SETTINGS) as log:
+            log.topic("t").append([b"x"])
+            before = Counter(files.calls)
+            log.checkpoint()
+            costs.append(files.calls - before)
+    assert costs[0] == costs[1]
 
 
 def test_records_in_sealed_segments_cost_nothing(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ TOPIC_ID = 7
 
 def _add(resident: Resident, memory: Memory, first: int, count: int, ts_ms: int = 5, tag: str | None = None) -> None:
     values = [b"%d" % (first + index) * 10 for index in range(count)]
-    frames, lengths = encode_appends(
+    pieces, lengths = encode_appends(
         TOPIC_ID, first, ts_ms, values, tag=tag, node=None, unterminated=False, durable=False
     )
-    resident.add(memory, first, frames, lengths, ts_ms, tag)
+    resident.add(memory, first, b"".join(pieces), lengths, ts_ms, tag)
 
 
 def _values(resident: Resident, first: int, last: int) -> list[tuple[int, bytes]]:

@@ -98,6 +98,27 @@ def test_entries_that_say_something_else_are_found(field: str, change: int) -> N
     assert _first_bad(damaged) == 7
 
 
+labels = st.none() | st.text(max_size=5)
+
+
+@given(st.lists(st.tuples(st.binary(max_size=50), labels, labels, st.booleans()), min_size=9, max_size=30))
+def test_labels_come_back_whichever_records_have_them(parts: list[tuple[bytes, str | None, str | None, bool]]) -> None:
+    frames = []
+    for seq, (value, tag, node, unterminated) in enumerate(parts, 100):
+        frames += append_frames(7, seq, TS_MS, [value], tag=tag, node=node, unterminated=unterminated)
+    entries = np.zeros(len(frames), ENTRIES)
+    lengths = np.array([*map(len, frames)])
+    entries["offset"], entries["length"], entries["ts_ms"] = np.cumsum(lengths) - lengths, lengths, TS_MS
+    run = Run(PATH, 7, 100, entries, b"".join(frames))
+    expected = [
+        Record(seq, TS_MS, value, tag, node, unterminated)
+        for seq, (value, tag, node, unterminated) in enumerate(parts, 100)
+    ]
+    assert list(run.records(np.arange(len(run)))) == expected
+    assert list(run.records(np.arange(len(run))[1::2])) == expected[1::2]
+    assert [run.record(index) for index in range(len(run))] == expected
+
+
 def test_a_label_that_is_not_text_is_reported_with_its_place() -> None:
     from xxhash import xxh3_64_intdigest
 

@@ -11,7 +11,8 @@ from seglog.files import OsFiles
 from seglog.frame import DELETED, read_header
 from seglog.layout import Layout
 from seglog.run import RUN_MAX_RECORDS
-from seglog.segment import Expected, SegmentCache, SegmentFiles, SegmentInfo, SegmentWriter
+from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter
+from seglog.segment_cache import SegmentCache
 from tests.seglog.frames import append_frames
 
 
@@ -53,7 +54,7 @@ def layout(tmp_path: Path) -> Layout:
 def _write(
     cache: SegmentCache, files: OsFiles, first: int, values: list[bytes], info: SegmentInfo | None = None
 ) -> SegmentInfo:
-    segment = cache.create(1, first) if info is None else cache.get(1, first)
+    segment = cache.create(1, first) if info is None else cache.get(1, info)
     writer = SegmentWriter(files, segment, info)
     start = first if info is None else info.last_seq + 1
     frames = append_frames(1, start, 50 + start, values, tag=None, node=None, unterminated=False, durable=True)
@@ -83,7 +84,7 @@ def test_what_is_written_is_read_in_runs_of_any_shape(layout: Layout) -> None:
     values = [b"%d" % number * (number % 7) for number in range(3000)] + [b"x" * 700_000] * 4
     info = _write(cache, files, 11, values)
     assert (info.first_seq, info.last_seq, info.records, info.min_ts_ms) == (11, 3014, 3004, 61)
-    segment = cache.get(1, 11)
+    segment = cache.get(1, info)
     assert _values(segment, 11, 3014) == values
     assert _values(segment, 3000, 3012) == values[2989:3002]
     assert segment.info(info.records, sealed=False) == info
@@ -92,9 +93,9 @@ def test_what_is_written_is_read_in_runs_of_any_shape(layout: Layout) -> None:
 def test_a_run_costs_two_reads_and_a_mebibyte_two_writes(layout: Layout) -> None:
     files = CountingFiles()
     cache = SegmentCache(files, layout)
-    _write(cache, files, 1, [b"x" * 200] * 5 * RUN_MAX_RECORDS)
+    info = _write(cache, files, 1, [b"x" * 200] * 5 * RUN_MAX_RECORDS)
     assert files.writes == 2
-    assert len(_values(cache.get(1, 1), 1, 5 * RUN_MAX_RECORDS)) == 5 * RUN_MAX_RECORDS
+    assert len(_values(cache.get(1, info), 1, 5 * RUN_MAX_RECORDS)) == 5 * RUN_MAX_RECORDS
     assert files.reads == 2 * 5
 
 
@@ -107,14 +108,13 @@ def test_a_writer_goes_on_where_the_segment_ends_and_cuts_what_is_beyond(layout:
     assert more.last_seq == 3
     assert layout.data(1, 1).stat().st_size == more.data_bytes
     assert layout.idx(1, 1).stat().st_size == 60
-    assert _values(cache.get(1, 1), 1, 3) == [b"a", b"b", b"c"]
+    assert _values(cache.get(1, more), 1, 3) == [b"a", b"b", b"c"]
 
 
 def test_flags_are_set_in_place(layout: Layout) -> None:
     files = OsFiles()
     cache = SegmentCache(files, layout)
-    _write(cache, files, 1, [b"x"] * 10)
-    segment = cache.get(1, 1)
+    segment = cache.get(1, _write(cache, files, 1, [b"x"] * 10))
     segment.set_deleted(3, 8, [3, 5, 8])
     flags = segment.entries(1, 10)["flags"].tolist()
     assert [bool(flag & DELETED) for flag in flags] == [n in (3, 5, 8) for n in range(1, 11)]
@@ -126,19 +126,18 @@ def test_a_segment_that_is_shorter_than_it_was_is_reported(layout: Layout) -> No
     info = _write(cache, files, 1, [b"x"] * 10)
     layout.data(1, 1).write_bytes(layout.data(1, 1).read_bytes()[:-1])
     with pytest.raises(FileCorrupt, match="before its time"):
-        cache.get(1, 1).run(1, 10)
+        cache.get(1, info).run(1, 10)
     with pytest.raises(FileCorrupt):
-        SegmentWriter(files, cache.get(1, 1), info)
+        SegmentWriter(files, cache.get(1, info), info)
 
 
 def test_few_files_are_open_at_a_time_and_none_is_taken_from_a_reader(layout: Layout) -> None:
     files = CountingFiles()
     cache = SegmentCache(files, layout)
-    for first in range(1, 101):
-        _write(cache, files, first, [b"%d" % first])
-    held = cache.get(1, 1)
-    for first in range(1, 101):
-        assert _values(cache.get(1, first), first, first) == [b"%d" % first]
+    infos = [_write(cache, files, first, [b"%d" % first]) for first in range(1, 101)]
+    held = cache.get(1, infos[0])
+    for first, info in enumerate(infos, 1):
+        assert _values(cache.get(1, info), first, first) == [b"%d" % first]
     assert len(files.open_now) == 2 * (64 + 1)
     cache.remove(1, 1)
     assert _values(held, 1, 1) == [b"1"]
@@ -158,31 +157,3 @@ def test_offsets_past_32_bits_are_refused_before_anything_is_written(
     assert (caught.value.path, caught.value.limit_bytes) == (layout.data(1, 1), 1000)
     assert files.writes == 0
     assert _write(cache, files, 1, [b"x" * 200] * 4).data_bytes <= 1000
-
-
-def test_an_idx_with_other_flags_than_expected_is_found_when_it_is_first_opened(layout: Layout) -> None:
-    files = OsFiles()
-    cache = SegmentCache(files, layout)
-    _write(cache, files, 1, [b"x"] * 10)
-    before = layout.idx(1, 1).read_bytes()
-    segment = cache.get(1, 1)
-    segment.set_deleted(1, 10, [2, 7, 8])
-    assert segment.dead(10) == (3, 3 * int(segment.entries(1, 1)["length"][0]))
-    assert segment.dead(7)[0] == 2
-    after = layout.idx(1, 1).read_bytes()
-    for body, dead, may_be_more, is_found in (
-        (after, 3, False, False),
-        (before, 3, False, True),
-        (before, 3, True, True),
-        (after, 2, False, True),
-        (after, 2, True, False),
-    ):
-        layout.idx(1, 1).write_bytes(body)
-        fresh = SegmentCache(files, layout)
-        fresh.expect(1, 1, Expected(10, dead, may_be_more))
-        if is_found:
-            with pytest.raises(FileCorrupt, match="flagged as deleted") as caught:
-                fresh.get(1, 1)
-            assert caught.value.path == layout.idx(1, 1)
-        else:
-            assert fresh.get(1, 1).dead(10)[0] == 3

@@ -447,6 +447,22 @@ def test_a_look_in_the_middle_of_a_rewrite_stays_good(tmp_path: Path) -> None:
             assert _values(log) == [b"0", b"2", b"4", b"6"]
 
 
+def test_a_look_stays_good_when_segments_are_written_anew_after_it(tmp_path: Path) -> None:
+    with seglog.open(tmp_path, settings=SETTINGS, files=UnsyncedFiles(), upkeep=InCaller) as writer:
+        for number in range(8):
+            writer.topic("a").append([b"%d" % number], tag="odd" if number % 2 else None)
+        writer.topic("a").seal()
+        with _view(tmp_path) as before:
+            writer.topic("a").delete(tag="odd")
+            writer.checkpoint()
+            with _view(tmp_path) as between:
+                writer.reclaim()
+                assert _values(before) == _values(between) == [b"0", b"2", b"4", b"6"]
+                writer.topic("a").append([b"8"])
+                writer.checkpoint()
+                assert _values(before) == _values(between) == [b"0", b"2", b"4", b"6"]
+
+
 def _items(log: Log) -> list[tuple[int, bytes] | Gap]:
     return [item if isinstance(item, Gap) else (item.seq, item.value) for item in log.topic("a").read(1, gaps=True)]
 

@@ -1,0 +1,181 @@
+"""Frames that lie one after the other in a WAL file, read and verified as many at once as fit into a MiB.
+
+    walk     from length to length, to the last whole frame of what was read
+    verify   headers in one array, a checksum each (`read_any_headers`)
+
+A stretch in which something is wrong is gone through one by one by whoever takes it, and so is one of a few frames,
+which is quicker: `read_header` says what is wrong, and where, after what is sound before it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seglog.errors import InvalidFrame
+from seglog.frame import MIN_FRAME_BYTES, FrameType, Header, read_header
+from seglog.frames import read_any_headers
+from seglog.index import OFFSET_END
+from seglog.open_file import OpenFile
+
+__all__ = ["Appends", "Stretch", "scan"]
+
+# So many frames are taken one by one in less time than it takes to set up the arrays.
+_FEW = 32
+
+_SCAN_BYTES = 1024 * 1024
+_LENGTH = struct.Struct("<I")
+# By type: whether it is neither Append nor a sync mark.
+_OTHERS = np.array([kind not in (FrameType.APPEND, FrameType.SYNC_MARK) for kind in range(256)])
+
+
+@dataclass(frozen=True, slots=True)
+class Appends:
+    """Records of one topic, with the seqs from `first_seq` on: offsets in the file, lengths of the frames, times."""
+
+    topic_id: int
+    first_seq: int
+    offsets: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    times: NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """`buffer` holds the bytes of a WAL file from offset `base` on. `bounds` are where frames begin, and the last end.
+
+    `headers` (HEADERS) are there if all frames are sound. None: nobody knows yet.
+    """
+
+    base: int
+    buffer: bytes
+    bounds: list[int]
+    headers: NDArray[Any] | None
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __iter__(self) -> Iterator[tuple[int, Header, int]]:
+        """Offset in the file, header, and position in the buffer of each. Raises `InvalidFrame`, with the offset."""
+        base, buffer, headers = self.base, self.buffer, self.headers
+        if headers is not None:
+            for position, fields in zip(self.bounds, headers.tolist(), strict=False):
+                yield base + position, Header._make(fields), position
+            return
+        for position in self.bounds[:-1]:
+            yield base + position, _header(base, buffer, position), position
+
+    @property
+    def end(self) -> int:
+        """Offset in the file."""
+        return self.base + self.bounds[-1]
+
+    def parts(self) -> Iterator[Stretch]:
+        """In order: what lies between frames that are neither Append nor a sync mark, and each of these for itself."""
+        headers, bounds = self.headers, self.bounds
+        others = [] if headers is None else np.flatnonzero(_OTHERS[headers["type"]]).tolist()
+        if headers is None or not others:
+            yield self
+            return
+        cuts = sorted({0, *others, *(number + 1 for number in others), len(self)})
+        for start, stop in pairwise(cuts):
+            yield Stretch(self.base, self.buffer, bounds[start : stop + 1], headers[start:stop])
+
+    def appends(self, file: int) -> list[Appends] | None:
+        """By topic, if there is nothing else but sync marks of that file, each in its place, and seqs have no gap.
+
+        None if there is, or if they are few.
+        """
+        headers = self.headers
+        if headers is None or len(self) <= _FEW or self.end > OFFSET_END:
+            return None
+        bounds = np.array(self.bounds)
+        offsets, lengths = bounds[:-1] + self.base, np.diff(bounds)
+        is_append, is_mark = headers["type"] == FrameType.APPEND, headers["type"] == FrameType.SYNC_MARK
+        if not (is_append | is_mark).all():
+            return None
+        if is_mark.any():
+            marks = headers[is_mark]
+            if (marks["topic_id"] != file).any() or (marks["seq"] != offsets[is_mark]).any():
+                return None
+            headers, offsets, lengths = headers[is_append], offsets[is_append], lengths[is_append]
+        return _by_topic(headers, offsets, lengths) if len(headers) else []
+
+
+def _by_topic(headers: NDArray[Any], offsets: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[Appends] | None:
+    """None if the seqs of one of them have a gap."""
+    topic_ids, seqs, times = headers["topic_id"], headers["seq"], headers["ts_ms"]
+    if (topic_ids[1:] != topic_ids[:-1]).any():
+        order = np.argsort(topic_ids, kind="stable")
+        topic_ids, seqs, times = topic_ids[order], seqs[order], times[order]
+        offsets, lengths = offsets[order], lengths[order]
+    is_other = topic_ids[1:] != topic_ids[:-1]
+    if (~is_other & (seqs[1:] != seqs[:-1] + np.uint64(1))).any():
+        return None
+    starts = [0, *(np.flatnonzero(is_other) + 1).tolist()]
+    pieces = zip(starts, [*starts[1:], len(seqs)], topic_ids[starts].tolist(), seqs[starts].tolist(), strict=True)
+    return [
+        Appends(topic_id, seq, offsets[start:stop], lengths[start:stop], times[start:stop])
+        for start, stop, topic_id, seq in pieces
+    ]
+
+
+def scan(file: OpenFile, start: int, end: int) -> Iterator[Stretch]:
+    """The frames in the bytes [start, end). Raises `InvalidFrame` where one should begin and none does.
+
+    That, and what a stretch raises, has the offset in the file.
+    """
+    base, buffer, position = start, b"", 0
+    while base + position < end:
+        needed = _frame_bytes_at(buffer, position)
+        base, position = base + position, 0
+        buffer = file.read(min(max(needed, _SCAN_BYTES), end - base), base)
+        if _frame_bytes_at(buffer, 0) > len(buffer):
+            buffer = file.read(min(_frame_bytes_at(buffer, 0), end - base), base)
+        bounds = _walk(buffer)
+        position = bounds[-1]
+        if position:
+            yield Stretch(base, buffer, bounds, _headers(buffer, bounds))
+        is_cut = _frame_bytes_at(buffer, position) > len(buffer) - position and base + len(buffer) < end
+        if base + position < end and not (position and is_cut):
+            _header(base, buffer, position)
+
+
+def _walk(buffer: bytes) -> list[int]:
+    """Where whole frames seem to begin, and where the last one ends."""
+    bounds, position, length_at = [0], 0, _LENGTH.unpack_from
+    last = len(buffer) - MIN_FRAME_BYTES
+    while position <= last:
+        (length,) = length_at(buffer, position)
+        position += length + _LENGTH.size
+        if length < MIN_FRAME_BYTES - _LENGTH.size or position > len(buffer):
+            break
+        bounds.append(position)
+    return bounds
+
+
+def _headers(buffer: bytes, bounds: list[int]) -> NDArray[Any] | None:
+    if len(bounds) <= _FEW:
+        return None
+    places = np.array(bounds)
+    return read_any_headers(buffer, places[:-1], places[1:])
+
+
+def _header(base: int, buffer: bytes, position: int) -> Header:
+    try:
+        return read_header(buffer, position)
+    except InvalidFrame as error:
+        raise InvalidFrame(base + position, error.reason) from error
+
+
+def _frame_bytes_at(buffer: bytes, position: int) -> int:
+    """What the frame there says it takes, or the least that has to be read to know."""
+    if len(buffer) - position < MIN_FRAME_BYTES:
+        return MIN_FRAME_BYTES
+    return int.from_bytes(buffer[position : position + _LENGTH.size], "little") + _LENGTH.size
