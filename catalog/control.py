@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from catalog.commit import ForkPoint
 from catalog.gid import Vid
@@ -80,9 +81,11 @@ class Pin:
     nonce: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A checkpoint, and what it takes to find it: the latest `at_ts_ms`, and the highest seq, of all up to it."""
+class Mark(NamedTuple):
+    """A checkpoint, and what it takes to find it: the latest `at_ts_ms`, and the highest seq, of all up to it.
+
+    A tuple, for there may be tens of thousands in a list that every reader decodes.
+    """
 
     lsn: int
     max_ts_ms: int

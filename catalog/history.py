@@ -3,7 +3,8 @@
 It runs through one or more volumes, each a leg: from a root, or from the oldest state that is kept, up to the fork
 point, and so on to the branch itself. Pure but for `load`, which is given to it.
 
-L1  A leg is gone through in batches, so what lies before or after what is looked for costs nothing.
+L1  A leg is gone through in batches that grow, so what lies before or after what is looked for costs little: of the
+    commits that are fetched half are looked at, or more.
 L2  Checkpoints tell for each of their commits the latest time and the highest seq up to it: `oldest_first` may begin
     with the last one that is passed by.
 """
@@ -11,7 +12,7 @@ L2  Checkpoints tell for each of their commits the latest time and the highest s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from catalog.commit import Commit, ForkPoint, SegmentRef
 from catalog.control import Mark
@@ -20,7 +21,7 @@ from catalog.gid import Vid
 
 __all__ = ["NO_HISTORY", "History", "Leg", "PastCommit"]
 
-BATCH = 64
+_FIRST_BATCH, _LARGEST_BATCH = 4, 64
 
 Load = Callable[[Vid, int, int], Sequence[StoredCommit]]
 
@@ -89,9 +90,11 @@ class History:
     def __iter__(self) -> Iterator[PastCommit]:
         """Newest first."""
         for leg in self.legs:
-            for last in range(leg.last_lsn, leg.first_lsn - 1, -BATCH):
-                first = max(leg.first_lsn, last - BATCH + 1)
+            last, size = leg.last_lsn, _FIRST_BATCH
+            while last >= leg.first_lsn:
+                first = max(leg.first_lsn, last - size + 1)
                 yield from reversed(self._past(leg, first, last))
+                last, size = first - 1, min(2 * size, _LARGEST_BATCH)
 
     @property
     def is_cut(self) -> bool:
@@ -105,14 +108,17 @@ class History:
         mark = next((mark for mark in leg.marks if mark.lsn == leg.first_lsn), None)
         if mark is None or leg.cut_seq is None:
             return mark
-        return replace(mark, max_seq=min(mark.max_seq, leg.cut_seq))
+        return mark._replace(max_seq=min(mark.max_seq, leg.cut_seq))
 
     def oldest_first(self, is_passed: Callable[[Mark], bool] | None = None) -> Iterator[PastCommit]:
         """Beginning with the commit of the last checkpoint that `is_passed`, or with the oldest."""
         begin, first_lsn = self._begin(is_passed)
         for leg in reversed(self.legs[:begin]):
-            for first in range(first_lsn or leg.first_lsn, leg.last_lsn + 1, BATCH):
-                yield from self._past(leg, first, min(first + BATCH - 1, leg.last_lsn))
+            first, size = first_lsn or leg.first_lsn, _FIRST_BATCH
+            while first <= leg.last_lsn:
+                last = min(first + size - 1, leg.last_lsn)
+                yield from self._past(leg, first, last)
+                first, size = last + 1, min(2 * size, _LARGEST_BATCH)
             first_lsn = 0
 
     def nth(self, back: int) -> PastCommit | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,9 @@ from catalog.keys import Key, check_key, check_prefix
 from catalog.objects.base import ObjectInfo, PartTag, Tagged, whole_of
 
 __all__ = ["MemoryStore"]
+
+_FEW = 16
+_AFTER_ANY_KEY = "\x7f"  # keys are of letters, digits, `.`, `_`, `-` and `/`
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +35,41 @@ class _Upload:
     parts: dict[int, bytes] = field(default_factory=dict[int, bytes])
 
 
+class _Order:
+    """Keys in order, so that a LIST costs what it gives. New ones wait until somebody asks: many are sorted at once."""
+
+    def __init__(self) -> None:
+        self._sorted: list[str] = []
+        self._new: set[str] = set()
+
+    def add(self, key: str) -> None:
+        self._new.add(key)
+
+    def remove(self, key: str) -> None:
+        if key in self._new:
+            self._new.remove(key)
+        else:
+            del self._sorted[bisect_left(self._sorted, key)]
+
+    def keys(self, prefix: str, start_after: str, limit: int | None) -> list[str]:
+        if len(self._new) < _FEW:
+            for key in self._new:
+                insort(self._sorted, key)
+        else:
+            self._sorted = sorted((*self._sorted, *self._new))
+        self._new.clear()
+        first = max(bisect_left(self._sorted, prefix), bisect_right(self._sorted, start_after))
+        end = bisect_left(self._sorted, prefix + _AFTER_ANY_KEY) if prefix else len(self._sorted)
+        return self._sorted[first : end if limit is None else min(end, first + limit)]
+
+
 class MemoryStore:
     """An `ObjectStore`. Every reader and writer must share the instance."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._objects: dict[str, _Object] = {}
+        self._order = _Order()
         self._uploads: dict[str, _Upload] = {}
         self._upload_ids = itertools.count(1)
 
@@ -49,13 +82,13 @@ class MemoryStore:
         with self._lock:
             if key in self._objects:
                 raise KeyTaken(key)
-            self._objects[key] = _Object(body)
+            self._keep(key, _Object(body))
 
     def put(self, key: Key, body: bytes | bytearray, metadata: Mapping[str, str]) -> None:
         check_key(key)
         checksum = _checksum(body)
         with self._lock:
-            self._objects[key] = _Object(bytes(body), dict(metadata), checksum)
+            self._keep(key, _Object(bytes(body), dict(metadata), checksum))
 
     def get(self, key: Key) -> bytes:
         return self._object(key).body
@@ -87,13 +120,13 @@ class MemoryStore:
     def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
         check_prefix(prefix)
         with self._lock:
-            keys = sorted(key for key in self._objects if key.startswith(prefix) and key > start_after)
-        return iter(keys[:limit])
+            return iter(self._order.keys(prefix, start_after, limit))
 
     def delete(self, key: Key) -> None:
         check_key(key)
         with self._lock:
-            self._objects.pop(key, None)
+            if self._objects.pop(key, None) is not None:
+                self._order.remove(key)
 
     def delete_many(self, keys: Sequence[Key]) -> None:
         for key in keys:
@@ -124,7 +157,7 @@ class MemoryStore:
             checksum = _checksum(body)
             if whole is not None and whole.checksum != checksum:
                 raise InvalidObject(key, "what its parts make is not what was sent")
-            self._objects[key] = _Object(body, upload.metadata, checksum)
+            self._keep(key, _Object(body, upload.metadata, checksum))
             del self._uploads[upload_id]
 
     def abort_upload(self, key: Key, upload_id: str) -> None:
@@ -140,6 +173,11 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing to do: the objects live as long as the instance."""
+
+    def _keep(self, key: Key, made: _Object) -> None:
+        if key not in self._objects:
+            self._order.add(key)
+        self._objects[key] = made
 
     def _object(self, key: Key) -> _Object:
         check_key(key)

@@ -83,5 +83,6 @@ def _fields(stored: PastCommit) -> dict[str, object]:
             for segment in commit.segments
         ],
         "writer": commit.writer_id,
+        "epoch": commit.epoch,
         "message": commit.message,
     }

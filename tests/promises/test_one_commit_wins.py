@@ -11,6 +11,7 @@ import pytest
 
 import offload
 import seglog
+from catalog import Branches, Volumes
 from catalog.errors import Diverged
 from offload.wiring import open_store
 
@@ -64,3 +65,28 @@ def test_a_topic_whose_name_is_taken_by_another_history_is_told(tmp_path: Path, 
                 archive.offload("t")
             assert caught.value.exit_code == 4
             assert [record.value for record in log.topic("t").read()] == [b"two"]
+
+
+def test_eight_processes_that_race_commits_to_one_volume(tmp_path: Path, remote: str) -> None:
+    """No LSN twice, no gap, every commit that was acked is there, and the chain is whole."""
+    racers, commits = 8, 12
+    with seglog.open(tmp_path) as log, offload.attach(log, remote) as archive:
+        vid = Branches(archive._volumes).create("race", now_ms=0)
+    command = [sys.executable, "-m", "tests.faults.racer", remote, str(vid), str(commits)]
+    processes = [
+        subprocess.Popen(
+            [*command, f"racer-{number}"], cwd=_ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for number in range(racers)
+    ]
+    answers = [process.communicate(timeout=300) for process in processes]
+    assert [process.returncode for process in processes] == [0] * racers, [error for _, error in answers]
+    acked = [line.split() for out, _ in answers for line in out.splitlines()]
+    assert sorted(int(lsn) for lsn, _ in acked) == list(range(1, racers * commits + 1))
+
+    volumes = Volumes(open_store(remote))
+    stored = volumes.commits(vid, 1, volumes.newest_lsn(vid))
+    assert {each.commit.lsn: each.hash.hex() for each in stored} == {int(lsn): digest for lsn, digest in acked}
+    for name in {each.commit.writer_id for each in stored}:
+        numbers = [each.commit.created_at_ms for each in stored if each.commit.writer_id == name]
+        assert numbers == list(range(commits))

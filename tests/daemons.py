@@ -1,0 +1,92 @@
+"""Real daemons, each a process of its own, asked over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+__all__ = ["ServedDirectory", "served"]
+
+_ROOT = Path(__file__).parent.parent
+_TIMEOUT_S = 120
+
+
+class ServedDirectory:
+    """A running one. `lines` are what it wrote to standard error."""
+
+    def __init__(self, directory: Path, variables: dict[str, str]) -> None:
+        given = {"SEGLOG_SERVE_PORT": "0", "SEGLOG_SERVE_CHECK_INTERVAL_MS": "50", **variables}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "offload.cli", "-C", str(directory), "serve"],
+            env={**os.environ, **given}, cwd=_ROOT, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.lines: list[str] = []
+        self._port = ""
+        self._ready = threading.Event()
+        self._listener = threading.Thread(target=self._listen)
+        self._listener.start()
+        assert self._ready.wait(_TIMEOUT_S)
+        assert self._port, "".join(self.lines)
+
+    def append(self, topic: str, value: bytes) -> int:
+        """The seq that it got."""
+        headers = {"Content-Type": "application/octet-stream"}
+        return int(self._ask(f"/topics/{topic}/records", value, headers)[0]["first_seq"])
+
+    def call(self, command: str, **given: object) -> list[dict[str, Any]]:
+        """What the command says, an object a line; for an error, that of the problem, with its `title`."""
+        return self._ask(f"/rpc/{command}", json.dumps(given).encode(), {"Content-Type": "application/json"})
+
+    def values(self, topic: str) -> list[str]:
+        return [each["value"] for each in self.call("read", topic=topic)]
+
+    def status(self, topic: str) -> dict[str, Any]:
+        [found] = self.call("status", topic=topic)
+        return found
+
+    def kill(self) -> None:
+        """SIGKILL: nothing gets to clean up."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(_TIMEOUT_S)
+        self._listener.join(_TIMEOUT_S)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+    def _ask(self, path: str, body: bytes, headers: dict[str, str]) -> list[dict[str, Any]]:
+        request = urllib.request.Request(f"http://127.0.0.1:{self._port}{path}", body, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - our own daemon
+                return [json.loads(line) for line in answer.read().splitlines()]
+        except urllib.error.HTTPError as error:
+            with error:
+                return [json.loads(error.read())]
+
+    def _listen(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if line.startswith("seglog: serving ") and "http" in line:
+                self._port = line.strip().rpartition(":")[2]
+                self._ready.set()
+        self._ready.set()
+
+
+@contextmanager
+def served(directory: Path, remote: str, **variables: str) -> Iterator[ServedDirectory]:
+    """A daemon on a directory that is there. `variables` is its environment, without the prefix SEGLOG_."""
+    given = {f"SEGLOG_{name}": text for name, text in variables.items()}
+    daemon = ServedDirectory(directory, {"SEGLOG_REMOTE": remote, **given})
+    try:
+        yield daemon
+    finally:
+        daemon.kill()

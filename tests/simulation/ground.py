@@ -1,0 +1,136 @@
+"""The store of a simulation: what truly lies in it (`Ground`), and the way there, which loses, repeats and delays.
+
+What may happen to a request on its way, beside that its sender dies or sleeps:
+
+    any                          it never arrives, and its sender is told
+    put_new, swap                never arrives, or arrives, and nobody can say which; arrives days later; arrives twice,
+                                 the second time days later; arrives, and its sender hears that the key is taken
+    put, delete, delete_many     arrives, or half of it, and its sender hears that it did not
+    put                          arrives once more, days later
+    list of commits, of the      what came within the last minute is missing
+      oplog, of segments
+
+A name that was put is in every LIST that follows: of that GC has to be sure, and every store that we know is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from catalog.errors import CatalogError, KeyChanged, KeyTaken, OutcomeUnknown, StoreUnreachable
+from catalog.keys import Key
+from catalog.objects.memory import MemoryStore
+from catalog.objects.wrapped import WrappedStore
+from tests.simulation.schedule import DAY_MS, Schedule, Task
+
+__all__ = ["Ground", "Way"]
+
+T = TypeVar("T")
+
+_ONCE = {"put_new": KeyTaken, "swap": KeyChanged}
+_REPEATED = frozenset({"put", "delete", "delete_many"})
+_STALE_MS = 60_000
+
+
+class Ground(MemoryStore):
+    """Tells `on_body(key, body)` of each object that comes or changes, and `on_gone(key)` of each that goes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_body: Callable[[Key, bytes], None] = lambda _key, _body: None
+        self.on_gone: Callable[[Key], None] = lambda _key: None
+        self.came_ms: dict[str, int] = {}
+
+    def put_new(self, key: Key, body: bytes) -> None:
+        super().put_new(key, body)
+        self.on_body(key, body)
+
+    def put(self, key: Key, body: bytes, metadata: Mapping[str, str]) -> None:
+        super().put(key, body, metadata)
+        self.on_body(key, body)
+
+    def swap(self, key: Key, body: bytes, etag: str) -> None:
+        super().swap(key, body, etag)
+        self.on_body(key, body)
+
+    def delete(self, key: Key) -> None:
+        super().delete(key)
+        self.on_gone(key)
+
+    def has(self, key: Key) -> bool:
+        return next(self.list(key, limit=1), None) == key
+
+
+class Way(WrappedStore):
+    """That of one task to the store."""
+
+    def __init__(self, ground: Ground, schedule: Schedule, task: Task) -> None:
+        super().__init__(ground)
+        self._schedule = schedule
+        self._task = task
+
+    def delete_many(self, keys: Sequence[Key]) -> None:
+        def half() -> None:
+            self.inner.delete_many(keys[::2])
+
+        self._call("delete_many", keys[0] if keys else "", lambda: self.inner.delete_many(keys), half)
+
+    def _call(self, method: str, key: str, act: Callable[[], T], half: Callable[[], T] | None = None) -> T:
+        schedule, task = self._schedule, self._task
+        schedule.reach(task)
+        how = "whole"
+        try:
+            if schedule.chance(schedule.fault_rate):
+                how = schedule.random.choice(_faults(method, key))
+                answer = self._faulty(how, method, key, act, half or act)
+            else:
+                answer = act()
+        except CatalogError as error:
+            schedule.note(task.name, method, key, how, type(error).__name__)
+            raise
+        schedule.note(task.name, method, key, how)
+        schedule.perhaps_crash(task)
+        return answer
+
+    def _faulty(self, how: str, method: str, key: str, act: Callable[[], T], half: Callable[[], T]) -> T:
+        if how == "never":
+            raise StoreUnreachable("simulated://", f"no way to {key}")
+        if how == "perhaps never":
+            raise OutcomeUnknown(key, "simulated")
+        if how == "stale":
+            came = self.inner.came_ms  # type: ignore[attr-defined]
+            since = self._schedule.now_ms - self._schedule.random.randrange(_STALE_MS)
+            return iter([each for each in act() if came.get(each, 0) < since])  # type: ignore[attr-defined, return-value]
+        if how in {"late", "twice"}:
+            again = act
+
+            def land() -> None:
+                with contextlib.suppress(CatalogError):
+                    again()
+                self._schedule.note("late", method, key)
+
+            delay = self._schedule.random.choice((2_000, 60_000, DAY_MS, 9 * DAY_MS))
+            self._schedule.later(self._schedule.now_ms + self._schedule.random.randrange(delay), land)
+        if how == "late":
+            raise OutcomeUnknown(key, "simulated")
+        answer = half() if how == "half" else act()
+        if how == "taken":
+            raise _ONCE[method](key)
+        if how in {"lost", "half"}:
+            error = OutcomeUnknown(key, "simulated") if method in _ONCE else StoreUnreachable("simulated://", key)
+            raise error
+        return answer
+
+
+def _faults(method: str, key: str) -> tuple[str, ...]:
+    if method in _ONCE:
+        return ("never", "perhaps never", "lost", "late", "twice", "taken")
+    if method == "put":
+        return ("never", "lost", "twice")
+    if method in _REPEATED:
+        return ("never", "lost", "half")
+    if method == "list" and ("/log/" in key or "/segments/" in key or key.startswith("oplog/")):
+        return ("never", "stale")
+    return ("never",)

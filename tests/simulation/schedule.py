@@ -1,0 +1,194 @@
+"""One seed decides who runs next, what fails, how the clock moves, who dies and who sleeps for days.
+
+A task is ordinary code in a greenlet of its own: at every request to the store it hands over to the schedule, which
+draws who goes on. (Threads that take turns do the same; their locks took three quarters of the time.) What is drawn
+and what happens goes into the trace; the same seed gives the same trace.
+
+What else the code takes from outside is drawn from the same seed while a schedule runs (`deterministic`): the bytes of
+`os.urandom`, the pauses between tries, the clock. Its thread pools work in the caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from random import Random
+from typing import Any
+from unittest import mock
+
+import xxhash
+from greenlet import getcurrent, greenlet
+
+__all__ = ["DAY_MS", "START_MS", "Crashed", "Ended", "Schedule", "Task"]
+
+START_MS = 1_763_111_523_000
+DAY_MS = 24 * 3_600_000
+_HOUR_MS = 3_600_000
+
+
+class Crashed(BaseException):
+    """The process dies at this very point. Whoever starts it again has what was durable."""
+
+
+class Ended(BaseException):
+    """The schedule is over."""
+
+
+class Task:
+    """`live` is one process of it: it is called again after it crashed. `may_crash`: whether it does."""
+
+    may_crash = True
+
+    def __init__(self, schedule: Schedule, name: str) -> None:
+        self.schedule = schedule
+        self.name = name
+        self.wakes_ms = 0
+        self.own = greenlet(self._run, schedule.main)
+        schedule.tasks.append(self)
+
+    def live(self) -> None:
+        raise NotImplementedError
+
+    @property
+    def is_over(self) -> bool:
+        return self.own.dead
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.live()
+            except Crashed:
+                self.schedule.note(self.name, "crashed")
+                self.hand_over()
+            else:
+                return
+
+    def hand_over(self) -> None:
+        """Let the schedule decide who is next."""
+        self.schedule.main.switch()
+
+    def end(self) -> None:
+        if self.own:  # it has begun, and is not over
+            with contextlib.suppress(Ended):
+                self.own.throw(Ended)
+
+
+class Schedule:
+    """`now_ms` is everybody's clock. The rates are those of faults, crashes and jumps of the clock at a request."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.now_ms = START_MS
+        self.tasks: list[Task] = []
+        self.main = getcurrent()
+        # Some seeds are calm, so that what takes many requests comes to its end.
+        self.fault_rate = self.random.choice((0.001, 0.005, 0.04))
+        self.crash_rate = self.random.choice((0.0005, 0.003))
+        self.day_rate = self.random.choice((0.005, 0.02))
+        self.steps = 0
+        self.crashes = 0
+        self.stalls = 0
+        self._trace = xxhash.xxh3_128()
+        self._late: list[tuple[int, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+
+    @property
+    def trace_hash(self) -> str:
+        return self._trace.hexdigest()
+
+    def note(self, *what: object) -> None:
+        self._trace.update(repr((self.now_ms, *what)).encode())
+
+    def chance(self, rate: float) -> bool:
+        return self.random.random() < rate
+
+    def later(self, at_ms: int, act: Callable[[], None]) -> None:
+        """What is under way, and lands at that time."""
+        heapq.heappush(self._late, (at_ms, next(self._numbers), act))
+
+    def run(self, steps: int) -> None:
+        """Until all tasks are over, or so many steps were made. Raises the first task's error."""
+        try:
+            while self.steps < steps and any(not task.is_over for task in self.tasks):
+                self._step()
+        finally:
+            for task in self.tasks:
+                task.end()
+        self.land(None)
+
+    def land(self, up_to_ms: int | None) -> None:
+        while self._late and (up_to_ms is None or self._late[0][0] <= up_to_ms):
+            heapq.heappop(self._late)[2]()
+
+    def tick(self) -> None:
+        """Time goes on a little, sometimes for long."""
+        drawn = self.random.random()
+        if drawn < self.day_rate:
+            self.now_ms += self.random.randrange(DAY_MS // 4, 2 * DAY_MS)
+        elif drawn < self.day_rate + 0.02:
+            self.now_ms += self.random.randrange(_HOUR_MS)
+        else:
+            self.now_ms += self.random.randrange(1, 200)
+        self.land(self.now_ms)
+
+    def _step(self) -> None:
+        self.steps += 1
+        self.tick()
+        alive = [task for task in self.tasks if not task.is_over]
+        awake = [task for task in alive if task.wakes_ms <= self.now_ms]
+        if not awake:
+            self.now_ms = min(task.wakes_ms for task in alive)
+            self.land(self.now_ms)
+            awake = [task for task in alive if task.wakes_ms <= self.now_ms]
+        task = awake[self.random.randrange(len(awake))]
+        task.own.switch()
+
+    def reach(self, task: Task) -> None:
+        """At a request: somebody else first, and perhaps not before many days have passed, or never."""
+        if self.chance(0.003):
+            self.stalls += 1
+            task.wakes_ms = self.now_ms + self.random.randrange(DAY_MS // 2, 12 * DAY_MS)
+        task.hand_over()
+        self.perhaps_crash(task)
+
+    def perhaps_crash(self, task: Task) -> None:
+        if task.may_crash and self.chance(self.crash_rate):
+            self.crashes += 1
+            raise Crashed
+
+    @contextlib.contextmanager
+    def deterministic(self) -> Iterator[None]:
+        def pause(_: int) -> float:
+            self.now_ms += self.random.randrange(5_000)
+            return 0.0
+
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(mock.patch.object(os, "urandom", self.random.randbytes))
+            for name, module in sorted(sys.modules.items()):
+                if not name.startswith(("catalog.", "offload.")):
+                    continue
+                if hasattr(module, "backoff_s"):
+                    stack.enter_context(mock.patch.object(module, "backoff_s", pause))
+                if hasattr(module, "ThreadPoolExecutor"):
+                    stack.enter_context(mock.patch.object(module, "ThreadPoolExecutor", _InCaller))
+            yield
+
+
+class _InCaller:
+    """A pool of threads that has none."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> _InCaller:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def map(self, act: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        return [act(item) for item in items]

@@ -1,0 +1,427 @@
+"""Who lives in a simulation: writers, readers, and those who fork, tag, pin and checkpoint.
+
+Each loses its process now and then, and goes on from what it has on record. What it was told it puts down in the model:
+a plain answer is one value, a lost one is two that both may be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from random import Random
+
+from catalog import MAIN, Branches, ForkPoint, Time, Vid, Volumes, make_checkpoint, resolve
+from catalog.commit import SegmentRef
+from catalog.errors import (
+    BranchExists,
+    CatalogError,
+    Conflict,
+    Missing,
+    NoSuchBranch,
+    NoSuchTag,
+    NoSuchTopic,
+    OutcomeUnknown,
+    OutOfWindow,
+    PinLost,
+    TagExists,
+    Unavailable,
+)
+from catalog.keys import data_key
+from catalog.pin import HeldPin, Pins
+from catalog.tag import Tags
+from tests.simulation.ground import Way
+from tests.simulation.local import LocalMemory
+from tests.simulation.model import Broken, Held, Model, entries_in, records_of
+from tests.simulation.schedule import DAY_MS, Schedule, Task
+from tests.simulation.writing import Writing
+
+__all__ = ["GRACE_MS", "TOPIC", "Checkpointer", "Forker", "Member", "Pinner", "Reader", "Tagger", "Writer"]
+
+TOPIC = "bank"
+GRACE_MS = DAY_MS
+_PIN_MS = 900_000
+
+
+class Member(Task):
+    """One of those who share the store. `turns` is how often it does something."""
+
+    turns = 30
+
+    def __init__(self, schedule: Schedule, model: Model, name: str) -> None:
+        self.model = model
+        self.local = LocalMemory(lambda: schedule.perhaps_crash(self))
+        self.left = self.turns
+        super().__init__(schedule, name)
+
+    def live(self) -> None:
+        self.store = Way(self.model.ground, self.schedule, self)
+        self.volumes = Volumes(self.store, self.local)  # type: ignore[arg-type]
+        self.begin()
+        while self.left:
+            self.left -= 1
+            with contextlib.suppress(Unavailable, Conflict):  # another time
+                self.turn()
+
+    def begin(self) -> None:
+        """What a process of it does first."""
+
+    def turn(self) -> None:
+        raise NotImplementedError
+
+    @property
+    def random(self) -> Random:
+        return self.schedule.random
+
+    @property
+    def now_ms(self) -> int:
+        return self.schedule.now_ms
+
+    def writing(self, name: str, vid: Vid) -> Writing:
+        return Writing(self.schedule, self.model, self.store, self.volumes, self.local, name, vid)
+
+    def some_volume(self) -> Vid | None:
+        """One that a name leads to, as far as was acked."""
+        named = [value.vid for values in self.model.names.values() if len(values) == 1 for value in values]
+        alive = sorted({vid for vid in named if vid is not None})
+        return self.random.choice(alive) if alive else None
+
+    def some_point(self) -> ForkPoint | None:
+        """A whole commit within the window, or a moment in it."""
+        vid = self.some_volume()
+        if vid is None:
+            return None
+        volume = self.model.volumes[vid]
+        lsns = volume.promised(self.now_ms - self.model.window_ms)
+        lsn = self.random.choice(lsns)
+        if lsn == 0:
+            return None
+        cut = None
+        if self.schedule.chance(0.3) and volume.pasts[lsn - 1].state:
+            cut = self.random.choice(sorted(volume.pasts[lsn - 1].state))
+            cut = None if cut >= volume.head_seq(lsn) else cut
+        return ForkPoint(vid, lsn, cut)
+
+
+class Writer(Member):
+    """Of the topic's own history; several of them race."""
+
+    def begin(self) -> None:
+        while True:
+            try:
+                self.vid = Branches(self.volumes, self.name).create(TOPIC, now_ms=self.now_ms)
+            except (Unavailable, Conflict):
+                continue
+            break
+        known = self.model.names.setdefault((TOPIC, MAIN), {Held(self.vid)})
+        if known != {Held(self.vid)}:
+            raise Broken(f"{TOPIC} is volume {self.vid}, and was another")
+
+    def turn(self) -> None:
+        self.writing(TOPIC, self.vid).once()
+
+
+class Reader(Member):
+    """Any state that is promised reads back as the model has it, by LSN and by time; the bank's sum is 0."""
+
+    turns = 40
+    may_crash = False
+
+    def turn(self) -> None:
+        vid = self.some_volume()
+        if vid is None:
+            self.hand_over()
+            return
+        if self.schedule.chance(0.5):
+            self.volumes = Volumes(self.store)
+        if self.schedule.chance(0.3):
+            self._read_by_time(vid)
+            return
+        lsn = self.random.choice(self.model.volumes[vid].promised(self.now_ms - self.model.window_ms))
+        self._read(ForkPoint(vid, lsn))
+
+    def _read(self, point: ForkPoint) -> None:
+        try:
+            found = records_of(self.store, self.volumes.snapshot(point.vid, point.lsn))
+        except Unavailable:
+            raise
+        except CatalogError as error:
+            if self.model.is_promised(point):
+                raise Broken(f"{point} cannot be read: {type(error).__name__}: {error}") from error
+            return
+        if found != self.model.state(point):
+            raise Broken(f"{point} reads as something else")
+        if self.model.volumes[point.vid].is_whole and sum(entry.amount for entry in found.values()):
+            raise Broken(f"money came or went at {point}")
+
+    def _read_by_time(self, vid: Vid) -> None:
+        volume = self.model.volumes[vid]
+        if not volume.pasts:
+            return
+        newest_ms = volume.pasts[-1].max_ts_ms
+        ms = self.random.randrange(self.now_ms - self.model.window_ms, self.now_ms)
+        if ms > newest_ms:
+            return
+        wanted = self.model.at_time(vid, ms)
+        try:
+            listed = self.volumes.newest_lsn(vid)
+            newest = listed + len(self.volumes.next_commits(vid, listed))
+            history = self.volumes.history(vid, newest)
+            point = resolve(Time(ms), history, self._last_seq_at)
+            found = records_of(self.store, self.volumes.snapshot(point.vid, point.lsn, point.seq))
+        except OutOfWindow:
+            if wanted and ms >= self.now_ms - self.model.window_ms and (TOPIC, vid) in self._alive():
+                raise
+            return
+        except Missing as error:
+            if ms >= self.now_ms - self.model.window_ms and (TOPIC, vid) in self._alive():
+                raise Broken(f"{vid} at {ms} cannot be read: {error}") from error
+            return
+        if found != wanted:
+            raise Broken(f"{vid} at {ms} reads as something else: {sorted(found)}, {sorted(wanted)}")
+
+    def _alive(self) -> set[tuple[str, Vid | None]]:
+        return {
+            (topic, value.vid)
+            for (topic, _), values in self.model.names.items()
+            for value in values
+            if value.deleted_at_ms is None and len(values) == 1
+        }
+
+    def _last_seq_at(self, vid: Vid, ref: SegmentRef, ms: int) -> int:
+        within = (entry.seq for entry in entries_in(self.store.get(data_key(vid, ref.sid))) if entry.ts_ms <= ms)
+        return max(within)
+
+
+class Forker(Member):
+    """Makes branches, writes to them, deletes, renames and has them back."""
+
+    def begin(self) -> None:
+        self.branches = Branches(self.volumes, self.name)
+        self.mine: list[str] = [branch for _, branch in self.model.names if branch.startswith(self.name)]
+
+    def turn(self) -> None:
+        drawn = self.random.random()
+        if drawn < 0.3 or not self.mine:
+            self._fork()
+        elif drawn < 0.65:
+            self._write()
+        elif drawn < 0.75:
+            self._delete()
+        elif drawn < 0.9:
+            self._undelete()
+        else:
+            self._look()
+
+    def _fork(self) -> None:
+        point = self.some_point()
+        if point is None:
+            self.hand_over()
+            return
+        branch = f"{self.name}-{len(self.mine)}"
+        self.mine.append(branch)
+        # Of a fork whose answer was lost the volume is not known, so nothing is said of what its name shows.
+        self.model.names[TOPIC, branch] = {Held(None), Held(None, 0)}
+        begun_ms = self.now_ms
+        try:
+            vid = self.branches.create(TOPIC, branch, point, now_ms=begun_ms)
+        except Missing as error:
+            # A volume without a name is collected once it is older than the grace.
+            if self.model.is_promised(point) and self.now_ms < begun_ms + GRACE_MS:
+                raise Broken(f"no fork at {point}: {error}") from error
+        except BranchExists as error:
+            raise Broken(f"{branch} is there already") from error
+        else:
+            self._now(branch, Held(vid))
+
+    def _write(self) -> None:
+        branch = self.random.choice(self.mine)
+        vid = self._vid_of(branch)
+        if vid is not None:
+            self.writing(f"{TOPIC}@{branch}", vid).once()
+
+    def _delete(self) -> None:
+        branch = self.random.choice(self.mine)
+        vid = self._vid_of(branch)
+        if vid is None:
+            return
+        before = self.model.names[TOPIC, branch]
+        self.model.names[TOPIC, branch] = {Held(vid), Held(vid, self.now_ms)}
+        try:
+            deleted = self.branches.delete(TOPIC, branch, now_ms=self.now_ms)
+        except NoSuchBranch as error:
+            if len(before) == 1:
+                raise Broken(f"{branch} was acked, and is not there") from error
+        else:
+            self._now(branch, Held(vid, deleted.deleted_at_ms))
+
+    def _undelete(self) -> None:
+        branch = self.random.choice(self.mine)
+        values = self.model.names[TOPIC, branch]
+        if len(values) > 1:
+            return
+        [value] = values
+        if value.deleted_at_ms is None:
+            return
+        self.model.names[TOPIC, branch] = {value, Held(value.vid)}
+        try:
+            self.branches.undelete(TOPIC, branch, now_ms=self.now_ms)
+        except Missing as error:
+            if value.deleted_at_ms + self.model.window_ms > self.now_ms:
+                raise Broken(f"{branch} cannot be had back: {error}") from error
+            self._now(branch, Held(None))
+        else:
+            self._now(branch, Held(value.vid))
+
+    def _look(self) -> None:
+        branch = self.random.choice(self.mine)
+        values = self.model.names[TOPIC, branch]
+        try:
+            found = self.branches.resolve(TOPIC, branch)
+        except (NoSuchBranch, NoSuchTopic):
+            if all(value.vid is not None and value.deleted_at_ms is None for value in values):
+                raise Broken(f"{branch} was acked, and is not there") from None
+            return
+        if len(values) == 1 and values != {Held(found)}:
+            raise Broken(f"{branch} is {found}, and was acked as {values}")
+
+    def _vid_of(self, branch: str) -> Vid | None:
+        values = self.model.names[TOPIC, branch]
+        alive = {value.vid for value in values if value.deleted_at_ms is None}
+        return alive.pop() if len(values) == 1 and alive else None
+
+    def _now(self, branch: str, value: Held) -> None:
+        self.model.names[TOPIC, branch] = {value}
+
+
+class Tagger(Member):
+    def begin(self) -> None:
+        self.tags = Tags(self.volumes, self.name)
+
+    def turn(self) -> None:
+        name = f"{self.name}-{self.random.randrange(6)}"
+        known = self.model.tags.get((TOPIC, name), {None})
+        if None in known:
+            self._make(name, known)
+        elif self.schedule.chance(0.3):
+            self._delete(name, known)
+        else:
+            self._look(name, known)
+
+    def _make(self, name: str, known: set[ForkPoint | None]) -> None:
+        point = self.some_point()
+        if point is None:
+            self.hand_over()
+            return
+        self.model.tags[TOPIC, name] = {*known, point}
+        try:
+            self.tags.create(TOPIC, name, point, branch=MAIN, now_ms=self.now_ms)
+        except Missing as error:
+            if self.model.is_promised(point):
+                raise Broken(f"no tag at {point}: {error}") from error
+        except TagExists as error:
+            if known == {None}:
+                raise Broken(f"tag {name} is there already") from error
+        else:
+            self.model.tags[TOPIC, name] = {point}
+
+    def _delete(self, name: str, known: set[ForkPoint | None]) -> None:
+        self.model.tags[TOPIC, name] = {*known, None}
+        try:
+            self.tags.delete(TOPIC, name, now_ms=self.now_ms)
+        except NoSuchTag as error:
+            raise Broken(f"tag {name} was acked, and is not there") from error
+        self.model.tags[TOPIC, name] = {None}
+
+    def _look(self, name: str, known: set[ForkPoint | None]) -> None:
+        try:
+            found = self.tags.get(TOPIC, name)
+        except NoSuchTag as error:
+            raise Broken(f"tag {name} was acked, and is not there") from error
+        if found.point not in known:
+            raise Broken(f"tag {name} is {found.point}, and was {known}")
+
+
+class Pinner(Member):
+    """Holds a state for a while, and reads it, whatever is collected."""
+
+    def begin(self) -> None:
+        self.pins = Pins(self.volumes)
+        self.held: HeldPin | None = None
+
+    def turn(self) -> None:
+        if self.held is None:
+            self._hold()
+            return
+        drawn = self.random.random()
+        if drawn < 0.4:
+            self._renew(self.held)
+        elif drawn < 0.5:
+            self.model.pins.pop(self.held.key, None)
+            held, self.held = self.held, None
+            self.pins.release(held, now_ms=self.now_ms)
+        else:
+            self._read(self.held)
+
+    def _hold(self) -> None:
+        point = self.some_point()
+        if point is None:
+            self.hand_over()
+            return
+        ttl_ms = self.random.choice((_PIN_MS, 3 * DAY_MS, 30 * DAY_MS))
+        try:
+            self.held = self.pins.hold(point, self.name, ttl_ms=ttl_ms, now_ms=self.now_ms)
+        except OutOfWindow as error:
+            if self.model.is_promised(point):
+                raise Broken(f"no pin at {point}: {error}") from error
+        else:
+            self._note(self.held)
+
+    def _renew(self, held: HeldPin) -> None:
+        begun_ms = self.now_ms
+        try:
+            self.held = self.pins.renew(held, ttl_ms=3 * DAY_MS, now_ms=begun_ms)
+        except PinLost:
+            self.held = None
+            self.model.pins.pop(held.key, None)
+            if held.pin.expires_at_ms > self.now_ms:
+                raise Broken(f"{held.key} was lost before its time") from None
+        except OutcomeUnknown:
+            self.held = None
+            self.model.pins.pop(held.key, None)
+            raise
+        else:
+            self._note(self.held)
+
+    def _read(self, held: HeldPin) -> None:
+        try:
+            point = held.pin.point
+            found = records_of(self.store, Volumes(self.store).snapshot(point.vid, point.lsn, point.seq))
+        except Missing as error:
+            if held.pin.expires_at_ms > self.now_ms:
+                raise Broken(f"{held.key} holds {held.pin.point}, which is gone: {error}") from error
+            self.held = None
+            return
+        if found != self.model.state(held.pin.point):
+            raise Broken(f"{held.pin.point} reads as something else")
+
+    def _note(self, held: HeldPin) -> None:
+        self.model.pins[held.key] = (held.pin.point, held.pin.expires_at_ms)
+
+
+class Checkpointer(Member):
+    """Makes any commit a checkpoint, at any time, beside those whose turn it is."""
+
+    turns = 15
+
+    def turn(self) -> None:
+        vid = self.some_volume()
+        lsns = self.model.volumes[vid].promised(self.now_ms - self.model.window_ms) if vid else range(0)
+        own = [lsn for lsn in lsns if lsn]
+        if vid is None or not own:
+            self.hand_over()
+            return
+        lsn = self.random.choice(own)
+        try:
+            make_checkpoint(Volumes(self.store), vid, lsn, now_ms=self.now_ms)
+        except Missing as error:
+            if self.model.is_promised(ForkPoint(vid, lsn)):
+                raise Broken(f"no checkpoint at lsn {lsn} of {vid}: {error}") from error

@@ -1,0 +1,90 @@
+"""T8: all who share a store, as one seed interleaves them, and the store fails, and they crash and sleep for days.
+
+`make soak` runs tens of thousands of schedules. One that breaks a promise is told by its seed:
+`python -m tests.simulation.run SEED` does it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.run import simulate
+
+SCHEDULES, MOST_S = 300, 12
+SOAK_SCHEDULES, SOAK_S = 50_000, 2400
+FOUND_WITHIN = 100
+_ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+
+def _simulate(seeds: range, most_s: float) -> Counter[str]:
+    until = time.monotonic() + most_s
+    totals: Counter[str] = Counter()
+    for seed in seeds:
+        try:
+            outcome = simulate(seed)
+        except Exception as error:
+            pytest.fail(f"seed {seed}: {error!r}\nagain with: python -m tests.simulation.run {seed}")
+        totals += Counter({name: value for name, value in asdict(outcome).items() if isinstance(value, int)})
+        totals["schedules"] += 1
+        if time.monotonic() > until:
+            break
+    print(", ".join(f"{value} {name}" for name, value in totals.items()))
+    return totals
+
+
+def test_what_is_promised_holds_whoever_is_next() -> None:
+    totals = _simulate(range(SCHEDULES), MOST_S)
+    assert totals["schedules"] > 2
+    assert totals["acked"] > 20
+    assert totals["checked"] > 20
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(SOAK_S + 300)
+def test_what_is_promised_holds_for_long() -> None:
+    totals = _simulate(range(1_000_000, 1_000_000 + SOAK_SCHEDULES), SOAK_S)
+    assert totals["schedules"] > 1_000
+
+
+def test_the_same_seed_gives_the_same_trace() -> None:
+    here = simulate(5)
+    assert simulate(5) == here
+    assert simulate(6).trace_hash != here.trace_hash
+    for hash_seed in ("1", "2"):
+        there = subprocess.run(
+            [sys.executable, "-m", "tests.simulation.run", "5"],
+            cwd=_ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert there.stdout == f"5 {here}\n"
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_mistake_is_found(mutant: str) -> None:
+    for seed in count():
+        try:
+            with MUTANTS[mutant]():
+                simulate(seed)
+        except Exception as error:
+            print(f"{mutant}: found by schedule {seed + 1}: {error}")
+            return
+        assert seed + 1 < FOUND_WITHIN, f"not found by {FOUND_WITHIN} schedules: {mutant}"
