@@ -46,6 +46,7 @@ from offload.errors import HistoryBehind, NoRemote, OffloadError
 from offload.handles import Handles, split_name
 from offload.offloader import Offloader, Published
 from offload.runs import RunStatus, run_statuses
+from offload.sending import InThread, Sender
 from offload.settings import OffloadSettings, load_archive_settings
 from offload.wiring import open_store
 from seglog import DeleteOp, Log, Record, Topic
@@ -135,12 +136,14 @@ def attach(
     settings: OffloadSettings | None = None,
     cold: ColdSettings | None = None,
     clock: Clock | None = None,
+    sender: Sender | None = None,
 ) -> Archive:
     """Give `log` its cold tier: from now on its reads go on below the hot floor. Makes no request yet.
 
     Over a log that is open for reading only, the archive changes nothing either, here or in the remote: `ReadOnly`.
     `url` is `s3://bucket/prefix` or `file:///path`; without it the `[remote]` section of seglog.toml decides. A `store`
-    may be given instead. Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`, `ColdTierAttached`.
+    may be given instead. `sender` makes the objects of what is offloaded; by default the thread that offloads does.
+    Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`, `ColdTierAttached`.
     """
     configured_url, configured = load_archive_settings(log.path / SETTINGS_FILE)
     url = url or configured_url
@@ -156,14 +159,20 @@ def attach(
             "offload.block_size",
             f"a record of log.max_record_bytes ({log.settings.max_record_bytes}) would not fit one",
         )
-    return Archive(log, store, settings, cold, clock or SystemClock())
+    return Archive(log, store, settings, cold, clock or SystemClock(), sender or InThread(store))
 
 
 class Archive:
     """The cold tier of one log. A context manager; closing it leaves the log open."""
 
     def __init__(
-        self, log: Log, store: ObjectStore, settings: OffloadSettings, cold: ColdSettings, clock: Clock
+        self,
+        log: Log,
+        store: ObjectStore,
+        settings: OffloadSettings,
+        cold: ColdSettings,
+        clock: Clock,
+        sender: Sender,
     ) -> None:
         self._log = log
         self._store = store
@@ -186,8 +195,10 @@ class Archive:
         self._branches = Branches(self._volumes)
         self._handles = Handles(log, self._volumes, self._branches, self._local, clock)
         self._offloader = Offloader(
-            log, store, self._volumes, self._handles, self._local, self._reader, settings, clock, socket.gethostname()
-        )
+            log, store, self._volumes, self._handles, self._local, self._reader, settings, clock,
+            socket.gethostname(), sender,
+        )  # fmt: skip
+        self._sender = sender
         self._is_closed = False
         self._turns: dict[str, threading.RLock] = {}  # of each topic: its offloads and deletes take turns; reads do not
 
@@ -204,6 +215,7 @@ class Archive:
         if self._is_closed:
             return
         self._is_closed = True
+        self._sender.close()
         self._log.detach_cold()
         self._reader.close()
         self._local.close()
