@@ -1,17 +1,21 @@
-"""Appends at `fsync` while segments are offloaded at full speed by the same process, beside the same log left alone.
+"""Appends at `fsync` while segments are offloaded at full speed, beside the same log left alone.
 
-What is offloaded is read, verified, encoded and given its checksums as ever; the store takes the parts and forgets
-them, at once, so that nothing but this process sets the pace. One thread appends single records of 200 bytes.
+What is offloaded is read, verified, encoded and given its checksums as ever, by a worker process as in the daemon, or
+by a thread of the process that appends. The store takes the parts and forgets them, at once, so that nothing but this
+machine sets the pace. One thread appends single records of 200 bytes.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import TypeAlias
 
 import seglog
 from benchmarks import ways
@@ -19,17 +23,17 @@ from benchmarks.lines import log_lines
 from benchmarks.machine import describe
 from benchmarks.offload import fill
 from benchmarks.options import Options
-from benchmarks.report import Aim, Report, Row, compare
+from benchmarks.report import Aim, Report, Row, alone, compare
 from benchmarks.runner import Figures
 from benchmarks.slices import Open, Slice, in_slices
 from catalog import Codec, Sid, Vid
 from catalog.checksum import Checksum, ChecksumKind
 from catalog.keys import Key
 from catalog.objects import MemoryStore, PartTag
-from offload import OffloadSettings
-from offload.ledger_offloader import LedgerOffloader
-from offload.segment_upload import FrameRun
-from seglog.frames import Frames
+from offload import ColdSettings, OffloadSettings
+from offload.sending import InThread, Sender, Shipment
+from offload.worker import child
+from offload.worker.pool import WorkerPool
 
 __all__ = ["SUMMARY", "run"]
 
@@ -45,10 +49,19 @@ def run(options: Options) -> Report:
     rows: list[Row] = []
     for codec in Codec:
         label = f"append, codec {codec.name.lower()}"
-        subjects = {"seglog": _subject(options, codec), "without": _subject(options, None)}
+        subjects = {
+            "process": _subject(options, codec, _by_process),
+            "thread": _subject(options, codec, _by_thread),
+            "without": _subject(options, codec, _by_nobody),
+        }
         rounds = in_slices(options, label, subjects)
-        for name, figure, aims in (("p50", "p50_us", _P50_AIMS), ("p99", "p99_us", _P99_AIMS)):
-            rows += compare(rounds, f"{label}, {name}", "us", figure, "without", more_is_better=False, aims=aims)
+        for how in ("process", "thread"):
+            for name, figure, aims in (("p50", "p50_us", _P50_AIMS), ("p99", "p99_us", _P99_AIMS)):
+                rows += compare(
+                    rounds.called("seglog", how), f"{label}, {how}, {name}", "us", figure, "without",
+                    more_is_better=False, aims=aims if how == "process" else (),
+                )  # fmt: skip
+            rows.append(alone(f"{label}, {how}, offloaded", "MB/s", rounds.median(how, "offloaded_mb_per_s")))
     return Report("append-while-offloading", SUMMARY, tuple(rows), describe(options.directory), options.rounds)
 
 
@@ -62,50 +75,124 @@ class _Forgetting(MemoryStore):
         pass
 
 
-def _subject(options: Options, codec: Codec | None) -> Open:
+def main(descriptor: int) -> None:
+    """Of the worker process."""
+    child.main(descriptor, lambda _: _Forgetting())
+
+
+class _NoLimits:
+    def take(self, sent_bytes: int) -> None:
+        pass
+
+    def answered(self, method: str, outcome: str, elapsed_s: float, sent_bytes: int, received_bytes: int) -> None:
+        pass
+
+
+class _Ended(Exception):
+    """The benchmark is over."""
+
+
+class _Load:
+    """Offloads one topic again and again while it is on."""
+
+    def __init__(self, topic: seglog.Topic, codec: Codec, sender: Sender, pids: Callable[[], Sequence[int]]) -> None:
+        self._topic = topic
+        self._codec = codec
+        self._sender = sender
+        self._pids = pids
+        self._is_on, self._is_over, self._begun = threading.Event(), threading.Event(), threading.Event()
+        self._taken_bytes = 0
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+
+    def __enter__(self) -> None:
+        self._begun.clear()
+        self._is_on.set()
+        self._signal(signal.SIGCONT)
+        if not self._begun.wait(_PATIENCE_S):
+            raise RuntimeError("nothing was offloaded: the figure would be wrong")
+        self._taken_bytes = 0
+
+    def __exit__(self, *_: object) -> None:
+        self._is_on.clear()
+        self._signal(signal.SIGSTOP)
+
+    @property
+    def taken_bytes(self) -> int:
+        return self._taken_bytes
+
+    def end(self) -> None:
+        self._is_over.set()
+        self._is_on.set()
+        self._signal(signal.SIGCONT)
+        self._thread.join()
+        self._sender.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in self._pids():
+            os.kill(pid, number)
+
+    def _work(self) -> None:
+        with suppress(_Ended):
+            while self._is_on.wait():
+                self._take(0)
+                now_ms = time.time_ns() // 1_000_000
+                shipment = Shipment(
+                    self._topic.name,
+                    Vid.new(1),
+                    Sid.new(now_ms),
+                    1,
+                    self._topic.head_seq,
+                    self._codec,
+                    OffloadSettings(),
+                )
+                self._sender.send(shipment, self._topic, on_upload_id=lambda _: None, on_bytes=self._take)
+
+    def _take(self, count: int) -> None:
+        self._is_on.wait()
+        if self._is_over.is_set():
+            raise _Ended
+        self._taken_bytes += count
+        if count:
+            self._begun.set()
+
+
+_Start: TypeAlias = Callable[[seglog.Topic, Codec], _Load | None]
+
+
+def _by_process(topic: seglog.Topic, codec: Codec) -> _Load:
+    pool = WorkerPool("forgotten", ColdSettings(), OffloadSettings(), _NoLimits(), __name__)
+    return _Load(topic, codec, pool, lambda: pool.pids)
+
+
+def _by_thread(topic: seglog.Topic, codec: Codec) -> _Load:
+    return _Load(topic, codec, InThread(_Forgetting()), lambda: ())
+
+
+def _by_nobody(_topic: seglog.Topic, _codec: Codec) -> None:
+    return None
+
+
+def _subject(options: Options, codec: Codec, start: _Start) -> Open:
     @contextmanager
     def open_subject(directory: Path) -> Iterator[Slice]:
         with seglog.open(directory / "data") as log:
             fill(log, "old", SIZE_BYTES, options.size_mib << 20)
             position, batches = count(), [[line] for line in log_lines(1_000, SIZE_BYTES)]
-            topic = log.topic("new")
-            is_on, stop, begun = threading.Event(), threading.Event(), threading.Event()
-
-            def offload() -> None:
-                while is_on.wait() and not stop.is_set():
-                    _offload(log.topic("old"), codec or Codec.NONE, is_on, begun)
-
-            worker = threading.Thread(target=offload)
+            append = log.topic("new").append
+            load = start(log.topic("old"), codec)
 
             def measured(slice_s: float) -> Figures:
-                """The worker works while it is this subject's turn."""
-                if codec is not None:
-                    begun.clear()
-                    is_on.set()
-                    if not begun.wait(_PATIENCE_S):
-                        raise RuntimeError("nothing was offloaded: the figure would be wrong")
-                figures = ways.loop(topic.append, batches, position, slice_s)
-                is_on.clear()
-                return figures
+                if load is None:
+                    return ways.loop(append, batches, position, slice_s)
+                with load:
+                    figures = ways.loop(append, batches, position, slice_s)
+                    return {**figures, "offloaded_mb_per_s": load.taken_bytes / slice_s / 1e6}
 
-            worker.start()
             try:
                 yield measured
             finally:
-                stop.set()
-                is_on.set()
-                worker.join()
+                if load is not None:
+                    load.end()
 
     return open_subject
-
-
-def _offload(topic: seglog.Topic, codec: Codec, is_on: threading.Event, begun: threading.Event) -> None:
-    def batches() -> Iterator[Frames]:
-        for frames in topic.frame_batches(1, topic.head_seq):
-            is_on.wait()
-            begun.set()
-            yield frames
-
-    run = FrameRun(topic.name, 1, topic.head_seq, batches())
-    offloader = LedgerOffloader(_Forgetting(), Vid.new(1), OffloadSettings())
-    offloader.offload(run, Sid.new(time.time_ns() // 1_000_000), codec=codec)

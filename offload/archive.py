@@ -59,6 +59,7 @@ from offload.publisher import Published, Publisher, divergence
 from offload.replica import Replicas, SyncState
 from offload.reset import Reset, ResetResult
 from offload.runs import RunStatus, run_statuses
+from offload.sending import InThread, Sender
 from offload.settings import OffloadSettings, load_archive_settings
 from offload.sync import Sync, Synced
 from offload.takeover import Takeover
@@ -159,12 +160,14 @@ def attach(
     cold: ColdSettings | None = None,
     upkeep: CatalogSettings | None = None,
     clock: Clock | None = None,
+    sender: Sender | None = None,
 ) -> Archive:
     """Give `log` its cold tier: from now on its reads go on below the hot floor. Makes no request yet.
 
     Over a log that is open for reading only, the archive changes nothing either, here or in the remote: `ReadOnly`.
     `url` is `s3://bucket/prefix` or `file:///path`; without it the `[remote]` section of seglog.toml decides. A `store`
-    may be given instead. Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`, `ColdTierAttached`.
+    may be given instead. `sender` makes the objects of what is offloaded; by default the thread that offloads does.
+    Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`, `ColdTierAttached`.
     """
     configured_url, configured = load_archive_settings(log.path / SETTINGS_FILE)
     url = url or configured_url
@@ -181,7 +184,7 @@ def attach(
             "offload.block_size",
             f"a record of log.max_record_bytes ({log.settings.max_record_bytes}) would not fit one",
         )
-    return Archive(log, store, settings, cold, upkeep, clock or SystemClock())
+    return Archive(log, store, settings, cold, upkeep, clock or SystemClock(), sender or InThread(store))
 
 
 class Archive:
@@ -195,6 +198,7 @@ class Archive:
         cold: ColdSettings,
         upkeep: CatalogSettings,
         clock: Clock,
+        sender: Sender,
     ) -> None:
         self._log = log
         self._store = store
@@ -223,7 +227,16 @@ class Archive:
             self._volumes, self._handles, self._local, upkeep.checkpoint_policy, clock, writer_id
         )
         self._offloader = Offloader(
-            log, store, self._volumes, self._handles, self._local, self._reader, settings, self._publisher, clock
+            log,
+            store,
+            self._volumes,
+            self._handles,
+            self._local,
+            self._reader,
+            settings,
+            self._publisher,
+            clock,
+            sender,
         )
         self._replicas = Replicas(log, self._volumes, self._handles, self._local)
         self._takeover = Takeover(log, self._volumes, self._handles, self._local, self._replicas, self._publisher)
@@ -240,6 +253,7 @@ class Archive:
         self._sync = Sync(
             log, self._handles, self._local, self._replicas, self._offloader, self._publisher, self._reset
         )
+        self._sender = sender
         self._is_closed = False
         self._turns: dict[str, threading.RLock] = {}  # of each topic: its offloads and deletes take turns; reads do not
 
@@ -256,6 +270,7 @@ class Archive:
         if self._is_closed:
             return
         self._is_closed = True
+        self._sender.close()
         self._log.detach_cold()
         self._reader.close()
         self._local.close()

@@ -18,7 +18,9 @@
     ├── Unavailable          nothing was changed; try again                exit 1
     │   ├── Busy                 the daemon has as many requests as it takes
     │   ├── DaemonGone           it ended, or closed the connection, before it answered
-    │   └── Stopping             it is being stopped
+    │   ├── Stopping             it is being stopped
+    │   ├── WorkerDied           the process that uploads ended in the middle of it
+    │   └── WorkerFailed         it raised what cannot be raised here
     └── Misuse               fix the call                                  exit 2
         ├── EntryTooLarge
         ├── InvalidAddress       one that the daemon cannot, or must not, listen on
@@ -73,6 +75,8 @@ __all__ = [
     "Unavailable",
     "UnknownObject",
     "UnsupportedOption",
+    "WorkerDied",
+    "WorkerFailed",
 ]
 
 
@@ -228,6 +232,20 @@ class DaemonGone(Unavailable):
 class Stopping(Unavailable):
     def __init__(self) -> None:
         super().__init__("the daemon is being stopped; what was begun goes on when it is started again")
+
+
+class WorkerDied(Unavailable):
+    """`code` is its exit code, minus the number of the signal that killed it; None if it was not there at all."""
+
+    def __init__(self, code: int | None) -> None:
+        how = "is not there" if code is None else f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+        super().__init__(f"the process that uploads {how}; the upload begins anew with the next try")
+        self.code = code
+
+
+class WorkerFailed(Unavailable):
+    def __init__(self, trace: str) -> None:
+        super().__init__(f"the process that uploads failed: {trace}")
 
 
 class Misuse(OffloadError):

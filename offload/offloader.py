@@ -31,6 +31,7 @@ from catalog import (
     Volumes,
     keys,
 )
+from catalog.commit import Codec
 from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState, Run, is_due, plan_run
 from offload.cold import ColdReader
@@ -42,6 +43,7 @@ from offload.merging import merge_runs
 from offload.publisher import Published, Publisher, divergence
 from offload.readback import check_published, check_segment
 from offload.segment_upload import FrameRun
+from offload.sending import Sender, Shipment
 from offload.settings import OffloadSettings, codec_named
 from offload.topic_config import told_anew
 from seglog import Log, Topic
@@ -66,6 +68,7 @@ class Offloader:
         settings: OffloadSettings,
         publisher: Publisher,
         clock: Clock,
+        sender: Sender,
     ) -> None:
         self._log = log
         self._store = store
@@ -76,6 +79,7 @@ class Offloader:
         self.settings = settings
         self._publisher = publisher
         self._clock = clock
+        self._sender = sender
 
     def run(
         self, name: str, *, up_to: int | None = None, on_bytes: Callable[[int], None] = lambda _: None
@@ -204,22 +208,19 @@ class Offloader:
         return published
 
     def _upload(self, attempt: Attempt, topic: Topic, on_bytes: Callable[[int], None]) -> SegmentRef:
-
-        def counted() -> Iterator[Frames]:
-            for frames in topic.frame_batches(attempt.first_seq, attempt.last_seq):
-                on_bytes(frames.size_bytes)
-                yield frames
-
-        return self._send(attempt, counted())
-
-    def _send(self, attempt: Attempt, batches: Iterable[Frames]) -> SegmentRef:
-        attributes = self._log.topic(attempt.name).config.attributes
-        return LedgerOffloader(self._store, attempt.vid, self.settings).offload(
-            FrameRun(attempt.name, attempt.first_seq, attempt.last_seq, batches),
-            attempt.sid,
-            codec=codec_named(attributes.get("codec", self.settings.codec)),
+        shipment = Shipment(
+            attempt.name, attempt.vid, attempt.sid, attempt.first_seq, attempt.last_seq, self._codec(attempt.name),
+            self.settings,
+        )  # fmt: skip
+        return self._sender.send(
+            shipment,
+            topic,
             on_upload_id=lambda upload_id: self._local.save(attempt=replace(attempt, upload_id=upload_id)),
+            on_bytes=on_bytes,
         )
+
+    def _codec(self, name: str) -> Codec:
+        return codec_named(self._log.topic(name).config.attributes.get("codec", self.settings.codec))
 
     def _to_merge(self, handle: Handle) -> list[SegmentView] | None:
         """The oldest run of segments that one log wrote: a data object has one topic id."""
@@ -253,7 +254,12 @@ class Offloader:
             created_at_ms=now_ms,
         )
         self._local.save(attempt=attempt)
-        segment = self._send(attempt, self._frames_to_merge(views, on_bytes))
+        segment = LedgerOffloader(self._store, attempt.vid, self.settings).offload(
+            FrameRun(attempt.name, attempt.first_seq, attempt.last_seq, self._frames_to_merge(views, on_bytes)),
+            attempt.sid,
+            codec=self._codec(attempt.name),
+            on_upload_id=lambda upload_id: self._local.save(attempt=replace(attempt, upload_id=upload_id)),
+        )
         # It takes the place of objects that were read back, whose hot copies may be gone: so is it, before it does.
         check_segment(self._store, handle.vid, segment)
         [last] = self._volumes.commits(handle.vid, handle.lsn, handle.lsn)

@@ -25,9 +25,11 @@ __all__ = [
     "DEFAULT",
     "MIN_BLOCK_SIZE",
     "NEVER",
+    "PROCESS",
     "SETTINGS",
     "TRIGGERS",
     "UNLIMITED",
+    "WORKERS",
     "OffloadSettings",
     "ServeSettings",
     "codec_named",
@@ -53,6 +55,9 @@ STORAGE_CLASSES = (
     "GLACIER_IR",
     "EXPRESS_ONEZONE",
 )
+
+PROCESS = "process"
+WORKERS = (PROCESS, "thread")
 
 NEVER = "never"
 UNLIMITED = "unlimited"
@@ -109,6 +114,9 @@ class OffloadSettings:
         16 * 1024 * 1024, "bytes", 1, None, "of frames: adjacent remote segments with less become one", word=NEVER
     )
     merge_count: int = number(16, "segments", 2, 10_000, "so many of them at least")
+    worker: str = choice(
+        PROCESS, WORKERS, "who uploads for the daemon: a process beside it, or a thread, which delays appends"
+    )
     topics_at_once: int = number(2, "topics", 1, 64, "that the daemon offloads at the same time")
     upload_bytes_per_s: int | str = number(
         UNLIMITED, "bytes", 1024, None, "a second, of all uploads together", word=UNLIMITED

@@ -28,11 +28,12 @@ class Readable(Protocol):
 class OpenFile:
     __slots__ = ("_files", "fd", "path")
 
-    def __init__(self, files: Files, path: Path, flags: int = os.O_RDWR) -> None:
+    def __init__(self, files: Files, path: Path, flags: int = os.O_RDWR, *, descriptor: int | None = None) -> None:
+        """`descriptor` is of the file if it is open already; it is closed with this."""
         self.fd = -1
         self.path = path
         self._files = files
-        self.fd = files.open(path, flags)
+        self.fd = files.open(path, flags) if descriptor is None else descriptor
 
     def __del__(self) -> None:
         if self.fd >= 0:

@@ -29,6 +29,7 @@ from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run, lost_run
 from seglog.state import TopicState
 
 __all__ = [
+    "BATCH_MAX_RECORDS",
     "check_place",
     "continue_records",
     "is_reached",
@@ -43,7 +44,7 @@ __all__ = [
 # Frames of other topics may lie between: up to a page of them is read along rather than asked for apart.
 _GAP_MAX_BYTES = 4096
 # Of a batch of frames: what is done on arrays costs the more a record, the fewer there are.
-_BATCH_MAX_RECORDS = 8192
+BATCH_MAX_RECORDS = 8192
 
 
 def read_records(
@@ -157,7 +158,7 @@ def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, cut
         if seq < state.hot_floor:
             raise SeqOutOfRange(state.name, seq, state.hot_floor, state.head_seq)
         run = load_run(
-            engine, state, seq, last, with_memory=not state.config.keep_history, max_records=_BATCH_MAX_RECORDS
+            engine, state, seq, last, with_memory=not state.config.keep_history, max_records=BATCH_MAX_RECORDS
         )
         if run is None or (len(state.cuts) != cuts and state.generation != generation):
             continue

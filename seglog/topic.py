@@ -18,6 +18,7 @@ from seglog.frames import Frames
 from seglog.read import continue_records, read_frame_batches
 from seglog.record import Gap, Record
 from seglog.retention import Retention
+from seglog.sealed import SealedFiles
 from seglog.search import first_seq_at
 from seglog.segment import SegmentInfo
 from seglog.state import TopicState
@@ -266,11 +267,12 @@ class Topic:
 
     def frame_batches(self, first: int, last: int) -> Iterator[Frames]:
         """The same as `frames`, up to a MiB at a time: for whoever takes thousands at once."""
-        state = self._engine.state(self.name)
-        for seq in (first, last):
-            if not state.hot_floor <= seq <= state.head_seq:
-                raise SeqOutOfRange(self.name, seq, state.hot_floor, state.head_seq)
+        state = self._hot(first, last)
         return guarded(self._engine, state, read_frame_batches(self._engine, state, first, last))
+
+    def sealed_files(self, first: int, last: int) -> SealedFiles:
+        """The same records, for a process beside this one that reads sealed segments itself. Raises as `frames`."""
+        return SealedFiles(self._engine, self._hot(first, last), last)
 
     def delete(self, *, before: int | None = None, tag: str | None = None) -> DeleteOp:
         """Delete the records that are there now and are below `before`, have the tag, or both. Durable on return.
@@ -334,6 +336,13 @@ class Topic:
     def _seq_at(self, state: TopicState, ts_ms: int) -> int:
         with explained(self._engine, state):
             return first_seq_at(self._engine, state, ts_ms)
+
+    def _hot(self, first: int, last: int) -> TopicState:
+        state = self._engine.state(self.name)
+        for seq in (first, last):
+            if not state.hot_floor <= seq <= state.head_seq:
+                raise SeqOutOfRange(self.name, seq, state.hot_floor, state.head_seq)
+        return state
 
     def _first(self, state: TopicState, start: int | None) -> int:
         first = state.floors.earliest_seq if start is None else start

@@ -8,19 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TypeVar
 
-from catalog.keys import Key
-from catalog.objects.base import ObjectStore, PartTag, Tagged
-from catalog.objects.wrapped import WrappedStore
-from offload.daemon.metrics import Metrics, timed
+from catalog.objects.base import ObjectStore
+from offload.daemon.metrics import Metrics
 from offload.errors import Stopping
+from offload.measured import OK, MeasuredStore
 
-__all__ = ["GatedStore", "Rate"]
-
-_Answer = TypeVar("_Answer")
+__all__ = ["Gate", "GatedStore", "Rate"]
 
 
 class Rate:
@@ -49,49 +43,35 @@ class Rate:
             raise Stopping
 
 
-class GatedStore(WrappedStore):
-    """An `ObjectStore` before another one."""
+class Gate:
+    """Where requests wait and are counted, whichever process makes them (`offload.worker.pool.Turns`)."""
 
-    def __init__(self, inner: ObjectStore, metrics: Metrics, requests: Rate, uploads: Rate) -> None:
-        super().__init__(inner)
+    def __init__(self, metrics: Metrics, requests: Rate, uploads: Rate) -> None:
         self._metrics = metrics
         self._requests = requests
         self._uploads = uploads
 
-    def put_new(self, key: Key, body: bytes) -> None:
-        with self._sending(body):
-            super().put_new(key, body)
-
-    def swap(self, key: Key, body: bytes, etag: str) -> None:
-        with self._sending(body):
-            super().swap(key, body, etag)
-
-    def put(self, key: Key, body: bytes | bytearray, metadata: Mapping[str, str]) -> None:
-        with self._sending(body):
-            super().put(key, body, metadata)
-
-    def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:
-        with self._sending(body):
-            return super().put_part(key, upload_id, number, body)
-
-    @contextmanager
-    def _sending(self, body: bytes | bytearray) -> Iterator[None]:
-        self._uploads.take(len(body))
-        yield
-        self._metrics.sent_bytes.inc(len(body))
-
-    def _call(self, method: str, _key: str, act: Callable[[], _Answer]) -> _Answer:
+    def take(self, sent_bytes: int) -> None:
+        """Wait for the turn of a request with so many bytes. Raises `Stopping`."""
+        self._uploads.take(sent_bytes)
         self._requests.take(1)
-        outcome = "ok"
-        try:
-            with timed(self._metrics.request_s.labels(method)):
-                answer = act()
-        except Exception as error:
-            outcome = type(error).__name__
-            raise
-        finally:
-            self._metrics.requests.labels(method, outcome).inc()
-        body = answer.body if isinstance(answer, Tagged) else answer
-        if isinstance(body, bytes):
-            self._metrics.received_bytes.inc(len(body))
-        return answer
+
+    def answered(self, method: str, outcome: str, elapsed_s: float, sent_bytes: int, received_bytes: int) -> None:
+        self._metrics.requests.labels(method, outcome).inc()
+        self._metrics.request_s.labels(method).observe(elapsed_s)
+        self._metrics.sent_bytes.inc(sent_bytes if outcome == OK else 0)
+        self._metrics.received_bytes.inc(received_bytes)
+
+
+class GatedStore(MeasuredStore):
+    """An `ObjectStore` before another one."""
+
+    def __init__(self, inner: ObjectStore, gate: Gate) -> None:
+        super().__init__(inner)
+        self._gate = gate
+
+    def _begin(self, _method: str, sent_bytes: int) -> None:
+        self._gate.take(sent_bytes)
+
+    def _end(self, method: str, outcome: str, elapsed_s: float, sent_bytes: int, received_bytes: int) -> None:
+        self._gate.answered(method, outcome, elapsed_s, sent_bytes, received_bytes)

@@ -32,12 +32,13 @@ from offload.archive import Archive
 from offload.catalog_settings import CatalogSettings, load_catalog_settings
 from offload.cold_settings import load_cold_settings
 from offload.daemon.disk import DiskState, disk_state
-from offload.daemon.gate import GatedStore, Rate
+from offload.daemon.gate import Gate, GatedStore, Rate
 from offload.daemon.metrics import MeteredFiles, Metrics, TopicFigures
 from offload.daemon.triggers import Backlog, Backoff, Due, due, policy_of
 from offload.errors import Stopping
-from offload.settings import OffloadSettings, ServeSettings, load_archive_settings, load_serve_settings
+from offload.settings import PROCESS, OffloadSettings, ServeSettings, load_archive_settings, load_serve_settings
 from offload.wiring import open_store
+from offload.worker.pool import WorkerPool
 from seglog import SETTINGS_FILE, Log, NoSuchTopic, aio, load_settings
 from seglog.clock import Clock, SystemClock
 
@@ -401,15 +402,22 @@ async def open_service(
         if store is not None or loaded.url:
             cold = load_cold_settings(path, variables)
             inner = store or open_store(loaded.url or "", cold, offload_settings)
-            gated = GatedStore(inner, metrics, rates.requests, rates.uploads)
+            gate = Gate(metrics, rates.requests, rates.uploads)
+            # A store that was given is one of this process.
+            pool = (
+                WorkerPool(inner.url, cold, offload_settings, gate)
+                if offload_settings.worker == PROCESS and store is None
+                else None
+            )
             archive = offload.attach(
                 log.sync,
                 loaded.url,
-                store=gated,
+                store=GatedStore(inner, gate),
                 settings=offload_settings,
                 cold=cold,
                 upkeep=loaded.catalog,
                 clock=clock,
+                sender=pool,
             )
         return Service(log, archive, loaded, metrics, clock, rates)
     except BaseException:

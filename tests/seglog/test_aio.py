@@ -417,6 +417,7 @@ def test_every_method_that_waits_has_a_twin() -> None:
                 "frames",
                 "read_batches",
                 "release",
+                "sealed_files",
                 "segments",
                 "settle_deletes",
             },

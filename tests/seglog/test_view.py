@@ -210,7 +210,7 @@ READS = {
         "read",
         "read_batches",
     ),
-    *("record_count_hot", "sealed_seq", "segments", "seq_at", "topic_id"),
+    *("record_count_hot", "sealed_files", "sealed_seq", "segments", "seq_at", "topic_id"),
     *(
         "attach_cold",
         "check_writable",

@@ -32,12 +32,18 @@ class HandClock:
 
 @asynccontextmanager
 async def serving(
-    directory: Path, store: ObjectStore, clock: HandClock | None = None, **variables: str
+    directory: Path, store: ObjectStore | str, clock: HandClock | None = None, **variables: str
 ) -> AsyncIterator[Service]:
-    """Started, and closed at the end. `variables` is the environment, without its prefix SEGLOG_."""
+    """Started, and closed at the end. A `store` may be a remote's URL.
+
+    `variables` is the environment, without its prefix SEGLOG_.
+    """
     seglog.open(directory).close()
     given = {**_QUICK, **{f"SEGLOG_{name}": text for name, text in variables.items()}}
-    service = await open_service(directory, variables=given, store=store, clock=clock)
+    if isinstance(store, str):
+        service = await open_service(directory, variables=given, remote=store, clock=clock)
+    else:
+        service = await open_service(directory, variables=given, store=store, clock=clock)
     try:
         service.start()
         yield service

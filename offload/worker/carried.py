@@ -1,0 +1,40 @@
+"""An error on its way to another process: there it is raised as what it is here, with all its fields."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from dataclasses import dataclass
+
+from offload.errors import WorkerFailed
+
+__all__ = ["Carried"]
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """`body` is class, arguments and fields, pickled; None of an error that cannot be. `text` says where it was."""
+
+    text: str
+    body: bytes | None
+
+    @classmethod
+    def of(cls, error: BaseException) -> Carried:
+        text = "".join(traceback.format_exception(error))
+        try:
+            # Not the error itself: pickle makes it anew by its class, and ours take other arguments than a message.
+            body = pickle.dumps((type(error), error.__reduce__()[1], error.args, error.__dict__))
+            pickle.loads(body)  # noqa: S301 - what was pickled a line above
+        except Exception:
+            return cls(text, None)
+        return cls(text, body)
+
+    def error(self) -> BaseException:
+        if self.body is None:
+            return WorkerFailed(self.text)
+        kind, given, arguments, fields = pickle.loads(self.body)  # noqa: S301 - from our own process
+        error: BaseException = kind.__new__(kind, *given)
+        error.args = arguments
+        error.__dict__.update(fields)
+        error.add_note(f"in the process that uploads:\n{self.text}")
+        return error

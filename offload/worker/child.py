@@ -1,0 +1,220 @@
+"""The process that uploads. It reads sealed segments from descriptors, and asks its parent for everything else.
+
+    to the child              from the child
+    Begin, once               (turn, method, bytes)     may this request go? answered when its turn has come
+    Shipment                  (part, seq)               a SealedPart's fields and both descriptors, or None
+    Answer to a question      (frames, first, last)     whole frames from `first` on, as many as the parent likes
+                              (upload_id, id)           answered when that is on record
+                              Told                      of a request: for the metrics
+                              Taken                     bytes of frames
+                              Done, Failed              of the Shipment
+
+W1  It keeps nothing: whenever it ends, the attempt is one whose process died (offload.attempt).
+W2  It ends by itself when its parent is gone, at once and whatever it is doing. Signals that a terminal or a service
+    manager sends to all processes are the parent's to decide on.
+W3  No request leaves before the parent said so: that is where limits are, and where stopping takes hold.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import queue
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from catalog import SegmentRef
+from catalog.objects.base import ObjectStore
+from offload.cold_settings import ColdSettings
+from offload.measured import MeasuredStore
+from offload.sending import Shipment, ship
+from offload.settings import OffloadSettings
+from offload.wiring import open_store
+from offload.worker.carried import Carried
+from offload.worker.channel import Channel
+from seglog.errors import FileCorrupt
+from seglog.files import OsFiles
+from seglog.frames import Frames, take_apart
+from seglog.sealed import OpenedSegment
+
+__all__ = ["Answer", "Begin", "Done", "Failed", "Part", "Question", "Taken", "Told", "main"]
+
+_TOLD_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """`url` has no credentials: those come from the environment, which is the parent's."""
+
+    url: str
+    cold: ColdSettings
+    offload: OffloadSettings
+    nice: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """As `seglog.sealed.SealedPart`; the descriptors come beside it."""
+
+    topic_id: int
+    first_seq: int
+    last_seq: int
+    paths: tuple[Path, Path]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    number: int
+    what: str
+    about: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    number: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Of one request. `outcome` is `ok` or the error's name."""
+
+    method: str
+    outcome: str
+    elapsed_s: float
+    sent_bytes: int
+    received_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    frame_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    segment: SegmentRef
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    error: Carried
+
+
+class _Parent:
+    """Who is asked and told. Any thread may."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._numbers = itertools.count()
+        self._waiting: dict[int, Future[tuple[Any, tuple[int, ...]]]] = {}
+        self.shipments: queue.SimpleQueue[Shipment] = queue.SimpleQueue()
+
+    def listen(self) -> None:
+        """W2. Never returns."""
+        with suppress(EOFError):
+            while True:
+                message, descriptors = self._channel.receive()
+                if isinstance(message, Answer):
+                    self._waiting.pop(message.number).set_result((message.value, descriptors))
+                else:
+                    self.shipments.put(message)
+        os._exit(1)
+
+    def ask(self, what: str, *about: Any) -> tuple[Any, tuple[int, ...]]:
+        question = Question(next(self._numbers), what, about)
+        answered: Future[tuple[Any, tuple[int, ...]]] = Future()
+        self._waiting[question.number] = answered
+        self._channel.send(question)
+        return answered.result()
+
+    def tell(self, message: object) -> None:
+        self._channel.send(message)
+
+
+class _AskingStore(MeasuredStore):
+    """W3."""
+
+    def __init__(self, inner: ObjectStore, parent: _Parent) -> None:
+        super().__init__(inner)
+        self._parent = parent
+
+    def _begin(self, method: str, sent_bytes: int) -> None:
+        self._parent.ask("turn", method, sent_bytes)
+
+    def _end(self, method: str, outcome: str, elapsed_s: float, sent_bytes: int, received_bytes: int) -> None:
+        self._parent.tell(Told(method, outcome, elapsed_s, sent_bytes, received_bytes))
+
+
+def _remote(begin: Begin) -> ObjectStore:
+    return open_store(begin.url, begin.cold, begin.offload)
+
+
+def main(descriptor: int, store_for: Callable[[Begin], ObjectStore] = _remote) -> None:
+    """The whole life of the process. `descriptor` is of its end of the channel."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    channel = Channel(socket.socket(fileno=descriptor))
+    begin, _ = channel.receive()
+    os.nice(begin.nice)
+    parent = _Parent(channel)
+    threading.Thread(target=parent.listen, name="seglog-parent", daemon=True).start()
+    store = _AskingStore(store_for(begin), parent)
+    while True:
+        shipment = parent.shipments.get()
+        try:
+            segment = ship(store, shipment, _frames(parent, shipment), lambda found: _on_record(parent, found))
+        except Exception as error:
+            parent.tell(Failed(Carried.of(error)))
+        else:
+            parent.tell(Done(segment))
+
+
+def _on_record(parent: _Parent, upload_id: str) -> None:
+    parent.ask("upload_id", upload_id)
+
+
+def _frames(parent: _Parent, shipment: Shipment) -> Iterator[Frames]:
+    """All of them, in order: seglog.sealed."""
+    seq, last_seq = shipment.first_seq, shipment.last_seq
+    untold_bytes = 0
+    while seq <= last_seq:
+        part, descriptors = parent.ask("part", seq)
+        source = _asked(parent, seq, last_seq) if part is None else _read(parent, part, descriptors, seq, last_seq)
+        for frames in source:
+            untold_bytes += frames.size_bytes
+            seq += len(frames)
+            # Each message wakes the parent up, who has appends to make.
+            if untold_bytes >= _TOLD_BYTES or seq > last_seq:
+                parent.tell(Taken(untold_bytes))
+                untold_bytes = 0
+            yield frames
+
+
+def _read(parent: _Parent, part: Part, descriptors: tuple[int, ...], first: int, last: int) -> Iterator[Frames]:
+    data, idx = descriptors
+    segment = OpenedSegment(OsFiles(), part.topic_id, part.first_seq, (data, idx), part.paths)
+    seq, end = first, min(part.last_seq, last)
+    try:
+        for run in segment.runs(first, end):
+            frames = run.apart()
+            for some in _asked(parent, seq, run.last_seq) if frames is None else (frames,):
+                yield some
+                seq += len(some)
+    except FileCorrupt:
+        # Or it is read while flags are set: the log knows, and says what is wrong with which file.
+        yield from _asked(parent, seq, end)
+
+
+def _asked(parent: _Parent, first: int, last: int) -> Iterator[Frames]:
+    while first <= last:
+        whole, _ = parent.ask("frames", first, last)
+        yield take_apart(whole)
+        first += len(whole)

@@ -1,0 +1,204 @@
+"""Worker processes that upload, one for each upload at a time, kept for the next one.
+
+    state      what is true                                 step that follows
+    idle       it waits for a shipment                      send
+    working    a thread here answers its questions          done, failed: idle again
+    gone       it ended, or was killed                      another one is started when there is a need
+
+P1  An upload's id is on record before its first part is sent: the child waits for the answer.
+P2  Whatever is raised here while a child works, stopping included, kills it, and it has ended before the error goes on.
+    Its attempt stays as any other that was cut short: the next run aborts it and begins anew.
+P3  A child that ends on its own is `WorkerDied`, and what it raised is raised here as what it was.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from catalog import SegmentRef
+from offload.cold_settings import ColdSettings
+from offload.errors import WorkerDied
+from offload.sending import Shipment
+from offload.settings import OffloadSettings
+from offload.worker.channel import Channel
+from offload.worker.child import Answer, Begin, Done, Failed, Part, Question, Taken, Told
+from seglog import Topic
+from seglog.sealed import SealedFiles
+
+__all__ = ["Turns", "WorkerPool"]
+
+_NICE = 5
+_LOOK_S = 0.1  # between looks at whether to stop
+# The path is the parent's own, so that both run the same code.
+_PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from {} import main; main(int(sys.argv[1]))"
+_MODULE = "offload.worker.child"
+
+
+class Turns(Protocol):
+    """The limits and the metrics of requests (offload.daemon.gate)."""
+
+    def take(self, sent_bytes: int) -> None:
+        """Wait for the turn of a request with so many bytes."""
+        ...
+
+    def answered(self, method: str, outcome: str, elapsed_s: float, sent_bytes: int, received_bytes: int) -> None: ...
+
+
+class WorkerPool:
+    """A `Sender`. `url` is of the remote; its credentials come from the environment.
+
+    `module` has the `main` of the child.
+    """
+
+    def __init__(
+        self, url: str, cold: ColdSettings, offload: OffloadSettings, turns: Turns, module: str = _MODULE
+    ) -> None:
+        self._module = module
+        self._begin = Begin(url, cold, offload, _NICE)
+        self._turns = turns
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        self._all: set[_Worker] = set()
+        self._is_closed = False
+
+    def send(
+        self,
+        shipment: Shipment,
+        topic: Topic,
+        *,
+        on_upload_id: Callable[[str], None],
+        on_bytes: Callable[[int], None],
+    ) -> SegmentRef:
+        worker = self._take()
+        try:
+            answered = worker.work(shipment, topic, self._turns, on_upload_id, on_bytes)
+        except BaseException:
+            worker.kill()
+            with self._lock:
+                self._all.discard(worker)
+            raise
+        with self._lock:
+            self._idle.append(worker)
+        if isinstance(answered, Failed):
+            raise answered.error.error()
+        return answered.segment
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the children that are there."""
+        with self._lock:
+            return [worker.pid for worker in self._all]
+
+    def close(self) -> None:
+        """Every child has ended on return. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+            workers = list(self._all)
+            self._all.clear()
+            self._idle.clear()
+        for worker in workers:
+            worker.kill()
+
+    def _take(self) -> _Worker:
+        with self._lock:
+            while self._idle:
+                worker = self._idle.pop()
+                if worker.is_alive:
+                    return worker
+                self._all.discard(worker)
+                worker.kill()
+            if self._is_closed:
+                raise WorkerDied(None)
+            worker = _Worker(self._begin, self._module)
+            self._all.add(worker)
+            return worker
+
+
+class _Worker:
+    def __init__(self, begin: Begin, module: str) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM.format(module), str(theirs.fileno()), json.dumps(sys.path)],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+        self._channel = Channel(ours)
+        with suppress(EOFError):  # which whoever gives it work finds, too
+            self._channel.send(begin)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """It has ended on return. Idempotent."""
+        self._process.kill()
+        self._process.wait()
+        self._channel.close()
+
+    def work(
+        self,
+        shipment: Shipment,
+        topic: Topic,
+        turns: Turns,
+        on_upload_id: Callable[[str], None],
+        on_bytes: Callable[[int], None],
+    ) -> Done | Failed:
+        files = topic.sealed_files(shipment.first_seq, shipment.last_seq)
+        try:
+            self._channel.send(shipment)
+            while True:
+                if not self._channel.wait(_LOOK_S):
+                    on_bytes(0)  # which raises when it is time to stop
+                    continue
+                message, _ = self._channel.receive()
+                match message:
+                    case Question(what="turn", about=(_, sent_bytes)):
+                        turns.take(sent_bytes)
+                        self._channel.send(Answer(message.number, None))
+                    case Question(what="upload_id", about=(upload_id,)):
+                        on_upload_id(upload_id)
+                        self._channel.send(Answer(message.number, None))
+                    case Question(what="part", about=(seq,)):
+                        self._answer_part(message.number, files, seq)
+                    case Question(what="frames", about=(first, last)):
+                        batch = next(topic.frame_batches(first, last))
+                        self._channel.send(Answer(message.number, list(batch)))
+                    case Told():
+                        turns.answered(
+                            message.method,
+                            message.outcome,
+                            message.elapsed_s,
+                            message.sent_bytes,
+                            message.received_bytes,
+                        )
+                    case Taken():
+                        on_bytes(message.frame_bytes)
+                    case Done():
+                        files.check()
+                        return message
+                    case Failed():
+                        return message
+        except EOFError as end:
+            raise WorkerDied(self._process.wait()) from end
+
+    def _answer_part(self, number: int, files: SealedFiles, seq: int) -> None:
+        part = files.part(seq)
+        if part is None:
+            self._channel.send(Answer(number, None))
+            return
+        fields = Part(part.topic_id, part.first_seq, part.last_seq, part.paths)
+        self._channel.send(Answer(number, fields), part.fds)

@@ -1,0 +1,78 @@
+"""Worker processes whose store does what a test wants: PLAN in the environment says it.
+
+fail METHOD NTH ERROR      the nth call of the method raises that error
+kill EFFECT WHEN           SIGKILL to the child before or after its nth effect
+hang METHOD                the call never ends
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from catalog.errors import AccessDenied, InvalidObject, NoSuchBucket, NoSuchObject, OutcomeUnknown, StoreUnreachable
+from catalog.keys import Key
+from catalog.objects.base import ObjectStore
+from catalog.objects.wrapped import WrappedStore
+from offload.wiring import open_store
+from offload.worker import child
+from offload.worker.child import Begin
+from tests.faults.store import Fault, FaultyStore, KillingStore
+
+__all__ = ["ERRORS", "MODULE", "PLAN", "main"]
+
+MODULE = __name__
+PLAN = "SEGLOG_TEST_PLAN"
+_T = TypeVar("_T")
+
+
+class NotOurs(Exception):
+    """That nobody else can make: it has no class that can be found."""
+
+
+def _nobodys(key: str) -> Exception:
+    class Local(Exception):
+        pass
+
+    return Local(key)
+
+
+ERRORS: dict[str, Callable[[str], Exception]] = {
+    "denied": lambda key: AccessDenied("s3://there", f"a fault at {key}", "ask somebody"),
+    "unreachable": lambda key: StoreUnreachable("s3://there", f"a fault at {key}"),
+    "no_bucket": lambda _: NoSuchBucket("there"),
+    "absent": lambda key: NoSuchObject(Key(key)),
+    "damaged": lambda key: InvalidObject(Key(key), "a fault"),
+    "unknown": lambda key: OutcomeUnknown(Key(key), "a fault"),
+    "os": lambda key: PermissionError(13, "a fault", key),
+    "nobodys": _nobodys,
+}
+
+
+class _Hanging(WrappedStore):
+    def __init__(self, inner: ObjectStore, method: str) -> None:
+        super().__init__(inner)
+        self._method = method
+
+    def _call(self, method: str, key: str, act: Callable[[], _T]) -> _T:
+        if method == self._method:
+            threading.Event().wait()
+        return act()
+
+
+def _store(begin: Begin) -> ObjectStore:
+    store = open_store(begin.url, begin.cold, begin.offload)
+    match os.environ.get(PLAN, "").split():
+        case ["fail", method, nth, error]:
+            return FaultyStore(store, [Fault(nth=int(nth), error=ERRORS[error], method=method)])
+        case ["kill", effect, when]:
+            return KillingStore(store, int(effect), "before" if when == "before" else "after")
+        case ["hang", method]:
+            return _Hanging(store, method)
+    return store
+
+
+def main(descriptor: int) -> None:
+    child.main(descriptor, _store)

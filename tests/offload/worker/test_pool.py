@@ -1,0 +1,387 @@
+"""A worker process makes the same objects as a thread, fails in the same words, and never outlives its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import offload
+import seglog
+from catalog import Sid, Vid, keys
+from catalog.commit import Codec
+from catalog.objects.base import ObjectStore
+from offload import Archive, ColdSettings
+from offload.errors import Stopping, WorkerDied, WorkerFailed
+from offload.sending import InThread, Shipment
+from offload.wiring import open_store
+from offload.worker.carried import Carried
+from offload.worker.pool import WorkerPool
+from seglog import FileCorrupt, Log, LogSettings, NoSuchTopic, Topic, TopicConfig
+from tests.faults.offloads import SMALL_BLOCKS, SMALL_LOG
+from tests.faults.store import Fault, FaultyStore
+from tests.offload.worker.children import ERRORS, MODULE, PLAN
+
+ROOT = Path(__file__).parents[3]
+_EFFECTS = 7  # upload begun, four parts, completed, index object
+VID, SID = Vid.new(1), Sid.new(2)
+TOPIC = "t"
+
+
+class Turns:
+    """Keeps what happened, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.sent: list[int] = []
+
+    def take(self, sent_bytes: int) -> None:
+        self.sent.append(sent_bytes)
+
+    def answered(self, method: str, outcome: str, elapsed_s: float, sent_bytes: int, received_bytes: int) -> None:
+        self.events.append(f"{method} {outcome}")
+
+
+@pytest.fixture
+def turns() -> Turns:
+    return Turns()
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return (tmp_path / "remote").as_uri()
+
+
+@pytest.fixture
+def pool(url: str, turns: Turns) -> Iterator[WorkerPool]:
+    with closing(WorkerPool(url, ColdSettings(), SMALL_BLOCKS, turns, MODULE)) as made:
+        yield made
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with seglog.open(tmp_path / "data", settings=SMALL_LOG) as opened:
+        opened.create_topic(TOPIC, TopicConfig(keep_history=True))
+        yield opened
+
+
+def filled(log: Log, count: int = 40) -> Topic:
+    topic = log.topic(TOPIC)
+    for number in range(1, count + 1):
+        topic.append([b"%03d " % number * 3000], tag=f"tag-{number % 3}" if number % 4 else None)
+    topic.seal()
+    return topic
+
+
+def shipment(topic: Topic, codec: Codec = Codec.NONE) -> Shipment:
+    return Shipment(TOPIC, VID, SID, 1, topic.head_seq, codec, SMALL_BLOCKS)
+
+
+def send(sender: WorkerPool | InThread, sent: Shipment, topic: Topic, **heard: Any) -> Any:
+    given: dict[str, Callable[..., object]] = {"on_upload_id": lambda _: None, "on_bytes": lambda _: None, **heard}
+    return sender.send(sent, topic, **given)
+
+
+def objects(store: ObjectStore) -> list[tuple[bytes, Any]]:
+    found = [keys.data_key(VID, SID), keys.index_key(VID, SID)]
+    return [(store.get(key), store.head(key).metadata) for key in found]
+
+
+def is_there(pid: int) -> bool:
+    """Not as one that ended and nobody waited for, either."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def assert_same_as_by_a_thread(log: Log, pool: WorkerPool, url: str, tmp_path: Path, codec: Codec) -> None:
+    topic = log.topic(TOPIC)
+    sent = shipment(topic, codec)
+    heard: list[int] = []
+    by_worker = send(pool, sent, topic, on_bytes=heard.append)
+    with closing(open_store((tmp_path / "other").as_uri())) as other, closing(open_store(url)) as ours:
+        assert send(InThread(other), sent, topic) == by_worker
+        assert objects(other) == objects(ours)
+    assert sum(heard) == by_worker.frame_bytes
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_worker_makes_the_same_objects_as_a_thread(
+    log: Log, pool: WorkerPool, url: str, tmp_path: Path, codec: Codec
+) -> None:
+    filled(log)
+    assert_same_as_by_a_thread(log, pool, url, tmp_path, codec)
+
+
+@pytest.mark.parametrize("reclaimed", [False, True])
+def test_deleted_records_are_what_the_log_says_they_are(
+    log: Log, pool: WorkerPool, url: str, tmp_path: Path, reclaimed: bool
+) -> None:
+    topic = filled(log)
+    settled = topic.delete(tag="tag-1")
+    topic.settle_deletes(settled.op)
+    log.checkpoint()
+    topic.delete(before=9)
+    log.checkpoint()
+    if reclaimed:
+        log.reclaim()
+    assert_same_as_by_a_thread(log, pool, url, tmp_path, Codec.NONE)
+
+
+def test_relocated_segments_and_lost_records_are_asked_for(tmp_path: Path, pool: WorkerPool, url: str) -> None:
+    settings = LogSettings(max_record_bytes=16 << 10, segment_max_events=12, hot_retain_bytes=1, cold_dir="../cold")
+    with seglog.open(tmp_path / "data", settings=settings) as log:
+        topic = filled(log, 20)
+        topic.append([b"gone"] * 5, durability="ephemeral")
+        filled(log, 20)
+        log.configure(TOPIC, TopicConfig(keep_history=True))
+        log.checkpoint()
+        assert_same_as_by_a_thread(log, pool, url, tmp_path, Codec.NONE)
+
+
+def test_a_segment_may_be_written_anew_and_removed_while_it_is_read(
+    log: Log, pool: WorkerPool, url: str, tmp_path: Path
+) -> None:
+    topic = filled(log)
+    frames = list(topic.frames(1, 40))
+    is_first = [True]
+
+    def meanwhile(count: int) -> None:
+        if count and is_first.pop() if is_first else False:
+            topic.delete(tag="tag-2")
+            log.checkpoint()
+            log.reclaim()
+
+    send(pool, shipment(topic), topic, on_bytes=meanwhile)
+    with closing(open_store(url)) as store:
+        data = store.get(keys.data_key(VID, SID))
+    assert all(frame[4:] in data for frame in frames), "the delete is listed: its commit comes after this one"
+
+
+def test_the_upload_is_on_record_before_its_first_part_goes(log: Log, pool: WorkerPool, turns: Turns) -> None:
+    topic = filled(log)
+    events_then: list[list[str]] = []
+    sent_then: list[list[int]] = []
+
+    def on_upload_id(found: str) -> None:
+        assert found
+        events_then.append(list(turns.events))
+        sent_then.append(list(turns.sent))
+
+    segment = send(pool, shipment(topic), topic, on_upload_id=on_upload_id)
+    assert events_then == [["create_upload ok"]]
+    assert sent_then == [[0]]
+    parts = [size for size in turns.sent if size]
+    assert sum(parts[:-1]) == segment.data_length
+    assert turns.events.count("put_part ok") == len(parts) - 1 > 2
+    assert turns.events[-2:] == ["complete_upload ok", "put ok"]
+
+
+def test_nothing_is_sent_when_the_upload_cannot_be_recorded(log: Log, pool: WorkerPool, turns: Turns) -> None:
+    def refuse(_: str) -> None:
+        raise OSError(28, "no space")
+
+    topic = filled(log)
+    with pytest.raises(OSError, match="no space"):
+        send(pool, shipment(topic), topic, on_upload_id=refuse)
+    assert turns.sent == [0]
+    assert pool.pids == []
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+@pytest.mark.parametrize("method", ["create_upload", "put_part", "complete_upload", "put"])
+def test_a_store_that_fails_there_is_the_same_error_here(
+    log: Log, pool: WorkerPool, url: str, monkeypatch: pytest.MonkeyPatch, method: str, kind: str
+) -> None:
+    monkeypatch.setenv(PLAN, f"fail {method} 1 {kind}")
+    topic = filled(log, 20)
+    with pytest.raises(Exception) as there:
+        send(pool, shipment(topic), topic)
+    with closing(open_store(url)) as store:
+        sender = InThread(FaultyStore(store, [Fault(nth=1, error=ERRORS[kind], method=method)]))
+        with pytest.raises(Exception) as here:
+            send(sender, shipment(topic), topic)
+    if kind == "nobodys":
+        assert isinstance(there.value, WorkerFailed)
+        assert str(here.value) in str(there.value)
+        return
+    assert type(there.value) is type(here.value)
+    assert (str(there.value), there.value.args) == (str(here.value), here.value.args)
+    fields = {name: field for name, field in vars(there.value).items() if name != "__notes__"}
+    assert fields == vars(here.value)
+    assert "in the process that uploads" in there.value.__notes__[0]
+    assert len(pool.pids) == 1, "it is good for the next one"
+
+
+def test_damage_is_told_with_its_place(log: Log, pool: WorkerPool) -> None:
+    topic = filled(log)
+    path = sorted(log.path.rglob("*.data"))[1]
+    with path.open("r+b") as file:
+        file.seek(500)
+        file.write(b"\xff\xff")
+    with pytest.raises(FileCorrupt) as there:
+        send(pool, shipment(topic), topic)
+    assert there.value.path == path
+
+
+def test_a_topic_that_goes_meanwhile_is_told(log: Log, pool: WorkerPool) -> None:
+    topic = filled(log)
+    log.configure(TOPIC, TopicConfig(keep_history=False))
+    is_gone: list[bool] = []
+
+    def on_bytes(count: int) -> None:
+        if count and not is_gone:
+            is_gone.append(True)
+            log.delete_topic(TOPIC)
+
+    with pytest.raises(NoSuchTopic):
+        send(pool, shipment(topic), topic, on_bytes=on_bytes)
+
+
+@pytest.mark.parametrize("method", ["create_upload", "put_part", "complete_upload", "put"])
+def test_stopping_ends_a_worker_wherever_it_is(
+    log: Log, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setenv(PLAN, f"hang {method}")
+    topic = filled(log)
+    is_over = threading.Event()
+    pids: list[int] = []
+
+    def on_bytes(_: int) -> None:
+        pids[:] = pool.pids
+        if is_over.is_set():
+            raise Stopping
+
+    threading.Timer(0.5, is_over.set).start()
+    with pytest.raises(Stopping):
+        send(pool, shipment(topic), topic, on_bytes=on_bytes)
+    assert len(pids) == 1
+    assert not is_there(pids[0])
+    assert pool.pids == []
+
+
+def test_closing_ends_a_worker_that_works_and_one_that_waits(
+    log: Log, url: str, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = filled(log)
+    pool = WorkerPool(url, ColdSettings(), SMALL_BLOCKS, turns, MODULE)
+    send(pool, shipment(topic), topic)
+    [idle] = pool.pids
+    assert is_there(idle)
+    monkeypatch.setenv(PLAN, "hang put")
+    with closing(WorkerPool(url, ColdSettings(), SMALL_BLOCKS, turns, MODULE)) as other:
+        found: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                send(other, shipment(topic), topic)
+            except WorkerDied as death:
+                found.append(death)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        while "complete_upload ok" not in turns.events[6:]:
+            assert thread.is_alive()
+        [busy] = other.pids
+        other.close()
+        thread.join()
+        assert len(found) == 1
+        assert not is_there(busy)
+    pool.close()
+    assert not is_there(idle)
+    with pytest.raises(WorkerDied, match="not there"):
+        send(pool, shipment(topic), topic)
+
+
+def test_an_idle_worker_that_was_killed_is_replaced(log: Log, pool: WorkerPool) -> None:
+    topic = filled(log)
+    first = send(pool, shipment(topic), topic)
+    [pid] = pool.pids
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert send(pool, shipment(topic), topic) == first
+    assert pool.pids != [pid]
+
+
+# ---------------------------------------------------------------- the whole attempt
+
+
+def run_on(archive: Archive) -> None:
+    archive.offload(TOPIC, drop_hot=True)
+    status = archive.status(TOPIC)
+    assert (status.offloaded_seq, status.hot_first_seq, status.unfinished_attempts) == (40, 41, 0)
+
+
+def check_store(url: str, archive: Archive) -> None:
+    [past] = archive.history(TOPIC)
+    named = {str(segment.sid) for segment in past.commit.segments}
+    with closing(open_store(url)) as store:
+        found = {key.rpartition("/")[2].removesuffix(".index") for key in store.list("") if "/segments/" in key}
+        assert found == named
+        assert list(store.list_uploads("")) == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_worker_that_is_killed_at_any_effect_costs_an_attempt_and_nothing_else(
+    log: Log, url: str, turns: Turns, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Each time the attempt is cleared up and another one begins."""
+    filled(log)
+    with offload.attach(
+        log, url, settings=SMALL_BLOCKS, sender=WorkerPool(url, ColdSettings(), SMALL_BLOCKS, turns, MODULE)
+    ) as archive:
+        # With two parts at a time the last effects of an upload may come in another order, but there are nine.
+        for effect in range(1, _EFFECTS + 1):
+            monkeypatch.setenv(PLAN, f"kill {effect} {when}")
+            with pytest.raises(WorkerDied) as death:
+                archive.offload(TOPIC)
+            assert death.value.code == -signal.SIGKILL
+            assert archive.status(TOPIC).unfinished_attempts == 1
+        monkeypatch.delenv(PLAN)
+        run_on(archive)
+        check_store(url, archive)
+        assert [record.seq for record in log.topic(TOPIC).read()] == list(range(1, 41))
+
+
+def test_a_worker_ends_when_its_parent_is_killed(tmp_path: Path, url: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.offload.worker.orphan", str(tmp_path / "d"), url],
+        cwd=ROOT, stdout=subprocess.PIPE,
+    ) as parent:  # fmt: skip
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert is_there(pid)
+        parent.kill()
+        parent.stdout.read()
+    for _ in range(3_000):
+        if not is_there(pid):
+            break
+        threading.Event().wait(0.01)
+    assert not is_there(pid)
+
+
+def test_signals_for_all_processes_are_the_parents_to_decide_on(log: Log, pool: WorkerPool) -> None:
+    topic = filled(log)
+    send(pool, shipment(topic), topic)
+    [pid] = pool.pids
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(pid, number)
+    send(pool, shipment(topic), topic)
+    assert pool.pids == [pid]
+
+
+@pytest.mark.parametrize("error", [make("a/key") for name, make in ERRORS.items() if name != "nobodys"])
+def test_an_error_arrives_as_what_it_was(error: Exception) -> None:
+    found = Carried.of(error).error()
+    assert type(found) is type(error)
+    assert (str(found), found.args) == (str(error), error.args)
