@@ -37,7 +37,7 @@ from seglog.checkpoint import wait_for_room
 from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
-from seglog.errors import LogClosed
+from seglog.errors import LogClosed, TopicFull
 from seglog.follow import Follower
 from seglog.log import Log
 from seglog.record import Gap, Record
@@ -275,12 +275,19 @@ class _Part:
         """A2: those that were cancelled before the group begins."""
         if not any(map(_is_cancelled, self.seqs)):
             return
-        values, pairs = iter(self.values), list(zip(self.seqs, self.counts, strict=True))
-        own = [(seqs, list(islice(values, count))) for seqs, count in pairs]
-        wanted = [(seqs, some) for seqs, some in own if not seqs.cancelled()]
-        self.seqs = [seqs for seqs, _ in wanted]
-        self.counts = [len(some) for _, some in wanted]
-        self.values = [value for _, some in wanted for value in some]
+        wanted = [own for own in self.split() if not own.seqs[0].cancelled()]
+        self.seqs = [own.seqs[0] for own in wanted]
+        self.counts = [own.counts[0] for own in wanted]
+        self.values = [value for own in wanted for value in own.values]
+
+    def split(self) -> list[_Part]:
+        """Each append as a part of its own. The first one has all the bytes, those of cancelled ones too."""
+        values, parts = iter(self.values), []
+        for seqs, count in zip(self.seqs, self.counts, strict=True):
+            parts.append(part := _Part(self.kind))
+            part.values, part.counts, part.seqs = list(islice(values, count)), [count], [seqs]
+        parts[0].size_bytes = self.size_bytes
+        return parts
 
     def settle(self, outcome: _Outcome) -> None:
         if isinstance(outcome, BaseException):
@@ -397,8 +404,8 @@ class _Queue:
             self._at_rest.set_result(None)
             self._work.put(None)
 
-    def _settle(self, group: list[_Part], outcomes: list[_Outcome]) -> None:
-        for part, outcome in zip(group, outcomes, strict=True):
+    def _settle(self, outcomes: list[tuple[_Part, _Outcome]]) -> None:
+        for part, outcome in outcomes:
             self.waiting_bytes -= part.size_bytes
             part.settle(outcome)
         self._wake_next()
@@ -410,32 +417,38 @@ class _Queue:
         while (group := self._work.get()) is not None:
             outcomes = _commit(self.engine, group)
             try:
-                self._loop.call_soon_threadsafe(self._settle, group, outcomes)
+                self._loop.call_soon_threadsafe(self._settle, outcomes)
             except RuntimeError:
                 return  # the loop is closed: nobody is there to hear of it
 
 
-def _commit(engine: Engine, group: Sequence[_Part]) -> list[_Outcome]:
+def _commit(engine: Engine, group: Sequence[_Part]) -> list[tuple[_Part, _Outcome]]:
     """All of them as one group of the committer."""
     try:
         wait_for_room(engine)
-        begun = [_begin(engine, part) for part in group]
-        return [_finish(engine, one) if isinstance(one, write.Begun) else one for one in begun]
+        begun = [each for part in group for each in _begin(engine, part)]
+        return [(part, _finish(engine, one) if isinstance(one, write.Begun) else one) for part, one in begun]
     except BaseException as error:
         engine.committer.abandon()
-        return [error] * len(group)
+        return [(part, error) for part in group]
 
 
-def _begin(engine: Engine, part: _Part) -> write.Begun | _Outcome:
+def _begin(engine: Engine, part: _Part) -> list[tuple[_Part, write.Begun | _Outcome]]:
     if not part.values:
-        return range(0)
+        return [(part, range(0))]
     topic, tag, node, unterminated, durability = part.kind
     try:
-        return write.begin_append(
+        begun = write.begin_append(
             engine, topic, part.values, tag=tag, node=node, unterminated=unterminated, durability=durability
         )
+    except TopicFull as error:
+        if len(part.seqs) == 1:
+            return [(part, error)]
+        # There may be room for some.
+        return [each for own in part.split() for each in _begin(engine, own)]
     except Exception as error:
-        return error
+        return [(part, error)]
+    return [(part, begun)]
 
 
 def _finish(engine: Engine, begun: write.Begun) -> _Outcome:

@@ -204,18 +204,21 @@ def encode_appends(
     pack_length, pack_fields, seal, digest = _LENGTH.pack, _FIELDS.pack, CHECKSUM.pack, xxh3_64_intdigest
     seq = first_seq
     pieces: list[bytes] = []
+    lengths: list[int] = []
+    add_length = lengths.append
     for start in range(0, len(values), _FRAMES_OF_PIECE):
         parts: list[bytes] = []
         add = parts.append
         for value in values if len(values) <= _FRAMES_OF_PIECE else values[start : start + _FRAMES_OF_PIECE]:
             size = len(value)
             body = pack_fields(before, seq, after, size) + labels + value
+            add_length(overhead + LENGTH_BYTES + size)
             add(pack_length(overhead + size))
             add(body)
             add(seal(digest(body)))
             seq += 1
         pieces.append(b"".join(parts))
-    return pieces, [overhead + LENGTH_BYTES + size for size in map(len, values)]
+    return pieces, lengths
 
 
 def encode_sync_mark(file_number: int, offset: int) -> bytes:

@@ -135,8 +135,8 @@ class Wal:
         if self._synced == self._offset:
             return
         active = self._open[self._number]
-        active.datasync()
-        active.write(encode_sync_mark(self._number, self._offset), self._offset)
+        self._files.datasync(active.fd)
+        self._files.pwrite(active.fd, encode_sync_mark(self._number, self._offset), self._offset)
         end = self._offset + SYNC_MARK_BYTES
         self._offset, self.ordinal, self._synced = end, self.ordinal + 1, end
 

@@ -19,6 +19,7 @@ from seglog import (
     NoSuchTopic,
     RecordTooLarge,
     TopicConfig,
+    TopicFull,
     WriterPoisoned,
     aio,
 )
@@ -153,6 +154,31 @@ def test_one_that_is_refused_fails_alone(tmp_path: Path) -> None:
         assert outcomes[3] == range(2, 3)
 
     run(test, tmp_path / "data", settings=LogSettings(max_record_bytes=1000))
+
+
+def test_of_appends_that_do_not_fit_together_those_that_fit_are_in(tmp_path: Path) -> None:
+    async def test(log: AsyncLog) -> None:
+        topic = await log.create_topic("t", TopicConfig(cap_records=5, discard="reject"))
+        calls = [topic.append([b"%d" % n] * count) for n, count in enumerate((1, 2, 3, 1, 2, 1))]
+        tasks = [asyncio.create_task(call) for call in calls]
+        await asyncio.sleep(0)
+        tasks[0].cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(one) for one in outcomes] == [
+            asyncio.CancelledError,
+            range,
+            range,
+            TopicFull,
+            TopicFull,
+            TopicFull,
+        ]
+        assert outcomes[1:3] == [range(1, 3), range(3, 6)]
+        assert _values(log.sync) == [b"1"] * 2 + [b"2"] * 3
+        queue = log._queue
+        assert queue is not None
+        assert queue.waiting_bytes == 0
+
+    run(test, tmp_path / "data")
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
