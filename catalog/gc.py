@@ -34,6 +34,7 @@ from catalog.gc_execution import Execution, Note
 from catalog.gc_plan import Plan, PlanWriter, plans, remove_plan
 from catalog.gc_report import GcPolicy, GcReport, KeptVolume, Waiting
 from catalog.gid import Sid
+from catalog.keys import Key
 from catalog.local import LocalCatalog
 from catalog.mark import Kept, Marker
 from catalog.objects.base import ObjectStore
@@ -42,7 +43,7 @@ from catalog.sweep import Sweep
 __all__ = ["Collector"]
 
 
-def _unheard(_operation: str, _subject: str, _message: str) -> None:
+def _unheard(_operation: str, _subject: Key, _message: str) -> None:
     """Nobody keeps notes."""
 
 

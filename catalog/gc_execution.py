@@ -35,7 +35,7 @@ from catalog.snapshot import fold
 
 __all__ = ["Execution", "Note"]
 
-Note = Callable[[str, str, str], None]
+Note = Callable[[str, Key, str], None]
 
 _FENCE_ROUNDS = 20
 

@@ -38,6 +38,8 @@ from catalog.branch import Distance
 from catalog.control import Tag
 from catalog.encoding import decode_commit_at
 from catalog.errors import CatalogError
+from catalog.gc import Collector
+from catalog.gc_report import GcPolicy, GcReport
 from catalog.history import NO_HISTORY
 from catalog.objects.base import ObjectStore
 from catalog.oplog import NumberedEntry, Oplog
@@ -222,6 +224,7 @@ class Archive:
         self._branches = Branches(self._volumes, writer_id)
         self._tags = Tags(self._volumes, writer_id)
         self._writer_id = writer_id
+        self._upkeep = upkeep
         self._handles = Handles(log, self._volumes, self._branches, self._local, clock)
         self._publisher = Publisher(
             self._volumes, self._handles, self._local, upkeep.checkpoint_policy, clock, writer_id
@@ -331,6 +334,30 @@ class Archive:
                 return ()
             self._open(name)
             return tuple(self._offloader.merge(name, on_bytes=on_bytes))
+
+    def collect(self, *, dry_run: bool = False, retain_s: int | None = None, grace_s: int | None = None) -> GcReport:
+        """One run of GC over everything under the remote's prefix: see `catalog.gc`.
+
+        `retain_s` goes before every topic's own window, `grace_s` before the setting. Raises what the store raises; the
+        next run goes on. Damage is told in the report.
+        """
+        self._log.check_writable()
+        oplog, upkeep = Oplog(self._store, self._writer_id), self._upkeep
+
+        def note(operation: str, subject: keys.Key, message: str) -> None:
+            oplog.note(operation, subject, None, None, now_ms=self._clock.now_ms(), message=message)
+
+        policy = GcPolicy(upkeep.pitr_window_s, upkeep.gc_grace_s if grace_s is None else grace_s, retain_s)
+        collector = Collector(
+            self._store,
+            policy,
+            clock=self._clock.now_ms,
+            writer_id=self._writer_id,
+            cache=self._local,
+            attempts=lambda: {attempt.sid for attempt in self._local.attempts()},
+            note=note,
+        )
+        return collector.run(dry_run=dry_run)
 
     def waiting_bytes(self, name: str, up_to: int | None = None) -> int:
         """Frame bytes of the sealed segments that `offload` would send."""

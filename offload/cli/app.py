@@ -19,6 +19,7 @@ from offload.cli import (
     compact,
     delete,
     doctor,
+    gc,
     init,
     inspect,
     log,
@@ -87,6 +88,7 @@ app.command(cls=Served)(truncate.truncate)
 app.command(cls=Served)(seal.seal)
 app.command(cls=Served)(offload.offload)
 app.command(cls=Served)(compact.compact)
+app.command(cls=Served)(gc.gc)
 app.command(cls=Served)(sync.push)
 app.command(cls=Served)(sync.pull)
 app.command(cls=Served)(sync.fetch)

@@ -17,6 +17,9 @@
     seglog_disk_free_bytes, seglog_disk_state   gauge       0 fine, 1 alarm, 2 full
     seglog_wal_bytes                            gauge
     seglog_cache_requests_total                 counter     by cache (index, chunk) and outcome (hit, miss)
+    seglog_gc_runs_total                        counter     by outcome: done, blocked (damage), failed
+    seglog_gc_deleted_objects_total             counter     by kind; a segment counts once
+    seglog_gc_deleted_bytes_total               counter     of segments, as far as known
     seglog_background_failures_total            counter     by task
     seglog_topic_paused, seglog_topic_diverged  gauge       by topic: 0 or 1
 
@@ -26,7 +29,7 @@ M1  Labels have few values: topics, fixed words, and status codes; never a seq, 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -89,6 +92,16 @@ class Metrics:
         self.disk_state = Gauge("seglog_disk_state", "0 fine, 1 alarm, 2 full.", registry=on)
         self.wal_bytes = Gauge("seglog_wal_bytes", "In the write-ahead log.", registry=on)
         self.failures = Counter("seglog_background_failures", "Of background work.", ["task"], registry=on)
+
+        self.gc_runs = Counter("seglog_gc_runs", "Over the whole remote.", ["outcome"], registry=on)
+        self.gc_objects = Counter("seglog_gc_deleted_objects", "That nothing needed.", ["kind"], registry=on)
+        self.gc_bytes = Counter("seglog_gc_deleted_bytes", "Of segments, as far as known.", registry=on)
+
+    def collected(self, objects: Mapping[str, int], size_bytes: int) -> None:
+        """What a run of GC deleted, by kind."""
+        for kind, count in objects.items():
+            self.gc_objects.labels(kind).inc(count)
+        self.gc_bytes.inc(size_bytes)
 
     def watch(self, source: FigureSource) -> None:
         """Ask `source` for the topics' figures at each scrape."""

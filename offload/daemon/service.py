@@ -4,6 +4,7 @@
     offload      check_interval   asks the triggers of each topic, and offloads what is due, some topics at a time
     upkeep       check_interval   seals by age, enforces retention, releases hot copies whose lag is over
     sync         sync_interval    looks for new commits of the topics that are followed here and not written
+    gc           gc_interval       one run of GC over the whole remote, in a thread of its own
     disk         check_interval   looks at the free space (seglog.disk): alarm, and no more appends before it is full
 
 S1  No task waits for another. What is slow in a topic holds up neither the others nor an append: each has its threads.
@@ -98,6 +99,8 @@ class Service:
         self._jobs = ThreadPoolExecutor(loaded.offload.topics_at_once, "seglog-offload")
         self._upkeep = ThreadPoolExecutor(3, "seglog-upkeep")  # one for each task
         self._syncs = ThreadPoolExecutor(_SYNC_THREADS, "seglog-sync")
+        self._gc = ThreadPoolExecutor(1, "seglog-gc")
+        self._gc_at_ms = self._clock.now_ms()  # not at once: who starts often would do little else
         self._synced_at_ms: dict[str, int] = {}
         self._collected_at_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -120,6 +123,7 @@ class Service:
             ("upkeep", self._look_after),
             ("offload", self._look_at_topics),
             ("sync", self._look_at_replicas),
+            ("gc", self._look_at_garbage),
         ):
             self._tasks.append(asyncio.create_task(self._repeat(name, look), name=f"seglog-{name}"))
 
@@ -130,7 +134,16 @@ class Service:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._running, return_exceptions=True)
         self._tasks.clear()
-        for pool in (self._jobs, self._upkeep, self._syncs, self.commands, self.local, self.hot_reads, self.cold_reads):
+        for pool in (
+            self._jobs,
+            self._upkeep,
+            self._syncs,
+            self._gc,
+            self.commands,
+            self.local,
+            self.hot_reads,
+            self.cold_reads,
+        ):
             pool.shutdown(wait=False, cancel_futures=True)
         if self.archive is not None:
             await asyncio.to_thread(self.archive.close)
@@ -254,6 +267,23 @@ class Service:
         except Exception as error:
             self.metrics.failures.labels("sync").inc()
             _log.warning("%s stays at what was heard of last: %s", name, error)
+
+    async def _look_at_garbage(self) -> None:
+        archive, interval_s = self.archive, self._catalog_settings.gc_interval_s
+        now_ms = self._clock.now_ms()
+        if archive is None or not isinstance(interval_s, int) or now_ms - self._gc_at_ms < interval_s * 1000:
+            return
+        self._gc_at_ms = now_ms
+        outcome = "failed"
+        try:
+            report = await self._in(self._gc, archive.collect)
+            outcome = "blocked" if report.blocked else "done"
+            self.metrics.collected(report.deleted, report.deleted_bytes)
+            for vid, reason in report.blocked.items():
+                _log.error("gc leaves volume %s alone: %s", vid, reason)
+            _log.info("gc deleted %s and planned %s", dict(report.deleted), dict(report.planned))
+        finally:
+            self.metrics.gc_runs.labels(outcome).inc()
 
     async def _look_at_topics(self) -> None:
         if self.archive is None:

@@ -172,6 +172,10 @@ class FaultyStore(WrappedStore):
     def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:
         return super().put_part(key, upload_id, number, bytes(body))
 
+    def fail(self, plan: Iterable[Fault]) -> None:
+        """As this plan says, from now on."""
+        self._plan = tuple(plan)
+
     def land(self, *, up_to: int | None = None) -> None:
         """Send again what was to come late, and is due at call `up_to` (None: all). Nobody hears the answer."""
         with self._lock:

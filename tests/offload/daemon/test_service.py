@@ -13,6 +13,7 @@ import seglog
 from catalog.objects import ObjectStore
 from catalog.objects.memory import MemoryStore
 from offload.daemon.disk import DiskState
+from offload.daemon.metrics import Metrics
 from seglog import AppendsHeld, TopicConfig
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
 from tests.offload.daemon.conftest import HandClock, serving, until
@@ -269,3 +270,39 @@ def test_a_topic_that_cannot_be_looked_at_holds_up_no_other(tmp_path: Path) -> N
             assert "tail_interval_s" in str(service.work("a").last_error)
 
     asyncio.run(run())
+
+
+def test_garbage_is_collected_in_its_interval_and_a_store_that_refuses_is_counted(tmp_path: Path) -> None:
+    async def run() -> None:
+        clock, store = HandClock(), MemoryStore()
+        faulty = FaultyStore(store, [])
+        settings = {"CATALOG_PITR_WINDOW_S": "0", "CATALOG_GC_GRACE_S": "0", "CATALOG_GC_INTERVAL_S": "3600"}
+        async with serving(tmp_path / "d", faulty, clock, OFFLOAD_OFFLOAD_AFTER_S="1", **settings) as service:
+            archive = service.archive
+            assert archive is not None
+            for number in (1, 2):
+                await service.log.topic("t").append([b"x"])
+                service.sync.topic("t").seal()
+                clock.now += 2_000
+                await until(lambda number=number: archive.offloaded_seq("t") == number, "the offload")
+            assert sum("/log/" in key for key in store.list("5")) == 2
+            for _ in range(2):
+                clock.now += 3_600_000
+                runs = _sample(service.metrics, "seglog_gc_runs_total", outcome="done")
+                done = runs + 1
+                await until(
+                    lambda done=done: _sample(service.metrics, "seglog_gc_runs_total", outcome="done") == done, "gc"
+                )
+            assert sum("/log/" in key for key in store.list("5")) == 1
+            assert _sample(service.metrics, "seglog_gc_deleted_objects_total", kind="commits") == 1
+            faulty.fail([Fault(error=unreachable, method="list")])
+            clock.now += 3_600_000
+            await until(lambda: _sample(service.metrics, "seglog_gc_runs_total", outcome="failed") == 1, "a failure")
+            faulty.fail([])
+            assert [record.value for record in service.sync.topic("t").read()] == [b"x", b"x"]
+
+    asyncio.run(run())
+
+
+def _sample(metrics: Metrics, name: str, **labels: str) -> float:
+    return metrics.registry.get_sample_value(name, labels) or 0

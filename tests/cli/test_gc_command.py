@@ -1,0 +1,94 @@
+"""`seglog gc`: what it keeps, tells and takes away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def started(run: Run, tmp_path: Path) -> Run:
+    assert run("init", "--remote", (tmp_path / "remote").as_uri()).code == 0
+    for value in (b"one\ntwo\nthree\n", b"four\nfive\n", b"six\n"):
+        run("append", "orders", stdin=value)
+        run("seal", "orders")
+        assert run("offload", "orders", "--drop-hot").code == 0
+    return run
+
+
+def rows(run: Run, *arguments: str, code: int = 0) -> dict[str, Any]:
+    """Every key of every row; lists for those that come more than once."""
+    done = run("--json", *arguments)
+    assert done.code == code, done.err
+    return {key: value for line in done.out.splitlines() for key, value in json.loads(line).items()}
+
+
+def objects(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and ".locks" not in path.parts}
+
+
+def test_without_a_window_only_the_newest_state_and_what_is_tagged_stays(started: Run, tmp_path: Path) -> None:
+    assert started("tag", "create", "orders", "v1", "--at", "lsn:1").code == 0
+    nothing = rows(started, "gc", "--grace", "0")
+    assert (nothing["deleted"], nothing["planned"]) == ({}, {})
+    planned = rows(started, "gc", "--grace", "0", "--retain", "0")
+    assert (planned["deleted"], planned["planned"]) == ({}, {"commits": 1, "boundaries": 1})
+    assert planned["waiting"] == 2
+    found = started("gc", "--grace", "0", "--retain", "0")
+    assert found.code == 0
+    assert "deleted  1 commits, 0 B of segments" in found.text
+    assert "kept     orders@main: lsn 1 by tag orders/v1; lsn 3 to 3 by branch orders" in found.text
+    assert started("read", "orders").out == b"one\ntwo\nthree\nfour\nfive\nsix\n"
+    assert started("read", "orders", "--at", "tag:v1").out == b"one\ntwo\nthree\n"
+    refused = started("read", "orders", "--at", "lsn:2")
+    assert (refused.code, "is outside what is kept. Restorable:" in refused.err) == (3, True)
+    assert [each["operation"] for each in _lines(started, "oplog")][:2] == ["boundary", "gc"]
+
+
+def _lines(run: Run, *arguments: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run("--json", *arguments).out.splitlines()]
+
+
+def test_a_dry_run_changes_nothing(started: Run, tmp_path: Path) -> None:
+    before = objects(tmp_path / "remote")
+    found = rows(started, "gc", "--dry-run", "--retain", "0")
+    assert (found["planned"], found["dry_run"]) == ({"commits": 2, "boundaries": 1}, True)
+    assert objects(tmp_path / "remote") == before
+
+
+def test_a_plan_waits_for_the_grace(started: Run) -> None:
+    assert rows(started, "gc", "--retain", "0")["planned"]["commits"] == 2
+    again = started("gc", "--retain", "0")
+    assert "planned  nothing" in again.text
+    assert "waiting  3 objects until " in again.text
+
+
+def test_writing_goes_on_after_gc(started: Run) -> None:
+    for _ in range(2):
+        assert started("gc", "--grace", "0", "--retain", "0").code == 0
+    started("append", "orders", stdin=b"seven\n")
+    started("seal", "orders")
+    assert started("offload", "orders", "--drop-hot").code == 0
+    assert started("read", "orders").out.endswith(b"six\nseven\n")
+    assert started("restore", "orders", "--to", "head", "--as", "fix").code == 0
+    assert started("read", "orders@fix").out.endswith(b"six\nseven\n")
+
+
+def test_damage_is_told_and_ends_with_its_exit_code(started: Run, tmp_path: Path) -> None:
+    [damaged] = (tmp_path / "remote").glob("refs/orders/main")
+    damaged.write_bytes(b"not a ref")
+    before = objects(tmp_path / "remote")
+    done = started("gc", "--grace", "0", "--retain", "0")
+    assert (done.code, "BLOCKED" in done.text, "left alone" in done.err) == (5, True, True)
+    assert objects(tmp_path / "remote") == before
+
+
+@pytest.mark.parametrize("option", ["--retain", "--grace"])
+def test_what_is_no_duration_is_a_wrong_call(started: Run, option: str) -> None:
+    assert started("gc", option, "soon").code == 2
+    assert started("gc", option, "none").code == 2
