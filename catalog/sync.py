@@ -3,8 +3,9 @@
 P1  Commits are looked for by name: a GET of the LSN that follows, until one is not there. Then the boundary is read:
     what lies below it does not count, whatever is under its key (V6 of `catalog.volume`), so a follower that GC has
     passed goes on from the newest commit of all.
-P2  Maintenance is what others may do to a volume under its writer: commits of kind config and compact, of the epoch
-    that it has, which leave its bounds as they are. A writer goes on after them.
+P2  Maintenance is what others may do to a volume under its writer: commits of kind config and compact, of no higher
+    epoch than the writer's (of epoch 0 while it has none), which leave the bounds as they are. A writer goes on after
+    them.
 
 Source: Graft RFC 0001 (Pull & Fetch Volume).
 """
@@ -67,9 +68,9 @@ class News:
         """P2, for a writer of `epoch` that left the volume with `bounds`."""
         if self.newest is not None:
             # Of one epoch there is one writer, and every commit of its own but those two kinds is known to it.
-            return self.newest.epoch == epoch and self.newest.bounds == bounds
+            return self.newest.epoch <= epoch and self.newest.bounds == bounds
         return all(
-            stored.commit.kind in _MAINTENANCE and stored.commit.epoch == epoch and stored.commit.bounds == bounds
+            stored.commit.kind in _MAINTENANCE and stored.commit.epoch <= epoch and stored.commit.bounds == bounds
             for stored in self.commits
         )
 

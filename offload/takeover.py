@@ -68,19 +68,21 @@ class Takeover:
             found_epoch = snapshot.epoch
             if snapshot.lsn == 0:
                 return self._begin(handle, snapshot)  # its first commit has the epoch
-            handle = self._claim(handle, snapshot)
+            # Above 1, which a writer may have that has not committed yet, behind maintenance of epoch 0.
+            epoch = max(snapshot.epoch, 1) + 1
+            handle = self._claim(handle, snapshot, epoch)
             if handle.lsn > snapshot.lsn:
-                return self._begin(handle, replace(snapshot, epoch=snapshot.epoch + 1))
+                return self._begin(handle, replace(snapshot, epoch=epoch))
         raise KeyTaken(keys.commit_key(handle.vid, handle.lsn + 1))
 
-    def _claim(self, handle: Handle, snapshot: Snapshot) -> Handle:
+    def _claim(self, handle: Handle, snapshot: Snapshot, epoch: int) -> Handle:
         commit = self._publisher.commit(
             handle,
             self._handles.tip(handle),
             CommitKind.CONFIG,
             at_seq=snapshot.bounds.head_seq,
             at_ts_ms=snapshot.max_ts_ms,
-            epoch=snapshot.epoch + 1,
+            epoch=epoch,
             message=f"{self._publisher.writer_id} writes from here on",
         )
         return self._settled(self._publisher.prepare(handle, commit))

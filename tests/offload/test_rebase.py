@@ -22,7 +22,10 @@ from catalog import (
 from catalog.control import Boundary
 from catalog.encoding import decode_commit_at
 from catalog.errors import CatalogError, Diverged, Fenced, InvalidObject
-from catalog.keys import boundary_key, commit_key
+from catalog.gc import Collector
+from catalog.gc_report import GcPolicy
+from catalog.gid import Sid
+from catalog.keys import boundary_key, commit_key, data_key
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from catalog.small_objects import encode_boundary
@@ -33,6 +36,7 @@ from offload.rebase import rebased
 from tests.catalog.samples import START_MS, HistoryMaker, segment, vid
 from tests.faults.store import CountingStore, Fault, FaultyStore, lost
 from tests.offload.replicas import opened, ship, values
+from tests.promises.test_hot_copy_goes_last import HandClock
 
 
 @pytest.fixture
@@ -280,3 +284,50 @@ def test_an_epoch_that_falls_is_damage(tmp_path: Path, store: MemoryStore) -> No
     with pytest.raises(InvalidObject, match="its epoch is 2"):
         below.snapshot(volume, 3)
     assert decode_commit_at(store.get(commit_key(volume, 3)), volume, 3).commit.epoch == 2
+
+
+def test_garbage_collection_of_a_crashed_writers_objects_does_not_stop_the_writer(
+    tmp_path: Path, store: MemoryStore
+) -> None:
+    """GC itself, which publishes that segments of their age may not be added any more."""
+    clock = HandClock()
+    with opened(tmp_path, store, clock) as (log, archive):
+        ship(archive, log, "t", b"a")
+        volume = volume_of(archive)
+        orphan = Sid.new(clock.ms)
+        store.put(data_key(volume, orphan), b"of a writer that crashed", {})
+        policy = GcPolicy(window_s=0, grace_s=10)
+        collector = Collector(store, policy, clock=clock.now_ms, writer_id="gc")
+        for _ in range(3):
+            clock.ms += 60_000
+            collector.run()
+        assert data_key(volume, orphan) not in set(store.list(""))
+        kinds = [stored.commit.kind for stored in Volumes(store).next_commits(volume, 1)]
+        assert kinds == [CommitKind.CONFIG]
+        ship(archive, log, "t", b"b")
+        assert archive.status("t").lsn == 3
+        assert values(archive, "t") == [b"a", b"b"]
+
+
+def test_maintenance_before_the_first_commit_is_of_no_epoch(tmp_path: Path, store: MemoryStore) -> None:
+    """Nor does it let another one that takes over have the epoch of a writer that has not committed yet."""
+    with opened(tmp_path / "one", store) as (one_log, one), opened(tmp_path / "two", store) as (two_log, two):
+        ship(one, one_log, "t", b"a")
+        for name in ("x", "y"):
+            one.restore("t", to="head", name=name)
+            one.writable(f"t@{name}").append([b"b"])
+            one_log.topic(f"t@{name}").seal()
+            fresh = Volumes(store).snapshot(one._handles.resolve(f"t@{name}"))
+            commit = replace(
+                HistoryMaker(fresh.vid).offload((1, 1)),
+                kind=CommitKind.CONFIG, bounds=fresh.bounds, parent_hash=fresh.head_hash, epoch=0, segments=(),
+                collected_before_ms=1,
+            )  # fmt: skip
+            Volumes(store).publish(fresh.vid, 1, encode_commit(commit)[0])
+        one.offload("t@x")
+        assert values(one, "t@x") == [b"a", b"b"]
+        two.take_over("t@y")
+        with pytest.raises(Fenced):
+            one.offload("t@y")
+        ship(two, two_log, "t@y", b"c")
+        assert values(two, "t@y") == [b"a", b"c"]
