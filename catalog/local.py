@@ -180,6 +180,10 @@ class LocalCatalog:
         """Ascending by name."""
         return tuple(map(_handle, self._rows(f"{_SELECT_HANDLES} ORDER BY name")))
 
+    def delete_handle(self, name: str) -> None:
+        with self._transaction() as run:
+            run.execute("DELETE FROM handles WHERE name = ?", (name,))
+
     def attempts(self, name: str | None = None) -> tuple[Attempt, ...]:
         """Those of one name, or all; oldest first."""
         order = "ORDER BY created_at_ms, first_seq, sid"

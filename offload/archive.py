@@ -668,8 +668,15 @@ class Archive:
         return handle if handle.epoch else self._takeover.run(name)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic of the log that has nothing in the remote. Raises `NoSuchTopic`, `HistoryKept`."""
+        """Delete a topic of the log that has nothing in the remote, or follow a replica no more.
+
+        Raises `NoSuchTopic`, `HistoryKept`.
+        """
         self._log.check_writable()
+        if self.is_replica(name) and not self._log.has_topic(name):
+            with self._turn(name):
+                self._replicas.forget(name)
+            return
         topic = self._log.existing(name)
         with self._turn(name):
             if self._local.handle(name) is not None:

@@ -107,6 +107,11 @@ class Replicas:
             remote_ahead=max(0, self._local.newest_lsn(handle.vid) - handle.lsn),
         )
 
+    def forget(self, name: str) -> None:
+        """Follow it no more. Nothing in the remote changes; a commit that is pending is not sent again."""
+        if self.is_replica(name) and not self._log.has_topic(name):
+            self._local.delete_handle(name)
+
     def demote(self, handle: Handle) -> Handle:
         """A replica's handle at the same commit, on record; nothing is pending, and it has not diverged."""
         moved = replace(handle, epoch=0, pending_lsn=None, pending_body=None, diverged_lsn=None, fenced_epoch=None)

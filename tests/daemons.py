@@ -42,6 +42,9 @@ class ServedDirectory:
         headers = {"Content-Type": "application/octet-stream"}
         return int(self._ask(f"/topics/{topic}/records", value, headers)[0]["first_seq"])
 
+    def get(self, path: str) -> list[dict[str, Any]]:
+        return self._ask(path, None, {})
+
     def call(self, command: str, **given: object) -> list[dict[str, Any]]:
         """What the command says, an object a line; for an error, that of the problem, with its `title`."""
         return self._ask(f"/rpc/{command}", json.dumps(given).encode(), {"Content-Type": "application/json"})
@@ -62,7 +65,7 @@ class ServedDirectory:
         assert self.process.stderr is not None
         self.process.stderr.close()
 
-    def _ask(self, path: str, body: bytes, headers: dict[str, str]) -> list[dict[str, Any]]:
+    def _ask(self, path: str, body: bytes | None, headers: dict[str, str]) -> list[dict[str, Any]]:
         request = urllib.request.Request(f"http://127.0.0.1:{self._port}{path}", body, headers)
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - our own daemon

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from itertools import islice
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,10 +16,14 @@ from seglog import LogClosed, Topic
 from seglog.clock import SystemClock
 from seglog.record import Gap, Record
 
+if TYPE_CHECKING:
+    from offload.archive import Archive
+
 __all__ = ["read"]
 
 _WRITE_RECORDS = 1024
 _LISTENER_CHECK_S = 1.0
+_REPLICA_LOOK_S = 1.0
 
 
 def _time(text: str | None) -> int | None:
@@ -89,7 +94,9 @@ def read(
         if archive is None and at is not None:
             raise NoRemote(log.path)
         found: Iterator[Record | Gap]
-        if follow:
+        if follow and archive is not None and archive.is_replica(name) and not log.has_topic(name):
+            found = _follow_replica(session, archive, name, start, wait)
+        elif follow:
             found = _follow(session, log.existing(name), start, wait)
         elif archive is None or (at is None and log.has_topic(name)):
             found = log.existing(name).read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=True)
@@ -121,6 +128,24 @@ def _follow(session: Session, topic: Topic, start: int | None, wait_s: float | N
             return
         idle_s += slice_s
         output().flush()
+
+
+def _follow_replica(
+    session: Session, archive: Archive, name: str, start: int | None, wait_s: float | None
+) -> Iterator[Record | Gap]:
+    """What is there, and what comes with each sync, until the name is written here."""
+    idle_s = 0.0
+    while archive.is_replica(name):
+        for record in archive.read(name, start):
+            start, idle_s = record.seq + 1, 0.0
+            yield record
+        start = archive.snapshot(name).bounds.head_seq + 1
+        output().flush()
+        if session.is_ending or (wait_s is not None and idle_s >= wait_s):
+            return
+        time.sleep(_REPLICA_LOOK_S)
+        idle_s += _REPLICA_LOOK_S
+        archive.follow(name)
 
 
 def _limited(items: Iterator[Record | Gap], limit: int | None) -> Iterator[Record | Gap]:

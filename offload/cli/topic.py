@@ -135,7 +135,10 @@ def delete(
     topic: Annotated[str, typer.Argument(help="The topic.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do it: there is no way back.")] = False,
 ) -> None:
-    """Delete a topic and all its records. One that has anything in the remote is refused."""
+    """Delete a topic and all its records. One that has anything in the remote is refused.
+
+    A replica is only followed no more: nothing in the remote changes.
+    """
     if not yes:
         raise typer.BadParameter(f"this deletes {topic} and all its records for good; say --yes to do it")
     session = session_of(context)

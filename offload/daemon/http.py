@@ -49,6 +49,7 @@ from offload.daemon.openapi import openapi
 from offload.daemon.service import Service
 from offload.daemon.wire import STREAM_TYPE, VALUES_TYPE, decode_values, encode_message
 from offload.errors import InvalidOption, Refused, Stopping, UnsupportedOption
+from offload.replica_topic import ReplicaTopic
 from seglog import Gap, LogClosed, Record, Topic
 from seglog.follow import Follower
 
@@ -136,10 +137,12 @@ class _Api:
     # ------------------------------------------------------------ records
 
     async def topics(self, _request: Request) -> Response:
-        return JSONResponse({"topics": self._service.sync.topics()})
+        archive = self._service.archive
+        replicas = [] if archive is None else await self._in(self._service.local, archive.replicas)
+        return JSONResponse({"topics": sorted({*self._service.sync.topics(), *replicas})})
 
     async def index_bounds(self, request: Request) -> Response:
-        topic = self._topic(request)
+        topic = await self._readable(request)
         return JSONResponse(
             {"earliest_seq": topic.earliest_seq, "head_seq": topic.head_seq, "hot_first_seq": topic.hot_floor}
         )
@@ -183,7 +186,7 @@ class _Api:
             archive.writable(topic)
 
     async def record(self, request: Request) -> Response:
-        topic, seq = self._topic(request), _whole(request.path_params, "seq")
+        topic, seq = await self._readable(request), _whole(request.path_params, "seq")
         assert seq is not None  # noqa: S101 - the route has it
         found = await self._in(self._pool(topic, seq), lambda: next(topic.read(seq, seq), None))
         if found is None:
@@ -197,14 +200,17 @@ class _Api:
     async def read(self, request: Request) -> Response:
         names = {"from", "to", "since_ms", "until_ms", "tag", "limit", "gaps", "follow"}
         query = _query(request, names)
-        topic = self._topic(request)
+        topic = await self._readable(request)
         start, end, limit = (_whole(query, name) for name in ("from", "to", "limit"))
         since_ms, until_ms = _whole(query, "since_ms"), _whole(query, "until_ms")
         tag, gaps, follow = query.get("tag"), _yes(query, "gaps"), _yes(query, "follow")
         if follow and (end is not None or until_ms is not None):
             raise InvalidOption("follow", "has no end: leave out to and until_ms")
         pool = self._pool(topic, topic.earliest_seq if start is None else start)
+        if follow and isinstance(topic, ReplicaTopic):
+            raise InvalidOption("follow", f"{topic.name} is a replica: its records come with each sync")
         if follow:
+            assert isinstance(topic, Topic)  # noqa: S101 - it is no replica
             follower = await self._in(pool, lambda: topic.follower(start, gaps=gaps))
             wanted = _wanted(_news(follower), tag=tag, since_ms=since_ms, limit=limit)
             return await _begun(request, self._followed(topic, follower, wanted), _LINES_TYPE)
@@ -320,7 +326,15 @@ class _Api:
     def _topic(self, request: Request) -> Topic:
         return self._service.sync.existing(request.path_params["topic"])
 
-    def _pool(self, topic: Topic, first: int) -> ThreadPoolExecutor:
+    async def _readable(self, request: Request) -> Topic | ReplicaTopic:
+        name, archive = request.path_params["topic"], self._service.archive
+        if archive is None or self._service.sync.has_topic(name):
+            return self._topic(request)
+        if not await self._in(self._service.local, archive.is_replica, name):
+            return self._topic(request)
+        return await self._in(self._service.cold_reads, ReplicaTopic, archive, name)  # type: ignore[no-any-return]
+
+    def _pool(self, topic: Topic | ReplicaTopic, first: int) -> ThreadPoolExecutor:
         """H2."""
         return self._service.cold_reads if first < topic.hot_floor else self._service.hot_reads
 

@@ -53,6 +53,17 @@ def test_a_second_directory_follows(two: Run) -> None:
     assert (shown["is_replica"], shown["state"], shown["writer_epoch"]) == (True, "4 r3", 0)
 
 
+def test_a_replica_is_followed_while_it_is_read_and_then_no_more(two: Run) -> None:
+    two("sync", "t", directory="two")
+    ship(two, b"c\n")
+    assert two("read", "t", "--follow", "--wait", "2", directory="two").out == b"a\nb\nc\n"
+    assert two("sync", "t", "--follow", "--interval", "0.05", directory="nowhere").code == 3
+    assert two("topic", "delete", "t", "--yes", directory="two").code == 0
+    assert "t:" not in two("status", directory="two").text
+    assert two("read", "t", directory="two").out == b"a\nb\nc\n"  # a look at the remote, as before
+    assert two("status", "t", directory="two").code == 3
+
+
 def test_takeover_fences_and_reset_is_the_way_out(two: Run) -> None:
     done = two("takeover", "t", directory="two")
     assert done.text == "t is written here from seq 3 on (epoch 2)\n"

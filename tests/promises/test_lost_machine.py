@@ -82,6 +82,13 @@ def test_two_daemons_on_one_topic_cannot_take_turns(tmp_path: Path, remote: str)
         assert two.values("t") == ["1"]
         ship(one, b"2")
         until_synced(two, "t", ["1", "2"])  # by itself
+        assert two.get("/topics") == [{"topics": ["t"]}]
+        assert two.get("/topics/t/index_bounds") == [{"earliest_seq": 1, "head_seq": 2, "hot_first_seq": 3}]
+        assert [each["value"] for each in two.get("/topics/t/records?from=2")] == ["2"]
+        assert two.get("/topics/t/records/2") == [2]
+        assert two.get("/topics/t/records?from=9")[0]["title"] == "SeqOutOfRange"
+        assert two.get("/topics/t/records?follow=1")[0]["title"] == "InvalidOption"
+        assert two.get("/topics/nowhere/index_bounds")[0]["title"] == "NoSuchTopic"
         assert two.append("t", b"3") == 3
         for number in range(3):
             assert ship(one, b"x")["title"] == "Fenced"

@@ -113,6 +113,21 @@ def test_every_operation_makes_the_requests_that_are_documented(
         archive.status("t")
         archive.history("t")
         found["status, log"] = count()
+        with (
+            seglog.open(tmp_path / "other") as other,
+            offload.attach(other, store=store, settings=OffloadSettings()) as follower,
+        ):
+            follower.sync("t")
+            found["first sync of a replica, 5 commits"] = count()
+            follower.sync("t")
+            found["sync without news"] = count()
+            follower.fetch("t")
+            found["fetch without news"] = count()
+            follower.status("t")
+            follower.snapshot("t")
+            found["status and snapshot of a replica"] = count()
+            follower.take_over("t")
+            found["takeover"] = count()
     assert found == documented()
 
 

@@ -1,0 +1,54 @@
+"""A replica, to whoever reads topics: every record is in the cold tier, up to the newest that is synced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from catalog import Snapshot
+from seglog import Gap, Record
+
+if TYPE_CHECKING:
+    from offload.archive import Archive
+
+__all__ = ["ReplicaTopic"]
+
+
+class ReplicaTopic:
+    """At the state that it has when it is made. Whatever asks the remote says so."""
+
+    def __init__(self, archive: Archive, name: str) -> None:
+        """May ask the remote. Raises what `Archive.snapshot` raises."""
+        self.name = name
+        self._archive = archive
+        self._snapshot: Snapshot = archive.snapshot(name)
+
+    @property
+    def earliest_seq(self) -> int:
+        """The first live record is this one or a later one."""
+        return max(self._snapshot.bounds.first_seq, self._snapshot.before_seq)
+
+    @property
+    def head_seq(self) -> int:
+        return self._snapshot.bounds.head_seq
+
+    @property
+    def hot_floor(self) -> int:
+        """Nothing is hot."""
+        return self.head_seq + 1
+
+    def read(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        gaps: bool = False,  # noqa: ARG002 - of what retention took, the volume tells nothing
+    ) -> Iterator[Record | Gap]:
+        """As `Topic.read`. Asks the remote as the records are taken."""
+        for record in self._archive.read(self.name, start, end):
+            if until_ms is not None and record.ts_ms > until_ms:
+                return
+            if since_ms is None or record.ts_ms >= since_ms:
+                yield record
