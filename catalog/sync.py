@@ -80,11 +80,18 @@ def pull(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes) -> News:
 
     Raises `InvalidObject` if it does not continue that one, and what the store raises.
     """
-    commits = volumes.next_commits(vid, lsn)
+    damage: InvalidObject | None = None
+    commits: tuple[StoredCommit, ...] = ()
+    try:
+        commits = volumes.next_commits(vid, lsn)
+    except InvalidObject as error:
+        damage = error
     boundary = volumes.boundary(vid)
     if boundary > lsn + 1:
         volumes.forget_below(vid, boundary)
         return News(vid, lsn, newest=volumes.snapshot(vid, max(boundary, volumes.newest_lsn(vid))))
+    if damage is not None:
+        raise damage
     if commits and commits[0].commit.parent_hash != head_hash:
         raise InvalidObject(commit_key(vid, lsn + 1), f"it does not continue lsn {lsn}: the parent hash is another")
     return News(vid, lsn, commits)

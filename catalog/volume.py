@@ -169,7 +169,14 @@ class Volumes:
 
         Raises `NoSuchObject` if there is no such commit, or its state was collected.
         """
-        whole = self._whole(vid, self.newest_lsn(vid) if lsn is None else lsn)
+        lsn = self.newest_lsn(vid) if lsn is None else lsn
+        try:
+            whole = self._whole(vid, lsn)
+        except NoSuchObject:
+            if not self._known:
+                raise
+            self._known.clear()  # GC may have passed what is known: a checkpoint is above it then
+            whole = self._whole(vid, lsn)
         return whole if seq is None else cut(whole, seq)
 
     def history(self, vid: Vid, lsn: int | None = None) -> History:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from offload.archive import Archive, Deleted, OffloadResult, Restored, TopicStatus, attach
     from offload.cold_settings import ColdSettings
     from offload.errors import OffloadError
+    from offload.recovery import recover
     from offload.settings import OffloadSettings
 
 __all__ = [
@@ -24,12 +25,14 @@ __all__ = [
     "Restored",
     "TopicStatus",
     "attach",
+    "recover",
 ]
 
 _HOME = {
     "ColdSettings": "offload.cold_settings",
     "OffloadError": "offload.errors",
     "OffloadSettings": "offload.settings",
+    "recover": "offload.recovery",
 }
 
 

@@ -34,6 +34,7 @@ from offload import OffloadSettings
 from offload.archive import Archive
 from offload.rebase import rebased
 from tests.catalog.samples import START_MS, HistoryMaker, segment, vid
+from tests.faults.steps import Place, crashes
 from tests.faults.store import CountingStore, Fault, FaultyStore, lost
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
@@ -331,3 +332,30 @@ def test_maintenance_before_the_first_commit_is_of_no_epoch(tmp_path: Path, stor
             one.offload("t@y")
         ship(two, two_log, "t@y", b"c")
         assert values(two, "t@y") == [b"a", b"c"]
+
+
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_rebase_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> None:
+    """Each effect on the disk, each transaction of the local catalog, each request."""
+    base = Place(tmp_path / "base")
+    with base.opened() as (log, archive):
+        ship(archive, log, "t", b"a")
+        maintain(base.store, volume_of(archive))
+        log.topic("t").append([b"b"])
+        log.topic("t").seal()
+    steps = 0
+    for name, place in crashes(base, tmp_path, lambda _, archive: archive.offload("t"), every):
+        steps += 1
+        with place.opened() as (_, archive):
+            archive.offload("t")
+            status = archive.status("t")
+            assert (status.offloaded_seq, status.pending_lsn, status.diverged_lsn) == (2, None, None), name
+            commits = [past.commit for past in archive.history("t")]
+            assert [each.lsn for each in commits] == [3, 2, 1], name
+            assert values(archive, "t") == [b"a", b"b"]
+            named = {str(each.sid) for commit in commits for each in commit.segments}
+            assert status.unfinished_attempts == 0
+        objects = {key.rpartition("/")[2].removesuffix(".index") for key in place.store.list("") if "/segments/" in key}
+        assert objects == named, name
+    print(f"rebase: {steps} crashes")
+    assert steps > 50 / every

@@ -1,0 +1,145 @@
+"""What is new in a volume, and whether it is more than maintenance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from catalog.checkpointer import make_checkpoint
+from catalog.commit import Bounds, CommitKind
+from catalog.control import Boundary, Control
+from catalog.encoding import StoredCommit, commit_hash, encode_commit
+from catalog.errors import InvalidObject, NoSuchObject, StoreUnreachable
+from catalog.keys import boundary_key, commit_key
+from catalog.local import LocalCatalog
+from catalog.objects.memory import MemoryStore
+from catalog.small_objects import encode_boundary
+from catalog.snapshot import empty
+from catalog.sync import News, pull
+from catalog.volume import Volumes
+from tests.catalog.samples import START_MS, HistoryMaker, segment, vid
+from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
+
+VID = vid(1)
+
+
+def published(*kinds: str) -> tuple[MemoryStore, HistoryMaker]:
+    store, history = MemoryStore(), HistoryMaker(VID)
+    volumes = Volumes(store)
+    volumes.create(Control(VID, None, START_MS, "t", "main"))
+    for number, kind in enumerate(kinds):
+        if kind == "offload":
+            history.offload((number * 10 + 1, number * 10 + 10))
+        else:
+            history.compact([], segment(1, 10, 900 + number))
+        commit = history.stored[-1].commit
+        volumes.publish(VID, commit.lsn, encode_commit(commit)[0])
+    return store, history
+
+
+def test_news_are_what_follows_each_joined_to_the_one_before(tmp_path: Path) -> None:
+    store, history = published(*["offload"] * 5)
+    counting = CountingStore(store)
+    with LocalCatalog(tmp_path / "catalog.db") as cache:
+        volumes = Volumes(counting, cache)
+        news = pull(volumes, VID, 2, history.stored[1].hash)
+        assert (news.lsn, news.commits, news.is_empty) == (5, tuple(history.stored[2:]), False)
+        counting.counts.clear()
+        assert pull(volumes, VID, 2, history.stored[1].hash) == news  # they are here by now
+        assert counting.counts == {"get": 2}
+        assert pull(volumes, VID, 5, history.stored[4].hash).is_empty
+
+
+def test_a_history_that_does_not_continue_ours_is_damage() -> None:
+    store, history = published("offload", "offload")
+    with pytest.raises(InvalidObject, match="does not continue lsn 1"):
+        pull(Volumes(store), VID, 1, bytes(32))
+    assert history.stored[0].hash != bytes(32)
+
+
+def test_a_store_that_does_not_answer_is_not_without_news() -> None:
+    store, history = published("offload")
+    faulty = FaultyStore(store, [Fault(error=unreachable, method="get")])
+    with pytest.raises(StoreUnreachable):
+        pull(Volumes(faulty), VID, 1, history.stored[0].hash)
+
+
+def test_what_lies_below_the_boundary_does_not_count_whatever_is_there(tmp_path: Path) -> None:
+    """A stalled writer's commit under a key that was free again."""
+    store, history = published(*["offload"] * 4)
+    stalled = replace(history.stored[1].commit, nonce=bytes([1]) * 16, message="late")
+    store.delete(commit_key(VID, 2))
+    store.put_new(commit_key(VID, 2), encode_commit(stalled)[0])
+    store.put(boundary_key(VID), encode_boundary(Boundary(VID, 4)), {})
+    with LocalCatalog(tmp_path / "catalog.db") as cache:
+        volumes = Volumes(store, cache)
+        volumes.snapshot(VID, 1)
+        with pytest.raises((NoSuchObject, InvalidObject)):
+            pull(volumes, VID, 1, history.stored[0].hash)  # nothing at or above the boundary tells all of the state
+        fresh, same = published(*["offload"] * 4)
+        make_checkpoint(Volumes(fresh), VID, 4, now_ms=START_MS)
+        for key in fresh.list(f"{VID}/log/", limit=1):
+            store.put(key, fresh.get(key), {})
+        store.put(f"{VID}/checkpoints", fresh.get(f"{VID}/checkpoints"), {})  # type: ignore[arg-type]
+        news = pull(volumes, VID, 1, same.stored[0].hash)
+        assert (news.lsn, news.commits) == (4, ())
+        assert news.newest is not None
+        assert news.newest.bounds == Bounds(1, 40)
+        assert cache.commit_bodies(VID, 1, 3) == {}
+
+
+def stored(**fields: object) -> StoredCommit:
+    commit = replace(HistoryMaker(VID).compact([], segment(1, 10)), **fields)  # type: ignore[arg-type]
+    return StoredCommit(commit, commit_hash(commit))
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_maintenance", "fence"),
+    [
+        ({}, True, None),
+        ({"kind": CommitKind.CONFIG}, True, None),
+        ({"kind": CommitKind.OFFLOAD}, False, None),
+        ({"kind": CommitKind.DELETE}, False, None),
+        ({"kind": CommitKind.EVICT}, False, None),
+        ({"kind": CommitKind.TRUNCATE}, False, None),
+        ({"bounds": Bounds(1, 11)}, False, None),
+        ({"bounds": Bounds(2, 10)}, False, None),
+        ({"epoch": 2}, True, None),
+        ({"epoch": 4}, False, (1, 4)),
+    ],
+)
+def test_what_is_maintenance_for_a_writer_of_epoch_3(
+    fields: dict[str, object], is_maintenance: bool, fence: tuple[int, int] | None
+) -> None:
+    news = News(VID, 0, (stored(**{"bounds": Bounds(1, 10), "epoch": 3, **fields}),))
+    assert news.is_maintenance(Bounds(1, 10), 3) == is_maintenance
+    assert news.fenced_by(3) == fence
+
+
+def test_what_a_volume_adds_up_to_is_asked_where_commits_are_gone() -> None:
+    newest = replace(empty(VID), lsn=9, bounds=Bounds(1, 10), epoch=3, config="{}")
+    news = News(VID, 2, newest=newest)
+    assert (news.lsn, news.config, news.is_maintenance(Bounds(1, 10), 3), news.fenced_by(3)) == (9, "{}", True, None)
+    assert not news.is_maintenance(Bounds(1, 9), 3)
+    assert news.fenced_by(2) == (9, 3)
+    assert not news.is_maintenance(Bounds(1, 10), 2)
+
+
+def test_the_newest_configuration_is_told() -> None:
+    said = [stored(kind=CommitKind.CONFIG, config=text) for text in ('{"a":1}', '{"a":2}', "")]
+    assert News(VID, 0, tuple(said)).config == '{"a":2}'
+    assert News(VID, 0, (stored(),)).config == ""
+
+
+def test_who_looked_long_ago_starts_from_a_checkpoint_once_gc_has_passed() -> None:
+    store, _ = published(*["offload"] * 6)
+    volumes = Volumes(store)
+    volumes.snapshot(VID, 2)
+    make_checkpoint(Volumes(store), VID, 5, now_ms=START_MS)
+    for lsn in range(1, 5):
+        store.delete(commit_key(VID, lsn))
+    assert volumes.snapshot(VID).bounds == Bounds(1, 60)
+    with pytest.raises(NoSuchObject):
+        volumes.snapshot(VID, 4)
