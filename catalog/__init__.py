@@ -14,7 +14,7 @@ Layers, each of which imports only those before it:
     formats     envelope wire encoding small_objects
     decisions   snapshot history timeline retention sid_set gc_report
     effects     objects local put_once change local_copy gc_plan roots
-    entry       volume sync checkpointer holds oplog branch tag pin undo mark sweep gc_execution gc
+    entry       volume sync checkpointer holds oplog branch tag pin undo mark scrub sweep gc_execution gc
 """
 
 from catalog.branch import Branch, Branches

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 
+from blake3 import blake3
 from pyroaring import BitMap
 
 from catalog.change import change
@@ -113,18 +114,19 @@ class World:
     def upload(self, vid: Vid, first: int, last: int) -> SegmentRef:
         sid = self.sid()
         for key in (data_key(vid, sid), index_key(vid, sid)):
-            self.store.put_new(key, b"x")
+            self.store.put_new(key, sid.raw)
+        digest = blake3(sid.raw).digest()
         return SegmentRef(
             sid,
             first,
             last,
             self.now_ms,
             self.now_ms,
-            1,
-            bytes(32),
-            1,
+            len(sid.raw),
+            digest,
+            len(sid.raw),
             0,
-            bytes(32),
+            digest,
             Codec.NONE,
             8 * (last - first + 1),
         )

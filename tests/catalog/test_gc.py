@@ -79,8 +79,8 @@ def test_segments_that_no_kept_state_shows_go_with_their_bytes_told() -> None:
     world.now_ms += 10 * HOUR_MS
     planned = world.collect()
     assert planned.planned["segments"] == 4
-    assert planned.planned_bytes == 4 * 2  # a byte of data and one of index each
-    assert world.collect().deleted_bytes == 8
+    assert planned.planned_bytes == 4 * 32  # of data and index
+    assert world.collect().deleted_bytes == 128
     assert len([*world.store.list(segments_prefix(main.vid))]) == 2
     assert world.check() == 1
 

@@ -1,0 +1,229 @@
+"""Scrub: whether all that is kept is there, and is what it was. It changes nothing.
+
+    names → volumes     every ref, tag and pin decodes, and what it names has a control
+    volumes → commits   from the boundary to the newest, joined by their hashes; and each single state that is held
+    forks → parents     the parent knows of the fork
+    commits → objects   each segment has both its objects
+    objects → commits   objects that no commit names are counted: GC takes them once they are old
+    deep                each byte: lengths, blake3 of data objects and of indexes' heads; and each checkpoint against
+                        what folding the commits up to it gives
+
+Q1  No false alarm: what looks damaged is looked at once more, from the names on, and told only if it is the same then.
+    A writer, a merge or GC may have been in between; and what a boundary has passed meanwhile is no damage.
+Q2  What a volume has lost at its newest end cannot be told from here: that is what a writer's own copy knows.
+Q3  A LIST is never the ground for a finding: what it does not show is asked for by name.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from blake3 import blake3
+
+from catalog.commit import SegmentRef
+from catalog.errors import CatalogError, Corrupt, InvalidKey, InvalidObject, NoSuchObject
+from catalog.gid import Sid, Vid
+from catalog.keys import Key, commit_key, data_key, fork_key, index_key, segments_prefix
+from catalog.mark import Kept, Marker
+from catalog.objects.base import ObjectStore
+from catalog.sid_set import SidSet
+from catalog.snapshot import fold
+from catalog.volume import Volumes
+
+__all__ = ["Finding", "Scrub", "ScrubReport"]
+
+_PIECE_BYTES = 8 * 1024 * 1024
+_FOR_EVER_MS = 2**60
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`place` is a key."""
+
+    place: str
+    reason: str
+
+
+@dataclass(slots=True)
+class ScrubReport:
+    """What was looked at. `size_bytes` is what was read of segments; `unreferenced` counts segments."""
+
+    volumes: int = 0
+    commits: int = 0
+    segments: int = 0
+    unreferenced: int = 0
+    size_bytes: int = 0
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+
+class Scrub:
+    """Of one prefix. Raises what the store raises."""
+
+    def __init__(self, store: ObjectStore, *, now_ms: int) -> None:
+        self._store = store
+        self._now_ms = now_ms
+
+    def run(self, *, deep: bool = False) -> ScrubReport:
+        report = ScrubReport()
+        suspected = set(self._look(report, deep=deep))
+        if suspected:
+            again = set(self._look(ScrubReport(), deep=deep))
+            report.findings = sorted(suspected & again, key=lambda each: (each.place, each.reason))
+        return report
+
+    def _look(self, report: ScrubReport, *, deep: bool) -> Iterator[Finding]:
+        marker = Marker(self._store, None, now_ms=self._now_ms, window_ms=0, grace_ms=0, retain_ms=_FOR_EVER_MS)
+        marker.mark()
+        for trouble in dict.fromkeys(marker.blocked.values()):
+            concerned = [vid for vid, reason in marker.blocked.items() if reason is trouble]
+            if not any(self._has_moved(marker.look(vid)) for vid in concerned):
+                yield _finding(trouble)
+        seen = SidSet()
+        for kept in [each for each in marker.kept.values() if each.is_held]:
+            report.volumes += 1
+            report.commits += len(kept.held_alone())
+            if kept.first_lsn is not None and kept.tip is not None:
+                report.commits += max(kept.tip.lsn - kept.first_lsn + 1, 0)
+            if kept.vid in marker.blocked:
+                continue
+            yield from self._look_at_fork(kept)
+            if deep:
+                yield from self._read_all(marker, kept, seen, report)
+        for vid in sorted(marker.sids):
+            yield from self._look_at_objects(vid, marker.sids[vid], report)
+
+    def _look_at_fork(self, kept: Kept) -> Iterator[Finding]:
+        control = kept.control
+        if control is None or control.parent is None or kept.boundary > 1:
+            return
+        key = fork_key(control.parent.vid, kept.vid)
+        try:
+            self._store.head(key)
+        except NoSuchObject as trouble:
+            yield _finding(trouble)
+
+    # ------------------------------------------------------------ objects
+
+    def _look_at_objects(self, vid: Vid, kept: SidSet, report: ScrubReport) -> Iterator[Finding]:
+        listed = self._listed(vid)
+        shown = next(listed, None)
+        for sid in kept:
+            report.segments += 1
+            while shown is not None and shown[0] < sid:
+                report.unreferenced += 1
+                shown = next(listed, None)
+            if shown == (sid, True):
+                shown = next(listed, None)
+                continue
+            if shown is not None and shown[0] == sid:
+                shown = next(listed, None)
+            for key in (data_key(vid, sid), index_key(vid, sid)):
+                yield from self._ask(key)
+        if shown is not None:
+            report.unreferenced += 1 + sum(1 for _ in listed)
+
+    def _listed(self, vid: Vid) -> Iterator[tuple[Sid, bool]]:
+        """Segments, and whether both objects of it are shown."""
+        before: Sid | None = None
+        is_whole = False
+        for key in self._store.list(segments_prefix(vid)):
+            name = key.rpartition("/")[2]
+            try:
+                sid = Sid.parse(name.removesuffix(".index"))
+            except InvalidKey:
+                continue
+            if sid == before:
+                is_whole = True
+                continue
+            if before is not None:
+                yield before, is_whole
+            before, is_whole = sid, False
+        if before is not None:
+            yield before, is_whole
+
+    def _ask(self, key: Key) -> Iterator[Finding]:
+        try:
+            self._store.head(key)
+        except NoSuchObject as trouble:
+            yield _finding(trouble)
+
+    # ------------------------------------------------------------ deep
+
+    def _read_all(self, marker: Marker, kept: Kept, seen: SidSet, report: ScrubReport) -> Iterator[Finding]:
+        try:
+            for vid, ref in self._segments(marker, kept):
+                if ref.sid not in seen:
+                    seen.add(ref.sid)
+                    yield from self._read(vid, ref, report)
+            yield from self._fold_again(marker, kept)
+        except (Corrupt, NoSuchObject) as trouble:
+            if not self._has_moved(kept):
+                yield _finding(trouble)
+
+    def _has_moved(self, kept: Kept) -> bool:
+        """Whether GC has collected since what was kept when we looked."""
+        try:
+            return Volumes(self._store).boundary(kept.vid) != kept.boundary
+        except Corrupt:
+            return False
+
+    def _segments(self, marker: Marker, kept: Kept) -> Iterator[tuple[Vid, SegmentRef]]:
+        """All that lie in the volume, and what its states show of others'."""
+        volumes, vid = marker.volumes(), kept.vid
+        for lsn in kept.held_alone():
+            yield from ((view.vid, view.ref) for view in volumes.snapshot(vid, lsn).segments)
+        if kept.first_lsn is None or kept.tip is None:
+            return
+        first = kept.first_lsn
+        if first > 1:
+            yield from ((view.vid, view.ref) for view in volumes.snapshot(vid, first).segments)
+        for commit in marker.commits(volumes, vid, first + 1 if first > 1 else 1, kept.tip.lsn):
+            yield from ((vid, ref) for ref in commit.segments)
+
+    def _read(self, vid: Vid, ref: SegmentRef, report: ScrubReport) -> Iterator[Finding]:
+        for key, length, hashed, digest in (
+            (data_key(vid, ref.sid), ref.data_length, ref.data_length, ref.data_hash),
+            (
+                index_key(vid, ref.sid),
+                ref.index_head_length + ref.index_trailer_length,
+                ref.index_head_length,
+                ref.index_head_hash,
+            ),
+        ):
+            try:
+                size = self._store.head(key).size
+                if size != length:
+                    yield Finding(key, f"it has {size} bytes, its commit says {length}")
+                elif self._hash_of(key, hashed, report) != digest:
+                    yield Finding(key, "its content is not what its commit says")
+            except (Corrupt, NoSuchObject) as trouble:
+                yield _finding(trouble)
+
+    def _hash_of(self, key: Key, length: int, report: ScrubReport) -> bytes:
+        hasher = blake3()
+        for at in range(0, length, _PIECE_BYTES):
+            piece = self._store.get_range(key, at, min(_PIECE_BYTES, length - at))
+            hasher.update(piece)
+            report.size_bytes += len(piece)
+        return hasher.digest()
+
+    def _fold_again(self, marker: Marker, kept: Kept) -> Iterator[Finding]:
+        """Each checkpoint but the first says what folding from the one before it gives."""
+        if kept.first_lsn is None or kept.tip is None:
+            return
+        lsns = [mark.lsn for mark in kept.marks.marks if kept.first_lsn <= mark.lsn <= kept.tip.lsn]
+        for before, lsn in itertools.pairwise(lsns):
+            base = Volumes(self._store).snapshot(kept.vid, before)
+            folded = fold(base, marker.volumes().commits(kept.vid, before + 1, lsn))
+            if folded != Volumes(self._store).snapshot(kept.vid, lsn):
+                yield Finding(commit_key(kept.vid, lsn), "its checkpoint is not what the commits up to it add up to")
+
+
+def _finding(trouble: CatalogError) -> Finding:
+    if isinstance(trouble, InvalidObject):
+        return Finding(trouble.place, trouble.reason)
+    if isinstance(trouble, NoSuchObject):
+        return Finding(trouble.key, "it is not there")
+    return Finding("", str(trouble))
