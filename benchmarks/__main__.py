@@ -24,6 +24,7 @@ NAMES = (
     "cold-point",
     "offload",
     "append-while-offloading",
+    "gc-plan",
     "spark-scan",
 )
 

@@ -13,6 +13,7 @@ No call here is made by an append or by a hot read, so a slow or dead store touc
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +44,7 @@ from catalog.gc_report import GcPolicy, GcReport
 from catalog.history import NO_HISTORY
 from catalog.objects.base import ObjectStore
 from catalog.oplog import NumberedEntry, Oplog
+from catalog.retention import window_ms_of
 from catalog.tag import NamedTag, Tags
 from catalog.undo import undo
 from offload.attempt import AttemptState
@@ -53,6 +55,7 @@ from offload.cold import ColdReader
 from offload.cold_settings import ColdSettings, load_cold_settings
 from offload.deletes import count_cold, count_hot, live_entries
 from offload.diff import BranchDiff, diff_of
+from offload.erasures import Erasures
 from offload.errors import HistoryBehind, NoRemote, OffloadError, OpenBranch
 from offload.handles import Handles, split_name
 from offload.local_gc import drop_copies
@@ -334,6 +337,27 @@ class Archive:
                 return ()
             self._open(name)
             return tuple(self._offloader.merge(name, on_bytes=on_bytes))
+
+    def erase(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> tuple[Published, ...]:
+        """Write each object of the topic anew that holds deleted records, a commit for each. Raises as `compact` does.
+
+        The old objects go by GC, when the window has passed them: `erasures` tells when.
+        """
+        self._log.check_writable()
+        self._log.existing(name)
+        with self._turn(name):
+            if self._handles.find(name) is None:
+                return ()
+            self._open(name)
+            return tuple(self._offloader.erase(name, on_bytes=on_bytes))
+
+    def erasures(self, name: str) -> Erasures:
+        """When the records go for good that the deletes of a topic or branch took; see `offload.erasures`."""
+        upkeep, snapshot = self._upkeep, self.snapshot(name)
+        config = json.dumps(self._log.topic(name).config.to_json()) if self._log.has_topic(name) else snapshot.config
+        window_ms = window_ms_of(config, upkeep.pitr_window_s * 1000)
+        interval_s = upkeep.gc_interval_s if isinstance(upkeep.gc_interval_s, int) else 0
+        return Erasures(snapshot.segments, window_ms + (upkeep.gc_grace_s + 2 * interval_s) * 1000)
 
     def collect(self, *, dry_run: bool = False, retain_s: int | None = None, grace_s: int | None = None) -> GcReport:
         """One run of GC over everything under the remote's prefix: see `catalog.gc`.

@@ -33,6 +33,9 @@ class CatalogSettings:
     sync_interval_s: int | str = number(
         5, "seconds", 1, None, "between looks of the daemon for new commits of what it follows", word="never"
     )
+    erase_interval_s: int | str = number(
+        _DAY_S, "seconds", 1, None, "between rewrites of objects that hold deleted records, by the daemon", word="never"
+    )
     pin_ttl_s: int = number(900, "seconds", 1, 7 * _DAY_S, "a lease of a reader ends so long after its last renewal")
 
     def __post_init__(self) -> None:

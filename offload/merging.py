@@ -7,6 +7,7 @@ G1  A run is adjacent segments of the volume itself, each with less than `below_
     piece, together within `max_bytes`; `least` of them, or nothing is gained.
 G2  Nothing is taken from the past: the segments that are replaced stay for whoever reads an older commit.
 G3  What was deleted before the commit is a tombstone in the new segment: no state from that commit on shows it.
+    So a segment that holds deleted records is put anew, alone, to be rid of them (`to_erase`).
 G4  The new objects are read back before the commit: hot copies may have gone already, for the old ones were.
 """
 
@@ -17,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from catalog import SegmentView, Vid
 
-__all__ = ["merge_runs"]
+__all__ = ["holds_more", "merge_runs", "to_erase"]
 
 
 def merge_runs(
@@ -37,3 +38,14 @@ def merge_runs(
             run.append(view)
     if len(run) >= least:
         yield run
+
+
+def to_erase(views: Sequence[SegmentView], vid: Vid) -> SegmentView | None:
+    """The first segment of the volume itself whose objects hold records that it does not show any more."""
+    pieces = Counter(view.ref.sid for view in views)
+    return next((view for view in views if view.vid == vid and pieces[view.ref.sid] == 1 and holds_more(view)), None)
+
+
+def holds_more(view: SegmentView) -> bool:
+    """Whether its objects have records that were deleted or truncated since they were made."""
+    return view.deleted is not None or (view.first, view.last) != (view.ref.first_seq, view.ref.last_seq)

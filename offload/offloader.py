@@ -39,7 +39,7 @@ from offload.deletes import deletions_of
 from offload.entry import entries, frame_of
 from offload.handles import Handles, Tip
 from offload.ledger_offloader import LedgerOffloader
-from offload.merging import merge_runs
+from offload.merging import merge_runs, to_erase
 from offload.publisher import Published, Publisher, divergence
 from offload.readback import check_published, check_segment
 from offload.segment_upload import FrameRun
@@ -129,6 +129,21 @@ class Offloader:
             published = self._merge_run(self._handle(name), views, on_bytes)
             done += [published] if published else []
         return done
+
+    def erase(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> list[Published]:
+        """Put each segment anew whose objects hold deleted records, a commit for each: the old ones go by GC.
+
+        Raises as `merge` does, and may be repeated as that may.
+        """
+        self.settle(name)
+        done: list[Published] = []
+        while True:
+            handle = self._handle(name)
+            view = to_erase(self._volumes.snapshot(handle.vid, handle.lsn).segments, handle.vid)
+            if view is None:
+                return done
+            published = self._merge_run(handle, [view], on_bytes)
+            done += [published] if published else []
 
     def settle(self, name: str) -> list[Published]:
         """Finish what an earlier process left: publish the pending commit, discard attempts that never got so far.

@@ -24,19 +24,21 @@ def log(
     session = session_of(context)
     name = with_branch(topic, branch)
     with session.archive(read_only=True) as (_, archive):
-        volume = None
+        volume, erasures = None, archive.erasures(name)
         for stored in archive.history(name):
             if volume is not None and stored.commit.vid != volume and not session.as_json:
                 emit(session, {}, f"-- forked from volume {stored.commit.vid}")
             volume = stored.commit.vid
-            emit(session, _fields(stored), _describe(stored))
+            erased_by = erasures.date_ms(stored)
+            emit(session, _fields(stored, erased_by), _describe(stored, erased_by))
 
 
-def _describe(stored: PastCommit) -> str:
+def _describe(stored: PastCommit, erased_by: int | None) -> str:
     commit = stored.commit
     return (
         f"lsn {commit.lsn:<6} {stored.hash.hex()[:12]}  {format_time(commit.created_at_ms)}  "
         f"{commit.kind.name.lower():<9} {_what(stored)}"
+        f"{'' if erased_by is None else f', erased by {format_time(erased_by)}'}"
     ).rstrip()
 
 
@@ -61,7 +63,7 @@ def _segment(segment: SegmentRef) -> str:
     return f"seq {segment.first_seq}-{segment.last_seq} ({size} {codec})"
 
 
-def _fields(stored: PastCommit) -> dict[str, object]:
+def _fields(stored: PastCommit, erased_by: int | None) -> dict[str, object]:
     commit = stored.commit
     return {
         "volume": str(commit.vid),
@@ -82,6 +84,7 @@ def _fields(stored: PastCommit) -> dict[str, object]:
             }
             for segment in commit.segments
         ],
+        "erased_by": None if erased_by is None else format_time(erased_by),
         "writer": commit.writer_id,
         "epoch": commit.epoch,
         "message": commit.message,

@@ -5,6 +5,7 @@
     upkeep       check_interval   seals by age, enforces retention, releases hot copies whose lag is over
     sync         sync_interval    looks for new commits of the topics that are followed here and not written
     gc           gc_interval       one run of GC over the whole remote, in a thread of its own
+    erase        erase_interval    writes objects anew that hold deleted records, topic by topic, in the same thread
     disk         check_interval   looks at the free space (seglog.disk): alarm, and no more appends before it is full
 
 S1  No task waits for another. What is slow in a topic holds up neither the others nor an append: each has its threads.
@@ -101,6 +102,7 @@ class Service:
         self._syncs = ThreadPoolExecutor(_SYNC_THREADS, "seglog-sync")
         self._gc = ThreadPoolExecutor(1, "seglog-gc")
         self._gc_at_ms = self._clock.now_ms()  # not at once: who starts often would do little else
+        self._erased_at_ms = self._gc_at_ms
         self._synced_at_ms: dict[str, int] = {}
         self._collected_at_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -124,6 +126,7 @@ class Service:
             ("offload", self._look_at_topics),
             ("sync", self._look_at_replicas),
             ("gc", self._look_at_garbage),
+            ("erase", self._look_at_deleted),
         ):
             self._tasks.append(asyncio.create_task(self._repeat(name, look), name=f"seglog-{name}"))
 
@@ -284,6 +287,27 @@ class Service:
             _log.info("gc deleted %s and planned %s", dict(report.deleted), dict(report.planned))
         finally:
             self.metrics.gc_runs.labels(outcome).inc()
+
+    async def _look_at_deleted(self) -> None:
+        archive, interval_s = self.archive, self._catalog_settings.erase_interval_s
+        now_ms = self._clock.now_ms()
+        if archive is None or not isinstance(interval_s, int) or now_ms - self._erased_at_ms < interval_s * 1000:
+            return
+        self._erased_at_ms = now_ms
+        for name in self.sync.topics():
+            if self.stopping.is_set():
+                return
+            try:
+                if not (archive.is_paused(name) or archive.is_diverged(name)):
+                    await self._in(self._gc, self._erase, archive, name)
+            except Stopping:
+                return
+            except Exception as error:
+                self.metrics.failures.labels("erase").inc()
+                _log.warning("%s: deleted records stay in their objects for now: %s", name, error)
+
+    def _erase(self, archive: Archive, name: str) -> None:
+        archive.erase(name, on_bytes=self._on_bytes)
 
     async def _look_at_topics(self) -> None:
         if self.archive is None:

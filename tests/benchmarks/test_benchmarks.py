@@ -14,6 +14,7 @@ from benchmarks import (
     cold_scan,
     cold_trouble,
     durability,
+    gc_plan,
     memory,
     offload,
     read,
@@ -108,6 +109,10 @@ def test_append_while_offloading_runs(options: Options) -> None:
     report = append_while_offloading.run(options)
     check(report, options.directory)
     assert {row.what.rpartition(" ")[2] for row in report.rows} == {"p50", "p99"}
+
+
+def test_gc_plan_runs(options: Options) -> None:
+    check(gc_plan.run(options), options.directory)
 
 
 def test_spark_scan_runs(options: Options) -> None:

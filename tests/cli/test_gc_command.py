@@ -92,3 +92,15 @@ def test_damage_is_told_and_ends_with_its_exit_code(started: Run, tmp_path: Path
 def test_what_is_no_duration_is_a_wrong_call(started: Run, option: str) -> None:
     assert started("gc", option, "soon").code == 2
     assert started("gc", option, "none").code == 2
+
+
+def test_a_delete_tells_by_when_its_records_are_erased(started: Run) -> None:
+    assert started("delete", "orders", "--before", "2").code == 0
+    [told] = [each for each in _lines(started, "log", "orders") if each["kind"] == "delete"]
+    assert told["erased_by"] is None
+    assert "seq 2-3 in one object" in started("compact", "orders", "--erase").text
+    assert started("compact", "orders", "--erase").text == "orders: nothing to erase\n"
+    [told] = [each for each in _lines(started, "log", "orders") if each["kind"] == "delete"]
+    assert told["erased_by"] > told["created_at"]
+    assert f"erased by {told['erased_by']}" in started("log", "orders").text
+    assert started("read", "orders").out == b"two\nthree\nfour\nfive\nsix\n"

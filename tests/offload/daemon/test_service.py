@@ -304,5 +304,24 @@ def test_garbage_is_collected_in_its_interval_and_a_store_that_refuses_is_counte
     asyncio.run(run())
 
 
+def test_objects_are_rid_of_deleted_records_in_their_interval(tmp_path: Path) -> None:
+    async def run() -> None:
+        clock, store = HandClock(), MemoryStore()
+        settings = {"CATALOG_ERASE_INTERVAL_S": "60", "CATALOG_GC_INTERVAL_S": "never"}
+        async with serving(tmp_path / "d", store, clock, OFFLOAD_OFFLOAD_AFTER_S="1", **settings) as service:
+            archive = service.archive
+            assert archive is not None
+            await service.log.topic("t").append([b"x", b"y"])
+            service.sync.topic("t").seal()
+            clock.now += 2_000
+            await until(lambda: archive.offloaded_seq("t") == 2, "the offload")
+            archive.delete("t", before=2)
+            clock.now += 60_000
+            await until(lambda: sum("/log/" in key for key in store.list("5")) == 3, "the compaction")
+            assert [record.value for record in service.sync.topic("t").read()] == [b"y"]
+
+    asyncio.run(run())
+
+
 def _sample(metrics: Metrics, name: str, **labels: str) -> float:
     return metrics.registry.get_sample_value(name, labels) or 0

@@ -1,0 +1,130 @@
+"""A deleted record's bytes leave the newest objects by a compaction, and the store by GC, by a date that is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import offload
+import seglog
+from catalog import CommitKind
+from catalog.objects import MemoryStore
+from offload.archive import Archive
+from offload.catalog_settings import CatalogSettings
+from seglog import Log, TopicConfig
+
+DAY_MS = 24 * 3600 * 1000
+SECRET = b"the secret of record two"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_763_000_000_000
+
+    def now_ms(self) -> int:
+        self.now += 1
+        return self.now
+
+
+class Kit:
+    def __init__(self, path: Path) -> None:
+        self.clock, self.store = Clock(), MemoryStore()
+        self.log: Log = seglog.open(path / "log", clock=self.clock)
+        upkeep = CatalogSettings(gc_interval_s="never")
+        self.archive: Archive = offload.attach(self.log, store=self.store, upkeep=upkeep, clock=self.clock)
+        # As they are in the object, so that the bytes can be looked for.
+        self.topic = self.log.create_topic("t", TopicConfig(attributes={"codec": "none"}))
+
+    def append(self, *values: bytes, tag: str | None = None) -> None:
+        self.topic.append(list(values), tag=tag)
+        self.topic.seal()
+        self.archive.offload("t", drop_hot=True)
+
+    def holding(self) -> int:
+        """Objects with the secret in them."""
+        return sum(SECRET in self.store.get(key) for key in self.store.list("5"))  # type: ignore[arg-type]
+
+    def dates(self) -> list[int | None]:
+        """Of the deletes, newest first."""
+        erasures = self.archive.erasures("t")
+        told = [(past, erasures.date_ms(past)) for past in self.archive.history("t")]
+        assert all(date is None for past, date in told if past.commit.kind is not CommitKind.DELETE)
+        return [date for past, date in told if past.commit.kind is CommitKind.DELETE]
+
+    def collect(self) -> None:
+        for _ in range(2):
+            assert not self.archive.collect().blocked
+            self.clock.now += DAY_MS
+
+
+@pytest.fixture
+def kit(tmp_path: Path):  # type: ignore[no-untyped-def]
+    made = Kit(tmp_path)
+    yield made
+    made.archive.close()
+    made.log.close()
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_deleted_record_is_gone_by_the_date_that_is_told_and_not_before_the_window_ends(
+    kit: Kit, *, busy: bool
+) -> None:
+    kit.append(b"one")
+    kit.append(SECRET, tag="x")
+    kit.append(b"three")
+    deleted_ms = kit.clock.now
+    kit.archive.delete("t", tag="x")
+    assert kit.dates() == [None]
+    assert [each.kind for each in kit.archive.erase("t")] == [CommitKind.COMPACT]
+    assert kit.archive.erase("t") == ()
+    [date] = kit.dates()
+    assert date is not None
+    assert deleted_ms + 8 * DAY_MS <= date <= deleted_ms + 8 * DAY_MS + 10_000  # window and grace
+    assert kit.holding() == 1
+    kit.clock.now = deleted_ms + 6 * DAY_MS
+    if busy:
+        kit.append(b"four")
+    kit.archive.collect()
+    assert kit.holding() == 1
+    assert SECRET in [record.value for record in kit.archive.read("t", at="lsn:3")]
+    kit.clock.now = date - DAY_MS
+    kit.collect()
+    assert kit.holding() == 0
+    assert [record.value for record in kit.archive.read("t")][:2] == [b"one", b"three"]
+
+
+def test_what_a_delete_leaves_nothing_of_needs_no_compaction(kit: Kit) -> None:
+    kit.append(SECRET)
+    kit.append(b"two")
+    kit.archive.delete("t", before=2)
+    assert kit.archive.erase("t") == ()
+    [date] = kit.dates()
+    assert date is not None
+    kit.clock.now = date - DAY_MS
+    kit.append(b"three")
+    kit.collect()
+    assert kit.holding() == 0
+
+
+def test_a_segment_that_a_delete_cut_is_put_anew(kit: Kit) -> None:
+    kit.append(SECRET, b"two", b"three")
+    kit.archive.delete("t", before=2)
+    assert kit.dates() == [None]
+    [done] = kit.archive.erase("t")
+    assert done.segment is not None
+    assert (done.segment.first_seq, done.segment.last_seq) == (2, 3)
+    assert kit.dates() != [None]
+    assert [record.value for record in kit.archive.read("t")] == [b"two", b"three"]
+
+
+def test_a_tag_holds_the_bytes_beyond_the_date(kit: Kit) -> None:
+    kit.append(b"one", SECRET)
+    kit.archive.tag("t", "before", to="lsn:1")
+    kit.archive.delete("t", before=3)
+    kit.clock.now += 30 * DAY_MS
+    kit.append(b"three")
+    kit.clock.now += 30 * DAY_MS
+    kit.collect()
+    assert kit.holding() == 1
+    assert SECRET in [record.value for record in kit.archive.read("t", at="tag:before")]
