@@ -40,7 +40,7 @@ _SCHEMA = (
     """CREATE TABLE handles (
         name TEXT PRIMARY KEY, vid TEXT NOT NULL, lsn INTEGER NOT NULL,
         pending_lsn INTEGER, pending_body BLOB, diverged_lsn INTEGER,
-        epoch INTEGER NOT NULL, fenced_epoch INTEGER, config TEXT NOT NULL
+        epoch INTEGER NOT NULL, fenced_epoch INTEGER, config TEXT NOT NULL, topic_id INTEGER NOT NULL
     ) WITHOUT ROWID""",
     "CREATE TABLE volumes (vid TEXT PRIMARY KEY, control BLOB NOT NULL) WITHOUT ROWID",
     """CREATE TABLE log (
@@ -62,6 +62,7 @@ class Handle:
     `pending_body` is a commit, as it is or will be sent to `pending_lsn`. It stays until the answer is definite.
     `epoch` is that of the commits that are made here; 0 is a replica's, which makes none and follows the volume.
     `fenced_epoch` is that of another writer, who took the volume over. `config` is the topic's configuration at `lsn`.
+    `topic_id` is the log's id of the topic that a writer's commits tell of: one of the same name may come after it.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Handle:
     epoch: int = 0
     fenced_epoch: int | None = None
     config: str = ""
+    topic_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -431,7 +431,9 @@ class Archive:
         `at_once` waives the deletion lag. Raises what reading back raises: the hot copy stays.
         """
         with self._turn(name):
-            return 0 if self._handles.find(name) is None else self._offloader.release(name, at_once=at_once)
+            handle = self._handles.find(name)
+            is_writer = handle is not None and self._handles.is_writer(handle)
+            return self._offloader.release(name, at_once=at_once) if is_writer else 0
 
     def orphan_uploads(self, min_age_ms: int = _ORPHAN_AGE_MS) -> list[OrphanUpload]:
         """Multipart uploads in the remote that no attempt on record here accounts for, and that are old enough.
@@ -689,7 +691,7 @@ class Archive:
     def _open(self, name: str) -> Handle:
         """A writer's handle for a topic of the log."""
         handle = self._handles.open(name)
-        return handle if handle.epoch else self._takeover.run(name)
+        return handle if self._handles.is_writer(handle) else self._takeover.run(name)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic of the log that has nothing in the remote, or follow a replica no more.

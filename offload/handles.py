@@ -2,8 +2,8 @@
 
 N1  A plain name is the branch main of its topic, and has no other name.
 N2  A topic joins a volume that is there already only if it starts right after it: nothing here is older than there.
-N3  A handle whose epoch is 0 is a replica's: it follows the volume. Who wants to write takes the volume over first
-    (offload.takeover); only a volume without commits needs no such thing.
+N3  A handle whose epoch is 0, or whose topic is not in the log any more, is a replica's: it follows the volume. Who
+    wants to write takes the volume over first (offload.takeover); only a volume without commits needs no such thing.
 N4  Before the first commit of a process, the remote's own ref must name the handle's volume. Another remote, or one
     that was restored from elsewhere, is refused: a commit there would tear the history in two.
 """
@@ -70,12 +70,18 @@ class Handles:
         if handle is None:
             handle = self._join(name)
             self._local.save(handle=handle)
-        elif handle.epoch == 0:
+        elif not self.is_writer(handle):
             self._check_fits(handle)
         elif name not in self._checked:
             self._check_remote(handle)
         self._checked.add(name)
         return handle
+
+    def is_writer(self, handle: Handle) -> bool:
+        """Whether the topic that the log has under the name is the one that its commits tell of. No request."""
+        if handle.epoch == 0 or not self._log.has_topic(handle.name):
+            return False
+        return self._log.topic(handle.name).topic_id == handle.topic_id
 
     def follow(self, name: str) -> Handle:
         """A replica's handle, at the newest commit; the one that is on record, if there is one.
@@ -141,7 +147,8 @@ class Handles:
         snapshot = self._volumes.snapshot(vid)
         if snapshot.bounds.head_seq + 1 != self._log.topic(name).first_seq:
             raise Diverged(name, str(vid), snapshot.lsn)
-        return Handle(name, vid, snapshot.lsn, epoch=0 if snapshot.lsn else 1, config=snapshot.config)
+        epoch, topic_id = 0 if snapshot.lsn else 1, self._log.topic(name).topic_id
+        return Handle(name, vid, snapshot.lsn, epoch=epoch, config=snapshot.config, topic_id=topic_id)
 
     def _check_fits(self, handle: Handle) -> None:
         """N2, for a topic that came to be beside the handle of a replica."""

@@ -12,14 +12,14 @@ Source: Graft RFC 0001 (Pull & Fetch Volume, Sync remote volume to local).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from catalog import Handle, LocalCatalog, Volumes
 from catalog.sync import News, pull
-from offload.handles import Handles, Tip
-from seglog import Log, Topic
+from offload.handles import Handles
+from seglog import Log
 
-__all__ = ["LocalChanges", "Replicas", "SyncState", "changes_of"]
+__all__ = ["LocalChanges", "Replicas", "SyncState"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,6 @@ class LocalChanges:
 
     def __bool__(self) -> bool:
         return bool(self.records or self.deletes)
-
-
-def changes_of(topic: Topic, tip: Tip) -> LocalChanges:
-    return LocalChanges(max(0, topic.head_seq - tip.bounds.head_seq), len(topic.delete_ops()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +91,22 @@ class Replicas:
         """Asks the local disk only."""
         if not self._log.has_topic(handle.name):
             return LocalChanges(0, 0)
-        return changes_of(self._log.topic(handle.name), self._handles.tip(handle))
+        topic = self._log.topic(handle.name)
+        return LocalChanges(max(0, topic.head_seq - self.common_seq(handle)), len(topic.delete_ops()))
+
+    def common_seq(self, handle: Handle) -> int:
+        """Up to where the topic in the log and the volume are the same. A topic that came past the archive has nothing
+        in common with the volume but what it says that it follows.
+        """
+        if self._log.has_topic(handle.name) and not self._handles.is_writer(handle):
+            return self._log.topic(handle.name).first_seq - 1
+        return self._handles.tip(handle).bounds.head_seq
 
     def state(self, handle: Handle) -> SyncState:
         """Asks the local disk only."""
         changes = self.changes(handle)
         return SyncState(
-            seq=self._handles.tip(handle).bounds.head_seq,
+            seq=self.common_seq(handle),
             local_ahead=changes.records + changes.deletes,
             lsn=handle.lsn,
             remote_ahead=max(0, self._local.newest_lsn(handle.vid) - handle.lsn),
@@ -114,6 +119,6 @@ class Replicas:
 
     def demote(self, handle: Handle) -> Handle:
         """A replica's handle at the same commit, on record; nothing is pending, and it has not diverged."""
-        moved = replace(handle, epoch=0, pending_lsn=None, pending_body=None, diverged_lsn=None, fenced_epoch=None)
+        moved = Handle(handle.name, handle.vid, handle.lsn, config=handle.config)
         self._local.save(handle=moved)
         return moved

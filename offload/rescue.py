@@ -1,5 +1,7 @@
 """What only this directory has of a topic, put on a branch that begins where the topic and its volume part.
 
+A topic that came past the archive (`Handle.topic_id`) begins after the seq that it says it follows, or with nothing.
+
 Y1  Records keep their seqs, tags and nodes, and deletes their place among them. Times are those of the rescue: the log
     gives them.
 Y2  It may be repeated after any crash: it goes on after the last record that is there. A branch that is there already
@@ -13,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import groupby
 
-from catalog import Branches, ForkPoint, Handle, LocalCatalog, Vid, Volumes
+from catalog import Branches, ForkPoint, Handle, LocalCatalog, SegmentRef, Seq, Vid, Volumes, resolve
 from catalog.errors import BranchExists
 from offload.handles import Handles, split_name
 from offload.topic_config import PAUSED
@@ -44,11 +46,9 @@ class Rescue:
         self._local = local
         self._clock = clock
 
-    def run(self, handle: Handle, topic: Topic, branch: str) -> None:
-        """What `topic` has above the commit of `handle` is on the branch on return. Raises `BranchExists`."""
-        base, _ = split_name(handle.name)
-        saved = self._branch(handle, topic, base, branch)
-        common_seq = self._handles.tip(handle).bounds.head_seq
+    def run(self, handle: Handle, topic: Topic, branch: str, common_seq: int) -> None:
+        """What `topic` has above `common_seq` is on the branch on return. Raises `BranchExists`."""
+        saved = self._branch(handle, topic, branch, self._point(handle, common_seq))
         for op in sorted(topic.delete_ops(), key=lambda op: op.op):
             at_seq = max(op.at_seq, common_seq)
             self._copy(topic, saved, at_seq)
@@ -57,19 +57,29 @@ class Rescue:
         self._copy(topic, saved, topic.head_seq)
         self._log.checkpoint()  # Y3
 
-    def _branch(self, handle: Handle, topic: Topic, base: str, branch: str) -> Topic:
+    def _point(self, handle: Handle, common_seq: int) -> ForkPoint | None:
+        """Where the branch begins; None: with nothing."""
+        if self._handles.is_writer(handle):
+            return ForkPoint(handle.vid, handle.lsn)
+        if common_seq == 0:
+            return None
+        return resolve(Seq(common_seq), self._volumes.history(handle.vid, handle.lsn), _no_time)
+
+    def _branch(self, handle: Handle, topic: Topic, branch: str, point: ForkPoint | None) -> Topic:
+        base, _ = split_name(handle.name)
         name = f"{base}@{branch}"
-        vid = self._forked(base, branch, ForkPoint(handle.vid, handle.lsn), self._handles.find(name))
+        vid = self._forked(base, branch, point, self._handles.find(name))
         start = self._volumes.snapshot(vid, 0)
-        if self._handles.find(name) is None:
-            self._local.save(handle=Handle(name, vid, 0, epoch=1, config=start.config))
         if not self._log.has_topic(name):
             attributes = {key: text for key, text in topic.config.attributes.items() if key != PAUSED}
             config = replace(topic.config, attributes=attributes)
             self._log.create_topic(name, config, first_seq=start.bounds.head_seq + 1, ts_floor_ms=start.max_ts_ms)
-        return self._log.topic(name)
+        saved = self._log.topic(name)
+        if self._handles.find(name) is None:
+            self._local.save(handle=Handle(name, vid, 0, epoch=1, config=start.config, topic_id=saved.topic_id))
+        return saved
 
-    def _forked(self, base: str, branch: str, point: ForkPoint, known: Handle | None) -> Vid:
+    def _forked(self, base: str, branch: str, point: ForkPoint | None, known: Handle | None) -> Vid:
         if known is None:
             try:
                 return self._branches.create(base, branch, point, now_ms=self._clock.now_ms())
@@ -96,6 +106,10 @@ class Rescue:
                 stood_in |= tag == _GONE
         if stood_in:
             saved.delete(tag=_GONE)
+
+
+def _no_time(_vid: Vid, _segment: SegmentRef, _ts_ms: int) -> int:
+    raise AssertionError  # a seq needs no look at times
 
 
 def _records(frames: Iterable[bytes]) -> Iterable[Record]:

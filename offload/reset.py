@@ -6,12 +6,13 @@
       what only this directory has is appended to it, in order        the last one
     3 hot copies of what the volume has are read back there           the same
     4 attempts that no commit names are removed from the store        the same
-    5 the handle becomes a replica's, at the commit in common         a replica with a topic that does not fit: repeat
-    6 the topic goes from the log, if it is as it was in step 2       a replica, of an older state
-    7 the handle goes on to the newest commit                         a replica
+    5 the topic goes from the log, if it is as it was in step 2       a replica, of an older state
+    6 the handle is a replica's, and goes on to the newest commit     a replica
 
 X1  Nothing that only this directory has goes before it is on the branch, or before `discard` said so.
-X2  An append or delete that comes meanwhile stops step 6 (`TopicMoved` of the log): from step 2 on again.
+X2  An append or delete that comes meanwhile stops step 5 (`TopicMoved` of the log): from step 2 on again.
+X3  A topic of that name which came past the archive has no commit in common with the volume (`Handle.topic_id`): all
+    of it is only here.
 
 Source: Graft RFC 0001 (Reset volume).
 """
@@ -83,17 +84,17 @@ class Reset:
         return ResetResult(changes, as_branch if changes else None, handle.lsn)
 
     def _let_go(self, handle: Handle, as_branch: str | None, *, discard: bool) -> LocalChanges:
-        """Steps 2 to 6."""
+        """Steps 2 to 5."""
         topic = self._log.topic(handle.name)
         for _ in range(_ROUNDS):
             position, changes = topic.position, self._replicas.changes(handle)
             if changes and as_branch is None and not discard:
                 raise LocalChangesLost(handle.name, changes.records, changes.deletes)
             if changes and as_branch is not None:
-                self._rescue.run(handle, topic, as_branch)
-            self._offloader.release(handle.name, at_once=True)
+                self._rescue.run(handle, topic, as_branch, self._replicas.common_seq(handle))
+            if self._handles.is_writer(handle):
+                self._offloader.release(handle.name, at_once=True)
             self._drop_attempts(handle.name)
-            self._replicas.demote(handle)
             try:
                 self._log.delete_topic(handle.name, position=position)
             except TopicMoved:

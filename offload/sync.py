@@ -64,6 +64,8 @@ class Sync:
         """A replica."""
         handle = self._handles.follow(name)
         self._handles.check_remote(handle)
+        if handle.epoch:  # its topic is gone from the log: a reset has ended here
+            handle = self._replicas.demote(handle)
         moved = self._replicas.forward(handle)
         return Synced(name, moved.lsn, moved.lsn - handle.lsn, (), is_replica=True)
 

@@ -114,6 +114,7 @@ class Takeover:
                 first_seq=snapshot.bounds.head_seq + 1,
                 ts_floor_ms=snapshot.max_ts_ms,
             )
-        writer = replace(handle, epoch=snapshot.epoch or 1)
+        topic_id = self._log.topic(handle.name).topic_id
+        writer = replace(handle, epoch=snapshot.epoch or 1, topic_id=topic_id, diverged_lsn=None, fenced_epoch=None)
         self._local.save(handle=writer)
         return writer

@@ -152,8 +152,10 @@ def test_a_delete_is_said_anew_of_what_a_merge_has_made(tmp_path: Path, store: M
                 donor.put(key, store.get(key), {})
             with opened(tmp_path.parent / f"{tmp_path.name}-donor", donor) as (_, helper):
                 helper.sync("t")
-                helper._handles._local.save(handle=replace(helper._local.handle("t"), epoch=1))
-                helper._log.create_topic("t", first_seq=4)
+                topic = helper._log.create_topic("t", first_seq=4)
+                handle = helper._local.handle("t")
+                assert handle is not None
+                helper._local.save(handle=replace(handle, epoch=1, topic_id=topic.topic_id))
                 helper.change_settings(OffloadSettings(merge_count=2))
                 [merged] = helper.compact("t")
                 assert merged.segment is not None

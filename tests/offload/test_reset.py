@@ -201,3 +201,38 @@ def test_without_a_word_nothing_is_lost(diverged: Place) -> None:
         with pytest.raises(Diverged) as stays:
             archive.offload("t")
         assert not isinstance(stays.value, Fenced)
+
+
+def test_a_topic_that_came_past_the_archive_is_saved_whole(tmp_path: Path) -> None:
+    """Its seqs are those of other records in the volume: none of it is in common."""
+    place = Place(tmp_path / "one")
+    with opened(tmp_path / "two", place.store) as (log, archive):
+        ship(archive, log, "t", b"a", b"b")
+    place.path.mkdir()
+    with place.opened() as (log, archive):
+        log.topic("t").append([b"x", b"y", b"z"])
+        assert str(archive.sync_state("t")) == "0+3 r0"
+        assert archive.reset("t", as_branch="past").changes.records == 3
+        assert values(archive, "t") == [b"a", b"b"]
+        assert [(each.seq, each.value) for each in archive.read("t@past")] == [(1, b"x"), (2, b"y"), (3, b"z")]
+        log.topic("t@past").seal()
+        archive.offload("t@past")
+        assert values(archive, "t@past", at="seq:2") == [b"x", b"y"]
+
+
+def test_a_topic_that_comes_after_one_which_a_reset_took_is_another_one(diverged: Place) -> None:
+    """The process ended between the topic and its handle; then somebody appended past the archive."""
+    with diverged.opened() as (log, archive):
+        position = log.topic("t").position
+        archive._reset._drop_attempts("t")
+        log.delete_topic("t", position=position)
+    with diverged.opened() as (log, archive):
+        assert archive.is_replica("t")
+        log.topic("t").append([b"new"])
+        log.topic("t").seal()
+        with pytest.raises(Diverged):
+            archive.offload("t")
+        assert archive.release("t", at_once=True) == 0
+        assert archive.reset("t", as_branch="new").changes.records == 1
+        assert values(archive, "t@new") == [b"new"]
+        assert values(archive, "t") == [b"a", b"b", b"theirs"]

@@ -1,0 +1,217 @@
+"""Several directories share a topic and a remote that fails now and then, in any order of what a user may do.
+
+After every step, whatever was raised:
+
+- each directory reads back every record that it acked: on the topic, or on a branch that a reset made of it;
+- a replica shows what the volume had at its LSN;
+- the volume's commits are one chain, whose epoch never falls, and the records of it are the first so many seqs, once.
+
+At the end, without faults: each directory is brought back, by `sync` or `reset --as`, and all of them read the same.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+import offload
+import seglog
+from catalog import Volumes
+from catalog.errors import CatalogError, Diverged
+from catalog.objects.memory import MemoryStore
+from catalog.objects.wrapped import WrappedStore
+from offload import OffloadSettings
+from offload.archive import Archive
+from offload.catalog_settings import CatalogSettings
+from offload.errors import LocalChangesLost, OffloadError
+from seglog import Log, SeglogError
+from tests.faults.files import UnsyncedFiles
+from tests.faults.store import EFFECTS, lost, unreachable
+
+_TROUBLE = (CatalogError, OffloadError, SeglogError)
+
+
+class _Shaky(WrappedStore):
+    """One call in so many has no answer, before or after its effect."""
+
+    def __init__(self, inner: MemoryStore, chance: random.Random) -> None:
+        super().__init__(inner)
+        self.chance = chance
+        self.one_in = 0
+
+    def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+        if not self.one_in or self.chance.randrange(self.one_in):
+            return act()
+        if method in EFFECTS and self.chance.random() < 0.5:
+            act()
+        raise (lost if method == "put_new" else unreachable)(key)
+
+
+class _Directory:
+    def __init__(self, path: Path, store: _Shaky, chance: random.Random) -> None:
+        self.path = path
+        self.store = store
+        self.chance = chance
+        self.acked: list[bytes] = []
+        self.branches = 0
+        self.stack = ExitStack()
+        self.log: Log
+        self.archive: Archive
+        self.open()
+
+    def open(self) -> None:
+        self.log = self.stack.enter_context(seglog.open(self.path, files=UnsyncedFiles()))
+        self.archive = self.stack.enter_context(
+            offload.attach(
+                self.log,
+                store=self.store,
+                settings=OffloadSettings(merge_count=3),
+                upkeep=CatalogSettings(checkpoint_commits=5),
+            )
+        )
+
+    def reopen(self) -> None:
+        self.stack.close()
+        self.open()
+
+    # ------------------------------------------------------------ what a user may do
+
+    def append(self) -> None:
+        value = f"{self.path.name}-{len(self.acked)}".encode()
+        self.archive.writable("t").append([value], tag=self.path.name, durability="memory")
+        self.acked.append(value)
+
+    def push(self) -> None:
+        if self.log.has_topic("t"):
+            self.log.topic("t").seal()
+            self.archive.offload("t", drop_hot=self.chance.random() < 0.5)
+
+    def sync(self) -> None:
+        self.archive.sync("t")
+
+    def pull(self) -> None:
+        self.archive.pull("t")
+
+    def fetch(self) -> None:
+        self.archive.fetch("t")
+
+    def take_over(self) -> None:
+        self.archive.take_over("t")
+
+    def merge(self) -> None:
+        self.archive.compact("t")
+
+    def drop_copies(self) -> None:
+        self.archive.drop_copies()
+
+    def reset(self) -> None:
+        try:
+            self.archive.reset("t")
+        except LocalChangesLost:
+            self.branches += 1
+            self.archive.reset("t", as_branch=self._branch(self.branches))
+
+    # ------------------------------------------------------------ what must hold
+
+    def values(self) -> Counter[bytes]:
+        """Everything that it shows: the topic, and the branches that it made."""
+        names = ["t", *(f"t@{self._branch(number)}" for number in range(1, self.branches + 1))]
+        found: Counter[bytes] = Counter()
+        for name in names:
+            if self.log.has_topic(name) or self.archive.is_replica(name):
+                found.update(record.value for record in self.archive.read(name))
+        return found
+
+    def _branch(self, number: int) -> str:
+        return f"{self.path.name}-{number}"
+
+
+def _check_volume(store: MemoryStore, archive: Archive) -> list[bytes]:
+    """The values that the volume shows."""
+    volumes = Volumes(store)
+    vid = archive._handles.resolve("t")
+    newest = volumes.newest_lsn(vid)
+    commits = volumes.commits(vid, 1, newest)  # joined by their hashes, epochs ascending
+    heads = [each.commit.bounds.head_seq for each in commits]
+    assert heads == sorted(heads)
+    snapshot = volumes.snapshot(vid)
+    records = list(archive._reader.records(snapshot, 1, snapshot.bounds.head_seq))
+    assert [record.seq for record in records] == list(range(1, snapshot.bounds.head_seq + 1))
+    values = [record.value for record in records]
+    assert len(set(values)) == len(values)
+    return values
+
+
+def _run(base: Path, seed: int, steps: int) -> tuple[int, Counter[str]]:
+    chance = random.Random(seed)
+    memory = MemoryStore()
+    shaky = _Shaky(memory, chance)
+    raised: Counter[str] = Counter()
+    directories = [_Directory(base / name, shaky, chance) for name in ("one", "two", "three")]
+    try:
+        directories[0].append()
+        directories[0].push()
+        for _ in range(steps):
+            directory = chance.choice(directories)
+            actions: list[Callable[[], None]] = [
+                directory.append, directory.append, directory.push, directory.push, directory.sync, directory.sync,
+                directory.pull, directory.fetch, directory.take_over, directory.merge, directory.drop_copies,
+                directory.reset, directory.reopen,
+            ]  # fmt: skip
+            action = chance.choice(actions)
+            shaky.one_in = chance.choice([0, 0, 8, 25])
+            try:
+                action()
+            except _TROUBLE as error:
+                raised[type(error).__name__] += 1
+            shaky.one_in = 0
+            shown = _check_volume(memory, directory.archive)
+            for each in directories:
+                held = each.values()
+                missing = [value for value in each.acked if value not in held and value not in shown]
+                assert not missing, f"seed {seed}: {each.path.name} lost {missing} by {action.__name__}"
+                if each.archive.is_replica("t") and not each.log.has_topic("t"):
+                    found = [record.value for record in each.archive.read("t")]
+                    assert found == shown[: len(found)], f"seed {seed}: {action.__name__}"
+        _settle(directories)
+        shown = _check_volume(memory, directories[0].archive)
+        for each in directories:
+            with suppress(Diverged):
+                each.archive.sync("t")
+            assert [record.value for record in each.archive.read("t")] == shown
+        return steps, raised
+    finally:
+        for each in directories:
+            each.stack.close()
+
+
+def _settle(directories: list[_Directory]) -> None:
+    """Who can push does; who cannot makes a branch of it."""
+    for directory in directories:
+        try:
+            directory.push()
+        except Diverged:
+            directory.reset()
+    for directory in directories:
+        try:
+            directory.sync()
+        except Diverged:
+            directory.reset()
+
+
+@pytest.mark.parametrize("seeds", [6, pytest.param(400, marks=pytest.mark.soak)])
+def test_any_order_of_commands(seeds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.change.backoff_s", lambda _: 0.0)
+    steps, raised = 0, Counter[str]()
+    for seed in range(seeds):
+        done, errors = _run(tmp_path / str(seed), seed, 40)
+        steps += done
+        raised += errors
+    print(f"{seeds} seeds, {steps} steps; raised: {dict(raised)}; lost 0, doubled 0")
+    assert {"Fenced", "StoreUnreachable"} <= set(raised)
