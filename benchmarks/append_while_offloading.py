@@ -31,6 +31,7 @@ from catalog.checksum import Checksum, ChecksumKind
 from catalog.keys import Key
 from catalog.objects import MemoryStore, PartTag
 from offload import ColdSettings, OffloadSettings
+from offload.cold import ColdReader
 from offload.sending import InThread, Sender, Shipment
 from offload.worker import child
 from offload.worker.pool import WorkerPool
@@ -166,7 +167,8 @@ def _by_process(topic: seglog.Topic, codec: Codec) -> _Load:
 
 
 def _by_thread(topic: seglog.Topic, codec: Codec) -> _Load:
-    return _Load(topic, codec, InThread(_Forgetting()), lambda: ())
+    store = _Forgetting()
+    return _Load(topic, codec, InThread(store, ColdReader(store)), lambda: ())
 
 
 def _by_nobody(_topic: seglog.Topic, _codec: Codec) -> None:

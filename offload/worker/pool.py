@@ -169,7 +169,7 @@ class _Worker:
         on_upload_id: Callable[[str], None],
         on_bytes: Callable[[int], None],
     ) -> Done | Failed:
-        files = topic.sealed_files(shipment.first_seq, shipment.last_seq)
+        files = None if shipment.views else topic.sealed_files(shipment.first_seq, shipment.last_seq)
         try:
             self._channel.send(shipment)
             while True:
@@ -184,7 +184,7 @@ class _Worker:
                     case Question(what="upload_id", about=(upload_id,)):
                         on_upload_id(upload_id)
                         self._channel.send(Answer(message.number, None))
-                    case Question(what="part", about=(seq,)):
+                    case Question(what="part", about=(seq,)) if files is not None:
                         self._answer_part(message.number, files, seq)
                     case Question(what="frames", about=(first, last)):
                         batch = next(topic.frame_batches(first, last))
@@ -200,7 +200,8 @@ class _Worker:
                     case Taken():
                         on_bytes(message.frame_bytes)
                     case Done():
-                        files.check()
+                        if files is not None:
+                            files.check()
                         return message
                     case Failed():
                         return message
