@@ -31,6 +31,7 @@ from catalog.checksum import Checksum, ChecksumKind
 from catalog.keys import Key
 from catalog.objects import MemoryStore, PartTag
 from offload import ColdSettings, OffloadSettings
+from offload.cold import ColdReader
 from offload.sending import InThread, Sender, Shipment
 from offload.worker import child
 from offload.worker.pool import WorkerPool
@@ -101,25 +102,26 @@ class _Load:
         self._sender = sender
         self._pids = pids
         self._is_on, self._is_over, self._begun = threading.Event(), threading.Event(), threading.Event()
-        self._taken_bytes = 0
+        self._taken_bytes, self._since = 0, 0.0
         self._thread = threading.Thread(target=self._work)
         self._thread.start()
 
     def __enter__(self) -> None:
         self._begun.clear()
+        self._taken_bytes, self._since = 0, time.perf_counter()
         self._is_on.set()
         self._signal(signal.SIGCONT)
         if not self._begun.wait(_PATIENCE_S):
             raise RuntimeError("nothing was offloaded: the figure would be wrong")
-        self._taken_bytes = 0
 
     def __exit__(self, *_: object) -> None:
         self._is_on.clear()
         self._signal(signal.SIGSTOP)
 
     @property
-    def taken_bytes(self) -> int:
-        return self._taken_bytes
+    def mb_per_s(self) -> float:
+        """Since it is on."""
+        return self._taken_bytes / (time.perf_counter() - self._since) / 1e6
 
     def end(self) -> None:
         self._is_over.set()
@@ -166,7 +168,8 @@ def _by_process(topic: seglog.Topic, codec: Codec) -> _Load:
 
 
 def _by_thread(topic: seglog.Topic, codec: Codec) -> _Load:
-    return _Load(topic, codec, InThread(_Forgetting()), lambda: ())
+    store = _Forgetting()
+    return _Load(topic, codec, InThread(store, ColdReader(store)), lambda: ())
 
 
 def _by_nobody(_topic: seglog.Topic, _codec: Codec) -> None:
@@ -187,7 +190,7 @@ def _subject(options: Options, codec: Codec, start: _Start) -> Open:
                     return ways.loop(append, batches, position, slice_s)
                 with load:
                     figures = ways.loop(append, batches, position, slice_s)
-                    return {**figures, "offloaded_mb_per_s": load.taken_bytes / slice_s / 1e6}
+                    return {**figures, "offloaded_mb_per_s": load.mb_per_s}
 
             try:
                 yield measured

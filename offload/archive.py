@@ -189,7 +189,7 @@ def attach(
             "offload.block_size",
             f"a record of log.max_record_bytes ({log.settings.max_record_bytes}) would not fit one",
         )
-    return Archive(log, store, settings, cold, upkeep, clock or SystemClock(), sender or InThread(store))
+    return Archive(log, store, settings, cold, upkeep, clock or SystemClock(), sender)
 
 
 class Archive:
@@ -203,7 +203,7 @@ class Archive:
         cold: ColdSettings,
         upkeep: CatalogSettings,
         clock: Clock,
-        sender: Sender,
+        sender: Sender | None,
     ) -> None:
         self._log = log
         self._store = store
@@ -228,6 +228,7 @@ class Archive:
         self._tags = Tags(self._volumes, writer_id)
         self._writer_id = writer_id
         self._upkeep = upkeep
+        self._sender = sender or InThread(store, self._reader)
         self._handles = Handles(log, self._volumes, self._branches, self._local, clock)
         self._publisher = Publisher(
             self._volumes, self._handles, self._local, upkeep.checkpoint_policy, clock, writer_id
@@ -242,7 +243,7 @@ class Archive:
             settings,
             self._publisher,
             clock,
-            sender,
+            self._sender,
         )
         self._replicas = Replicas(log, self._volumes, self._handles, self._local)
         self._takeover = Takeover(log, self._volumes, self._handles, self._local, self._replicas, self._publisher)
@@ -259,7 +260,6 @@ class Archive:
         self._sync = Sync(
             log, self._handles, self._local, self._replicas, self._offloader, self._publisher, self._reset
         )
-        self._sender = sender
         self._is_closed = False
         self._turns: dict[str, threading.RLock] = {}  # of each topic: its offloads and deletes take turns; reads do not
 
@@ -327,7 +327,7 @@ class Archive:
     def compact(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> tuple[Published, ...]:
         """Merge runs of small remote segments, as `merge_below_bytes` and `merge_count` say; a commit for each run.
 
-        No past state changes. `on_bytes` hears how many bytes of frames are taken, segment by segment. Raises
+        No past state changes. `on_bytes` hears how many bytes of frames were taken. Raises
         `NoSuchTopic`, `Diverged`, and what the store raises; repeat it to resume.
         """
         self._log.check_writable()

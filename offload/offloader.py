@@ -12,12 +12,10 @@ The states of an attempt are in `offload.attempt`. Source: PIP-17, Graft RFC 000
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
-
-from pyroaring import BitMap
 
 from catalog import (
     Attempt,
@@ -29,27 +27,22 @@ from catalog import (
     SegmentView,
     Sid,
     Volumes,
-    keys,
 )
 from catalog.commit import Codec
 from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState, Run, is_due, plan_run
 from offload.cold import ColdReader
 from offload.deletes import deletions_of
-from offload.entry import entries, frame_of
 from offload.handles import Handles, Tip
 from offload.ledger_offloader import LedgerOffloader
 from offload.merging import merge_runs, to_erase
 from offload.publisher import Published, Publisher, divergence
 from offload.readback import check_published, check_segment
-from offload.segment_upload import FrameRun
 from offload.sending import Sender, Shipment
 from offload.settings import OffloadSettings, codec_named
 from offload.topic_config import told_anew
 from seglog import Log, Topic
 from seglog.clock import Clock
-from seglog.frame import read_header, tombstone
-from seglog.frames import Frames, take_apart
 
 __all__ = ["Offloader", "Published"]
 
@@ -114,13 +107,13 @@ class Offloader:
             )
             if run is None:
                 return done + self._publish_config(name)
-            published = self._offload_run(handle, tip, topic, run, on_bytes)
+            published = self._offload_run(handle, tip, run, on_bytes)
             done += [published] if published else []
 
     def merge(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> list[Published]:
         """Put one segment in the place of each run of small ones (offload.merging), a commit for each run.
 
-        `on_bytes` hears of each segment, before it is read, how many bytes of frames it has.
+        `on_bytes` hears how many bytes of frames were taken, every now and then.
         Raises what `run` raises, and what reading a segment raises; it may be repeated after any of them.
         """
         self.settle(name)
@@ -189,9 +182,7 @@ class Offloader:
 
     # ------------------------------------------------------------------ one run of segments
 
-    def _offload_run(
-        self, handle: Handle, tip: Tip, topic: Topic, run: Run, on_bytes: Callable[[int], None]
-    ) -> Published | None:
+    def _offload_run(self, handle: Handle, tip: Tip, run: Run, on_bytes: Callable[[int], None]) -> Published | None:
         now_ms = self._clock.now_ms()
         attempt = Attempt(
             sid=Sid.new(now_ms),
@@ -203,7 +194,7 @@ class Offloader:
             created_at_ms=now_ms,
         )
         self._local.save(attempt=attempt)
-        segment = self._upload(attempt, topic, on_bytes)
+        segment = self._send(attempt, on_bytes)
         commit = self._publisher.commit(
             handle,
             tip,
@@ -222,14 +213,16 @@ class Offloader:
             self.discard(name, AttemptState.PLANNED)
         return published
 
-    def _upload(self, attempt: Attempt, topic: Topic, on_bytes: Callable[[int], None]) -> SegmentRef:
+    def _send(
+        self, attempt: Attempt, on_bytes: Callable[[int], None], views: tuple[SegmentView, ...] = ()
+    ) -> SegmentRef:
         shipment = Shipment(
             attempt.name, attempt.vid, attempt.sid, attempt.first_seq, attempt.last_seq, self._codec(attempt.name),
-            self.settings,
+            self.settings, views,
         )  # fmt: skip
         return self._sender.send(
             shipment,
-            topic,
+            self._log.topic(attempt.name),
             on_upload_id=lambda upload_id: self._local.save(attempt=replace(attempt, upload_id=upload_id)),
             on_bytes=on_bytes,
         )
@@ -269,12 +262,7 @@ class Offloader:
             created_at_ms=now_ms,
         )
         self._local.save(attempt=attempt)
-        segment = LedgerOffloader(self._store, attempt.vid, self.settings).offload(
-            FrameRun(attempt.name, attempt.first_seq, attempt.last_seq, self._frames_to_merge(views, on_bytes)),
-            attempt.sid,
-            codec=self._codec(attempt.name),
-            on_upload_id=lambda upload_id: self._local.save(attempt=replace(attempt, upload_id=upload_id)),
-        )
+        segment = self._send(attempt, on_bytes, tuple(views))
         # It takes the place of objects that were read back, whose hot copies may be gone: so is it, before it does.
         check_segment(self._store, handle.vid, segment)
         [last] = self._volumes.commits(handle.vid, handle.lsn, handle.lsn)
@@ -288,23 +276,6 @@ class Offloader:
             removed_sids=tuple(view.ref.sid for view in views),
         )
         return self._published(handle.name, self._publisher.prepare(handle, commit, attempt))
-
-    def _frames_to_merge(self, views: Iterable[SegmentView], on_bytes: Callable[[int], None]) -> Iterator[Frames]:
-        for view in views:
-            on_bytes(view.ref.frame_bytes)
-            yield from self._frames_of(view)
-
-    def _frames_of(self, view: SegmentView) -> Iterator[Frames]:
-        """What the view shows, and tombstones for what was deleted of it."""
-        deleted = BitMap.deserialize(view.deleted) if view.deleted else BitMap()
-        key, first_seq = keys.data_key(view.vid, view.ref.sid), view.ref.first_seq
-        for raw in self._reader.segment_chunks(view):
-            frames = []
-            for entry_id, data in entries(raw, key, 0):
-                if view.first <= first_seq + entry_id <= view.last:
-                    frame = frame_of(data)
-                    frames.append(tombstone(read_header(frame)) if entry_id in deleted else frame)
-            yield take_apart(frames)
 
     def _discard(self, attempt: Attempt) -> None:
         """Remove what a dead attempt left. Nothing refers to it, so this may end anywhere and be repeated.

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
-from catalog import SegmentRef, Sid, Vid
+from pyroaring import BitMap
+
+from catalog import SegmentRef, SegmentView, Sid, Vid, keys
 from catalog.commit import Codec
 from catalog.objects.base import ObjectStore
+from offload.cold import ColdReader
+from offload.entry import entries, frame_of
 from offload.ledger_offloader import LedgerOffloader
 from offload.segment_upload import FrameRun
 from offload.settings import OffloadSettings
 from seglog import Topic
-from seglog.frames import Frames
+from seglog.frame import read_header, tombstone
+from seglog.frames import Frames, take_apart
 
-__all__ = ["InThread", "Sender", "Shipment"]
+__all__ = ["InThread", "Sender", "Shipment", "remote_frames", "ship"]
 
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """The hot records `first_seq` to `last_seq` of a topic, which become segment `sid` of volume `vid`."""
+    """The records `first_seq` to `last_seq` of a topic, which become segment `sid` of volume `vid`.
+
+    They are hot, or what `views` of remote segments show, one after the other.
+    """
 
     topic: str
     vid: Vid
@@ -29,6 +38,7 @@ class Shipment:
     last_seq: int
     codec: Codec
     settings: OffloadSettings
+    views: tuple[SegmentView, ...] = ()
 
 
 class Sender(Protocol):
@@ -51,10 +61,11 @@ class Sender(Protocol):
 
 
 class InThread:
-    """In the thread of the caller."""
+    """In the thread of the caller. `reader` is one of the same store."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, reader: ColdReader) -> None:
         self._store = store
+        self._reader = reader
 
     def send(
         self,
@@ -65,7 +76,8 @@ class InThread:
         on_bytes: Callable[[int], None],
     ) -> SegmentRef:
         def counted() -> Iterator[Frames]:
-            for frames in topic.frame_batches(shipment.first_seq, shipment.last_seq):
+            hot = () if shipment.views else topic.frame_batches(shipment.first_seq, shipment.last_seq)
+            for frames in chain(remote_frames(self._reader, shipment.views), hot):
                 on_bytes(frames.size_bytes)
                 yield frames
 
@@ -73,6 +85,20 @@ class InThread:
 
     def close(self) -> None:
         pass
+
+
+def remote_frames(reader: ColdReader, views: Iterable[SegmentView]) -> Iterator[Frames]:
+    """What they show, and tombstones for what was deleted of it."""
+    for view in views:
+        deleted = BitMap.deserialize(view.deleted) if view.deleted else BitMap()
+        key, first_seq = keys.data_key(view.vid, view.ref.sid), view.ref.first_seq
+        for raw in reader.segment_chunks(view):
+            whole = []
+            for entry_id, data in entries(raw, key, 0):
+                if view.first <= first_seq + entry_id <= view.last:
+                    frame = frame_of(data)
+                    whole.append(tombstone(read_header(frame)) if entry_id in deleted else frame)
+            yield take_apart(whole)
 
 
 def ship(

@@ -25,16 +25,17 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from catalog import SegmentRef
 from catalog.objects.base import ObjectStore
+from offload.cold import ColdReader
 from offload.cold_settings import ColdSettings
 from offload.measured import MeasuredStore
-from offload.sending import Shipment, ship
+from offload.sending import Shipment, remote_frames, ship
 from offload.settings import OffloadSettings
 from offload.wiring import open_store
 from offload.worker.carried import Carried
@@ -170,31 +171,43 @@ def main(descriptor: int, store_for: Callable[[Begin], ObjectStore] = _remote) -
     while True:
         shipment = parent.shipments.get()
         try:
-            segment = ship(store, shipment, _frames(parent, shipment), lambda found: _on_record(parent, found))
+            segment = _shipped(store, shipment, parent, begin.cold)
         except Exception as error:
             parent.tell(Failed(Carried.of(error)))
         else:
             parent.tell(Done(segment))
 
 
-def _on_record(parent: _Parent, upload_id: str) -> None:
-    parent.ask("upload_id", upload_id)
+def _shipped(store: ObjectStore, shipment: Shipment, parent: _Parent, cold: ColdSettings) -> SegmentRef:
+    def on_record(upload_id: str) -> None:
+        parent.ask("upload_id", upload_id)
+
+    if not shipment.views:
+        return ship(store, shipment, _told(parent, _frames(parent, shipment)), on_record)
+    with closing(ColdReader(store, cold)) as reader:
+        return ship(store, shipment, _told(parent, remote_frames(reader, shipment.views)), on_record)
+
+
+def _told(parent: _Parent, source: Iterator[Frames]) -> Iterator[Frames]:
+    """The parent hears how much it was; not each time, since a message wakes it up, who has appends to make."""
+    untold_bytes = 0
+    for frames in source:
+        untold_bytes += frames.size_bytes
+        if untold_bytes >= _TOLD_BYTES:
+            parent.tell(Taken(untold_bytes))
+            untold_bytes = 0
+        yield frames
+    parent.tell(Taken(untold_bytes))
 
 
 def _frames(parent: _Parent, shipment: Shipment) -> Iterator[Frames]:
-    """All of them, in order: seglog.sealed."""
+    """All that are hot, in order: seglog.sealed."""
     seq, last_seq = shipment.first_seq, shipment.last_seq
-    untold_bytes = 0
     while seq <= last_seq:
         part, descriptors = parent.ask("part", seq)
         source = _asked(parent, seq, last_seq) if part is None else _read(parent, part, descriptors, seq, last_seq)
         for frames in source:
-            untold_bytes += frames.size_bytes
             seq += len(frames)
-            # Each message wakes the parent up, who has appends to make.
-            if untold_bytes >= _TOLD_BYTES or seq > last_seq:
-                parent.tell(Taken(untold_bytes))
-                untold_bytes = 0
             yield frames
 
 

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Protocol
 
 from catalog import SegmentRef
@@ -80,12 +80,16 @@ class WorkerPool:
         try:
             answered = worker.work(shipment, topic, self._turns, on_upload_id, on_bytes)
         except BaseException:
-            worker.kill()
+            worker.end()
             with self._lock:
                 self._all.discard(worker)
             raise
         with self._lock:
-            self._idle.append(worker)
+            is_kept = not self._is_closed
+            if is_kept:
+                self._idle.append(worker)
+        if not is_kept:
+            worker.end()
         if isinstance(answered, Failed):
             raise answered.error.error()
         return answered.segment
@@ -100,11 +104,13 @@ class WorkerPool:
         """Every child has ended on return. Idempotent."""
         with self._lock:
             self._is_closed = True
-            workers = list(self._all)
+            idle, workers = self._idle, list(self._all)
+            self._idle = []
             self._all.clear()
-            self._idle.clear()
         for worker in workers:
-            worker.kill()
+            worker.kill()  # whose channel belongs to the thread that works with it, if one does
+        for worker in idle:
+            worker.end()
 
     def _take(self) -> _Worker:
         with self._lock:
@@ -113,7 +119,7 @@ class WorkerPool:
                 if worker.is_alive:
                     return worker
                 self._all.discard(worker)
-                worker.kill()
+                worker.end()
             if self._is_closed:
                 raise WorkerDied(None)
             worker = _Worker(self._begin, self._module)
@@ -124,13 +130,15 @@ class WorkerPool:
 class _Worker:
     def __init__(self, begin: Begin, module: str) -> None:
         ours, theirs = socket.socketpair()
-        with theirs:
+        with theirs, ExitStack() as undo:
+            undo.callback(ours.close)
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM.format(module), str(theirs.fileno()), json.dumps(sys.path)],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
             )
+            undo.pop_all()
         self._channel = Channel(ours)
         with suppress(EOFError):  # which whoever gives it work finds, too
             self._channel.send(begin)
@@ -147,6 +155,10 @@ class _Worker:
         """It has ended on return. Idempotent."""
         self._process.kill()
         self._process.wait()
+
+    def end(self) -> None:
+        """The same, by who has it to itself."""
+        self.kill()
         self._channel.close()
 
     def work(
@@ -157,7 +169,7 @@ class _Worker:
         on_upload_id: Callable[[str], None],
         on_bytes: Callable[[int], None],
     ) -> Done | Failed:
-        files = topic.sealed_files(shipment.first_seq, shipment.last_seq)
+        files = None if shipment.views else topic.sealed_files(shipment.first_seq, shipment.last_seq)
         try:
             self._channel.send(shipment)
             while True:
@@ -172,7 +184,7 @@ class _Worker:
                     case Question(what="upload_id", about=(upload_id,)):
                         on_upload_id(upload_id)
                         self._channel.send(Answer(message.number, None))
-                    case Question(what="part", about=(seq,)):
+                    case Question(what="part", about=(seq,)) if files is not None:
                         self._answer_part(message.number, files, seq)
                     case Question(what="frames", about=(first, last)):
                         batch = next(topic.frame_batches(first, last))
@@ -188,7 +200,8 @@ class _Worker:
                     case Taken():
                         on_bytes(message.frame_bytes)
                     case Done():
-                        files.check()
+                        if files is not None:
+                            files.check()
                         return message
                     case Failed():
                         return message

@@ -108,7 +108,7 @@ def test_offload_runs(options: Options) -> None:
 def test_append_while_offloading_runs(options: Options) -> None:
     report = append_while_offloading.run(options)
     check(report, options.directory)
-    assert {row.what.rpartition(" ")[2] for row in report.rows} == {"p50", "p99"}
+    assert {row.what.rpartition(" ")[2] for row in report.rows} == {"p50", "p99", "offloaded"}
 
 
 def test_gc_plan_runs(options: Options) -> None:

@@ -19,7 +19,8 @@ import seglog
 from catalog import Sid, Vid, keys
 from catalog.commit import Codec
 from catalog.objects.base import ObjectStore
-from offload import Archive, ColdSettings
+from offload import Archive, ColdSettings, OffloadSettings
+from offload.cold import ColdReader
 from offload.errors import Stopping, WorkerDied, WorkerFailed
 from offload.sending import InThread, Shipment
 from offload.wiring import open_store
@@ -90,6 +91,10 @@ def send(sender: WorkerPool | InThread, sent: Shipment, topic: Topic, **heard: A
     return sender.send(sent, topic, **given)
 
 
+def in_thread(store: ObjectStore) -> InThread:
+    return InThread(store, ColdReader(store))
+
+
 def objects(store: ObjectStore) -> list[tuple[bytes, Any]]:
     found = [keys.data_key(VID, SID), keys.index_key(VID, SID)]
     return [(store.get(key), store.head(key).metadata) for key in found]
@@ -110,7 +115,7 @@ def assert_same_as_by_a_thread(log: Log, pool: WorkerPool, url: str, tmp_path: P
     heard: list[int] = []
     by_worker = send(pool, sent, topic, on_bytes=heard.append)
     with closing(open_store((tmp_path / "other").as_uri())) as other, closing(open_store(url)) as ours:
-        assert send(InThread(other), sent, topic) == by_worker
+        assert send(in_thread(other), sent, topic) == by_worker
         assert objects(other) == objects(ours)
     assert sum(heard) == by_worker.frame_bytes
 
@@ -208,7 +213,7 @@ def test_a_store_that_fails_there_is_the_same_error_here(
     with pytest.raises(Exception) as there:
         send(pool, shipment(topic), topic)
     with closing(open_store(url)) as store:
-        sender = InThread(FaultyStore(store, [Fault(nth=1, error=ERRORS[kind], method=method)]))
+        sender = in_thread(FaultyStore(store, [Fault(nth=1, error=ERRORS[kind], method=method)]))
         with pytest.raises(Exception) as here:
             send(sender, shipment(topic), topic)
     if kind == "nobodys":
@@ -329,6 +334,28 @@ def check_store(url: str, archive: Archive) -> None:
         found = {key.rpartition("/")[2].removesuffix(".index") for key in store.list("") if "/segments/" in key}
         assert found == named
         assert list(store.list_uploads("")) == []
+
+
+def test_small_objects_are_merged_by_a_worker_too(
+    log: Log, pool: WorkerPool, url: str, turns: Turns, tmp_path: Path
+) -> None:
+    settings = OffloadSettings(merge_count=3)
+    with offload.attach(log, url, settings=settings, sender=pool) as archive:
+        for start in range(3):
+            filled(log, 4)
+            log.topic(TOPIC).delete(before=start + 1)
+            archive.offload(TOPIC, drop_hot=True)
+        before = list(log.topic(TOPIC).read())
+        turns.events.clear()
+        heard: list[int] = []
+        [merged] = archive.compact(TOPIC, on_bytes=heard.append)
+        assert merged.segment is not None
+        assert sum(heard) == merged.segment.frame_bytes
+        assert turns.events.count("get_range ok") >= 6, "indexes and chunks of three objects"
+        assert turns.events[-2:] == ["put ok", "put ok"]
+        assert list(log.topic(TOPIC).read()) == before
+        assert len(archive.snapshot(TOPIC).segments) == 1
+        assert archive.status(TOPIC).unfinished_attempts == 0
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
