@@ -64,7 +64,8 @@ class PastCommit:
 class Leg:
     """The commits `first_lsn` to `last_lsn` of one volume, of which records up to `cut_seq` count.
 
-    It is empty if the volume has none of its own. `marks` are the checkpoints in it, ascending.
+    It is empty if the volume has none of its own. `marks` are the checkpoints in it, ascending. `is_cut`: what came
+    before it, here or in a parent, is kept no more.
     """
 
     vid: Vid
@@ -72,6 +73,7 @@ class Leg:
     last_lsn: int
     cut_seq: int | None = None
     marks: tuple[Mark, ...] = ()
+    is_cut: bool = False
 
     def __len__(self) -> int:
         return max(self.last_lsn - self.first_lsn + 1, 0)
@@ -99,7 +101,7 @@ class History:
     @property
     def is_cut(self) -> bool:
         """Whether what came before its first commit was collected: that one stands for all of it, as one state."""
-        return bool(self.legs) and self.legs[-1].first_lsn > 1
+        return bool(self.legs) and self.legs[-1].is_cut
 
     @property
     def first_mark(self) -> Mark | None:

@@ -192,8 +192,9 @@ class Volumes:
             _check_new(vid, seen)
             boundary, checkpoints = self._kept(vid)
             # Below its boundary a volume may still keep the one state that a fork stands on.
-            legs.append(Leg(vid, max(1, min(boundary, last_lsn)), last_lsn, cut_seq, checkpoints.marks))
-            parent = self.control(vid).parent
+            parent, first_lsn = self.control(vid).parent, max(1, min(boundary, last_lsn))
+            is_cut = boundary > 1 and (first_lsn > 1 or parent is not None)
+            legs.append(Leg(vid, first_lsn, last_lsn, cut_seq, checkpoints.marks, is_cut))
             if boundary > 1 or parent is None:
                 return History(legs, self.commits)
             vid, last_lsn = parent.vid, parent.lsn

@@ -78,11 +78,16 @@ def set_config(
     tail_interval: Annotated[
         str | None, typer.Option(help="Seal and offload the tail that often; never; default.", show_default=False)
     ] = None,
+    window: Annotated[
+        str | None, typer.Option(help="Keep every past state that long, such as 30d; 0; default.", show_default=False)
+    ] = None,
 ) -> None:
     """Change how a topic keeps its records, and when the daemon offloads it. What is not named stays as it is.
 
     Whole sealed segments go, so somewhat more than a cap is kept. With a remote nothing goes before it is offloaded and
-    read back. Example: seglog topic set access --ttl 30d --cap-bytes 50GB
+    read back. The remote hears of a window with the next offload.
+
+    Example: seglog topic set access --ttl 30d --cap-bytes 50GB
     """
     changes: dict[str, Any] = {}
     if ttl is not None:
@@ -97,6 +102,8 @@ def set_config(
         changes["durability"] = durability
     own = {"offload_after_s": offload_after, "offload_hot_bytes": offload_hot_bytes, "tail_interval_s": tail_interval}
     triggers = {key: _trigger(key, text) for key, text in own.items() if text is not None}
+    if window is not None:
+        triggers["pitr_window_s"] = _window(window)
     if not changes and not triggers:
         raise typer.BadParameter("say what to change: `seglog topic set --help` tells the options")
     session = session_of(context)
@@ -158,6 +165,16 @@ def _trigger(key: str, text: str) -> str | None:
     value = parse_bytes(text) if key.endswith("_bytes") else (parse_duration_ms(text) or 0) // 1000
     trigger_overrides({key: str(value)})
     return str(value)
+
+
+def _window(text: str) -> str | None:
+    """Seconds, as an attribute of the topic; None takes the setting again."""
+    if text in {"default", "0"}:
+        return None if text == "default" else text
+    ms = parse_duration_ms(text)
+    if ms is None:
+        raise typer.BadParameter("--window takes a duration such as 12h or 30d, 0, or default")
+    return str(ms // 1000)
 
 
 def _describe(config: dict[str, Any]) -> str:

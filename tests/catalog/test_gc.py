@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from itertools import count
 
@@ -11,9 +12,10 @@ from catalog import gc_plan
 from catalog.commit import CommitKind, ForkPoint
 from catalog.control import DEAD
 from catalog.encoding import decode_commit_at
-from catalog.errors import CatalogError, Diverged, Outdated, StoreUnreachable
+from catalog.errors import CatalogError, Diverged, Outdated, OutOfWindow, StoreUnreachable
 from catalog.gc import Collector
 from catalog.gc_report import GcPolicy
+from catalog.holds import check_kept
 from catalog.keys import (
     Key,
     boundary_key,
@@ -29,7 +31,7 @@ from catalog.keys import (
 from catalog.timeline import Seq, Time
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World
-from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
+from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, faults_of, unreachable
 
 
 def grown(world: World, commits: int = 10) -> Branch:
@@ -436,6 +438,37 @@ def test_an_end_at_any_request_leaves_all_that_is_held_and_the_next_runs_finish(
     assert looks > 60
 
 
+@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_store_that_fails_in_any_way_costs_nothing_that_is_held(every: int) -> None:
+    """Errors before and after the effect, lost and late ones, flipped bits, and listings that show nothing."""
+    plans = 0
+    for method in ("put_new", "swap", "delete_many", "delete", "list", "get", "get_tagged"):
+        for nth in range(1, 46):
+            struck = False
+            for number, fault in enumerate(faults_of(method, nth)):
+                if (nth + number) % every:
+                    struck = True  # as far as anybody knows
+                    continue
+                world = _busy()
+                faulty = FaultyStore(world.store, [fault])
+                for _ in range(2):
+                    world.now_ms += 1
+                    with contextlib.suppress(CatalogError):
+                        world.collect(store=faulty)
+                    world.check()
+                faulty.land()
+                world.check()
+                struck = struck or bool(faulty.struck)
+                plans += bool(faulty.struck)
+                settle(world)
+                world.check()
+                assert world.left_over() == [], str(fault)
+            if not struck:
+                break
+    assert plans > 30
+    print(f"T6 of GC: {plans} faults; reachable deleted: 0, orphans left: 0")
+
+
 def _busy() -> World:
     world = World()
     main = grown(world, 4)
@@ -465,6 +498,49 @@ def test_two_runs_at_once_delete_nothing_that_is_held() -> None:
         world.check()
         settle(world)
         assert world.left_over() == []
+
+
+def test_a_reader_that_knows_an_old_state_goes_on_from_a_checkpoint() -> None:
+    world = World()
+    main = grown(world)
+    reader = Volumes(world.store)
+    reader.snapshot(main.vid, 1)
+    world.now_ms += 50 * HOUR_MS
+    settle(world)
+    assert reader.snapshot(main.vid) == Volumes(world.store).snapshot(main.vid)
+    with pytest.raises(CatalogError):
+        reader.snapshot(main.vid, 4)
+
+
+def test_a_fork_that_stands_on_a_checkpoint_of_its_own_is_no_ground_to_fork_its_point_again() -> None:
+    world = World()
+    main = grown(world)
+    half = fork(world, "half", ForkPoint(main.vid, 2))
+    for _ in range(3):
+        world.now_ms += 10 * HOUR_MS
+        world.offload(half)
+        settle(world)
+    assert world.boundary(half.vid) > 1
+    assert [*world.store.list(f"{main.vid}/forks/")]
+    with pytest.raises(OutOfWindow):
+        check_kept(Volumes(world.store), ForkPoint(main.vid, 2), but=Key("refs/none/none"), now_ms=world.now_ms)
+
+
+def test_what_a_tag_holds_of_a_dead_volume_can_be_forked() -> None:
+    world = World()
+    main = grown(world)
+    half = fork(world, "half", ForkPoint(main.vid, 9))
+    world.offload(half)
+    [*world.tag_steps("v1", ForkPoint(half.vid, 1))]
+    world.delete_ref("half")
+    world.now_ms += 20 * HOUR_MS
+    settle(world)
+    assert world.boundary(half.vid) == DEAD
+    again = fork(world, "again", ForkPoint(half.vid, 1))
+    world.drop_a_tag()
+    settle(world)
+    world.check()
+    assert Volumes(world.store).snapshot(again.vid).bounds.head_seq == 100
 
 
 # ---------------------------------------------------------------- what it says, and what it costs

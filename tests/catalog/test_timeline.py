@@ -377,7 +377,7 @@ def collected(history: HistoryMaker, first_lsn: int, cut_seq: int | None = None)
         assert first >= first_lsn
         return history.stored[first - 1 : last]
 
-    return History([Leg(history.vid, first_lsn, len(history.stored), cut_seq, (mark,))], load)
+    return History([Leg(history.vid, first_lsn, len(history.stored), cut_seq, (mark,), is_cut=True)], load)
 
 
 def eventful() -> HistoryMaker:
@@ -428,7 +428,7 @@ def test_what_is_left_of_a_history_tells_the_same_or_nothing(first_lsn: int, cut
 
 def test_a_history_that_begins_with_no_checkpoint_tells_no_record_and_no_time() -> None:
     history = eventful()
-    left = History([Leg(MAIN, 4, 8)], lambda _, first, last: history.stored[first - 1 : last])
+    left = History([Leg(MAIN, 4, 8, is_cut=True)], lambda _, first, last: history.stored[first - 1 : last])
     for target in (Seq(25), Time(ts_of(25))):
         with pytest.raises(OutOfWindow):
             resolve(target, left, last_seq_at)
@@ -443,3 +443,21 @@ def test_a_delete_of_before_the_fork_counts_up_to_where_the_fork_cut() -> None:
     history = joined((branch, None, None), (main, 7, None))
     assert point(Seq(8), history) == (FORK, 1, 8)
     assert point(Seq(7), history) == (MAIN, 1, 7)
+
+
+def test_a_fork_at_the_first_commit_of_what_was_collected_below_begins_with_a_state_too() -> None:
+    fork_of_fork = HistoryMaker(FORK, head_seq=3)
+    fork_of_fork.truncate(3, 2)
+    fork_of_fork.offload((2, 20))
+    parent = HistoryMaker(MAIN, head_seq=9)
+    parent.delete(9, before=2)
+    stored = {MAIN: parent.stored, FORK: fork_of_fork.stored}
+    legs = [Leg(FORK, 1, 2), Leg(MAIN, 1, 1, 3, (Mark(1, ts_of(9), 9),), is_cut=True)]
+    history = History(legs, lambda vid, first, last: stored[vid][first - 1 : last])
+    assert point(Seq(4), history) == (FORK, 2, 4)
+    for seq in (2, 3):
+        with pytest.raises(OutOfWindow):
+            point(Seq(seq), history)
+    found = span(history)
+    assert found is not None
+    assert found.seqs == (4, 20)

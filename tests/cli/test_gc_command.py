@@ -104,3 +104,15 @@ def test_a_delete_tells_by_when_its_records_are_erased(started: Run) -> None:
     assert told["erased_by"] > told["created_at"]
     assert f"erased by {told['erased_by']}" in started("log", "orders").text
     assert started("read", "orders").out == b"two\nthree\nfour\nfive\nsix\n"
+
+
+def test_a_topic_may_have_a_window_of_its_own(started: Run) -> None:
+    assert started("topic", "set", "orders", "--window", "0").code == 0
+    started("append", "orders", stdin=b"seven\n")
+    started("seal", "orders")
+    assert started("offload", "orders").code == 0
+    assert rows(started, "gc", "--dry-run")["planned"]["commits"] >= 3
+    assert started("topic", "set", "orders", "--window", "default").code == 0
+    assert "pitr_window_s" not in started("topic", "show", "orders").text
+    assert started("topic", "set", "orders", "--window", "soon").code == 2
+    assert started("topic", "set", "orders", "--window", "none").code == 2
