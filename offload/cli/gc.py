@@ -72,7 +72,9 @@ def _kept_fields(kept: KeptVolume) -> dict[str, Any]:
 def _kept_line(kept: KeptVolume) -> str:
     what = [f"lsn {lsn} by {', '.join(map(str, holders))}" for lsn, holders in kept.points]
     if kept.first_lsn is not None:
-        what.append(f"lsn {kept.first_lsn} to {kept.newest_lsn} by {', '.join(map(str, kept.holders))}")
+        has_any = kept.newest_lsn is not None and kept.newest_lsn >= kept.first_lsn
+        own = f"lsn {kept.first_lsn} to {kept.newest_lsn}" if has_any else "what it was forked from"
+        what.append(f"{own} by {', '.join(map(str, kept.holders))}")
     return f"kept     {kept.topic}@{kept.branch}: {'; '.join(what)}"
 
 

@@ -51,8 +51,14 @@ def _fields(found: NumberedEntry) -> dict[str, object]:
 
 def _line(found: NumberedEntry) -> str:
     entry = found.entry
-    name = entry.subject.partition("/")[2] if entry.subject.startswith(("refs/", "tags/")) else entry.subject
     return (
         f"{found.number:<6} {format_time(entry.at_ms)}  {entry.writer_id:<16} {entry.operation:<16} "
-        f"{name.replace('/', '@')}  {entry.message}"
+        f"{_subject(entry.subject)}  {entry.message}"
     ).rstrip()
+
+
+def _subject(key: str) -> str:
+    """As it is named on the command line."""
+    kind, _, rest = key.partition("/")
+    topic, _, name = rest.partition("/")
+    return {"refs": f"{topic}@{name}", "tags": f"{topic} tag:{name}"}.get(kind, key)
