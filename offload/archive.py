@@ -69,6 +69,7 @@ from offload.settings import OffloadSettings, load_archive_settings
 from offload.sync import Sync, Synced
 from offload.takeover import Takeover
 from offload.topic_config import PAUSED
+from offload.topic_status import TopicStatus, status_of, status_of_replica
 from offload.wiring import open_store
 from seglog import DeleteOp, Log, Record, Topic
 from seglog.clock import Clock, SystemClock
@@ -123,37 +124,6 @@ class OrphanUpload:
     key: keys.Key
     upload_id: str
     age_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class TopicStatus:
-    """Where a topic's records are. Seqs are inclusive; 0 means none. Bytes are those of the frames.
-
-    `epoch` is that of the log's seqs, `writer_epoch` that of the commits which are made here: 0 for a replica's.
-    `state` is as `offload.replica.SyncState` says it.
-    """
-
-    name: str
-    head_seq: int
-    hot_first_seq: int
-    hot_bytes: int
-    sealed_seq: int
-    offloaded_seq: int
-    volume: str | None
-    lsn: int
-    pending_lsn: int | None
-    diverged_lsn: int | None
-    unfinished_attempts: int
-    waiting_deletes: int
-    earliest_seq: int
-    evict_floor: int
-    epoch: int
-    relocated_bytes: int
-    is_paused: bool
-    state: str
-    is_replica: bool
-    writer_epoch: int
-    fenced_epoch: int | None
 
 
 def attach(
@@ -460,57 +430,15 @@ class Archive:
         """Where the topic's records are. Asks the local disk only. Raises `NoSuchTopic`."""
         handle = self._handles.find(name)
         if handle is not None and not self._log.has_topic(name):
-            return self._status_of_replica(handle)
+            return status_of_replica(handle, self._handles.tip(handle), self._replicas.state(handle))
         topic = self._log.existing(name)
-        attempts = self._local.attempts(name)
-        return TopicStatus(
-            name=name,
-            head_seq=topic.head_seq,
-            hot_first_seq=topic.hot_floor,
-            hot_bytes=topic.bytes_hot,
-            sealed_seq=topic.sealed_seq,
+        return status_of(
+            topic,
+            handle,
+            self.sync_state(name),
+            self._local.attempts(name),
             offloaded_seq=self._handles.offloaded_seq(name),
-            volume=str(handle.vid) if handle else None,
-            lsn=handle.lsn if handle else 0,
-            pending_lsn=handle.pending_lsn if handle else None,
-            diverged_lsn=handle.diverged_lsn if handle else None,
-            unfinished_attempts=sum(attempt.state == AttemptState.PLANNED for attempt in attempts),
-            waiting_deletes=len(topic.delete_ops()),
-            earliest_seq=topic.earliest_seq,
-            evict_floor=topic.evict_floor,
-            epoch=topic.epoch,
-            relocated_bytes=topic.bytes_relocated,
             is_paused=self.is_paused(name),
-            state=str(self.sync_state(name)),
-            is_replica=self.is_replica(name),
-            writer_epoch=handle.epoch if handle else 0,
-            fenced_epoch=handle.fenced_epoch if handle else None,
-        )
-
-    def _status_of_replica(self, handle: Handle) -> TopicStatus:
-        bounds = self._handles.tip(handle).bounds
-        return TopicStatus(
-            name=handle.name,
-            head_seq=bounds.head_seq,
-            hot_first_seq=bounds.head_seq + 1,
-            hot_bytes=0,
-            sealed_seq=bounds.head_seq,
-            offloaded_seq=bounds.head_seq,
-            volume=str(handle.vid),
-            lsn=handle.lsn,
-            pending_lsn=handle.pending_lsn,
-            diverged_lsn=handle.diverged_lsn,
-            unfinished_attempts=0,
-            waiting_deletes=0,
-            earliest_seq=bounds.first_seq,
-            evict_floor=bounds.evict_floor,
-            epoch=0,
-            relocated_bytes=0,
-            is_paused=False,
-            state=str(self._replicas.state(handle)),
-            is_replica=True,
-            writer_epoch=0,
-            fenced_epoch=handle.fenced_epoch,
         )
 
     def runs(self, name: str) -> tuple[RunStatus, ...]:
@@ -654,7 +582,7 @@ class Archive:
     def follow(self, name: str) -> bool:
         """What `sync` does for a name that is followed here; False, and nothing, for one that is written by now."""
         with self._turn(name):
-            return self.is_replica(name) and not self._log.has_topic(name) and self._sync.follow(name).commits > 0
+            return self.is_replica(name) and self._sync.follow(name).commits > 0
 
     def drop_copies(self) -> int:
         """Drop copies of commits that no handle here needs any more (offload.local_gc). How many went."""
@@ -699,7 +627,7 @@ class Archive:
         Raises `NoSuchTopic`, `HistoryKept`.
         """
         self._log.check_writable()
-        if self.is_replica(name) and not self._log.has_topic(name):
+        if self.is_replica(name):
             with self._turn(name):
                 self._replicas.forget(name)
             return

@@ -72,6 +72,7 @@ class Handles:
             self._local.save(handle=handle)
         elif not self.is_writer(handle):
             self._check_fits(handle)
+            return handle  # whoever takes the volume over asks the remote first
         elif name not in self._checked:
             self._check_remote(handle)
         self._checked.add(name)

@@ -79,9 +79,8 @@ class Replicas:
         return moved
 
     def is_replica(self, name: str) -> bool:
-        """Whether it is known here, and not written here. Asks the local disk only."""
-        handle = self._handles.find(name)
-        return handle is not None and (handle.epoch == 0 or not self._log.has_topic(name))
+        """Whether it is known here, and not in the log. Asks the local disk only."""
+        return not self._log.has_topic(name) and self._handles.find(name) is not None
 
     def names(self) -> list[str]:
         """Of replicas, ascending."""
@@ -114,7 +113,7 @@ class Replicas:
 
     def forget(self, name: str) -> None:
         """Follow it no more. Nothing in the remote changes; a commit that is pending is not sent again."""
-        if self.is_replica(name) and not self._log.has_topic(name):
+        if self.is_replica(name):
             self._local.delete_handle(name)
 
     def demote(self, handle: Handle) -> Handle:

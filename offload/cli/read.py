@@ -94,7 +94,7 @@ def read(
         if archive is None and at is not None:
             raise NoRemote(log.path)
         found: Iterator[Record | Gap]
-        if follow and archive is not None and archive.is_replica(name) and not log.has_topic(name):
+        if follow and archive is not None and archive.is_replica(name):
             found = _follow_replica(session, archive, name, start, wait)
         elif follow:
             found = _follow(session, log.existing(name), start, wait)

@@ -1,0 +1,107 @@
+"""Where a topic's records are, told from what the local disk knows. No I/O: values in, a value out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from catalog import Attempt, Handle
+from offload.attempt import AttemptState
+from offload.handles import Tip
+from offload.replica import SyncState
+from seglog import Topic
+
+__all__ = ["TopicStatus", "status_of", "status_of_replica"]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """Where a topic's records are. Seqs are inclusive; 0 means none. Bytes are those of the frames.
+
+    `epoch` is that of the log's seqs, `writer_epoch` that of the commits which are made here: 0 for a replica's.
+    `state` is as `offload.replica.SyncState` says it.
+    """
+
+    name: str
+    head_seq: int
+    hot_first_seq: int
+    hot_bytes: int
+    sealed_seq: int
+    offloaded_seq: int
+    volume: str | None
+    lsn: int
+    pending_lsn: int | None
+    diverged_lsn: int | None
+    unfinished_attempts: int
+    waiting_deletes: int
+    earliest_seq: int
+    evict_floor: int
+    epoch: int
+    relocated_bytes: int
+    is_paused: bool
+    state: str
+    is_replica: bool
+    writer_epoch: int
+    fenced_epoch: int | None
+
+
+def status_of(
+    topic: Topic,
+    handle: Handle | None,
+    state: SyncState,
+    attempts: Sequence[Attempt],
+    *,
+    offloaded_seq: int,
+    is_paused: bool,
+) -> TopicStatus:
+    return TopicStatus(
+        name=topic.name,
+        head_seq=topic.head_seq,
+        hot_first_seq=topic.hot_floor,
+        hot_bytes=topic.bytes_hot,
+        sealed_seq=topic.sealed_seq,
+        offloaded_seq=offloaded_seq,
+        volume=str(handle.vid) if handle else None,
+        lsn=handle.lsn if handle else 0,
+        pending_lsn=handle.pending_lsn if handle else None,
+        diverged_lsn=handle.diverged_lsn if handle else None,
+        unfinished_attempts=sum(attempt.state == AttemptState.PLANNED for attempt in attempts),
+        waiting_deletes=len(topic.delete_ops()),
+        earliest_seq=topic.earliest_seq,
+        evict_floor=topic.evict_floor,
+        epoch=topic.epoch,
+        relocated_bytes=topic.bytes_relocated,
+        is_paused=is_paused,
+        state=str(state),
+        is_replica=False,
+        writer_epoch=handle.epoch if handle else 0,
+        fenced_epoch=handle.fenced_epoch if handle else None,
+    )
+
+
+def status_of_replica(handle: Handle, tip: Tip, state: SyncState) -> TopicStatus:
+    """Nothing of it is hot."""
+    bounds = tip.bounds
+    return TopicStatus(
+        name=handle.name,
+        head_seq=bounds.head_seq,
+        hot_first_seq=bounds.head_seq + 1,
+        hot_bytes=0,
+        sealed_seq=bounds.head_seq,
+        offloaded_seq=bounds.head_seq,
+        volume=str(handle.vid),
+        lsn=handle.lsn,
+        pending_lsn=handle.pending_lsn,
+        diverged_lsn=handle.diverged_lsn,
+        unfinished_attempts=0,
+        waiting_deletes=0,
+        earliest_seq=bounds.first_seq,
+        evict_floor=bounds.evict_floor,
+        epoch=0,
+        relocated_bytes=0,
+        is_paused=False,
+        state=str(state),
+        is_replica=True,
+        writer_epoch=0,
+        fenced_epoch=handle.fenced_epoch,
+    )
