@@ -48,7 +48,7 @@ from catalog.errors import (
 )
 from catalog.gid import Vid
 from catalog.holds import check_kept
-from catalog.keys import Key, branch_of, fork_key, ref_key, refs_prefix, topic_of
+from catalog.keys import Key, branch_of, ref_key, refs_prefix, topic_of
 from catalog.oplog import Oplog
 from catalog.small_objects import decode_ref, encode_ref
 from catalog.volume import DEAD, Volumes
@@ -139,7 +139,7 @@ class Branches:
         control = Control(Vid.new(now_ms), parent, now_ms, topic, branch)
         self._volumes.create(control)
         if parent is not None:
-            check_kept(self._volumes, parent, but=fork_key(parent.vid, control.vid), now_ms=now_ms)
+            check_kept(self._volumes, parent)
         return self._name(control, message)
 
     def delete(self, topic: str, branch: str, *, now_ms: int) -> Branch:

@@ -5,6 +5,7 @@
     for each plan that is older than the grace:
     2 checkpoints: the first state that is kept, and those below     more checkpoints
     3 the boundary of each volume in the plan is raised to there     states below it are refused, and still there
+      and what nothing holds below it loses its mark
     4 the names are looked at once more, and what they hold is kept
     5 orphans in a volume that is written: a commit of kind config   the same
     6 what is in the plan and still not kept goes                    the plan, which the next run finishes
@@ -14,8 +15,8 @@
 G1  Only what two marks, a grace apart, found to be garbage goes. So a LIST may miss what is new, and an upload has
     that long to be published.
 G2  The boundary is raised before the names are looked at for the last time. Whoever makes a fork, a pin or a tag writes
-    it first, reads the boundary then, and takes its own back if its LSN lies below and nothing else holds it: so one
-    of the two sees the other. A volume that goes as a whole is closed first (its boundary is `DEAD`), and stays so
+    it first, reads the boundary then, and takes its own back if its LSN lies below and has no mark: so one of the two
+    sees the other. A volume that goes as a whole is closed first (its boundary is `DEAD`), and stays so
     for ever: no commit, and no name for it, is good any more.
 G3  Segments that no commit names go if they are older than the grace and no attempt on record has them; and in a volume
     that is written only after a commit that takes the LSN which a stalled writer would use, and says that no segment of

@@ -70,6 +70,7 @@ class Execution:
         self.note("gc", plan_key(plan.number), f"at most {plan.objects} objects")
         for vid in newest_orphans:
             self._raise_boundary(self.marker.look(vid), may_close=vid in closing)
+            self._prune(self.marker.look(vid))
         for number, page in enumerate(pages_of(self.store, plan)):
             self.marker.refresh(newest_orphans if number == 0 else {garbage.vid for garbage in page})
             self._settle(newest_orphans if number == 0 else {})
@@ -175,13 +176,9 @@ class Execution:
     def _delete(self, garbage: Garbage, attempts: frozenset[Sid]) -> None:
         vid = garbage.vid
         kept = self.marker.look(vid)
-        first_lsn = DEAD if kept.first_lsn is None else kept.first_lsn
-        if vid in self.marker.blocked or first_lsn > max(kept.boundary, 1):
-            return  # it came to be unheld since the plan was made: another plan closes it
-        lsns = [lsn for lsn in garbage.lsns if not kept.keeps(lsn)]
-        if lsns:
-            self._prune(kept)
-        self._remove("commits", [commit_key(vid, lsn) for lsn in lsns])
+        if vid in self.marker.blocked or not self._is_passed(kept):
+            return
+        self._remove("commits", [commit_key(vid, lsn) for lsn in garbage.lsns if not kept.keeps(lsn)])
         self._remove("lists", [list_key(vid, *each) for each in garbage.lists if not kept.keeps(each[0])])
         self._delete_segments(kept, garbage, attempts)
         self._remove("forks", [fork_key(vid, fork) for fork in garbage.forks if self.marker.is_gone(fork)])
@@ -204,8 +201,10 @@ class Execution:
         self.report.deleted_bytes += sum(sizes.values())
 
     def _prune(self, kept: Kept) -> None:
-        """No reader starts from what goes."""
+        """No reader starts from what goes, and nobody comes to hold it any more (`catalog.holds`)."""
         vid = kept.vid
+        if vid in self._pruned or vid in self.marker.blocked or not self._is_passed(kept):
+            return
 
         def pruned(body: bytes | None) -> bytes | None:
             if body is None:
@@ -214,9 +213,15 @@ class Execution:
             kept.marks = CheckpointSet(vid, tuple(mark for mark in marks if kept.keeps(mark.lsn)))
             return encode_checkpoint_set(kept.marks) if len(kept.marks.marks) < len(marks) else None
 
-        if vid not in self._pruned:
+        try:
             change(self.store, checkpoints_key(vid), pruned)
-            self._pruned.add(vid)
+        except Corrupt as damage:
+            self.marker.block(vid, damage)
+        self._pruned.add(vid)
+
+    def _is_passed(self, kept: Kept) -> bool:
+        """Whether the boundary stands where what is kept begins: else it is unheld since the plan was made."""
+        return (DEAD if kept.first_lsn is None else kept.first_lsn) <= max(kept.boundary, 1)
 
     def _delete_rest(self, kept: Kept) -> None:
         """Checkpoints and control, once there is nothing else but the boundary."""

@@ -47,7 +47,7 @@ class Pins:
         held = HeldPin(os.urandom(8).hex(), Pin(point, now_ms + ttl_ms, holder, os.urandom(16)))
         put_once(self._store, held.key, encode_pin(held.pin))
         try:
-            check_kept(self._volumes, point, but=held.key, now_ms=now_ms)
+            check_kept(self._volumes, point)
         except OutOfWindow:
             self.release(held, now_ms=now_ms)
             raise

@@ -39,12 +39,12 @@ class Tags:
         key = tag_key(topic, name)
         tag = Tag(point, branch, now_ms, message)
         body = encode_tag(tag)
-        check_kept(self._volumes, point, but=key, now_ms=now_ms)
+        check_kept(self._volumes, point)
         self._oplog.note("tag create", key, None, body, now_ms=now_ms, message=message)
         if put_once(self._store, key, body) != body:
             raise TagExists(topic, name)
         try:
-            check_kept(self._volumes, point, but=key, now_ms=now_ms)
+            check_kept(self._volumes, point)
         except OutOfWindow:
             self.delete(topic, name, now_ms=now_ms)
             raise

@@ -179,6 +179,13 @@ class Volumes:
             whole = self._whole(vid, lsn)
         return whole if seq is None else cut(whole, seq)
 
+    def at_checkpoint(self, vid: Vid, lsn: int) -> Snapshot:
+        """What `vid` shows at `lsn`, by the checkpoint that is there, listed or not.
+
+        Raises `NoSuchObject` if there is no such commit, `InvalidObject` if it is no checkpoint.
+        """
+        return self._from_checkpoint(vid, lsn)
+
     def history(self, vid: Vid, lsn: int | None = None) -> History:
         """The commits that `vid` stands on at `lsn` (None: the newest), as far back as their states are kept.
 

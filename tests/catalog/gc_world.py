@@ -239,7 +239,7 @@ class World:
             key = fork_key(point.vid, control.vid)
             self.store.put_new(key, encode_fork(Fork(control.vid, point)))
             yield "fork"
-            if not self.is_good(point, key):
+            if not self.is_good(point):
                 self.refused += 1
                 return
             yield "looked"
@@ -256,7 +256,7 @@ class World:
         key = pin_key(point.vid, name)
         self.store.put_new(key, encode_pin(Pin(point, self.now_ms + ttl_ms, "world", self.nonce())))
         yield "pin"
-        if not self.is_good(point, key):
+        if not self.is_good(point):
             self.store.delete(key)
             self.refused += 1
 
@@ -264,14 +264,14 @@ class World:
         key = tag_key(TOPIC, name)
         self.store.put_new(key, encode_tag(Tag(point, "main", self.now_ms)))
         yield "tag"
-        if not self.is_good(point, key):
+        if not self.is_good(point):
             self.store.delete(key)
             self.refused += 1
 
-    def is_good(self, point: ForkPoint, key: Key) -> bool:
+    def is_good(self, point: ForkPoint) -> bool:
         """What whoever makes a holder has to ask after it is made."""
         try:
-            check_kept(Volumes(self.store), point, but=key, now_ms=max(self.now_ms, self.latest_ms))
+            check_kept(Volumes(self.store), point)
         except OutOfWindow:
             return False
         return True

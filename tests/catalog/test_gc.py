@@ -523,7 +523,46 @@ def test_a_fork_that_stands_on_a_checkpoint_of_its_own_is_no_ground_to_fork_its_
     assert world.boundary(half.vid) > 1
     assert [*world.store.list(f"{main.vid}/forks/")]
     with pytest.raises(OutOfWindow):
-        check_kept(Volumes(world.store), ForkPoint(main.vid, 2), but=Key("refs/none/none"), now_ms=world.now_ms)
+        check_kept(Volumes(world.store), ForkPoint(main.vid, 2))
+
+
+def test_two_who_come_too_late_do_not_vouch_for_each_other() -> None:
+    world = World()
+    main = grown(world)
+    world.now_ms += 50 * HOUR_MS
+    settle(world)
+    point = ForkPoint(main.vid, 3)
+    steps = [world.tag_steps("v1", point), world.pin_steps("job", point, HOUR_MS), world.fork_steps("half", point)]
+    assert [next(each) for each in steps] == ["tag", "pin", "control"]
+    assert next(steps[2]) == "fork"
+    assert [[*each] for each in steps] == [[], [], []]
+    assert world.refused == 3
+    settle(world)
+    assert world.left_over() == []
+
+
+def test_a_mark_that_was_taken_away_before_a_holder_was_seen_is_put_back() -> None:
+    world = World()
+    main = grown(world)
+    [*world.tag_steps("v1", ForkPoint(main.vid, 2))]
+    world.now_ms += 50 * HOUR_MS
+    settle(world)
+    world.drop_a_tag()
+    world.collect()
+    pin = world.pin_steps("job", ForkPoint(main.vid, 2), 9 * HOUR_MS)
+    held: list[str] = []
+
+    class Holding(WrappedStore):
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            if method == "swap" and key == checkpoints_key(main.vid):
+                held.extend(pin)  # and it looked: the mark was there
+            return act()
+
+    world.now_ms += 1
+    world.collect(store=Holding(world.store))
+    assert (held, world.refused) == (["pin"], 0)
+    world.check()
+    assert [mark.lsn for mark in Volumes(world.store).checkpoints(main.vid).marks] == [2, 10]
 
 
 def test_what_a_tag_holds_of_a_dead_volume_can_be_forked() -> None:
