@@ -25,6 +25,7 @@ NAMES = (
     "offload",
     "append-while-offloading",
     "gc-plan",
+    "catalog",
     "spark-scan",
 )
 

@@ -6,6 +6,8 @@ Source: Graft RFC 0001 (Control, Fork, CheckpointSet); the others are ours. No I
 
 from __future__ import annotations
 
+import operator
+
 from catalog import schema_pb2 as pb
 from catalog.control import Boundary, CheckpointSet, Control, Fork, Mark, OplogEntry, Pin, Ref, Tag
 from catalog.envelope import MessageType, wrap
@@ -169,7 +171,7 @@ def decode_checkpoint_set(body: bytes, vid: Vid) -> CheckpointSet:
     lsns = list(message.lsns)
     if not len(lsns) == len(message.max_ts_ms) == len(message.max_seqs):
         raise InvalidObject(place, "its lists are of different lengths")
-    if lsns != sorted(set(lsns)) or lsns[:1] == [0]:
+    if not all(map(operator.lt, lsns, lsns[1:])) or lsns[:1] == [0]:
         raise InvalidObject(place, "its LSNs do not ascend from 1")
     return CheckpointSet(vid, tuple(map(Mark, lsns, message.max_ts_ms, message.max_seqs)))
 

@@ -10,6 +10,7 @@ import pytest
 from benchmarks import (
     append,
     append_while_offloading,
+    catalog,
     cold_point,
     cold_scan,
     cold_trouble,
@@ -76,6 +77,13 @@ def test_a_yardstick_that_is_not_there_is_named_with_the_reason(
     assert rows
     assert all(row.missing == "nats-server is not installed" and row.ratio is None for row in rows)
     assert "nats-server is not installed" in report.as_text()
+
+
+def test_catalog_runs_and_meets_its_aims(options: Options) -> None:
+    """They are counts of requests, so they are the same for any size."""
+    report = catalog.run(options)
+    check(report, options.directory)
+    assert all(row.met is not False for row in report.rows)
 
 
 def test_durability_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
