@@ -7,7 +7,8 @@ V2  Commits and controls never change, so the local copy is used first; one that
     The list itself is asked for only if the commits since its newest one are not all here.
 V3  The newest snapshot of each volume is kept in memory, so the next one costs the commits since. The first one costs
     the commits since the newest checkpoint, whatever lies before that.
-V4  A commit that is missing below one that is there is `InvalidObject`, for history is dense (C1).
+V4  A commit that is missing below one that is there is `InvalidObject`, for history is dense (C1); unless it lies below
+    the boundary by now: then it was collected, and is missing as any other is.
 V5  An epoch that falls (C5) is `InvalidObject`.
 V6  After a commit was put, the boundary is read: a commit below it counts as refused, for what it stands on may be
     gone, and its key may have been used before.
@@ -160,7 +161,7 @@ class Volumes:
     def commits(self, vid: Vid, first_lsn: int, last_lsn: int) -> tuple[StoredCommit, ...]:
         """Commits `first_lsn` to `last_lsn`, that one included, oldest first, joined to each other by their hashes.
 
-        Raises `NoSuchObject` if `last_lsn` is not there.
+        Raises `NoSuchObject` if `last_lsn` is not there, or the first ones were collected.
         """
         return self._load(vid, first_lsn, last_lsn) if first_lsn <= last_lsn else ()
 
@@ -330,9 +331,10 @@ class Volumes:
         fetched = dict(zip(missing, self._fetch(vid, missing), strict=True))
         absent = next((lsn for lsn in missing if fetched[lsn] is None), None)
         if absent is not None:
-            if absent < last_lsn and fetched.get(last_lsn, b"") is not None:
+            is_gap = absent < last_lsn and fetched.get(last_lsn, b"") is not None
+            if is_gap and absent >= self.boundary(vid):
                 raise InvalidObject(commit_key(vid, absent), f"it is missing, though lsn {last_lsn} is there")
-            raise NoSuchObject(commit_key(vid, last_lsn))
+            raise NoSuchObject(commit_key(vid, absent if is_gap else last_lsn))
         bodies = {lsn: body for lsn, body in fetched.items() if body is not None}
         found.update((lsn, decode_commit_at(body, vid, lsn)) for lsn, body in bodies.items())
         loaded = tuple(found[lsn] for lsn in range(first_lsn, last_lsn + 1))

@@ -14,16 +14,16 @@ import pytest
 
 from catalog import schema_pb2 as pb
 from catalog.commit import NO_PARENT, Bounds, Commit, CommitKind, ForkPoint
-from catalog.control import Control
+from catalog.control import Boundary, Control
 from catalog.encoding import StoredCommit, encode_commit
 from catalog.envelope import MessageType, unwrap, wrap
 from catalog.errors import Diverged, FormatUnsupported, InvalidObject, NoSuchObject, OutcomeUnknown, StoreUnreachable
-from catalog.keys import Key, commit_key, control_key, fork_key
+from catalog.keys import Key, boundary_key, commit_key, control_key, fork_key
 from catalog.local import LocalCatalog
 from catalog.objects import LocalStore, MemoryStore, ObjectStore
 from catalog.objects.s3 import S3Store
 from catalog.put_once import TRIES
-from catalog.small_objects import decode_fork, encode_control
+from catalog.small_objects import decode_fork, encode_boundary, encode_control
 from catalog.timeline import Seq, resolve
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS, HistoryMaker, segment, vid
@@ -173,6 +173,14 @@ def test_a_flipped_byte_in_any_object_names_the_object(store: MemoryStore) -> No
             Volumes(store).snapshot(MAIN)
         overwrite(store, key, whole)
     assert Volumes(store).snapshot(MAIN).lsn == 3
+
+
+def test_a_commit_that_is_missing_below_the_boundary_was_collected(store: MemoryStore) -> None:
+    push(store, main_history())
+    store.delete(commit_key(MAIN, 1))
+    store.put_new(boundary_key(MAIN), encode_boundary(Boundary(MAIN, 2)))
+    with pytest.raises(NoSuchObject, match=commit_key(MAIN, 1)):
+        Volumes(store).commits(MAIN, 1, 3)
 
 
 def test_a_commit_missing_from_the_middle_is_damage_and_not_absence(store: MemoryStore) -> None:
