@@ -805,10 +805,14 @@ class Archive:
 
     def _is_quiet_since(self, name: str, ms: int) -> bool:
         """Whether the remote knows all that happened up to `ms`, which is not in the future: this log would know."""
-        topic = self._log.topic(name)
-        last_ms = topic.last_ts_ms  # before the look at what is missing: what comes after it makes that look fail
-        is_complete = topic.head_seq == self._handles.offloaded_seq(name) and not topic.delete_ops()
-        return is_complete and last_ms <= ms <= self._clock.now_ms()
+        now_ms = self._clock.now_ms()  # before the look at what is missing: what comes after that is later
+        if self._handles.find(name) is None:
+            return False
+        topic, offloaded_seq = self._log.topic(name), self._handles.offloaded_seq(name)
+        waiting = topic.delete_ops()
+        is_complete = topic.head_seq == offloaded_seq and not waiting
+        unknown_ms = now_ms + 1 if is_complete else self._first_unknown_ms(topic, offloaded_seq, waiting)
+        return self.snapshot(name).max_ts_ms <= ms < unknown_ms and ms <= now_ms
 
 
 class _ColdTier:

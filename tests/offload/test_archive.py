@@ -41,6 +41,24 @@ def test_after_close_cold_records_are_named_as_such_and_hot_ones_read_on(tmp_pat
             list(log.topic("t").read(1))
 
 
+def test_a_time_between_what_the_remote_knows_and_what_it_does_not_is_the_newest_that_it_knows(tmp_path: Path) -> None:
+    clock = HandClock()
+    with seglog.open(tmp_path, clock=clock) as log, offload.attach(log, store=MemoryStore(), clock=clock) as archive:
+        topic = log.topic("t")
+        topic.append([b"a"])
+        topic.seal()
+        archive.offload("t")
+        clock.ms += 1000
+        topic.append([b"never sealed"])
+        topic.truncate(2)
+        between = format_time(clock.ms)
+        assert [record.value for record in archive.read("t", at=between)] == [b"a"]
+        clock.ms += 1000
+        topic.append([b"b"])
+        assert [record.value for record in archive.read("t", at=between)] == [b"a"]
+        assert [record.value for record in archive.read("t", at=format_time(clock.ms))] == [b"a", b"b"]
+
+
 def test_without_a_remote_there_is_nothing_to_attach(tmp_path: Path) -> None:
     with seglog.open(tmp_path) as log, pytest.raises(NoRemote):
         offload.attach(log)

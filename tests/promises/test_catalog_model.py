@@ -1,0 +1,495 @@
+"""T5: a log with its archive does what a plain model says, over branches, tags, pins, GC, merges, crashes and days.
+
+The model is a list of moments for each branch: what it showed after each append and each delete. It knows nothing of
+segments, commits or volumes. After every step some past state that is promised is read, and is the model's: by seq, by
+time, by LSN, by tag, by pin. A crash is a kill: the data directory goes on as it was at some call to the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import ClassVar, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+import offload
+import seglog
+from catalog import ForkPoint, MemoryStore, make_checkpoint
+from catalog.errors import BranchExists, NoSuchBranch, OutOfWindow, PinLost, TagExists
+from catalog.gc import Collector, GcPolicy
+from catalog.objects.base import ObjectStore
+from catalog.objects.wrapped import WrappedStore
+from catalog.pin import HeldPin, Pins
+from offload import ColdSettings, OffloadSettings
+from offload.catalog_settings import CatalogSettings
+from offload.cli.session import format_time
+from seglog import LogSettings, Record
+from tests.faults.store import EFFECTS
+from tests.seglog.clocks import SetClock
+
+T = TypeVar("T")
+
+TOPIC = "t"
+START_MS = 1_790_000_000_000
+DAY_MS = 24 * 3_600_000
+WINDOW_MS = 7 * DAY_MS
+_LOG = LogSettings(segment_max_events=6)
+_OFFLOAD = OffloadSettings(codec="none", concurrency=1, merge_below_bytes=1 << 20, merge_count=2)
+_UPKEEP = CatalogSettings(checkpoint_commits=4, pitr_window_s=WINDOW_MS // 1000)
+_COLD = ColdSettings(cache_bytes=0, connections=1)
+_POLICY = GcPolicy(WINDOW_MS // 1000, DAY_MS // 1000)
+_SHM = Path("/dev/shm")
+
+State = dict[int, bytes]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a branch showed from `ms` on. `seq` is the record that was appended, None for a delete."""
+
+    ms: int
+    seq: int | None
+    shown: State
+
+
+@dataclass
+class Line:
+    """A branch. `own` is how many of its moments came with the fork; `tags` are the labels of its records."""
+
+    moments: list[Moment] = field(default_factory=list)
+    own: int = 0
+    labels: dict[int, str] = field(default_factory=dict)
+    head: int = 0
+    is_open: bool = False
+    deleted_ms: int | None = None
+    seen: dict[int, tuple[int, State]] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> State:
+        return self.moments[-1].shown if self.moments else {}
+
+    def append(self, ms: int, values: Iterable[bytes], label: str) -> None:
+        for value in values:
+            self.head += 1
+            self.labels[self.head] = label
+            self.moments.append(Moment(ms, self.head, {**self.shown, self.head: value}))
+
+    def delete(self, ms: int, before: int | None, label: str | None) -> None:
+        left = {
+            seq: value
+            for seq, value in self.shown.items()
+            if not (before is not None and seq < before) and not (label is not None and self.labels[seq] == label)
+        }
+        self.moments.append(Moment(ms, None, left))
+
+    def truncate(self, seq: int) -> None:
+        """Records that nobody but this log ever had: they were never there."""
+        kept = [moment for moment in self.moments if moment.seq is None or moment.seq < seq]
+        self.moments = [replace(each, shown={at: v for at, v in each.shown.items() if at < seq}) for each in kept]
+        self.head = seq - 1
+
+    def fork(self, number: int) -> Line:
+        """A branch as this one was at moment `number`."""
+        moments = self.moments[: number + 1]
+        head = max((moment.seq for moment in moments if moment.seq is not None), default=0)
+        return Line(moments, len(moments), dict(self.labels), head)
+
+    def promised(self, since_ms: int) -> range:
+        """Moments of its own that were the newest at some time since then."""
+        first = len(self.moments) - 1
+        while first > self.own and self.moments[first].ms > since_ms:
+            first -= 1
+        return range(max(first, self.own), len(self.moments))
+
+    def at(self, ms: int) -> State:
+        return next(moment.shown for moment in reversed(self.moments) if moment.ms <= ms)
+
+
+class Killed(BaseException):
+    pass
+
+
+class KillStore(WrappedStore):
+    """Calls `on_kill` before or after effect number `countdown`; from then on nothing gets through."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.countdown = 0
+        self.is_after = False
+        self.on_kill: Callable[[], None] = lambda: None
+
+    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
+        if self.countdown < 0:
+            raise Killed
+        if not self.countdown or method not in EFFECTS:
+            return act()
+        self.countdown -= 1
+        if self.countdown:
+            return act()
+        if self.is_after:
+            act()
+        self.countdown = -1
+        self.on_kill()
+        raise Killed
+
+
+class CatalogModel(RuleBasedStateMachine):
+    counts: ClassVar[Counter[str]] = Counter()
+
+    @initialize(seed=st.integers(0, 2**32))
+    def begin(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.place = Path(tempfile.mkdtemp(prefix="seglog-model-", dir=_SHM if _SHM.is_dir() else None))
+        self.life = 0
+        self.clock = SetClock(START_MS)
+        self.ground = MemoryStore()
+        self.lines = {TOPIC: Line(is_open=True)}
+        self.tags: dict[str, State] = {}
+        self.pins: list[tuple[HeldPin, State]] = []
+        self.made = 0
+        self._open()
+        self.log.topic(TOPIC).append([b"first"])
+        self.lines[TOPIC].append(self.clock.ms, [b"first"], "")
+
+    # ------------------------------------------------------------ records
+
+    @rule(count=st.integers(1, 9), label=st.sampled_from("ab"), ms=st.integers(0, 1000))
+    def append(self, count: int, label: str, ms: int) -> None:
+        self.clock.ms += ms
+        name = self._some(lambda line: line.deleted_ms is None)
+        line, topic = self.lines[name], self.archive.writable(name)
+        line.is_open = True
+        values = [b"%s %d" % (name.encode(), self.made + number) for number in range(count)]
+        self.made += count
+        assert topic.append(values, tag=label) == range(line.head + 1, line.head + count + 1)
+        line.append(self.clock.ms, values, label)
+
+    @rule(label=st.none() | st.sampled_from("ab"), back=st.integers(0, 12), ms=st.integers(0, 1000))
+    def delete(self, label: str | None, back: int, ms: int) -> None:
+        self.clock.ms += ms
+        name = self._some(lambda line: line.is_open)
+        line = self.lines[name]
+        before = max(1, line.head - back) if label is None else None
+        self.archive.delete(name, before=before, tag=label)
+        line.delete(self.clock.ms, before, label)
+
+    @rule(back=st.integers(0, 4))
+    def truncate(self, back: int) -> None:
+        name = self._some(lambda line: line.is_open)
+        topic, line = self.log.topic(name), self.lines[name]
+        seq = line.head - back
+        is_plain = all(moment.seq is not None for moment in line.moments[-back - 1 :])
+        if seq > max(topic.sealed_seq, 1) and is_plain:
+            topic.truncate(seq)
+            line.truncate(seq)
+
+    @rule()
+    def seal(self) -> None:
+        self.log.topic(self._some(lambda line: line.is_open)).seal()
+
+    # ------------------------------------------------------------ the archive
+
+    @rule(drop_hot=st.booleans(), at=st.integers(0, 9), is_after=st.booleans())
+    def offload(self, drop_hot: bool, at: int, is_after: bool) -> None:
+        name = self._some(lambda line: line.is_open)
+        if self._perhaps_killed(at, is_after, lambda: self.archive.offload(name, drop_hot=drop_hot)):
+            self._remember(name)
+
+    @rule(at=st.integers(0, 9), is_after=st.booleans())
+    def compact(self, at: int, is_after: bool) -> None:
+        name = self._some(lambda line: line.is_open)
+        self._perhaps_killed(at, is_after, lambda: self.archive.compact(name))
+
+    @rule(part=st.floats(0, 1))
+    def checkpoint(self, part: float) -> None:
+        name = self._some(lambda line: line.is_open)
+        status = self.archive.status(name)
+        first = min(self.lines[name].seen, default=0)
+        if status.lsn and first:
+            lsn = first + int(part * (status.lsn - first))
+            with contextlib.suppress(OutOfWindow):
+                if self.lines[name].seen.get(lsn, (0,))[0] > self.clock.ms - WINDOW_MS:
+                    make_checkpoint(self.archive._volumes, self.archive.snapshot(name).vid, lsn, now_ms=self.clock.ms)
+
+    @rule(at=st.integers(0, 40), is_after=st.booleans(), days=st.integers(0, 9))
+    def gc(self, at: int, is_after: bool, days: int) -> None:
+        """Twice, with so many days between: what the first run plans the second one takes."""
+
+        def collect() -> None:
+            known = {attempt.sid for attempt in self.archive._local.attempts()}
+            report = Collector(
+                self.store, _POLICY, clock=self.clock.now_ms, writer_id="gc", attempts=lambda: known
+            ).run()
+            assert not report.blocked
+            self.counts["deleted"] += report.deleted.total()
+
+        self._perhaps_killed(at if at < 10 else 0, is_after, collect)
+        self.clock.ms += days * DAY_MS
+        self._perhaps_killed(at if at < 20 else 0, is_after, collect)
+
+    @rule(days=st.integers(1, 5))
+    def days_pass(self, days: int) -> None:
+        self.clock.ms += days * DAY_MS
+
+    @rule()
+    def reopen(self) -> None:
+        self._close()
+        self._open()
+
+    @rule()
+    def kill(self) -> None:
+        self._copy()
+        self._go_on()
+
+    # ------------------------------------------------------------ names
+
+    @rule(kind=st.sampled_from(["seq", "time", "head", "tag"]), at=st.integers(0, 9), is_after=st.booleans())
+    def restore(self, kind: str, at: int, is_after: bool) -> None:
+        if len(self.lines) > 6:
+            return
+        found = self._some_target(kind)
+        if found is None:
+            return
+        name, target, line = found
+        branch = f"b{self.made}"
+        self.made += 1
+        if not self._perhaps_killed(at, is_after, lambda: self.archive.restore(name, to=target, name=branch)):
+            try:
+                self.archive.restore(name, to=target, name=branch)
+            except BranchExists:
+                self.counts["restored by who died"] += 1
+        self.lines[f"{TOPIC}@{branch}"] = line
+
+    @rule(kind=st.sampled_from(["seq", "time", "head"]))
+    def tag(self, kind: str) -> None:
+        found = self._some_target(kind)
+        if found is None:
+            return
+        name, target, line = found
+        tag = f"v{self.random.randrange(4)}"
+        if tag in self.tags:
+            self.clock.ms += 1  # the very same tag would be taken for the one that is there
+            with pytest.raises(TagExists):
+                self.archive.tag(name, tag, to=target)
+        else:
+            self.archive.tag(name, tag, to=target)
+            self.tags[tag] = line.shown
+
+    @rule()
+    def delete_tag(self) -> None:
+        if self.tags:
+            tag = self.random.choice(sorted(self.tags))
+            self.archive.delete_tag(TOPIC, tag)
+            del self.tags[tag]
+
+    @rule(kind=st.sampled_from(["seq", "time", "head"]), days=st.integers(0, 30))
+    def pin(self, kind: str, days: int) -> None:
+        found = self._some_target(kind)
+        if found is not None:
+            name, target, line = found
+            point = self.archive.point(name, target)
+            pins = Pins(self.archive._volumes)
+            held = pins.hold(point, "model", ttl_ms=days * DAY_MS + 1000, now_ms=self.clock.ms)
+            self.pins.append((held, line.shown))
+
+    @rule(days=st.integers(0, 20))
+    def renew_a_pin(self, days: int) -> None:
+        if not self.pins:
+            return
+        number = self.random.randrange(len(self.pins))
+        held, shown = self.pins[number]
+        pins = Pins(self.archive._volumes)
+        if held.pin.expires_at_ms > self.clock.ms:
+            self.pins[number] = (pins.renew(held, ttl_ms=days * DAY_MS + 1000, now_ms=self.clock.ms), shown)
+        else:
+            with pytest.raises(PinLost):
+                pins.renew(held, ttl_ms=1000, now_ms=self.clock.ms)
+
+    @rule()
+    def delete_branch(self) -> None:
+        name = self._some(lambda line: not line.is_open and line.deleted_ms is None)
+        if name:
+            self.archive.delete_branch(TOPIC, name.partition("@")[2])
+            self.lines[name].deleted_ms = self.clock.ms
+
+    @rule()
+    def undelete_branch(self) -> None:
+        name = self._some(lambda line: line.deleted_ms is not None)
+        if not name:
+            return
+        line = self.lines[name]
+        try:
+            self.archive.undelete_branch(TOPIC, name.partition("@")[2])
+        except (OutOfWindow, NoSuchBranch):
+            assert line.deleted_ms is not None
+            assert line.deleted_ms + WINDOW_MS <= self.clock.ms
+            del self.lines[name]
+        else:
+            line.deleted_ms = None
+
+    @rule()
+    def rename_branch(self) -> None:
+        name = self._some(lambda line: not line.is_open and line.deleted_ms is None)
+        if name:
+            new = f"{TOPIC}@r{self.made}"
+            self.made += 1
+            self.archive.rename_branch(TOPIC, name.partition("@")[2], new.partition("@")[2])
+            self.lines[new] = self.lines.pop(name)
+
+    # ------------------------------------------------------------ what must be
+
+    @invariant()
+    def newest_states_are_exact(self) -> None:
+        self.counts["steps"] += 1
+        name = self._some(lambda line: line.deleted_ms is None)
+        self._expect(self.archive.read(name), self.lines[name].shown, f"{name} now")
+
+    @invariant()
+    def a_past_state_is_exact(self) -> None:
+        what = self.random.choice(["seq", "time", "lsn", "tag", "pin"])
+        if what == "tag" and self.tags:
+            tag = self.random.choice(sorted(self.tags))
+            self._expect(self.archive.read(TOPIC, at=f"tag:{tag}"), self.tags[tag], f"tag {tag}")
+        elif what == "pin":
+            alive = [each for each in self.pins if each[0].pin.expires_at_ms > self.clock.ms]
+            if alive:
+                held, shown = self.random.choice(alive)
+                self._expect(self._records_at(held.pin.point), shown, f"{held.key}")
+        elif what == "lsn":
+            name = self._some(lambda line: line.deleted_ms is None)
+            line = self.lines[name]
+            since_ms = self.clock.ms - WINDOW_MS
+            lsns = [lsn for lsn, (ms, _) in line.seen.items() if ms > since_ms]
+            if lsns:
+                lsn = self.random.choice(lsns)
+                self._expect(self.archive.read(name, at=f"lsn:{lsn}"), line.seen[lsn][1], f"lsn {lsn} of {name}")
+        elif self.random.random() < 0.5:  # it seals and offloads what the target needs
+            found = self._some_target("seq" if what == "seq" else "time")
+            if found is not None:
+                name, target, line = found
+                self._expect(self.archive.read(name, at=target), line.shown, f"{name} at {target}")
+
+    def teardown(self) -> None:
+        with contextlib.suppress(AttributeError):
+            self._close()
+            shutil.rmtree(self.place)
+
+    # ------------------------------------------------------------ inside
+
+    def _some(self, is_good: Callable[[Line], bool]) -> str:
+        names = sorted(name for name, line in self.lines.items() if is_good(line))
+        return self.random.choice(names) if names else ""
+
+    def _some_target(self, kind: str) -> tuple[str, str, Line] | None:
+        """A branch, a point of its past that is promised, and the line that forks off there."""
+        if kind == "tag":
+            return None
+        name = self._some(lambda line: line.deleted_ms is None)
+        line = self.lines[name]
+        if kind == "head":
+            return name, "head", line.fork(len(line.moments) - 1)
+        promised = [number for number in line.promised(self.clock.ms - WINDOW_MS) if number >= line.own]
+        if kind == "seq":
+            promised = [number for number in promised if line.moments[number].seq is not None]
+        if not promised:
+            return None
+        number = self.random.choice(promised)
+        moment = line.moments[number]
+        if kind == "seq":
+            return name, f"seq:{moment.seq}", line.fork(number)
+        if moment.ms <= self.clock.ms - WINDOW_MS:
+            return None
+        last = max(at for at, each in enumerate(line.moments) if each.ms <= moment.ms)
+        return name, format_time(moment.ms), line.fork(last)
+
+    def _expect(self, records: Iterable[Record], shown: State, what: str) -> None:
+        self.counts["states read"] += 1
+        assert {record.seq: record.value for record in records} == shown, what
+
+    def _records_at(self, point: ForkPoint) -> Iterable[Record]:
+        snapshot = self.archive._volumes.snapshot(point.vid, point.lsn, point.seq)
+        return self.archive._reader.records(snapshot, snapshot.bounds.first_seq, snapshot.bounds.head_seq)
+
+    def _remember(self, name: str) -> None:
+        lsn = self.archive.status(name).lsn
+        if lsn:
+            found = {record.seq: record.value for record in self.archive.read(name, at=f"lsn:{lsn}")}
+            self.lines[name].seen[lsn] = (self.clock.ms, found)
+
+    def _perhaps_killed(self, at: int, is_after: bool, act: Callable[[], object]) -> bool:
+        """`at` 0 is not at all. Whether it came to its end."""
+        self.store.countdown, self.store.is_after = at, is_after
+        try:
+            act()
+        except Killed:
+            self.counts["kills"] += 1
+            self._go_on()
+            return False
+        self.store.countdown = 0
+        return True
+
+    def _open(self) -> None:
+        self.store = KillStore(self.ground)
+        self.store.on_kill = self._copy
+        self.log = seglog.open(self.place / f"{self.life}", clock=self.clock, settings=_LOG)
+        self.archive = offload.attach(
+            self.log, store=self.store, settings=_OFFLOAD, cold=_COLD, upkeep=_UPKEEP, clock=self.clock
+        )
+
+    def _close(self) -> None:
+        self.archive.close()
+        self.log.close()
+
+    def _copy(self) -> None:
+        """The directory as a process that is killed now leaves it."""
+        shutil.copytree(self.place / f"{self.life}", self.place / f"{self.life + 1}")
+
+    def _go_on(self) -> None:
+        self._close()
+        shutil.rmtree(self.place / f"{self.life}")
+        self.life += 1
+        self._open()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+
+
+def _run(examples: int, steps: int) -> Counter[str]:
+    CatalogModel.counts = Counter()
+    run_state_machine_as_test(
+        CatalogModel,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            derandomize=True,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    print(", ".join(f"{count} {what}" for what, count in CatalogModel.counts.items()))
+    return CatalogModel.counts
+
+
+def test_an_archive_is_what_the_model_says() -> None:
+    assert _run(examples=25, steps=40)["states read"] > 500
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3000)
+def test_an_archive_is_what_the_model_says_for_long() -> None:
+    assert _run(examples=1_000, steps=80)["deleted"] > 100
