@@ -10,12 +10,16 @@ What may happen to a request on its way, beside that its sender dies or sleeps:
     list of commits, of the      what came within the last minute is missing
       oplog, of segments
 
+A PUT of a tag does not come late or twice: if the tag was deleted meanwhile, that would bring it back, for tags go by
+a plain delete.
+
 A name that was put is in every LIST that follows: of that GC has to be sure, and every store that we know is.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -32,6 +36,8 @@ T = TypeVar("T")
 _ONCE = {"put_new": KeyTaken, "swap": KeyChanged}
 _REPEATED = frozenset({"put", "delete", "delete_many"})
 _STALE_MS = 60_000
+_CRITICAL = re.compile(r"^(pins|tags)/|/(forks/|control$|log/)")
+_CRITICAL_STALL_RATE = 0.1  # who has looked, and is about to write what GC has to see, should not sleep
 
 
 class Ground(MemoryStore):
@@ -79,7 +85,7 @@ class Way(WrappedStore):
 
     def _call(self, method: str, key: str, act: Callable[[], T], half: Callable[[], T] | None = None) -> T:
         schedule, task = self._schedule, self._task
-        schedule.reach(task)
+        schedule.reach(task, *((_CRITICAL_STALL_RATE,) if method == "put_new" and _CRITICAL.search(key) else ()))
         how = "whole"
         try:
             if schedule.chance(schedule.fault_rate):
@@ -125,6 +131,8 @@ class Way(WrappedStore):
 
 
 def _faults(method: str, key: str) -> tuple[str, ...]:
+    if key.startswith("tags/") and method == "put_new":
+        return ("never", "perhaps never", "lost", "taken")
     if method in _ONCE:
         return ("never", "perhaps never", "lost", "late", "twice", "taken")
     if method == "put":

@@ -5,21 +5,35 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 import tests.simulation.tasks
 import tests.simulation.writing
 from catalog import checkpointer
+from catalog.branch import Branches
 from catalog.checkpointer import Mark
-from catalog.commit import Checkpoint
+from catalog.commit import Checkpoint, ForkPoint
+from catalog.control import MAIN, Control
 from catalog.encoding import decode_commit_at
-from catalog.errors import Diverged, KeyTaken
+from catalog.errors import Diverged, KeyTaken, Outdated
+from catalog.gc_execution import Execution
 from catalog.gid import Vid
-from catalog.keys import commit_key
+from catalog.holds import check_kept
+from catalog.keys import commit_key, fork_key
+from catalog.mark import Kept, Marker
+from catalog.retention import first_kept
 from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.volume import Volumes
 
 __all__ = ["MUTANTS"]
+
+_publish = Volumes.publish
+
+
+def _publishes_below_the_boundary(self: Volumes, vid: Vid, lsn: int, body: bytes) -> None:
+    with contextlib.suppress(Outdated):
+        _publish(self, vid, lsn, body)
 
 
 def _takes_a_refusal_for_a_lost_race(self: Volumes, vid: Vid, lsn: int, body: bytes) -> None:
@@ -27,6 +41,20 @@ def _takes_a_refusal_for_a_lost_race(self: Volumes, vid: Vid, lsn: int, body: by
         self.store.put_new(commit_key(vid, lsn), body)
     except KeyTaken:
         raise Diverged("", str(vid), lsn) from None
+
+
+def _looks_before_it_writes_the_fork(
+    self: Branches, topic: str, branch: str = MAIN, parent: ForkPoint | None = None, *, now_ms: int, message: str = ""
+) -> Vid:
+    if parent is None:
+        return _create(self, topic, branch, now_ms=now_ms)
+    control = Control(Vid.new(now_ms), parent, now_ms, topic, branch)
+    check_kept(self._volumes, parent, but=fork_key(parent.vid, control.vid), now_ms=now_ms)
+    self._volumes.create(control)
+    return self._name(control, message)
+
+
+_create = Branches.create
 
 
 def _marks_before_it_rewrites(volumes: Volumes, vid: Vid, lsn: int, *, now_ms: int) -> Mark:
@@ -43,10 +71,34 @@ def _forgets_deletes(snapshot: Snapshot, *, now_ms: int) -> Checkpoint:
     return checkpoint_of(replace(snapshot, segments=views), now_ms=now_ms)
 
 
+def _raises_no_boundary(self: Execution, kept: Kept, *, may_close: bool) -> None:
+    kept.boundary = max(kept.boundary, kept.first_lsn or 0)
+
+
+def _shuts_nobody_out(self: Execution, kept: Kept, newest_ms: int) -> None:
+    assert kept.tip is not None
+    kept.tip = replace(kept.tip, collected_before_ms=newest_ms + 1)
+
+
+def _keeps_one_state_too_few(commits: Any, since_ms: int) -> int | None:
+    found = first_kept(commits, since_ms)
+    return None if found is None else found + 1
+
+
+def _nothing(*_: object, **__: object) -> None:
+    pass
+
+
 MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
+    "a commit below the boundary counts": lambda: mock.patch.object(Volumes, "publish", _publishes_below_the_boundary),
     "a refusal is a lost race": lambda: mock.patch.object(Volumes, "publish", _takes_a_refusal_for_a_lost_race),
+    "a fork looks before it writes": lambda: mock.patch.object(Branches, "create", _looks_before_it_writes_the_fork),
     "a mark comes before its checkpoint": lambda: _checkpoints_are(_marks_before_it_rewrites),
     "a checkpoint forgets deletes": lambda: mock.patch.object(checkpointer, "checkpoint_of", _forgets_deletes),
+    "gc looks once": lambda: mock.patch.object(Marker, "refresh", _nothing),
+    "gc raises no boundary": lambda: mock.patch.object(Execution, "_raise_boundary", _raises_no_boundary),
+    "gc shuts nobody out": lambda: mock.patch.object(Execution, "_shut_out", _shuts_nobody_out),
+    "gc keeps one state too few": lambda: mock.patch("catalog.mark.first_kept", _keeps_one_state_too_few),
 }
 
 

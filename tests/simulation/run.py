@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
+from tests.simulation.collecting import Collecting
 from tests.simulation.ground import Ground
 from tests.simulation.model import Model
 from tests.simulation.schedule import DAY_MS, Schedule
@@ -12,7 +13,7 @@ from tests.simulation.tasks import Checkpointer, Forker, Pinner, Reader, Tagger,
 
 __all__ = ["Outcome", "simulate"]
 
-WINDOW_MS = 7 * DAY_MS
+WINDOW_MS = 3 * DAY_MS
 _STEPS = 4_000
 _CHECK_EVERY = 400
 
@@ -45,6 +46,7 @@ def simulate(seed: int) -> Outcome:
             (Tagger, "t1"),
             (Pinner, "p1"),
             (Checkpointer, "c1"),
+            (Collecting, "g1 g2"),
         ):
             for name in names.split():
                 kind(schedule, model, name)

@@ -88,7 +88,7 @@ class Schedule:
         # Some seeds are calm, so that what takes many requests comes to its end.
         self.fault_rate = self.random.choice((0.001, 0.005, 0.04))
         self.crash_rate = self.random.choice((0.0005, 0.003))
-        self.day_rate = self.random.choice((0.005, 0.02))
+        self.day_rate = self.random.choice((0.01, 0.03))
         self.steps = 0
         self.crashes = 0
         self.stalls = 0
@@ -147,11 +147,11 @@ class Schedule:
         task = awake[self.random.randrange(len(awake))]
         task.own.switch()
 
-    def reach(self, task: Task) -> None:
+    def reach(self, task: Task, stall_rate: float = 0.008) -> None:
         """At a request: somebody else first, and perhaps not before many days have passed, or never."""
-        if self.chance(0.003):
+        if self.chance(stall_rate):
             self.stalls += 1
-            task.wakes_ms = self.now_ms + self.random.randrange(DAY_MS // 2, 12 * DAY_MS)
+            task.wakes_ms = self.now_ms + self.random.randrange(self.random.choice((1, 6, 30)) * DAY_MS)
         task.hand_over()
         self.perhaps_crash(task)
 

@@ -30,7 +30,7 @@ from catalog.pin import HeldPin, Pins
 from catalog.tag import Tags
 from tests.simulation.ground import Way
 from tests.simulation.local import LocalMemory
-from tests.simulation.model import Broken, Held, Model, entries_in, records_of
+from tests.simulation.model import Broken, Held, Model, State, entries_in, records_of
 from tests.simulation.schedule import DAY_MS, Schedule, Task
 from tests.simulation.writing import Writing
 
@@ -42,9 +42,10 @@ _PIN_MS = 900_000
 
 
 class Member(Task):
-    """One of those who share the store. `turns` is how often it does something."""
+    """One of those who share the store. `turns` is how often it does something, with rests of up to `rest_ms`."""
 
     turns = 30
+    rest_ms = 1
 
     def __init__(self, schedule: Schedule, model: Model, name: str) -> None:
         self.model = model
@@ -58,6 +59,8 @@ class Member(Task):
         self.begin()
         while self.left:
             self.left -= 1
+            self.wakes_ms = self.now_ms + self.random.randrange(self.rest_ms)
+            self.hand_over()
             with contextlib.suppress(Unavailable, Conflict):  # another time
                 self.turn()
 
@@ -91,7 +94,8 @@ class Member(Task):
             return None
         volume = self.model.volumes[vid]
         lsns = volume.promised(self.now_ms - self.model.window_ms)
-        lsn = self.random.choice(lsns)
+        # What is about to leave the window is where who holds it and GC meet.
+        lsn = lsns[0] if self.schedule.chance(0.4) else self.random.choice(lsns)
         if lsn == 0:
             return None
         cut = None
@@ -104,11 +108,13 @@ class Member(Task):
 class Writer(Member):
     """Of the topic's own history; several of them race."""
 
+    turns = 80
+
     def begin(self) -> None:
         while True:
             try:
                 self.vid = Branches(self.volumes, self.name).create(TOPIC, now_ms=self.now_ms)
-            except (Unavailable, Conflict):
+            except (Unavailable, Conflict, OutOfWindow):  # the last one for who slept over it
                 continue
             break
         known = self.model.names.setdefault((TOPIC, MAIN), {Held(self.vid)})
@@ -161,22 +167,27 @@ class Reader(Member):
         if ms > newest_ms:
             return
         wanted = self.model.at_time(vid, ms)
+        found = self._found_by_time(vid, ms, tries=3)
+        if found is None:
+            return
+        if found != wanted:
+            raise Broken(f"{vid} at {ms} reads as something else: {sorted(found)}, {sorted(wanted)}")
+
+    def _found_by_time(self, vid: Vid, ms: int, tries: int) -> State | None:
+        """None if it is not kept any more. GC may pass the oldest commits while they are looked at: then once more."""
         try:
             listed = self.volumes.newest_lsn(vid)
             newest = listed + len(self.volumes.next_commits(vid, listed))
             history = self.volumes.history(vid, newest)
             point = resolve(Time(ms), history, self._last_seq_at)
-            found = records_of(self.store, self.volumes.snapshot(point.vid, point.lsn, point.seq))
-        except OutOfWindow:
-            if wanted and ms >= self.now_ms - self.model.window_ms and (TOPIC, vid) in self._alive():
-                raise
-            return
+            return records_of(self.store, self.volumes.snapshot(point.vid, point.lsn, point.seq))
         except Missing as error:
-            if ms >= self.now_ms - self.model.window_ms and (TOPIC, vid) in self._alive():
+            is_before_all = isinstance(error, OutOfWindow) and not self.model.at_time(vid, ms)
+            if is_before_all or ms < self.now_ms - self.model.window_ms or (TOPIC, vid) not in self._alive():
+                return None
+            if tries == 1 or isinstance(error, OutOfWindow):
                 raise Broken(f"{vid} at {ms} cannot be read: {error}") from error
-            return
-        if found != wanted:
-            raise Broken(f"{vid} at {ms} reads as something else: {sorted(found)}, {sorted(wanted)}")
+            return self._found_by_time(vid, ms, tries - 1)
 
     def _alive(self) -> set[tuple[str, Vid | None]]:
         return {
@@ -192,7 +203,10 @@ class Reader(Member):
 
 
 class Forker(Member):
-    """Makes branches, writes to them, deletes, renames and has them back."""
+    """Makes branches, writes to them, deletes them and has them back."""
+
+    turns = 60
+    rest_ms = DAY_MS
 
     def begin(self) -> None:
         self.branches = Branches(self.volumes, self.name)
@@ -230,7 +244,11 @@ class Forker(Member):
         except BranchExists as error:
             raise Broken(f"{branch} is there already") from error
         else:
+            if self.model.pin_ended(point, begun_ms):
+                return
             self._now(branch, Held(vid))
+            if self.now_ms >= begun_ms + GRACE_MS:
+                self.model.doubtful.add(vid)
 
     def _write(self) -> None:
         branch = self.random.choice(self.mine)
@@ -270,6 +288,8 @@ class Forker(Member):
             self._now(branch, Held(None))
         else:
             self._now(branch, Held(value.vid))
+            if value.deleted_at_ms + self.model.window_ms <= self.now_ms and value.vid is not None:
+                self.model.doubtful.add(value.vid)
 
     def _look(self) -> None:
         branch = self.random.choice(self.mine)
@@ -293,6 +313,10 @@ class Forker(Member):
 
 
 class Tagger(Member):
+    """Names states, and deletes the names."""
+
+    rest_ms = DAY_MS
+
     def begin(self) -> None:
         self.tags = Tags(self.volumes, self.name)
 
@@ -312,8 +336,9 @@ class Tagger(Member):
             self.hand_over()
             return
         self.model.tags[TOPIC, name] = {*known, point}
+        begun_ms = self.now_ms
         try:
-            self.tags.create(TOPIC, name, point, branch=MAIN, now_ms=self.now_ms)
+            self.tags.create(TOPIC, name, point, branch=MAIN, now_ms=begun_ms)
         except Missing as error:
             if self.model.is_promised(point):
                 raise Broken(f"no tag at {point}: {error}") from error
@@ -321,7 +346,8 @@ class Tagger(Member):
             if known == {None}:
                 raise Broken(f"tag {name} is there already") from error
         else:
-            self.model.tags[TOPIC, name] = {point}
+            if not self.model.pin_ended(point, begun_ms):
+                self.model.tags[TOPIC, name] = {point}
 
     def _delete(self, name: str, known: set[ForkPoint | None]) -> None:
         self.model.tags[TOPIC, name] = {*known, None}
@@ -342,6 +368,9 @@ class Tagger(Member):
 
 class Pinner(Member):
     """Holds a state for a while, and reads it, whatever is collected."""
+
+    turns = 60
+    rest_ms = DAY_MS
 
     def begin(self) -> None:
         self.pins = Pins(self.volumes)
@@ -366,14 +395,17 @@ class Pinner(Member):
         if point is None:
             self.hand_over()
             return
-        ttl_ms = self.random.choice((_PIN_MS, 3 * DAY_MS, 30 * DAY_MS))
+        ttl_ms = self.random.choice((_PIN_MS, 20 * DAY_MS, 60 * DAY_MS))
+        begun_ms = self.now_ms
         try:
-            self.held = self.pins.hold(point, self.name, ttl_ms=ttl_ms, now_ms=self.now_ms)
+            held = self.pins.hold(point, self.name, ttl_ms=ttl_ms, now_ms=begun_ms)
         except OutOfWindow as error:
             if self.model.is_promised(point):
                 raise Broken(f"no pin at {point}: {error}") from error
         else:
-            self._note(self.held)
+            if not self.model.pin_ended(point, begun_ms):
+                self.held = held
+                self._note(held)
 
     def _renew(self, held: HeldPin) -> None:
         begun_ms = self.now_ms

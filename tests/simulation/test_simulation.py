@@ -21,7 +21,7 @@ import pytest
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.run import simulate
 
-SCHEDULES, MOST_S = 300, 12
+SCHEDULES, MOST_S = 300, 15
 SOAK_SCHEDULES, SOAK_S = 50_000, 2400
 FOUND_WITHIN = 100
 _ROOT = Path(__file__).parents[2]
