@@ -243,10 +243,11 @@ class LocalCatalog:
         rows = self._rows("SELECT vid FROM volumes UNION SELECT vid FROM log")
         return tuple(Vid.parse(vid) for (vid,) in rows)
 
-    def drop_commits(self, vid: Vid, below_lsn: int) -> int:
+    def drop_commits(self, vid: Vid, below_lsn: int, first_lsn: int = 1) -> int:
         """How many copies of commits went."""
+        query = "DELETE FROM log WHERE vid = ? AND lsn >= ? AND lsn < ?"
         with self._transaction() as run:
-            return run.execute("DELETE FROM log WHERE vid = ? AND lsn < ?", (str(vid), below_lsn)).rowcount
+            return run.execute(query, (str(vid), first_lsn, below_lsn)).rowcount
 
     def drop_volume(self, vid: Vid) -> int:
         """All that is kept of it, but for handles and attempts. How many copies of commits went."""

@@ -88,7 +88,7 @@ def pull(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes) -> News:
         damage = error
     boundary = volumes.boundary(vid)
     if boundary > lsn + 1:
-        volumes.forget_below(vid, boundary)
+        volumes.forget(vid, lsn + 1, boundary)
         return News(vid, lsn, newest=volumes.snapshot(vid, max(boundary, volumes.newest_lsn(vid))))
     if damage is not None:
         raise damage

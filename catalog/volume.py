@@ -134,13 +134,13 @@ class Volumes:
         """The lowest LSN that may come to be and whose state is kept; 0 if nothing was ever collected."""
         return self._boundary(vid).lsn
 
-    def forget_below(self, vid: Vid, lsn: int) -> None:
-        """What is kept here of commits below `lsn`, which were collected: another one may have their keys since."""
+    def forget(self, vid: Vid, first_lsn: int, below_lsn: int) -> None:
+        """Copies of commits that were collected: what was read from their keys since may be another's."""
         known = self._known.get(vid)
-        if known is not None and known.lsn < lsn:
+        if known is not None and known.lsn < below_lsn:
             self._known.pop(vid, None)
         if self.cache:
-            self.cache.drop_commits(vid, lsn)
+            self.cache.drop_commits(vid, below_lsn, first_lsn)
 
     def checkpoints(self, vid: Vid) -> CheckpointSet:
         """Those that readers may start from."""

@@ -29,6 +29,7 @@ from catalog import (
     Volumes,
 )
 from catalog.commit import Codec
+from catalog.errors import NoSuchObject
 from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState, Run, is_due, plan_run
 from offload.cold import ColdReader
@@ -174,11 +175,22 @@ class Offloader:
                 break
             if attempt.first_seq > topic.hot_floor:
                 break  # what lies before it was not checked yet, and would go with it
-            check_published(self._store, attempt)
+            self._check_remote(attempt)
             topic.release(attempt.last_seq)
             self._local.delete_attempt(attempt.sid)
             released = attempt.last_seq
         return released
+
+    def _check_remote(self, attempt: Attempt) -> None:
+        """Read back the attempt's commit and objects; where GC has passed the commit, what has taken their place."""
+        try:
+            check_published(self._store, attempt)
+        except NoSuchObject:
+            if (attempt.lsn or 0) >= self._volumes.boundary(attempt.vid):
+                raise
+            for view in self._volumes.snapshot(attempt.vid).segments:
+                if view.first <= attempt.last_seq and attempt.first_seq <= view.last:
+                    check_segment(self._store, view.vid, view.ref)
 
     # ------------------------------------------------------------------ one run of segments
 

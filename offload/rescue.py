@@ -6,7 +6,8 @@ Y1  Records keep their seqs, tags and nodes, and deletes their place among them.
     gives them.
 Y2  It may be repeated after any crash: it goes on after the last record that is there. A branch that is there already
     is taken for one of an earlier try only if it begins at that commit and has no commits of its own.
-Y3  All of it is durable in this directory on return; the branch's offload brings it to the remote.
+Y3  Where GC has passed that commit, the branch begins at the oldest state that is kept, without what came later.
+Y4  All of it is durable in this directory on return; the branch's offload brings it to the remote.
 """
 
 from __future__ import annotations
@@ -55,12 +56,15 @@ class Rescue:
             if saved.head_seq == at_seq:  # else an earlier try came further
                 saved.delete(before=op.before, tag=op.tag)
         self._copy(topic, saved, topic.head_seq)
-        self._log.checkpoint()  # Y3
+        self._log.checkpoint()  # Y4
 
     def _point(self, handle: Handle, common_seq: int) -> ForkPoint | None:
         """Where the branch begins; None: with nothing."""
         if self._handles.is_writer(handle):
-            return ForkPoint(handle.vid, handle.lsn)
+            boundary = self._volumes.boundary(handle.vid)
+            if handle.lsn >= boundary:
+                return ForkPoint(handle.vid, handle.lsn)
+            return ForkPoint(handle.vid, boundary, common_seq)  # the oldest state that is kept, without what came after
         if common_seq == 0:
             return None
         return resolve(Seq(common_seq), self._volumes.history(handle.vid, handle.lsn), _no_time)
@@ -87,9 +91,11 @@ class Rescue:
                 vid = self._branches.resolve(base, branch)
         else:
             vid = known.vid
-        is_ours = self._volumes.control(vid).parent == point and (
-            known is not None or not self._volumes.newest_lsn(vid)
-        )
+        parent = self._volumes.control(vid).parent
+        if known is not None:  # made here; GC may have moved the point since
+            is_ours = (parent and parent.vid) == (point and point.vid)
+        else:
+            is_ours = parent == point and not self._volumes.newest_lsn(vid)
         if not is_ours:
             raise BranchExists(base, branch)
         return vid

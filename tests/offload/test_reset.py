@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from catalog.errors import BranchExists, Diverged, Fenced
+from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.errors import LocalChangesLost
 from seglog import Log
 from tests.faults.steps import Place, crashes
 from tests.faults.store import Fault, FaultyStore, lost
 from tests.offload.replicas import opened, ship, values
+from tests.promises.test_hot_copy_goes_last import HandClock
 
 
 @pytest.fixture(autouse=True)
@@ -236,3 +238,33 @@ def test_a_topic_that_comes_after_one_which_a_reset_took_is_another_one(diverged
         assert archive.reset("t", as_branch="new").changes.records == 1
         assert values(archive, "t@new") == [b"new"]
         assert values(archive, "t") == [b"a", b"b", b"theirs"]
+
+
+def test_a_directory_that_was_away_for_longer_than_the_window_gets_back(tmp_path: Path) -> None:
+    """GC has passed the commit that it stood on, and that of a hot copy which was never released."""
+    store, clock = MemoryStore(), HandClock()
+    with opened(tmp_path / "one", store, clock) as (log, archive):
+        ship(archive, log, "t", b"a", b"b")
+        log.topic("t").append([b"mine"])
+    with opened(tmp_path / "two", store, clock) as (log, archive):
+        archive.sync("t")
+        for number in range(4):
+            ship(archive, log, "t", b"%d" % number)
+            clock.ms += 8 * 24 * 3_600_000
+        archive.delete("t", before=2)
+        for _ in range(4):
+            archive.collect()
+            clock.ms += 2 * 24 * 3_600_000
+    assert sum("/log/" in key for key in store.list("")) < 4
+    shutil.copytree(tmp_path / "one", tmp_path / "copy")
+    for directory, branch in (("one", "saved"), ("copy", None)):
+        with opened(tmp_path / directory, store, clock) as (_, archive), pytest.raises(Fenced):
+            archive.sync("t")
+        with opened(tmp_path / directory, store, clock) as (_, archive):
+            assert archive.status("t").state.startswith("2+1 r1")
+            result = archive.reset("t", as_branch=branch, discard=branch is None)
+            assert result.changes.records == 1
+            assert values(archive, "t") == [b"b", b"0", b"1", b"2", b"3"]
+            if branch:
+                saved = [(each.seq, each.value) for each in archive.read("t@saved")]
+                assert saved in ([(1, b"a"), (2, b"b"), (3, b"mine")], [(2, b"b"), (3, b"mine")])
