@@ -15,7 +15,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from catalog.commit import Commit, ForkPoint, SegmentView
+from catalog.commit import Commit, ForkPoint
 from catalog.control import DEAD, CheckpointSet, Control
 from catalog.errors import CatalogError, Corrupt, InvalidKey, NoSuchObject
 from catalog.gid import Vid
@@ -261,7 +261,7 @@ class Marker:
         try:
             _check_control(kept)
             if lsn:
-                for view in self._shown(kept, lsn):
+                for view in self.volumes().snapshot(kept.vid, lsn).segments:
                     self.sids[view.vid].add(view.ref.sid)
         except (Corrupt, NoSuchObject) as damage:
             if self._came_too_late(kept, lsn) and self._is_absent(commit_key(kept.vid, lsn)):
@@ -271,15 +271,6 @@ class Marker:
             return
         if not stands_alone and not 1 < kept.boundary <= lsn:
             self._need_parent(kept)
-
-    def _shown(self, kept: Kept, lsn: int) -> tuple[SegmentView, ...]:
-        """A state below the boundary may have lost its mark already, to a run that did not get to look again (G2)."""
-        try:
-            return self.volumes().snapshot(kept.vid, lsn).segments
-        except (Corrupt, NoSuchObject):
-            if lsn >= kept.boundary:
-                raise
-            return self.volumes().at_checkpoint(kept.vid, lsn).segments
 
     def _came_too_late(self, kept: Kept, lsn: int) -> bool:
         return lsn < kept.boundary and all(mark.lsn != lsn for mark in kept.marks.marks)

@@ -180,13 +180,6 @@ class Volumes:
             whole = self._whole(vid, lsn)
         return whole if seq is None else cut(whole, seq)
 
-    def at_checkpoint(self, vid: Vid, lsn: int) -> Snapshot:
-        """What `vid` shows at `lsn`, by the checkpoint that is there, listed or not.
-
-        Raises `NoSuchObject` if there is no such commit, `InvalidObject` if it is no checkpoint.
-        """
-        return self._from_checkpoint(vid, lsn)
-
     def history(self, vid: Vid, lsn: int | None = None) -> History:
         """The commits that `vid` stands on at `lsn` (None: the newest), as far back as their states are kept.
 
@@ -246,17 +239,20 @@ class Volumes:
         try:
             return self._built(vid, lsn)
         except (InvalidObject, NoSuchObject):
-            if not self._known:
-                raise
-            # What lies between a state that is known and this one may have been collected since.
+            # What lies between a state that is known and this one may have been collected since; and GC may just have
+            # taken the mark of a state that is held after all, which it will put back.
             self._known.clear()
-            return self._built(vid, lsn)
+            return self._built(vid, lsn, unlisted=True)
 
-    def _built(self, vid: Vid, lsn: int) -> Snapshot:
-        """`vid` at `lsn`. Goes down to what is known, and folds what follows, volume by volume."""
+    def _built(self, vid: Vid, lsn: int, *, unlisted: bool = False) -> Snapshot:
+        """`vid` at `lsn`. Goes down to what is known, and folds what follows, volume by volume.
+
+        `unlisted`: where no checkpoint is listed for a state, the commit itself may be one.
+        """
+        base_of = self._unlisted_base if unlisted else self._base
         path: list[tuple[Control, int]] = []  # the volumes on the way down, and up to where to fold each
         seen = set[Vid]()
-        base = self._base(vid, lsn)
+        base = base_of(vid, lsn)
         while base is None:
             _check_new(vid, seen)
             control = self.control(vid)
@@ -264,12 +260,18 @@ class Volumes:
             if control.parent is None:
                 break
             vid, lsn = control.parent.vid, control.parent.lsn
-            base = self._base(vid, lsn)
+            base = base_of(vid, lsn)
         whole = None if base is None else self._folded(base, lsn)
         for control, lsn in reversed(path):
             whole = self._folded(_origin(control, whole), lsn)
         assert whole is not None  # noqa: S101 - a path that found no base is not empty
         return whole
+
+    def _unlisted_base(self, vid: Vid, lsn: int) -> Snapshot | None:
+        body = self._get_commit(vid, lsn) if lsn else None
+        if body is not None and decode_commit_at(body, vid, lsn).checkpoint is not None:
+            return self._from_checkpoint(vid, lsn)
+        return self._base(vid, lsn)
 
     def _base(self, vid: Vid, lsn: int) -> Snapshot | None:
         """The newest snapshot at or below `lsn` that is at hand, or that a checkpoint gives."""

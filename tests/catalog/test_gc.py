@@ -565,6 +565,36 @@ def test_a_mark_that_was_taken_away_before_a_holder_was_seen_is_put_back() -> No
     assert [mark.lsn for mark in Volumes(world.store).checkpoints(main.vid).marks] == [2, 10]
 
 
+def test_a_branch_that_is_made_right_before_the_mark_goes_has_its_point() -> None:
+    world = World()
+    main = grown(world)
+    [*world.tag_steps("v1", ForkPoint(main.vid, 2))]
+    world.now_ms += 50 * HOUR_MS
+    settle(world)
+    world.drop_a_tag()
+    world.collect()
+    steps = world.fork_steps("half", ForkPoint(main.vid, 2))
+    ends = count(1)
+
+    class Forking(WrappedStore):
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            if method == "swap" and key == checkpoints_key(main.vid):
+                list(steps)
+                act()
+                if next(ends) == 1:
+                    raise unreachable(key)  # the run ends right after it took the mark away
+                return None
+            return act()
+
+    world.now_ms += 1
+    with pytest.raises(StoreUnreachable):
+        world.collect(store=Forking(world.store))
+    world.check()
+    settle(world)
+    world.check()
+    assert world.left_over() == []
+
+
 def test_what_a_tag_holds_of_a_dead_volume_can_be_forked() -> None:
     world = World()
     main = grown(world)
