@@ -29,7 +29,7 @@ from catalog.errors import CatalogError
 from catalog.gid import Sid
 from catalog.keys import Key
 from catalog.objects.base import ObjectStore
-from catalog.small_objects import decode_boundary, decode_control_of, decode_pin
+from catalog.small_objects import decode_boundary, decode_control_of
 from tests.simulation.ground import Ground
 
 __all__ = ["Broken", "Entry", "Held", "Model", "Op", "entries_in", "records_of"]
@@ -264,13 +264,6 @@ class Model:
         since_ms = self._now_ms() - self.window_ms
         is_named = point.vid in self._named(since_ms) and point.vid not in self.doubtful
         return is_named and point.lsn in self.volumes[point.vid].promised(since_ms)
-
-    def pin_ended(self, point: ForkPoint, since_ms: int) -> bool:
-        """Whether a pin on that commit ended since then. Who began before and sleeps takes it for one that holds yet:
-        `catalog.holds` goes by the time at which a call began, and such a grant may be of what is gone.
-        """
-        pins = (decode_pin(self.ground.get(Key(key)), key) for key in self.ground.list(keys.pins_prefix(point.vid)))
-        return any(pin.point.lsn == point.lsn and since_ms < pin.expires_at_ms <= self._now_ms() for pin in pins)
 
     def ack(self, vid: Vid, stored: StoredCommit) -> None:
         """J7."""

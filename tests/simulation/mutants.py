@@ -11,16 +11,13 @@ from unittest import mock
 import tests.simulation.tasks
 import tests.simulation.writing
 from catalog import checkpointer
-from catalog.branch import Branches
 from catalog.checkpointer import Mark
-from catalog.commit import Checkpoint, ForkPoint
-from catalog.control import MAIN, Control
+from catalog.commit import Checkpoint
 from catalog.encoding import decode_commit_at
 from catalog.errors import Diverged, KeyTaken, Outdated
 from catalog.gc_execution import Execution
 from catalog.gid import Vid
-from catalog.holds import check_kept
-from catalog.keys import commit_key, fork_key
+from catalog.keys import commit_key
 from catalog.mark import Kept, Marker
 from catalog.retention import first_kept
 from catalog.snapshot import Snapshot, checkpoint_of
@@ -41,20 +38,6 @@ def _takes_a_refusal_for_a_lost_race(self: Volumes, vid: Vid, lsn: int, body: by
         self.store.put_new(commit_key(vid, lsn), body)
     except KeyTaken:
         raise Diverged("", str(vid), lsn) from None
-
-
-def _looks_before_it_writes_the_fork(
-    self: Branches, topic: str, branch: str = MAIN, parent: ForkPoint | None = None, *, now_ms: int, message: str = ""
-) -> Vid:
-    if parent is None:
-        return _create(self, topic, branch, now_ms=now_ms)
-    control = Control(Vid.new(now_ms), parent, now_ms, topic, branch)
-    check_kept(self._volumes, parent, but=fork_key(parent.vid, control.vid), now_ms=now_ms)
-    self._volumes.create(control)
-    return self._name(control, message)
-
-
-_create = Branches.create
 
 
 def _marks_before_it_rewrites(volumes: Volumes, vid: Vid, lsn: int, *, now_ms: int) -> Mark:
@@ -92,7 +75,6 @@ def _nothing(*_: object, **__: object) -> None:
 MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "a commit below the boundary counts": lambda: mock.patch.object(Volumes, "publish", _publishes_below_the_boundary),
     "a refusal is a lost race": lambda: mock.patch.object(Volumes, "publish", _takes_a_refusal_for_a_lost_race),
-    "a fork looks before it writes": lambda: mock.patch.object(Branches, "create", _looks_before_it_writes_the_fork),
     "a mark comes before its checkpoint": lambda: _checkpoints_are(_marks_before_it_rewrites),
     "a checkpoint forgets deletes": lambda: mock.patch.object(checkpointer, "checkpoint_of", _forgets_deletes),
     "gc looks once": lambda: mock.patch.object(Marker, "refresh", _nothing),

@@ -244,8 +244,6 @@ class Forker(Member):
         except BranchExists as error:
             raise Broken(f"{branch} is there already") from error
         else:
-            if self.model.pin_ended(point, begun_ms):
-                return
             self._now(branch, Held(vid))
             if self.now_ms >= begun_ms + GRACE_MS:
                 self.model.doubtful.add(vid)
@@ -336,9 +334,8 @@ class Tagger(Member):
             self.hand_over()
             return
         self.model.tags[TOPIC, name] = {*known, point}
-        begun_ms = self.now_ms
         try:
-            self.tags.create(TOPIC, name, point, branch=MAIN, now_ms=begun_ms)
+            self.tags.create(TOPIC, name, point, branch=MAIN, now_ms=self.now_ms)
         except Missing as error:
             if self.model.is_promised(point):
                 raise Broken(f"no tag at {point}: {error}") from error
@@ -346,8 +343,7 @@ class Tagger(Member):
             if known == {None}:
                 raise Broken(f"tag {name} is there already") from error
         else:
-            if not self.model.pin_ended(point, begun_ms):
-                self.model.tags[TOPIC, name] = {point}
+            self.model.tags[TOPIC, name] = {point}
 
     def _delete(self, name: str, known: set[ForkPoint | None]) -> None:
         self.model.tags[TOPIC, name] = {*known, None}
@@ -396,16 +392,14 @@ class Pinner(Member):
             self.hand_over()
             return
         ttl_ms = self.random.choice((_PIN_MS, 20 * DAY_MS, 60 * DAY_MS))
-        begun_ms = self.now_ms
         try:
-            held = self.pins.hold(point, self.name, ttl_ms=ttl_ms, now_ms=begun_ms)
+            held = self.pins.hold(point, self.name, ttl_ms=ttl_ms, now_ms=self.now_ms)
         except OutOfWindow as error:
             if self.model.is_promised(point):
                 raise Broken(f"no pin at {point}: {error}") from error
         else:
-            if not self.model.pin_ended(point, begun_ms):
-                self.held = held
-                self._note(held)
+            self.held = held
+            self._note(held)
 
     def _renew(self, held: HeldPin) -> None:
         begun_ms = self.now_ms

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from catalog.errors import CatalogError
+from tests.simulation.model import Broken
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.run import simulate
 
@@ -84,7 +86,7 @@ def test_a_mistake_is_found(mutant: str) -> None:
         try:
             with MUTANTS[mutant]():
                 simulate(seed)
-        except Exception as error:
+        except (Broken, CatalogError) as error:
             print(f"{mutant}: found by schedule {seed + 1}: {error}")
             return
         assert seed + 1 < FOUND_WITHIN, f"not found by {FOUND_WITHIN} schedules: {mutant}"
