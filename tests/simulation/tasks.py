@@ -281,7 +281,8 @@ class Forker(Member):
         try:
             self.branches.undelete(TOPIC, branch, now_ms=self.now_ms)
         except Missing as error:
-            if value.deleted_at_ms + self.model.window_ms > self.now_ms:
+            is_due = value.deleted_at_ms + self.model.window_ms <= self.now_ms
+            if not is_due and value.vid not in self.model.doubtful:
                 raise Broken(f"{branch} cannot be had back: {error}") from error
             self._now(branch, Held(None))
         else:
