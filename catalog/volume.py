@@ -268,9 +268,13 @@ class Volumes:
         return whole
 
     def _unlisted_base(self, vid: Vid, lsn: int) -> Snapshot | None:
-        body = self._get_commit(vid, lsn) if lsn else None
-        if body is not None and decode_commit_at(body, vid, lsn).checkpoint is not None:
-            return self._from_checkpoint(vid, lsn)
+        """Of the nearest commit at or below `lsn` that is a checkpoint, listed or not."""
+        for at in range(lsn, 0, -1):
+            body = self._get_commit(vid, at)
+            if body is None:
+                break
+            if decode_commit_at(body, vid, at).checkpoint is not None:
+                return self._from_checkpoint(vid, at)
         return self._base(vid, lsn)
 
     def _base(self, vid: Vid, lsn: int) -> Snapshot | None:
