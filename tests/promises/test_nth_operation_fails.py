@@ -138,17 +138,17 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "seglog")
 
 
-@pytest.mark.parametrize(("error", "step"), [("EIO", 1), ("ENOSPC", 5)])
+@pytest.mark.parametrize(("error", "step"), [("EIO", 4), ("ENOSPC", 13)])
 def test_each_call_fails_once(error: str, step: int) -> None:
     _prove(error, for_good=False, step=step)
 
 
 @pytest.mark.parametrize(("error", "for_good"), [("EINTR", False), ("MemoryError", False), ("EIO", True)])
 def test_every_thirteenth_call_fails(error: str, for_good: bool) -> None:
-    _prove(error, for_good=for_good, step=13)
+    _prove(error, for_good=for_good, step=29)
 
 
-@pytest.mark.parametrize(("error", "step"), [("EIO", 23), ("ENOSPC", 29)])
+@pytest.mark.parametrize(("error", "step"), [("EIO", 53), ("ENOSPC", 67)])
 def test_calls_fail_once_with_a_cold_store(error: str, step: int) -> None:
     _prove(error, for_good=False, step=step, settings=TIERED)
 

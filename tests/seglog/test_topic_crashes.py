@@ -30,7 +30,7 @@ def _dry(tmp_path: Path) -> tuple[list[Shown], int]:
 @pytest.mark.parametrize("tear", [False, True], ids=["between", "within"])
 def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool) -> None:
     dry, effects = _dry(tmp_path)
-    for at in range(1 + tear, effects + 1, 2):
+    for at in range(1 + tear, effects + 1, 5):
         directory, told = tmp_path / str(at), []
         with pytest.raises(SimulatedCrash):
             live(directory, CrashingFiles(UnsyncedFiles(), at, tear=tear), told)
@@ -41,7 +41,7 @@ def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool) -> Non
 @pytest.mark.parametrize("seed", [None, 1, 2], ids=["nothing unsynced", "some of it", "some other of it"])
 def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None) -> None:
     dry, effects = _dry(tmp_path)
-    for at in range(1 + (seed or 0), effects + 1, 3):
+    for at in range(1 + (seed or 0), effects + 1, 7):
         base, left, told = tmp_path / str(at), tmp_path / f"{at}-left", []
         base.mkdir()
         disk = PowerCutFiles(UnsyncedFiles(), base)
@@ -66,7 +66,7 @@ def _tiered_dry(base: Path) -> tuple[list[Shown], int]:
 
 def test_the_process_may_die_at_any_operation_with_a_cold_store(tmp_path: Path) -> None:
     dry, effects = _tiered_dry(tmp_path / "whole")
-    for at in range(1, effects + 1, 5):
+    for at in range(1, effects + 1, 11):
         base, told = tmp_path / str(at), []
         (base / "cold").mkdir(parents=True)
         with pytest.raises(SimulatedCrash):
@@ -77,7 +77,7 @@ def test_the_process_may_die_at_any_operation_with_a_cold_store(tmp_path: Path) 
 
 def test_the_power_may_be_cut_at_any_operation_with_a_cold_store(tmp_path: Path) -> None:
     dry, effects = _tiered_dry(tmp_path / "whole")
-    for at in range(2, effects + 1, 5):
+    for at in range(2, effects + 1, 11):
         base, left, told = tmp_path / str(at), tmp_path / f"{at}-left", []
         (base / "cold").mkdir(parents=True)
         disk = PowerCutFiles(UnsyncedFiles(), base)
@@ -94,7 +94,7 @@ def test_the_power_may_be_cut_at_any_operation_with_shards(tmp_path: Path) -> No
     dry, _ = _dry(tmp_path)
     counter = Effects(UnsyncedFiles())
     live(tmp_path / "sharded", counter, [], SHARDED)
-    for at in range(1, counter.effects + 1, 2):
+    for at in range(1, counter.effects + 1, 5):
         base, left, told = tmp_path / str(at), tmp_path / f"{at}-left", []
         base.mkdir()
         disk = PowerCutFiles(UnsyncedFiles(), base)

@@ -328,7 +328,7 @@ def test_what_recovery_puts_in_order_is_no_damage(tmp_path: Path) -> None:
     counter = Effects(UnsyncedFiles())
     live(tmp_path / "whole", counter, Journal())
     noted = 0
-    for at in range(1, counter.effects + 1, 2):
+    for at in range(1, counter.effects + 1, 7):
         base, left = tmp_path / str(at), tmp_path / f"{at}-left"
         base.mkdir()
         disk = PowerCutFiles(UnsyncedFiles(), base)

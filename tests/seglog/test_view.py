@@ -204,6 +204,7 @@ READS = {
         "frame_batches",
         "frames",
         "head_seq",
+        "position",
         "hot_floor",
         "last_ts_ms",
         "name",
@@ -267,7 +268,7 @@ def test_at_every_crash_it_shows_what_recovery_finds(tmp_path: Path) -> None:
     """So also in the middle of checkpoints, rotations, releases and deletes."""
     counter = Effects(UnsyncedFiles())
     workload.live(tmp_path / "whole", counter, workload.Journal())
-    for at in range(1, counter.effects + 1, 3):
+    for at in range(1, counter.effects + 1, 7):
         directory, journal = tmp_path / str(at), workload.Journal()
         with pytest.raises(SimulatedCrash):
             workload.live(directory, CrashingFiles(UnsyncedFiles(), at, tear=True), journal)
@@ -284,7 +285,7 @@ def test_at_every_crash_of_a_topics_life_it_shows_what_recovery_finds(tmp_path: 
     """So also in the middle of truncations, evictions and deletions of topics."""
     counter = Effects(UnsyncedFiles())
     topic_life.live(tmp_path / "whole", counter, [])
-    for at in range(1, counter.effects + 1, 3):
+    for at in range(1, counter.effects + 1, 7):
         directory = tmp_path / str(at)
         with pytest.raises(SimulatedCrash):
             topic_life.live(directory, CrashingFiles(UnsyncedFiles(), at, tear=True), [])
