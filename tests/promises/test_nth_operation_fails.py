@@ -138,7 +138,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "seglog")
 
 
-@pytest.mark.parametrize(("error", "step"), [("EIO", 4), ("ENOSPC", 13)])
+@pytest.mark.parametrize(("error", "step"), [("EIO", 9), ("ENOSPC", 23)])
 def test_each_call_fails_once(error: str, step: int) -> None:
     _prove(error, for_good=False, step=step)
 

@@ -109,7 +109,7 @@ def test_the_power_may_be_cut_at_any_operation_with_shards(tmp_path: Path) -> No
 def test_recovery_may_crash_at_any_operation_and_begin_again(tmp_path: Path) -> None:
     dry, effects = _dry(tmp_path)
     for at in range(effects // 12, effects, effects // 12):
-        for again in range(1, 1000):
+        for again in range(1, 1000, 3):
             directory, told = tmp_path / f"{at}-{again}", []
             with pytest.raises(SimulatedCrash):
                 live(directory, CrashingFiles(UnsyncedFiles(), at, tear=True), told)
