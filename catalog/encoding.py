@@ -67,7 +67,7 @@ from catalog.envelope import MessageType, wrap
 from catalog.errors import InvalidKey, InvalidObject
 from catalog.gid import Sid, Vid
 from catalog.keys import commit_key
-from catalog.wire import parse, serialized, timestamp
+from catalog.wire import fields_of, parse, serialized, timestamp
 
 __all__ = [
     "StoredCommit",
@@ -238,12 +238,10 @@ def decode_commit(body: bytes, place: str) -> StoredCommit:
     """
     message = pb.Commit()
     parse(message, MessageType.COMMIT, body, place)
-    try:
+    with fields_of(place):
         commit = _commit(message)
         digest = commit_hash(commit)
         checkpoint = _checkpoint(message)
-    except (InvalidKey, ValueError) as cause:
-        raise InvalidObject(place, f"a field is out of range: {cause}") from None
     if message.hash != digest:
         raise InvalidObject(place, "its commit hash does not match its contents")
     return StoredCommit(commit, digest, checkpoint)

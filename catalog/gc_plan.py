@@ -26,7 +26,7 @@ from catalog.gid import Sid, Vid
 from catalog.keys import Key, page_key, plan_key, plan_of, plan_prefix, plans_prefix
 from catalog.objects.base import ObjectStore
 from catalog.put_once import put_once
-from catalog.wire import parse, serialized, timestamp
+from catalog.wire import fields_of, parse, serialized, timestamp
 
 __all__ = [
     "PAGE_OBJECTS",
@@ -95,10 +95,8 @@ def decode_plan(body: bytes, number: int) -> Plan:
     message = pb.GcPlan()
     place = plan_key(number)
     parse(message, MessageType.GC_PLAN, body, place)
-    try:
+    with fields_of(place):
         return Plan(number, message.written_at.ToMilliseconds(), message.pages, message.objects)
-    except ValueError as cause:
-        raise InvalidObject(place, f"a field is out of range: {cause}") from None
 
 
 def encode_page(garbage: list[Garbage], written_at_ms: int, nonce: bytes) -> bytes:
@@ -125,10 +123,8 @@ def decode_page(body: bytes, place: str) -> tuple[list[Garbage], int]:
     """What is in it, and when it was written. Raises `InvalidObject` and `FormatUnsupported`."""
     message = pb.GcPage()
     parse(message, MessageType.GC_PAGE, body, place)
-    try:
+    with fields_of(place):
         return [_garbage(volume) for volume in message.volumes], message.written_at.ToMilliseconds()
-    except (InvalidKey, ValueError) as cause:
-        raise InvalidObject(place, f"a field is out of range: {cause}") from None
 
 
 def _garbage(message: pb.GcVolume) -> Garbage:

@@ -11,10 +11,10 @@ import operator
 from catalog import schema_pb2 as pb
 from catalog.control import Boundary, CheckpointSet, Control, Fork, Mark, OplogEntry, Pin, Ref, Tag
 from catalog.envelope import MessageType, wrap
-from catalog.errors import InvalidKey, InvalidObject
+from catalog.errors import InvalidObject
 from catalog.gid import Vid
 from catalog.keys import boundary_key, checkpoints_key, control_key
-from catalog.wire import fork_point, fork_point_message, parse, serialized, timestamp
+from catalog.wire import fields_of, fork_point, fork_point_message, parse, serialized, timestamp
 
 __all__ = [
     "decode_boundary",
@@ -53,7 +53,7 @@ def encode_control(control: Control) -> bytes:
 def decode_control(body: bytes, place: str) -> Control:
     message = pb.Control()
     parse(message, MessageType.CONTROL, body, place)
-    try:
+    with fields_of(place):
         return Control(
             vid=Vid(message.vid),
             parent=fork_point(message.parent) if message.HasField("parent") else None,
@@ -61,8 +61,6 @@ def decode_control(body: bytes, place: str) -> Control:
             topic=message.topic,
             branch=message.branch,
         )
-    except (InvalidKey, ValueError) as cause:
-        raise InvalidObject(place, f"a field is out of range: {cause}") from None
 
 
 def decode_control_of(body: bytes, vid: Vid) -> Control:
@@ -83,10 +81,8 @@ def encode_fork(fork: Fork) -> bytes:
 def decode_fork(body: bytes, place: str) -> Fork:
     message = pb.Fork()
     parse(message, MessageType.FORK, body, place)
-    try:
+    with fields_of(place):
         return Fork(Vid(message.fork_vid), fork_point(message.parent))
-    except InvalidKey as cause:
-        raise InvalidObject(place, f"a field is out of range: {cause}") from None
 
 
 def encode_ref(ref: Ref) -> bytes:
@@ -102,15 +98,13 @@ def encode_ref(ref: Ref) -> bytes:
 def decode_ref(body: bytes, place: str) -> Ref:
     message = pb.Ref()
     parse(message, MessageType.REF, body, place)
-    try:
+    with fields_of(place):
         return Ref(
             Vid(message.vid),
             message.created_at.ToMilliseconds(),
             message.deleted_at.ToMilliseconds() if message.HasField("deleted_at") else None,
             message.nonce,
         )
-    except (InvalidKey, ValueError) as cause:
-        raise InvalidObject(place, f"a field is out of range: {cause}") from None
 
 
 def encode_tag(tag: Tag) -> bytes:
@@ -126,10 +120,8 @@ def encode_tag(tag: Tag) -> bytes:
 def decode_tag(body: bytes, place: str) -> Tag:
     message = pb.Tag()
     parse(message, MessageType.TAG, body, place)
-    try:
+    with fields_of(place):
         return Tag(fork_point(message.point), message.branch, message.created_at.ToMilliseconds(), message.message)
-    except (InvalidKey, ValueError) as cause:
-        raise InvalidObject(place, f"a field is out of range: {cause}") from None
 
 
 def encode_pin(pin: Pin) -> bytes:
@@ -145,10 +137,8 @@ def encode_pin(pin: Pin) -> bytes:
 def decode_pin(body: bytes, place: str) -> Pin:
     message = pb.Pin()
     parse(message, MessageType.PIN, body, place)
-    try:
+    with fields_of(place):
         return Pin(fork_point(message.point), message.expires_at.ToMilliseconds(), message.holder, message.nonce)
-    except (InvalidKey, ValueError) as cause:
-        raise InvalidObject(place, f"a field is out of range: {cause}") from None
 
 
 def encode_checkpoint_set(checkpoints: CheckpointSet) -> bytes:
@@ -212,7 +202,7 @@ def decode_oplog_entry(body: bytes, place: str) -> OplogEntry:
     parse(message, MessageType.OPLOG_ENTRY, body, place)
     if len(message.nonce) != _NONCE_SIZE:
         raise InvalidObject(place, f"a nonce of {len(message.nonce)} bytes")
-    try:
+    with fields_of(place):
         return OplogEntry(
             at_ms=message.at.ToMilliseconds(),
             writer_id=message.writer_id,
@@ -223,5 +213,3 @@ def decode_oplog_entry(body: bytes, place: str) -> OplogEntry:
             nonce=message.nonce,
             message=message.message,
         )
-    except ValueError as cause:
-        raise InvalidObject(place, f"a field is out of range: {cause}") from None

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from catalog import schema_pb2 as pb
 from catalog.commit import ForkPoint
 from catalog.envelope import MessageType, unwrap
-from catalog.errors import InvalidObject
+from catalog.errors import InvalidKey, InvalidObject
 from catalog.gid import Vid
 
-__all__ = ["fork_point", "fork_point_message", "parse", "serialized", "timestamp"]
+__all__ = ["fields_of", "fork_point", "fork_point_message", "parse", "serialized", "timestamp"]
 
 
 def fork_point_message(point: ForkPoint) -> pb.VolumeRef:
@@ -39,3 +42,12 @@ def parse(message: Message, message_type: MessageType, body: bytes, place: str) 
         message.ParseFromString(unwrap(message_type, body, place))
     except DecodeError as cause:
         raise InvalidObject(place, f"it is not a protobuf message of its type: {cause}") from None
+
+
+@contextmanager
+def fields_of(place: str) -> Iterator[None]:
+    """While a value is made of a message's fields: what does not fit is `InvalidObject`, which names `place`."""
+    try:
+        yield
+    except (InvalidKey, ValueError) as cause:
+        raise InvalidObject(place, f"a field is out of range: {cause}") from None
