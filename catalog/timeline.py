@@ -47,6 +47,7 @@ __all__ = [
     "Span",
     "Target",
     "Time",
+    "no_time_is_asked",
     "parse_target",
     "resolve",
     "span",
@@ -65,6 +66,11 @@ LastSeqAt = Callable[[Vid, SegmentRef, int], int]
 
 Asked only when the segment has records on both sides of that time.
 """
+
+
+def no_time_is_asked(vid: Vid, segment: SegmentRef, ts_ms: int) -> int:
+    """A `LastSeqAt` for targets that are no times."""
+    raise AssertionError(f"a target that is no time needs no record's time ({vid}, {segment}, {ts_ms})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,6 +225,7 @@ class Archive:
             self._local,
             self._replicas,
             self._offloader,
+            self._publisher,
             clock,
         )
         self._sync = Sync(

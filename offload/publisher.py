@@ -150,6 +150,25 @@ class Publisher:
                 return self._done(handle)
         raise KeyTaken(keys.commit_key(handle.vid, _pending(handle)[0]))
 
+    def settled(self, handle: Handle) -> Handle:
+        """Without its pending commit, which is sent as it is until the answer is definite; one LSN on if it landed.
+
+        It is not rebased: for who is about to become, or to stop being, the writer. Raises what the store raises.
+        """
+        if handle.pending_body is None:
+            return handle
+        lsn, body = _pending(handle)
+        attempt = self._attempt_of(handle)
+        settled = replace(handle, pending_lsn=None, pending_body=None)
+        try:
+            self._volumes.publish(handle.vid, lsn, body)
+        except Diverged:
+            self._local.save(handle=settled)
+            return settled
+        settled = replace(settled, lsn=lsn)
+        self._local.save(handle=settled, attempt=self._done_with(attempt), commit=(handle.vid, lsn, body))
+        return settled
+
     def note_divergence(self, handle: Handle, lsn: int, epoch: int | None) -> Diverged:
         """Put it on record, and return the error to raise (Q2)."""
         handle = replace(handle, diverged_lsn=lsn, fenced_epoch=epoch)
@@ -164,14 +183,17 @@ class Publisher:
         is_merge = commit.kind is CommitKind.COMPACT
         self._local.save(
             handle=replace(handle, lsn=lsn, pending_lsn=None, pending_body=None, config=commit.config or handle.config),
-            attempt=replace(attempt, state=AttemptState.PUBLISHED, published_at_ms=self._clock.now_ms())
-            if attempt and not is_merge
-            else None,
+            attempt=None if is_merge else self._done_with(attempt),
             commit=(handle.vid, lsn, body),
             done=attempt.sid if attempt and is_merge else None,
         )
         self._make_checkpoint(handle.vid, lsn)
         return Published(lsn, commit.kind, commit.segments[0] if commit.segments else None)
+
+    def _done_with(self, attempt: Attempt | None) -> Attempt | None:
+        if attempt is None:
+            return None
+        return replace(attempt, state=AttemptState.PUBLISHED, published_at_ms=self._clock.now_ms())
 
     def _rebased(self, handle: Handle, loss: Diverged) -> Handle:
         """On record after the maintenance that its pending commit lost to. Raises `Diverged`, `Fenced`."""

@@ -16,8 +16,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import groupby
 
-from catalog import Branches, ForkPoint, Handle, LocalCatalog, SegmentRef, Seq, Vid, Volumes, resolve
+from catalog import Branches, ForkPoint, Handle, LocalCatalog, Seq, Vid, Volumes, resolve
 from catalog.errors import BranchExists
+from catalog.timeline import no_time_is_asked
 from offload.handles import Handles, split_name
 from offload.topic_config import PAUSED
 from seglog import Log, Record, Topic
@@ -67,7 +68,7 @@ class Rescue:
             return ForkPoint(handle.vid, boundary, common_seq)  # the oldest state that is kept, without what came after
         if common_seq == 0:
             return None
-        return resolve(Seq(common_seq), self._volumes.history(handle.vid, handle.lsn), _no_time)
+        return resolve(Seq(common_seq), self._volumes.history(handle.vid, handle.lsn), no_time_is_asked)
 
     def _branch(self, handle: Handle, topic: Topic, branch: str, point: ForkPoint | None) -> Topic:
         base, _ = split_name(handle.name)
@@ -112,10 +113,6 @@ class Rescue:
                 stood_in |= tag == _GONE
         if stood_in:
             saved.delete(tag=_GONE)
-
-
-def _no_time(_vid: Vid, _segment: SegmentRef, _ts_ms: int) -> int:
-    raise AssertionError  # a seq needs no look at times
 
 
 def _records(frames: Iterable[bytes]) -> Iterable[Record]:

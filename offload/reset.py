@@ -19,14 +19,14 @@ Source: Graft RFC 0001 (Reset volume).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from catalog import Branches, Handle, LocalCatalog, Volumes
-from catalog.errors import Diverged
 from offload.attempt import AttemptState
 from offload.errors import LocalChangesLost
 from offload.handles import Handles
 from offload.offloader import Offloader
+from offload.publisher import Publisher
 from offload.replica import LocalChanges, Replicas
 from offload.rescue import Rescue
 from seglog import Log, TopicMoved
@@ -58,16 +58,16 @@ class Reset:
         local: LocalCatalog,
         replicas: Replicas,
         offloader: Offloader,
+        publisher: Publisher,
         clock: Clock,
     ) -> None:
         self._log = log
-        self._volumes = volumes
         self._handles = handles
         self._local = local
         self._replicas = replicas
         self._offloader = offloader
+        self._publisher = publisher
         self._rescue = Rescue(log, volumes, branches, handles, local, clock)
-        self._clock = clock
 
     def run(self, handle: Handle, *, as_branch: str | None = None, discard: bool = False) -> ResetResult:
         """Raises `LocalChangesLost` if there are any and neither is given, `BranchExists`, and what the store raises.
@@ -75,7 +75,7 @@ class Reset:
         Repeat it after any of them.
         """
         self._handles.check_remote(handle)
-        handle = self._settled(handle)
+        handle = self._publisher.settled(handle)  # step 1: what lost its LSN is not in the volume, nor will it be
         changes = LocalChanges(0, 0)
         if self._log.has_topic(handle.name):
             changes = self._let_go(handle, as_branch, discard=discard)
@@ -101,24 +101,6 @@ class Reset:
                 continue
             return changes
         raise TopicMoved(handle.name)
-
-    def _settled(self, handle: Handle) -> Handle:
-        """Step 1. What lost its LSN is not in the volume, nor will it be."""
-        if handle.pending_lsn is None or handle.pending_body is None:
-            return handle
-        lsn, body = handle.pending_lsn, handle.pending_body
-        settled = replace(handle, pending_lsn=None, pending_body=None)
-        attempt = next((each for each in self._local.attempts(handle.name) if each.lsn == lsn), None)
-        try:
-            self._volumes.publish(handle.vid, lsn, body)
-        except Diverged:
-            self._local.save(handle=settled)
-            return settled
-        settled = replace(settled, lsn=lsn)
-        now_ms = self._clock.now_ms()
-        done = replace(attempt, state=AttemptState.PUBLISHED, published_at_ms=now_ms) if attempt else None
-        self._local.save(handle=settled, attempt=done, commit=(handle.vid, lsn, body))
-        return settled
 
     def _drop_attempts(self, name: str) -> None:
         for state in (AttemptState.PLANNED, AttemptState.PREPARED):

@@ -57,7 +57,7 @@ class Takeover:
         """
         handle = self._handles.follow(name)
         self._handles.check_remote(handle)
-        handle = self._settled(handle)
+        handle = self._publisher.settled(handle)
         found_epoch: int | None = None
         for _ in range(_ROUNDS):
             handle = self._replicas.forward(handle)
@@ -85,22 +85,7 @@ class Takeover:
             epoch=epoch,
             message=f"{self._publisher.writer_id} writes from here on",
         )
-        return self._settled(self._publisher.prepare(handle, commit))
-
-    def _settled(self, handle: Handle) -> Handle:
-        """Without a pending commit; one LSN on if it is part of the volume."""
-        if handle.pending_lsn is None or handle.pending_body is None:
-            return handle
-        lsn, body = handle.pending_lsn, handle.pending_body
-        settled = replace(handle, pending_lsn=None, pending_body=None)
-        try:
-            self._volumes.publish(handle.vid, lsn, body)
-        except Diverged:
-            self._local.save(handle=settled)
-            return settled
-        settled = replace(settled, lsn=lsn)
-        self._local.save(handle=settled, commit=(handle.vid, lsn, body))
-        return settled
+        return self._publisher.settled(self._publisher.prepare(handle, commit))
 
     def _check_fits(self, name: str, snapshot: Snapshot) -> None:
         if self._log.has_topic(name) and self._log.topic(name).first_seq != snapshot.bounds.head_seq + 1:

@@ -18,12 +18,11 @@ from pyspark.sql.datasource import InputPartition
 
 from catalog import keys
 from catalog.branch import Branches
-from catalog.commit import Codec, ForkPoint, SegmentRef, SegmentView
+from catalog.commit import Codec, ForkPoint, SegmentView
 from catalog.errors import AccessDenied
-from catalog.gid import Vid
 from catalog.pin import Pins
 from catalog.tag import Tags
-from catalog.timeline import Lsn, resolve
+from catalog.timeline import Lsn, no_time_is_asked, resolve
 from catalog.volume import Volumes
 from offload.block import ChunkRef
 from offload.cold import ColdReader
@@ -77,7 +76,7 @@ def pin(options: ReadOptions) -> ForkPoint:
             return Tags(volumes).get(options.topic, options.tag).point  # which holds it
         if options.version is None:
             return ForkPoint(vid, volumes.newest_lsn(vid))
-        point = resolve(Lsn(options.version), volumes.history(vid), _no_time_is_asked)
+        point = resolve(Lsn(options.version), volumes.history(vid), no_time_is_asked)
         if options.pin_seconds:
             _hold(volumes, point, options.pin_seconds)
         return point
@@ -143,7 +142,3 @@ def _grouped(chunks: Sequence[ChunkRef]) -> Iterator[tuple[ChunkRef, ...]]:
         size_bytes += chunk.raw_length
     if group:
         yield tuple(group)
-
-
-def _no_time_is_asked(vid: Vid, segment: SegmentRef, ts_ms: int) -> int:
-    raise AssertionError(f"an LSN needs no record's time ({vid}, {segment}, {ts_ms})")
