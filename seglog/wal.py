@@ -231,7 +231,12 @@ class Wal:
         """The file that was prepared, if any, under its name. Until it has that, `prepare_next` makes no other."""
         fresh = self._next
         if fresh is not None:
-            self._files.rename(fresh.path, path)
+            try:
+                self._files.rename(fresh.path, path)
+            except FileNotFoundError:
+                # It has that name, and an interrupt came before anybody was told (W5).
+                if path.name not in self._files.list_dir(self._folder.path):
+                    raise
             fresh.path = path
             self._next = None
         return fresh

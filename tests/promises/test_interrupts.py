@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,11 +25,13 @@ from tests.faults.interrupts import interrupted, points
 
 DIRECTORY = Path("/log")
 SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
-MODULES = ("seglog.commit", "seglog.entries", "seglog.state", "seglog.tail", "seglog.wal", "seglog.write")
+# This one too: `_Disk`.
+MODULES = ("seglog.commit", "seglog.entries", "seglog.state", "seglog.tail", "seglog.wal", "seglog.write", __name__)
 # Checkpoints are made by another thread, as usual.
 CHANGES: dict[str, Callable[[Log], object]] = {
     "append": lambda log: log.topic("t").append([b"x", b"y"]),
     "append that rotates": lambda log: log.topic("t").append([b"x" * 3000]),
+    "append that rotates to a file made ready": lambda log: log.topic("t").append([b"x" * 3000]),
     "first append": lambda log: log.topic("new").append([b"x"]),
     "delete": lambda log: log.topic("t").delete(before=2),
     "create": lambda log: log.create_topic("new"),
@@ -38,10 +40,47 @@ CHANGES: dict[str, Callable[[Log], object]] = {
 }
 
 
+class _Disk(SimulatedDisk):
+    """Work on files is interrupted where `OsFiles` would be: it is done, and its caller is not told."""
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        return super().open(path, flags, mode)
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
+        super().pwrite(fd, data, offset)
+
+    def pwritev(self, fd: int, pieces: Sequence[bytes], offset: int) -> None:
+        super().pwritev(fd, pieces, offset)
+
+    def allocate(self, fd: int, length: int) -> None:
+        super().allocate(fd, length)
+
+    def truncate(self, fd: int, length: int) -> None:
+        super().truncate(fd, length)
+
+    def datasync(self, fd: int) -> None:
+        super().datasync(fd)
+
+    def rename(self, source: Path, target: Path) -> None:
+        super().rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        super().unlink(path)
+
+    def sync_dir(self, path: Path) -> None:
+        super().sync_dir(path)
+
+
 def _open(disk: SimulatedDisk) -> Log:
-    log = seglog.open(DIRECTORY, files=disk, settings=SETTINGS)
-    if not log.has_topic("t"):
-        log.topic("t").append([b"a" * 1000])
+    return seglog.open(DIRECTORY, files=disk, settings=SETTINGS)
+
+
+def _begin(what: str) -> Log:
+    log = _open(_Disk())
+    log.topic("t").append([b"a" * 1000])
+    if what.endswith("made ready"):
+        with log._engine.checkpoint_lock:
+            log._engine.wals.each[0].prepare_next()
     return log
 
 
@@ -56,12 +95,11 @@ def _others_go_on(log: Log) -> None:
 @pytest.mark.parametrize("what", CHANGES)
 def test_an_interrupt_at_any_point_stops_nobody_else(what: str) -> None:
     change = CHANGES[what]
-    with _open(SimulatedDisk()) as log:
+    with _begin(what) as log:
         count = points(lambda: change(log), MODULES)
     assert count > 20
     for at in range(1, count + 1):
-        disk = SimulatedDisk()
-        log = _open(disk)
+        log = _begin(what)
         assert interrupted(lambda log=log: change(log), MODULES, at), at  # type: ignore[misc]
         try:
             _others_go_on(log)
@@ -72,7 +110,7 @@ def test_an_interrupt_at_any_point_stops_nobody_else(what: str) -> None:
                 assert seqs == list(range(seqs[0], log.topic(name).head_seq + 1)) if seqs else True
                 assert log._engine.state(name).in_flight_bytes == 0
             log.close()
-            with _open(disk) as again:
+            with _open(log._engine.files) as again:
                 assert {name: list(again.topic(name).read()) for name in again.topics()} == records
         except BaseException as problem:
             problem.add_note(f"interrupted at point {at} of {count}")
