@@ -58,7 +58,7 @@ from catalog.snapshot import Snapshot
 from catalog.timeline import Head, Target, Time, resolve, span
 from catalog.volume import Volumes
 
-__all__ = ["HOUR_MS", "TOPIC", "Branch", "World"]
+__all__ = ["HOUR_MS", "TOPIC", "Branch", "World", "fork", "grown", "settle"]
 
 HOUR_MS = 3_600_000
 START_MS = 1_763_111_523_000
@@ -469,3 +469,25 @@ def live_seqs(snapshot: Snapshot) -> BitMap:
             seqs -= BitMap.deserialize(view.deleted).shift(view.ref.first_seq)
         live |= seqs
     return live
+
+
+def grown(world: World, commits: int = 10) -> Branch:
+    """A topic with a commit each hour."""
+    branch = world.root()
+    for _ in range(commits):
+        world.offload(branch)
+        world.now_ms += HOUR_MS
+    return branch
+
+
+def settle(world: World) -> None:
+    before = None
+    while before != (before := world.objects()):
+        world.now_ms += 1
+        assert not world.collect().blocked
+
+
+def fork(world: World, name: str, point: ForkPoint) -> Branch:
+    for _ in world.fork_steps(name, point):
+        pass
+    return next(branch for branch in world.branches.values() if branch.name == name)

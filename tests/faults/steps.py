@@ -22,6 +22,7 @@ import seglog
 from catalog import LocalCatalog
 from catalog.errors import CatalogError
 from catalog.objects.memory import MemoryStore
+from offload import archive_parts
 from offload.archive import Archive
 from seglog import Log
 from tests.faults.files import CrashingFiles, SimulatedCrash, UnsyncedFiles
@@ -117,11 +118,11 @@ def _catalog(place: Place, step: int, when: str, act: Act) -> bool:
             if transactions == step:
                 raise SimulatedCrash
 
-    original = offload.archive.LocalCatalog
-    offload.archive.LocalCatalog = Crashing  # type: ignore[misc]
+    original = archive_parts.LocalCatalog
+    archive_parts.LocalCatalog = Crashing  # type: ignore[misc]
     try:
         with contextlib.suppress(SimulatedCrash), place.opened() as (log, archive):
             act(log, archive)
     finally:
-        offload.archive.LocalCatalog = original  # type: ignore[misc]
+        archive_parts.LocalCatalog = original  # type: ignore[misc]
     return transactions >= step

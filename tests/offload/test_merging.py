@@ -11,6 +11,7 @@ import offload
 import seglog
 from catalog import Codec, CommitKind, SegmentRef, SegmentView, Sid, Vid
 from catalog.errors import CatalogError, InvalidObject
+from catalog.keys import data_key
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.merging import merge_runs
@@ -128,7 +129,7 @@ def test_bytes_of_deleted_records_are_not_in_the_merged_object(tmp_path: Path) -
         [published] = archive.compact("t")
         assert published.segment is not None
         [segment] = archive.snapshot("t").segments
-        body = store.get(offload.archive.keys.data_key(segment.vid, segment.ref.sid))
+        body = store.get(data_key(segment.vid, segment.ref.sid))
         assert b"keep this" in body
         assert b"forget this" not in body
         assert BitMap.deserialize(archive._reader.index(segment).live) == BitMap([0])

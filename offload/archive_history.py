@@ -1,0 +1,118 @@
+"""The calls of an archive that find a point of a topic's past, and what there was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from catalog import ForkPoint, History, Snapshot, timeline
+from catalog.history import NO_HISTORY
+from offload.archive_offload import OffloadCalls
+from offload.deletes import live_entries
+from offload.diff import BranchDiff, diff_of
+from offload.handles import split_name
+from seglog import DeleteOp, Record, Topic
+from seglog.errors import SeqOutOfRange
+from seglog.frame import read_header
+
+__all__ = ["HistoryCalls"]
+
+
+class HistoryCalls(OffloadCalls):
+    """Mixed into `offload.archive.Archive`."""
+
+    def read(
+        self, name: str, start: int | None = None, end: int | None = None, *, at: str | None = None
+    ) -> Iterator[Record]:
+        """Live records from seq `start` to seq `end`, both included, hot or cold; with `at`, as they were then.
+
+        Raises `SeqOutOfRange` when `start` lies outside what there is, `NoSuchTopic`, `NoSuchBranch`, `OutOfWindow`.
+        """
+        if at is None and self._log.has_topic(name):
+            return self._log.topic(name).read(start, end)
+        snapshot = self.snapshot(name, at)
+        first, last = snapshot.bounds.first_seq, snapshot.bounds.head_seq
+        start = first if start is None else start
+        if not first <= start <= last + 1:
+            raise SeqOutOfRange(name, start, first, last)
+        return self._reader.records(snapshot, start, last if end is None else end)
+
+    def snapshot(self, name: str, at: str | None = None) -> Snapshot:
+        """The remote state of a topic or branch: the newest, or at a point in time."""
+        if at is None:
+            return self._newest(name)
+        point = self.point(name, at)
+        return self._volumes.snapshot(point.vid, point.lsn, point.seq)
+
+    def history(self, name: str) -> History:
+        """The commits that made the topic or branch what it is, through its fork points, as far as they are kept."""
+        handle = self._handles.find(name)
+        if handle is not None:
+            return self._volumes.history(handle.vid, handle.lsn)
+        return self._volumes.history(self._handles.resolve(name))
+
+    def point(self, name: str, target: str) -> ForkPoint:
+        """The exact point that `target` names: `seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME` or a time.
+
+        Offloads first what the target needs and the remote does not have. Raises `InvalidTarget`, `OutOfWindow`,
+        `NoSuchTag`.
+        """
+        wanted = timeline.parse_target(target, now_ms=self._clock.now_ms())
+        if isinstance(wanted, timeline.Named):
+            return self._tags.get(split_name(name)[0], wanted.name).point
+        if self._log.has_topic(name):
+            while self._needs_offload(name, wanted):
+                self._log.topic(name).seal()
+                self.offload(name)
+            if isinstance(wanted, timeline.Time) and self._is_quiet_since(name, wanted.ms):
+                wanted = timeline.Head()
+        is_only_here = self._log.has_topic(name) and self._handles.find(name) is None
+        return timeline.resolve(wanted, NO_HISTORY if is_only_here else self.history(name), self._reader.last_seq_at)
+
+    def diff(self, left: str, right: str) -> BranchDiff:
+        """What two branches of a topic show differently, as far as the remote knows."""
+        pasts = self.history(left), self.history(right)
+        return diff_of(self.snapshot(left), pasts[0], self.snapshot(right), pasts[1], self._reader)
+
+    def count(self, snapshot: Snapshot) -> tuple[int, Record | None]:
+        """How many live records there are, and the last one. Reads the head of each segment's index object."""
+        count, last_seq = 0, 0
+        for view in self._reader.indexed(snapshot.segments):
+            live = live_entries(view, self._reader)
+            if live:
+                count += len(live)
+                last_seq = view.ref.first_seq + live.max()
+        return count, next(self._reader.records(snapshot, last_seq, last_seq)) if last_seq else None
+
+    def _needs_offload(self, name: str, wanted: timeline.Target) -> bool:
+        """Whether the target may lie above what is in the remote. An LSN and `head~N` count what is there already."""
+        topic = self._log.topic(name)
+        offloaded_seq, waiting = self._handles.offloaded_seq(name), topic.delete_ops()
+        behind = topic.head_seq > offloaded_seq or bool(waiting)
+        match wanted:
+            case timeline.Seq(seq):
+                return offloaded_seq < seq <= topic.head_seq or any(op.at_seq < seq for op in waiting)
+            case timeline.Time(ms):
+                return behind and ms >= self._first_unknown_ms(topic, offloaded_seq, waiting)
+            case timeline.Head(0):
+                return behind
+            case _:
+                return self._handles.find(name) is None and behind
+
+    def _first_unknown_ms(self, topic: Topic, offloaded_seq: int, waiting: tuple[DeleteOp, ...]) -> int:
+        """The time of the first record or delete that the remote does not know."""
+        times = [op.ts_ms for op in waiting]
+        if topic.head_seq > offloaded_seq:
+            [frame] = topic.frames(offloaded_seq + 1, offloaded_seq + 1)
+            times.append(read_header(frame).ts_ms)
+        return min(times)
+
+    def _is_quiet_since(self, name: str, ms: int) -> bool:
+        """Whether the remote knows all that happened up to `ms`, which is not in the future: this log would know."""
+        now_ms = self._clock.now_ms()  # before the look at what is missing: what comes after that is later
+        if self._handles.find(name) is None:
+            return False
+        topic, offloaded_seq = self._log.topic(name), self._handles.offloaded_seq(name)
+        waiting = topic.delete_ops()
+        is_complete = topic.head_seq == offloaded_seq and not waiting
+        unknown_ms = now_ms + 1 if is_complete else self._first_unknown_ms(topic, offloaded_seq, waiting)
+        return self.snapshot(name).max_ts_ms <= ms < unknown_ms and ms <= now_ms

@@ -1,0 +1,148 @@
+"""The calls of an archive that bring a topic into the remote, and its hot copy away: offload, delete, release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from catalog import MAIN
+from catalog.errors import CatalogError
+from offload.archive_status import StatusCalls
+from offload.deletes import count_cold, count_hot
+from offload.errors import OffloadError
+from offload.handles import split_name
+from offload.publisher import Published
+from offload.topic_config import PAUSED
+from seglog import DeleteOp, Topic
+
+__all__ = ["Deleted", "OffloadCalls", "OffloadResult"]
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadResult:
+    """What a call of `offload` did. `released_seq` is the last seq whose hot copy went, 0 if none did."""
+
+    published: tuple[Published, ...]
+    released_seq: int
+    offloaded_seq: int
+    unsealed_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """`records` were taken, as far as that can be counted. `lsn` is the commit that tells the remote.
+
+    While the remote waits for it, `lsn` is None and `waits_for` says what for; `records` is None if the ones in the
+    cold tier could not be counted.
+    """
+
+    op: DeleteOp
+    records: int | None
+    lsn: int | None
+    waits_for: str | None = None
+
+
+class OffloadCalls(StatusCalls):
+    """Mixed into `offload.archive.Archive`."""
+
+    def offload(
+        self,
+        name: str,
+        *,
+        up_to: int | None = None,
+        drop_hot: bool = False,
+        on_bytes: Callable[[int], None] = lambda _: None,
+    ) -> OffloadResult:
+        """Ship the sealed segments of a topic, publish the deletes that follow them, release hot copies that are due.
+
+        `up_to` stops at the last segment that ends there or before. `drop_hot` waives the deletion lag for what is
+        published, never the read-back. The unsealed tail stays: `Topic.seal` makes it ready. `on_bytes` hears how
+        many bytes of frames were taken, every now and then. Raises `NoSuchTopic`, `Diverged`, and what the store
+        raises; repeat it to resume.
+        """
+        self._log.check_writable()
+        topic = self._log.existing(name)
+        with self._turn(name):
+            self._open(name)
+            published = self._offloader.run(name, up_to=up_to, on_bytes=on_bytes)
+            released = self._offloader.release(name, at_once=drop_hot)
+        return OffloadResult(
+            published=tuple(published),
+            released_seq=released,
+            offloaded_seq=self._handles.offloaded_seq(name),
+            unsealed_records=topic.head_seq - topic.sealed_seq,
+        )
+
+    def release(self, name: str, *, at_once: bool = False) -> int:
+        """Delete the hot copies that are due, after reading the remote ones back. The last seq that went, or 0.
+
+        `at_once` waives the deletion lag. Raises what reading back raises: the hot copy stays.
+        """
+        with self._turn(name):
+            handle = self._handles.find(name)
+            is_writer = handle is not None and self._handles.is_writer(handle)
+            return self._offloader.release(name, at_once=at_once) if is_writer else 0
+
+    def pause(self, name: str, *, paused: bool = True) -> None:
+        """Whether the daemon leaves the topic alone; `offload` by hand works as before. Durable on return."""
+        config = self._log.existing(name).config
+        attributes = {key: text for key, text in config.attributes.items() if key != PAUSED}
+        if paused:
+            attributes[PAUSED] = "yes"
+        self._log.configure(name, replace(config, attributes=attributes))
+
+    def writable(self, name: str) -> Topic:
+        """The topic of the log that takes appends for `name`.
+
+        A replica, or a branch that is only in the remote, is taken over first (offload.takeover).
+
+        Raises `NoSuchBranch` for a branch that does not exist; a new plain topic is made by its first append.
+        """
+        self._log.check_writable()
+        if self._log.has_topic(name) or not (self.is_replica(name) or split_name(name)[1] != MAIN):
+            return self._log.topic(name)
+        with self._turn(name):
+            if not self._log.has_topic(name):
+                self._takeover.run(name)
+        return self._log.topic(name)
+
+    def delete(self, name: str, *, before: int | None = None, tag: str | None = None) -> Deleted:
+        """Delete records below seq `before` and/or with `tag` (a `*` at its end matches any rest). Invisible at once.
+
+        The remote learns it as a commit of its own, once all that was appended before is offloaded; the state before
+        that commit can be restored. The delete holds from the moment it is in the log, so a remote that cannot be
+        reached now is no error here: the next `offload` publishes it.
+        """
+        topic = self._log.existing(self.writable(name).name)
+        if topic.config.durability == "ephemeral":
+            taken = count_hot(topic, before, tag)
+            return Deleted(topic.delete(before=before, tag=tag), taken, None)
+        self._handles.keep_deletes(name)
+        offloaded_seq = self._handles.offloaded_seq(name)
+        hot_count = count_hot(topic, before, tag, start=offloaded_seq + 1)
+        earlier = topic.delete_ops()
+        op = topic.delete(before=before, tag=tag)
+        turn = self._turn(name)
+        if not turn.acquire(blocking=False):
+            return Deleted(op, None, None, waits_for="the offload that is running")
+        try:
+            return self._publish_delete(name, op, earlier, offloaded_seq, hot_count)
+        except (CatalogError, OffloadError) as error:
+            return Deleted(op, None, None, waits_for=str(error))
+        finally:
+            turn.release()
+
+    def _publish_delete(
+        self, name: str, op: DeleteOp, earlier: tuple[DeleteOp, ...], offloaded_seq: int, hot_count: int
+    ) -> Deleted:
+        """Tell the remote of `op` if its turn has come; `earlier` are the deletes that waited before it."""
+        handle = self._handles.find(name)
+        if handle is None:
+            return Deleted(op, hot_count, None, waits_for="the first offload")
+        snapshot = self._volumes.snapshot(handle.vid, handle.lsn)
+        records = hot_count + count_cold(op, earlier, snapshot, self._reader)
+        if op.at_seq > offloaded_seq:
+            return Deleted(op, records, None, waits_for="the offload of what was appended before it")
+        self._open(name)
+        published = self._offloader.run(name, up_to=offloaded_seq)
+        return Deleted(op, records, published[-1].lsn if published else None)

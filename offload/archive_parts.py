@@ -1,0 +1,160 @@
+"""What an archive is made of, and what all its calls stand on: who has a turn, and the handle of a name."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from catalog import Branches, Handle, LocalCatalog, Snapshot, Volumes
+from catalog.objects.base import ObjectStore
+from catalog.tag import Tags
+from offload.cache import open_cache
+from offload.catalog_settings import CatalogSettings
+from offload.cold import ColdReader
+from offload.cold_settings import ColdSettings
+from offload.errors import HistoryBehind
+from offload.handles import Handles
+from offload.offloader import Offloader
+from offload.publisher import Publisher
+from offload.replica import Replicas
+from offload.reset import Reset
+from offload.sending import InThread, Sender
+from offload.settings import OffloadSettings
+from offload.sync import Sync
+from offload.takeover import Takeover
+from seglog import Log, Record
+from seglog.clock import Clock
+
+__all__ = ["ArchiveParts"]
+
+
+class ArchiveParts:
+    """The parts, put together; `offload.archive` says what they are for."""
+
+    def __init__(
+        self,
+        log: Log,
+        store: ObjectStore,
+        settings: OffloadSettings,
+        cold: ColdSettings,
+        upkeep: CatalogSettings,
+        clock: Clock,
+        sender: Sender | None,
+    ) -> None:
+        self._log = log
+        self._store = store
+        self._clock = clock
+        cache_bytes = 0 if log.is_read_only else cold.cache_bytes
+        self._reader = ColdReader(store, cold, open_cache(cold.place_of_cache(log.path), cache_bytes))
+        try:
+            log.attach_cold(_ColdTier(self._reader, self._newest))
+        except BaseException:
+            self._reader.close()
+            raise
+        try:
+            self._local = LocalCatalog(log.path / "catalog.db", read_only=log.is_read_only)
+        except BaseException:
+            log.detach_cold()
+            self._reader.close()
+            raise
+        log.topic_defaults = replace(log.topic_defaults, keep_history=True)
+        self._volumes = Volumes(store, self._local)
+        writer_id = socket.gethostname()
+        self._branches = Branches(self._volumes, writer_id)
+        self._tags = Tags(self._volumes, writer_id)
+        self._writer_id = writer_id
+        self._upkeep = upkeep
+        self._sender = sender or InThread(store, self._reader)
+        self._handles = Handles(log, self._volumes, self._branches, self._local, clock)
+        self._publisher = Publisher(
+            self._volumes, self._handles, self._local, upkeep.checkpoint_policy, clock, writer_id
+        )
+        self._offloader = Offloader(
+            log,
+            store,
+            self._volumes,
+            self._handles,
+            self._local,
+            self._reader,
+            settings,
+            self._publisher,
+            clock,
+            self._sender,
+        )
+        self._replicas = Replicas(log, self._volumes, self._handles, self._local)
+        self._takeover = Takeover(log, self._volumes, self._handles, self._local, self._replicas, self._publisher)
+        self._reset = Reset(
+            log,
+            self._volumes,
+            self._branches,
+            self._handles,
+            self._local,
+            self._replicas,
+            self._offloader,
+            self._publisher,
+            clock,
+        )
+        self._sync = Sync(
+            log, self._handles, self._local, self._replicas, self._offloader, self._publisher, self._reset
+        )
+        self._is_closed = False
+        self._turns: dict[str, threading.RLock] = {}  # of each topic: its offloads and deletes take turns; reads do not
+
+    def close(self) -> None:
+        """Reads of the log end at its hot floor from now on. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._sender.close()
+        self._log.detach_cold()
+        self._reader.close()
+        self._local.close()
+        self._store.close()
+
+    @property
+    def url(self) -> str:
+        return self._store.url
+
+    def cache_counts(self) -> Iterator[tuple[str, int, int]]:
+        """Name, hits and misses of each cache of cold reads, since the archive was attached."""
+        return self._reader.cache_counts()
+
+    def change_settings(self, settings: OffloadSettings) -> None:
+        """For runs that begin from now on."""
+        self._offloader.settings = settings
+
+    def _turn(self, name: str) -> threading.RLock:
+        return self._turns.setdefault(name, threading.RLock())
+
+    def _open(self, name: str) -> Handle:
+        """A writer's handle for a topic of the log."""
+        handle = self._handles.open(name)
+        return handle if self._handles.is_writer(handle) else self._takeover.run(name)
+
+    def _followed(self, name: str) -> Handle:
+        handle = self._handles.follow(name)
+        self._handles.check_remote(handle)
+        return handle
+
+    def _newest(self, name: str) -> Snapshot:
+        """The remote state of a topic or branch, as far as it is known here."""
+        handle = self._handles.find(name)
+        if handle is not None:
+            return self._volumes.snapshot(handle.vid, handle.lsn)
+        return self._volumes.snapshot(self._handles.resolve(name))
+
+
+class _ColdTier:
+    """What the log asks for records below its hot floor."""
+
+    def __init__(self, reader: ColdReader, snapshot: Callable[[str], Snapshot]) -> None:
+        self._reader = reader
+        self._snapshot = snapshot
+
+    def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
+        snapshot = self._snapshot(topic)
+        if last > snapshot.bounds.head_seq:
+            raise HistoryBehind(topic, last, snapshot.bounds.head_seq)
+        return self._reader.records(snapshot, first, last)

@@ -1,0 +1,93 @@
+"""The calls of an archive by which several data directories share a topic: who follows it, and who writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from catalog import keys
+from offload.archive_status import StatusCalls
+from offload.publisher import divergence
+from offload.replica import SyncState
+from offload.reset import ResetResult
+from offload.sync import Synced
+from seglog import Topic
+from seglog.errors import HistoryKept
+
+__all__ = ["ReplicaCalls"]
+
+
+class ReplicaCalls(StatusCalls):
+    """Mixed into `offload.archive.Archive`."""
+
+    def pull(self, name: str) -> SyncState:
+        """Bring new commits of the volume into the local catalog; readers see what they saw.
+
+        A name that is only in the remote becomes a replica. Raises `NoSuchTopic`, `NoSuchBranch`.
+        """
+        with self._turn(name):
+            self._replicas.pull(self._followed(name))
+        return self.sync_state(name)
+
+    def fetch(self, name: str) -> SyncState:
+        """Pull, and bring every commit that a snapshot needs here. Raises as `pull` does."""
+        with self._turn(name):
+            self._replicas.fetch(self._followed(name))
+        return self.sync_state(name)
+
+    def sync(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> Synced:
+        """Make this directory and the volume the same: follow it, or push what is sealed here (offload.sync).
+
+        Raises `Diverged` and `Fenced` if both have changed, and what the store raises.
+        """
+        self._log.check_writable()
+        with self._turn(name):
+            if not self._log.has_topic(name):
+                return self._sync.follow(name)
+            self._open(name)
+            return self._sync.write(name, on_bytes)
+
+    def follow(self, name: str) -> bool:
+        """What `sync` does for a name that is followed here; False, and nothing, for one that is written by now."""
+        with self._turn(name):
+            return self.is_replica(name) and self._sync.follow(name).commits > 0
+
+    def reset(self, name: str, *, as_branch: str | None = None, discard: bool = False) -> ResetResult:
+        """Drop what only this directory has of the topic, and follow the volume again (offload.reset).
+
+        With `as_branch` it becomes a branch. Raises `LocalChangesLost` if there is something and neither is said.
+        """
+        self._log.check_writable()
+        if as_branch is not None:
+            keys.check_name("branch", as_branch)
+        with self._turn(name):
+            return self._reset.run(self._followed(name), as_branch=as_branch, discard=discard)
+
+    def take_over(self, name: str) -> Topic:
+        """Become the writer of the topic: whoever writes it now is fenced (offload.takeover).
+
+        Raises `Fenced` and `Diverged` for a topic that is written here, and another writer has it.
+        """
+        self._log.check_writable()
+        with self._turn(name):
+            handle = self._open(name) if self._log.has_topic(name) else self._takeover.run(name)
+            if handle.diverged_lsn is not None:
+                raise divergence(handle)
+        return self._log.topic(name)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic of the log that has nothing in the remote, or follow a replica no more.
+
+        Raises `NoSuchTopic`, `HistoryKept`.
+        """
+        self._log.check_writable()
+        if self.is_replica(name):
+            with self._turn(name):
+                self._replicas.forget(name)
+            return
+        topic = self._log.existing(name)
+        with self._turn(name):
+            if self._local.handle(name) is not None:
+                raise HistoryKept(name)
+            self._log.configure(name, replace(topic.config, keep_history=False))
+            self._log.delete_topic(name)

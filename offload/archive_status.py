@@ -1,0 +1,104 @@
+"""The calls of an archive that tell what is known here of a topic. They ask the local disk only."""
+
+from __future__ import annotations
+
+from catalog.encoding import decode_commit_at
+from offload.archive_parts import ArchiveParts
+from offload.attempt import AttemptState
+from offload.replica import SyncState
+from offload.runs import RunStatus, run_statuses
+from offload.topic_config import PAUSED
+from offload.topic_status import TopicStatus, status_of, status_of_replica
+
+__all__ = ["StatusCalls"]
+
+
+class StatusCalls(ArchiveParts):
+    """Mixed into `offload.archive.Archive`."""
+
+    def status(self, name: str) -> TopicStatus:
+        """Where the topic's records are. Asks the local disk only. Raises `NoSuchTopic`."""
+        handle = self._handles.find(name)
+        if handle is not None and not self._log.has_topic(name):
+            return status_of_replica(handle, self._handles.tip(handle), self._replicas.state(handle))
+        topic = self._log.existing(name)
+        return status_of(
+            topic,
+            handle,
+            self.sync_state(name),
+            self._local.attempts(name),
+            offloaded_seq=self._handles.offloaded_seq(name),
+            is_paused=self.is_paused(name),
+        )
+
+    def runs(self, name: str) -> tuple[RunStatus, ...]:
+        """Each run of segments that is in the topic's own volume or on its way there, ascending.
+
+        Asks the local disk only, so it has what this directory knows of. Raises `NoSuchTopic`.
+        """
+        topic = self._log.existing(name)
+        handle = self._handles.find(name)
+        if handle is None:
+            return ()
+        bodies = self._local.commit_bodies(handle.vid, 1, handle.lsn)
+        commits = [decode_commit_at(bodies[lsn], handle.vid, lsn) for lsn in sorted(bodies)]
+        before = (
+            self._volumes.snapshot(handle.vid, commits[0].commit.lsn) if commits and commits[0].checkpoint else None
+        )
+        return run_statuses(
+            [view.ref for view in before.segments if view.vid == handle.vid] if before else [],
+            [stored.commit for stored in commits[1 if before else 0 :]],
+            self._local.attempts(name),
+            topic.hot_floor,
+        )
+
+    def sync_state(self, name: str) -> SyncState:
+        """How far this directory and the volume are apart, as far as is known here. Asks the local disk only."""
+        handle = self._handles.find(name)
+        if handle is None:
+            topic = self._log.existing(name)
+            changes = topic.head_seq - topic.first_seq + 1 + len(topic.delete_ops())
+            return SyncState(topic.first_seq - 1, changes, 0, 0)
+        return self._replicas.state(handle)
+
+    def is_replica(self, name: str) -> bool:
+        """Whether the name is followed here, and not written. Asks the local disk only."""
+        return self._replicas.is_replica(name)
+
+    def replicas(self) -> list[str]:
+        """Names that are followed here. Asks the local disk only."""
+        return self._replicas.names()
+
+    def is_paused(self, name: str) -> bool:
+        return PAUSED in self._log.topic(name).config.attributes
+
+    def is_unfinished(self, name: str) -> bool:
+        """Whether a commit, an attempt or a delete waits that needs no new records. Asks the local disk only."""
+        handle = self._handles.find(name)
+        offloaded_seq = self._handles.offloaded_seq(name)
+        return (
+            (handle is not None and handle.pending_lsn is not None)
+            or any(attempt.state == AttemptState.PLANNED for attempt in self._local.attempts(name))
+            or (handle is not None and any(op.at_seq <= offloaded_seq for op in self._log.topic(name).delete_ops()))
+        )
+
+    def is_diverged(self, name: str) -> bool:
+        handle = self._handles.find(name)
+        return handle is not None and handle.diverged_lsn is not None
+
+    def offloaded_seq(self, name: str) -> int:
+        """The last seq that is in the remote; 0 if none. Asks the local disk only."""
+        return self._handles.offloaded_seq(name)
+
+    def waiting_bytes(self, name: str, up_to: int | None = None) -> int:
+        """Frame bytes of the sealed segments that `offload` would send."""
+        offloaded = self._handles.offloaded_seq(name)
+        return sum(
+            segment.data_bytes
+            for segment in self._log.existing(name).segments()
+            if segment.sealed and segment.last_seq > offloaded and (up_to is None or segment.last_seq <= up_to)
+        )
+
+    def with_hot_copies(self) -> set[str]:
+        """Names of topics that have published runs whose hot copy is still there."""
+        return {each.name for each in self._local.attempts() if each.state == AttemptState.PUBLISHED}

@@ -1,0 +1,119 @@
+"""The calls of an archive that keep the remote small: merging, erasing, GC, and what failed uploads left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from catalog import keys
+from catalog.gc import Collector
+from catalog.gc_report import GcPolicy, GcReport
+from catalog.oplog import Oplog
+from catalog.retention import window_ms_of
+from offload.archive_history import HistoryCalls
+from offload.erasures import Erasures
+from offload.local_gc import drop_copies
+from offload.publisher import Published
+
+__all__ = ["OrphanUpload", "UpkeepCalls"]
+
+
+_ORPHAN_AGE_MS = 24 * 3600 * 1000  # longer than any upload takes
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanUpload:
+    """A multipart upload that nobody goes on with: it costs money, and holds nothing that is needed."""
+
+    key: keys.Key
+    upload_id: str
+    age_ms: int
+
+
+class UpkeepCalls(HistoryCalls):
+    """Mixed into `offload.archive.Archive`."""
+
+    def compact(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> tuple[Published, ...]:
+        """Merge runs of small remote segments, as `merge_below_bytes` and `merge_count` say; a commit for each run.
+
+        No past state changes. `on_bytes` hears how many bytes of frames were taken. Raises
+        `NoSuchTopic`, `Diverged`, and what the store raises; repeat it to resume.
+        """
+        self._log.check_writable()
+        self._log.existing(name)
+        with self._turn(name):
+            if self._handles.find(name) is None:
+                return ()
+            self._open(name)
+            return tuple(self._offloader.merge(name, on_bytes=on_bytes))
+
+    def erase(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> tuple[Published, ...]:
+        """Write each object of the topic anew that holds deleted records, a commit for each. Raises as `compact` does.
+
+        The old objects go by GC, when the window has passed them: `erasures` tells when.
+        """
+        self._log.check_writable()
+        self._log.existing(name)
+        with self._turn(name):
+            if self._handles.find(name) is None:
+                return ()
+            self._open(name)
+            return tuple(self._offloader.erase(name, on_bytes=on_bytes))
+
+    def erasures(self, name: str) -> Erasures:
+        """When the records go for good that the deletes of a topic or branch took; see `offload.erasures`."""
+        upkeep, snapshot = self._upkeep, self.snapshot(name)
+        config = json.dumps(self._log.topic(name).config.to_json()) if self._log.has_topic(name) else snapshot.config
+        window_ms = window_ms_of(config, upkeep.pitr_window_s * 1000)
+        interval_s = upkeep.gc_interval_s if isinstance(upkeep.gc_interval_s, int) else 0
+        return Erasures(snapshot.segments, window_ms + (upkeep.gc_grace_s + 2 * interval_s) * 1000)
+
+    def collect(self, *, dry_run: bool = False, retain_s: int | None = None, grace_s: int | None = None) -> GcReport:
+        """One run of GC over everything under the remote's prefix: see `catalog.gc`.
+
+        `retain_s` goes before every topic's own window, `grace_s` before the setting. Raises what the store raises; the
+        next run goes on. Damage is told in the report.
+        """
+        self._log.check_writable()
+        oplog, upkeep = Oplog(self._store, self._writer_id), self._upkeep
+
+        def note(operation: str, subject: keys.Key, message: str) -> None:
+            oplog.note(operation, subject, None, None, now_ms=self._clock.now_ms(), message=message)
+
+        policy = GcPolicy(upkeep.pitr_window_s, upkeep.gc_grace_s if grace_s is None else grace_s, retain_s)
+        collector = Collector(
+            self._store,
+            policy,
+            clock=self._clock.now_ms,
+            writer_id=self._writer_id,
+            cache=self._local,
+            attempts=lambda: {attempt.sid for attempt in self._local.attempts()},
+            note=note,
+        )
+        return collector.run(dry_run=dry_run)
+
+    def orphan_uploads(self, min_age_ms: int = _ORPHAN_AGE_MS) -> list[OrphanUpload]:
+        """Multipart uploads in the remote that no attempt on record here accounts for, and that are old enough.
+
+        Other data directories may upload under the same prefix: hence the age, by the segment's id.
+        """
+        known = {attempt.sid for attempt in self._local.attempts()}
+        found = []
+        for key, upload_id in self._store.list_uploads(""):
+            sid = keys.sid_of(key)
+            if sid is None or sid in known:
+                continue
+            age_ms = self._clock.now_ms() - sid.created_ms
+            if age_ms >= min_age_ms:
+                found.append(OrphanUpload(key, upload_id, age_ms))
+        return found
+
+    def abort(self, upload: OrphanUpload) -> None:
+        """The parts that it holds are gone. Idempotent."""
+        self._log.check_writable()
+        self._store.abort_upload(upload.key, upload.upload_id)
+
+    def drop_copies(self) -> int:
+        """Drop copies of commits that no handle here needs any more (offload.local_gc). How many went."""
+        return drop_copies(self._local)

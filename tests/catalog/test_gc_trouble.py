@@ -1,0 +1,335 @@
+"""GC of one prefix, when something is damaged or missing, the store fails, or two do something at once."""
+
+from __future__ import annotations
+
+import contextlib
+from itertools import count
+
+import pytest
+
+from catalog import gc_plan
+from catalog.commit import ForkPoint
+from catalog.control import DEAD
+from catalog.errors import CatalogError, OutOfWindow, StoreUnreachable
+from catalog.holds import check_kept
+from catalog.keys import Key, boundary_key, checkpoints_key, commit_key, control_key, plan_key, ref_key, tag_key
+from catalog.volume import Volumes
+from tests.catalog.gc_world import HOUR_MS, TOPIC, World, fork, grown, settle
+from tests.faults.store import Fault, FaultyStore, WrappedStore, faults_of, unreachable
+
+
+def test_damage_stops_gc_of_what_it_may_hold_and_of_nothing_else() -> None:
+    world = World()
+    main = grown(world)
+    half = fork(world, "half", ForkPoint(main.vid, 9))
+    other = world.root("other")
+    for _ in range(5):
+        world.offload(half)
+        world.offload(other)
+        world.now_ms += 5 * HOUR_MS
+    world.store.put(commit_key(half.vid, 4), b"not a commit", {})
+    planned = world.collect()
+    assert set(planned.blocked) == {half.vid, main.vid}
+    before = [*world.store.list(f"{main.vid}/"), *world.store.list(f"{half.vid}/")]
+    assert world.collect().deleted["commits"] > 0
+    assert [*world.store.list(f"{main.vid}/"), *world.store.list(f"{half.vid}/")] == before
+
+
+@pytest.mark.parametrize("key", ["ref", "tag", "pin", "control", "checkpoints", "boundary"])
+def test_an_object_that_does_not_decode_is_no_ground_to_delete_another(key: str) -> None:
+    world = World()
+    main = grown(world)
+    [*world.tag_steps("v1", ForkPoint(main.vid, 2))]
+    [*world.pin_steps("job", ForkPoint(main.vid, 3), 50 * HOUR_MS)]
+    world.checkpoint(main)
+    damaged = {
+        "ref": ref_key(TOPIC, "main"),
+        "tag": tag_key(TOPIC, "v1"),
+        "pin": Key(f"pins/{main.vid}/job"),
+        "control": control_key(main.vid),
+        "checkpoints": checkpoints_key(main.vid),
+        "boundary": boundary_key(main.vid),
+    }[key]
+    world.store.put(damaged, b"not what it was", {})
+    before = world.objects()
+    world.now_ms += 100 * HOUR_MS
+    for _ in range(3):
+        report = world.collect()
+        assert main.vid in report.blocked
+        assert not report.deleted
+    assert {each: body for each, body in world.objects().items() if not each.startswith("gc/")} == before
+
+
+def test_a_missing_commit_is_damage_too() -> None:
+    world = World()
+    main = grown(world)
+    world.store.delete(commit_key(main.vid, 8))
+    assert "missing" in world.collect().blocked[main.vid]
+
+
+def test_a_key_that_is_none_of_ours_stays_and_is_told() -> None:
+    world = World()
+    main = grown(world)
+    strange = Key(f"{main.vid}/segments/README")
+    world.store.put(strange, b"hello", {})
+    assert world.collect().unknown_keys == [strange]
+    settle(world)
+    assert world.store.get(strange) == b"hello"
+
+
+@pytest.mark.parametrize("prefix", ["refs/", "tags/", "pins/", "5"])
+def test_a_list_that_shows_nothing_deletes_nothing_that_is_held(prefix: str) -> None:
+    world = World()
+    main = grown(world)
+    [*world.tag_steps("v1", ForkPoint(main.vid, 2))]
+    fork(world, "half", ForkPoint(main.vid, 9))
+    settle(world)
+
+    class Behind(WrappedStore):
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            return iter(()) if method == "list" and key == prefix else act()
+
+    world.collect(store=Behind(world.store))  # the plan of this one may say anything
+    world.now_ms += 1
+    world.collect()
+    world.check()
+
+
+def test_a_damaged_plan_is_given_up_and_made_anew() -> None:
+    world = World()
+    grown(world)
+    world.collect()
+    [plan] = gc_plan.plans(world.store)
+    page = Key(plan_key(plan.number).replace("plan", "00000000"))
+    world.store.put(page, world.store.get(page)[:-1], {})
+    world.now_ms += 1
+    report = world.collect()
+    assert len(report.damaged_plans) == 1
+    assert report.planned["commits"] == 4
+    assert not report.deleted
+    settle(world)
+    assert world.left_over() == []
+
+
+def test_pages_are_of_bounded_size_and_those_without_a_plan_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc_plan, "PAGE_OBJECTS", 3)
+    world = World()
+    grown(world, 12)
+    world.now_ms += 50 * HOUR_MS
+    world.collect()
+    [plan] = gc_plan.plans(world.store)
+    assert (plan.pages, plan.objects) == (4, 12)
+    world.store.delete(plan_key(plan.number))
+    world.now_ms += 1
+    report = world.collect()
+    assert not report.deleted
+    assert not [key for key in world.store.list("gc/") if f"/{plan.number}/" in key]
+    settle(world)
+    assert world.left_over() == []
+    assert [*world.store.list("gc/")] == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_end_at_any_request_leaves_all_that_is_held_and_the_next_runs_finish(when: str) -> None:
+    """Of two runs, each request that changes something fails once; so does each that only looks."""
+    changes = looks = 0
+    for method in (None, "get", "list"):
+        for nth in count(1):
+            world = _busy()
+            faulty = FaultyStore(world.store, [Fault(nth, when, unreachable, method)])  # type: ignore[arg-type]
+            for _ in range(2):
+                try:
+                    world.collect(store=faulty)
+                except CatalogError:
+                    world.check()
+            if not faulty.struck:
+                break
+            changes, looks = changes + (method is None), looks + (method is not None)
+            world.check()
+            settle(world)
+            assert world.left_over() == []
+            if method is not None and nth > 60:
+                break
+    assert changes > 10
+    assert looks > 60
+
+
+@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_store_that_fails_in_any_way_costs_nothing_that_is_held(every: int) -> None:
+    """Errors before and after the effect, lost and late ones, flipped bits, and listings that show nothing."""
+    plans = 0
+    for method in ("put_new", "swap", "delete_many", "delete", "list", "get", "get_tagged"):
+        for nth in range(1, 46):
+            struck = False
+            for number, fault in enumerate(faults_of(method, nth)):
+                if (nth + number) % every:
+                    struck = True  # as far as anybody knows
+                    continue
+                world = _busy()
+                faulty = FaultyStore(world.store, [fault])
+                for _ in range(2):
+                    world.now_ms += 1
+                    with contextlib.suppress(CatalogError):
+                        world.collect(store=faulty)
+                    world.check()
+                faulty.land()
+                world.check()
+                struck = struck or bool(faulty.struck)
+                plans += bool(faulty.struck)
+                settle(world)
+                world.check()
+                assert world.left_over() == [], str(fault)
+            if not struck:
+                break
+    assert plans > 30
+    print(f"T6 of GC: {plans} faults; reachable deleted: 0, orphans left: 0")
+
+
+def _busy() -> World:
+    world = World()
+    main = grown(world, 4)
+    half = fork(world, "half", ForkPoint(main.vid, 2, 15))
+    world.offload(half)
+    world.merge(main)
+    world.delete_ref("half")
+    [*world.tag_steps("v1", ForkPoint(main.vid, 3))]
+    world.offload(main, prepare_only=True)
+    world.now_ms += 20 * HOUR_MS
+    return world
+
+
+def test_two_runs_at_once_delete_nothing_that_is_held() -> None:
+    for nth in range(1, 80, 3):
+        world = _busy()
+        world.collect()
+        calls = count(1)
+
+        class Another(WrappedStore):
+            def _call(self, method, key, act, world=world, calls=calls, nth=nth):  # type: ignore[no-untyped-def]
+                if next(calls) == nth:
+                    world.collect()
+                return act()
+
+        world.collect(store=Another(world.store))
+        world.check()
+        settle(world)
+        assert world.left_over() == []
+
+
+def test_a_reader_that_knows_an_old_state_goes_on_from_a_checkpoint() -> None:
+    world = World()
+    main = grown(world)
+    reader = Volumes(world.store)
+    reader.snapshot(main.vid, 1)
+    world.now_ms += 50 * HOUR_MS
+    settle(world)
+    assert reader.snapshot(main.vid) == Volumes(world.store).snapshot(main.vid)
+    with pytest.raises(CatalogError):
+        reader.snapshot(main.vid, 4)
+
+
+def test_a_fork_that_stands_on_a_checkpoint_of_its_own_is_no_ground_to_fork_its_point_again() -> None:
+    world = World()
+    main = grown(world)
+    half = fork(world, "half", ForkPoint(main.vid, 2))
+    for _ in range(3):
+        world.now_ms += 10 * HOUR_MS
+        world.offload(half)
+        settle(world)
+    assert world.boundary(half.vid) > 1
+    assert [*world.store.list(f"{main.vid}/forks/")]
+    with pytest.raises(OutOfWindow):
+        check_kept(Volumes(world.store), ForkPoint(main.vid, 2))
+
+
+def test_two_who_come_too_late_do_not_vouch_for_each_other() -> None:
+    world = World()
+    main = grown(world)
+    world.now_ms += 50 * HOUR_MS
+    settle(world)
+    point = ForkPoint(main.vid, 3)
+    steps = [world.tag_steps("v1", point), world.pin_steps("job", point, HOUR_MS), world.fork_steps("half", point)]
+    assert [next(each) for each in steps] == ["tag", "pin", "control"]
+    assert next(steps[2]) == "fork"
+    assert [[*each] for each in steps] == [[], [], []]
+    assert world.refused == 3
+    settle(world)
+    assert world.left_over() == []
+
+
+def test_a_mark_that_was_taken_away_before_a_holder_was_seen_is_put_back() -> None:
+    world = World()
+    main = grown(world)
+    [*world.tag_steps("v1", ForkPoint(main.vid, 2))]
+    world.now_ms += 50 * HOUR_MS
+    settle(world)
+    world.drop_a_tag()
+    world.collect()
+    pin = world.pin_steps("job", ForkPoint(main.vid, 2), 9 * HOUR_MS)
+    held: list[str] = []
+
+    class Holding(WrappedStore):
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            if method == "swap" and key == checkpoints_key(main.vid):
+                held.extend(pin)  # and it looked: the mark was there
+            return act()
+
+    world.now_ms += 1
+    world.collect(store=Holding(world.store))
+    assert (held, world.refused) == (["pin"], 0)
+    world.check()
+    assert [mark.lsn for mark in Volumes(world.store).checkpoints(main.vid).marks] == [2, 10]
+
+
+def test_a_branch_that_is_made_right_before_the_mark_goes_has_its_point() -> None:
+    world = World()
+    main = grown(world)
+    [*world.tag_steps("v1", ForkPoint(main.vid, 2))]
+    world.now_ms += 50 * HOUR_MS
+    settle(world)
+    world.drop_a_tag()
+    world.collect()
+    steps = world.fork_steps("half", ForkPoint(main.vid, 2))
+    ends = count(1)
+
+    class Forking(WrappedStore):
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            if method == "swap" and key == checkpoints_key(main.vid):
+                list(steps)
+                act()
+                if next(ends) == 1:
+                    raise unreachable(key)  # the run ends right after it took the mark away
+                return None
+            return act()
+
+    world.now_ms += 1
+    with pytest.raises(StoreUnreachable):
+        world.collect(store=Forking(world.store))
+    world.check()
+    settle(world)
+    world.check()
+    assert world.left_over() == []
+
+
+def test_what_a_tag_holds_of_a_dead_volume_can_be_forked() -> None:
+    world = World()
+    main = grown(world)
+    half = fork(world, "half", ForkPoint(main.vid, 9))
+    world.offload(half)
+    [*world.tag_steps("v1", ForkPoint(half.vid, 1))]
+    world.delete_ref("half")
+    world.now_ms += 20 * HOUR_MS
+    settle(world)
+    assert world.boundary(half.vid) == DEAD
+    again = fork(world, "again", ForkPoint(half.vid, 1))
+    world.drop_a_tag()
+    settle(world)
+    world.check()
+    assert Volumes(world.store).snapshot(again.vid).bounds.head_seq == 100
+
+
+def test_a_fault_of_the_store_is_no_damage() -> None:
+    world = World()
+    grown(world)
+    with pytest.raises(StoreUnreachable):
+        world.collect(store=FaultyStore(world.store, [Fault(3, error=unreachable, method="get")]))
