@@ -50,12 +50,13 @@ from catalog import (
     keys,
     resolve,
 )
+from catalog.checkpoint_list import encode_checkpoint_set
 from catalog.control import CheckpointSet, Mark, Ref
 from catalog.encoding import StoredCommit, with_checkpoint
 from catalog.envelope import MessageType, wrap
 from catalog.objects.base import ObjectStore
 from catalog.objects.wrapped import WrappedStore
-from catalog.small_objects import encode_checkpoint_set, encode_control, encode_ref
+from catalog.small_objects import encode_control, encode_ref
 from catalog.snapshot import checkpoint_of
 
 __all__ = ["SUMMARY", "run"]

@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from catalog.change import change
+from catalog.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
 from catalog.commit import Checkpoint
 from catalog.control import CheckpointSet, Mark
 from catalog.encoding import decode_commit_at, with_checkpoint
@@ -26,7 +27,6 @@ from catalog.errors import InvalidObject, NoSuchObject
 from catalog.gid import Vid
 from catalog.keys import checkpoints_key, commit_key, list_key
 from catalog.put_once import put_once
-from catalog.small_objects import decode_checkpoint_set, encode_checkpoint_set
 from catalog.snapshot import checkpoint_of
 from catalog.volume import Volumes
 
@@ -111,5 +111,6 @@ def _list_mark(volumes: Volumes, vid: Vid, mark: Mark) -> None:
         marks = sorted((*known.marks, mark), key=lambda each: each.lsn)
         return encode_checkpoint_set(CheckpointSet(vid, tuple(marks)))
 
-    change(volumes.store, checkpoints_key(vid), listed)
-    volumes.checkpoints(vid)
+    body = change(volumes.store, checkpoints_key(vid), listed)
+    assert body is not None  # noqa: S101 - `listed` makes one when it is absent
+    volumes.hear_checkpoints(vid, body)

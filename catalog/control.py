@@ -94,13 +94,14 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSet:
-    """Those of a volume that readers may start from, ascending."""
+    """Those of a volume that readers may start from, ascending; `older` is how many there are besides `marks`."""
 
     vid: Vid
     marks: tuple[Mark, ...] = ()
+    older: int = 0
 
     def at_or_below(self, lsn: int) -> Mark | None:
-        """The newest one that a reader of `lsn` can start from."""
+        """The newest of `marks` that a reader of `lsn` can start from."""
         found = bisect_right(self.marks, lsn, key=lambda mark: mark.lsn)
         return self.marks[found - 1] if found else None
 

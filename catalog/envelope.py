@@ -1,12 +1,12 @@
-"""The envelope around every protobuf message in object storage.
+"""The envelope around every message in object storage.
 
     offset  size  field     meaning
     0       3     magic     "SGL"
     3       1     version   "1", the format version as an ASCII digit
     4       3     padding   zeros
     7       1     type      1 Control, 2 Fork, 3 CheckpointSet, 4 Commit, 16 Ref, 17 Tag, 18 Pin, 19 Boundary,
-                            20 OplogEntry, 21 GcPlan, 22 SegmentList, 23 GcPage
-    8       n     data      the protobuf message
+                            20 OplogEntry, 21 GcPlan, 22 SegmentList, 23 GcPage, 24 OlderCheckpoints
+    8       n     data      the protobuf message; of 3 and 24, what `catalog.checkpoint_list` says
     8+n     8     xxh3      XXH3-64 of [0, 8+n), little-endian
 
 E1  An envelope is trusted in this order: magic, version, checksum, padding and type.
@@ -47,6 +47,7 @@ class MessageType(enum.IntEnum):
     GC_PLAN = 21
     SEGMENT_LIST = 22
     GC_PAGE = 23
+    OLDER_CHECKPOINTS = 24
 
 
 def wrap(message_type: MessageType, data: bytes) -> bytes:
@@ -55,7 +56,7 @@ def wrap(message_type: MessageType, data: bytes) -> bytes:
 
 
 def unwrap(message_type: MessageType, body: bytes, place: str) -> bytes:
-    """The protobuf inside `body`. `place` names the object in errors.
+    """The data inside `body`. `place` names the object in errors.
 
     Raises `FormatUnsupported` for another format version, and `InvalidObject` for all that `wrap` would not produce
     for `message_type`.

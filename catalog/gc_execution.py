@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from catalog.change import change
+from catalog.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
 from catalog.checkpointer import make_checkpoint
 from catalog.commit import Commit, CommitKind
 from catalog.control import DEAD, Boundary, CheckpointSet
@@ -30,7 +31,7 @@ from catalog.keys import (
 )
 from catalog.mark import Kept, Marker
 from catalog.objects.base import ObjectStore
-from catalog.small_objects import decode_boundary, decode_checkpoint_set, encode_boundary, encode_checkpoint_set
+from catalog.small_objects import decode_boundary, encode_boundary
 from catalog.snapshot import fold
 
 __all__ = ["Execution", "Note"]

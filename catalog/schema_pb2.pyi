@@ -128,18 +128,6 @@ class Pin(_message.Message):
     nonce: bytes
     def __init__(self, point: _Optional[_Union[VolumeRef, _Mapping]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., holder: _Optional[str] = ..., nonce: _Optional[bytes] = ...) -> None: ...
 
-class CheckpointSet(_message.Message):
-    __slots__ = ("vid", "lsns", "max_ts_ms", "max_seqs")
-    VID_FIELD_NUMBER: _ClassVar[int]
-    LSNS_FIELD_NUMBER: _ClassVar[int]
-    MAX_TS_MS_FIELD_NUMBER: _ClassVar[int]
-    MAX_SEQS_FIELD_NUMBER: _ClassVar[int]
-    vid: bytes
-    lsns: _containers.RepeatedScalarFieldContainer[int]
-    max_ts_ms: _containers.RepeatedScalarFieldContainer[int]
-    max_seqs: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, vid: _Optional[bytes] = ..., lsns: _Optional[_Iterable[int]] = ..., max_ts_ms: _Optional[_Iterable[int]] = ..., max_seqs: _Optional[_Iterable[int]] = ...) -> None: ...
-
 class Boundary(_message.Message):
     __slots__ = ("vid", "lsn")
     VID_FIELD_NUMBER: _ClassVar[int]

@@ -1,24 +1,21 @@
 """The small objects beside the commits, as bytes and back: protobuf (catalog/schema.proto) in the envelope.
 
 Every decoder raises `InvalidObject` and `FormatUnsupported`, which name `place`.
-Source: Graft RFC 0001 (Control, Fork, CheckpointSet); the others are ours. No I/O: bytes in, bytes out.
+Source: Graft RFC 0001 (Control, Fork); the others are ours. No I/O: bytes in, bytes out.
 """
 
 from __future__ import annotations
 
-import operator
-
 from catalog import schema_pb2 as pb
-from catalog.control import Boundary, CheckpointSet, Control, Fork, Mark, OplogEntry, Pin, Ref, Tag
+from catalog.control import Boundary, Control, Fork, OplogEntry, Pin, Ref, Tag
 from catalog.envelope import MessageType, wrap
 from catalog.errors import InvalidObject
 from catalog.gid import Vid
-from catalog.keys import boundary_key, checkpoints_key, control_key
+from catalog.keys import boundary_key, control_key
 from catalog.wire import fields_of, fork_point, fork_point_message, parse, serialized, timestamp
 
 __all__ = [
     "decode_boundary",
-    "decode_checkpoint_set",
     "decode_control",
     "decode_control_of",
     "decode_fork",
@@ -27,7 +24,6 @@ __all__ = [
     "decode_ref",
     "decode_tag",
     "encode_boundary",
-    "encode_checkpoint_set",
     "encode_control",
     "encode_fork",
     "encode_oplog_entry",
@@ -139,31 +135,6 @@ def decode_pin(body: bytes, place: str) -> Pin:
     parse(message, MessageType.PIN, body, place)
     with fields_of(place):
         return Pin(fork_point(message.point), message.expires_at.ToMilliseconds(), message.holder, message.nonce)
-
-
-def encode_checkpoint_set(checkpoints: CheckpointSet) -> bytes:
-    message = pb.CheckpointSet(
-        vid=checkpoints.vid.raw,
-        lsns=[mark.lsn for mark in checkpoints.marks],
-        max_ts_ms=[mark.max_ts_ms for mark in checkpoints.marks],
-        max_seqs=[mark.max_seq for mark in checkpoints.marks],
-    )
-    return wrap(MessageType.CHECKPOINT_SET, serialized(message))
-
-
-def decode_checkpoint_set(body: bytes, vid: Vid) -> CheckpointSet:
-    """Of volume `vid`; another volume's is `InvalidObject` too."""
-    place = checkpoints_key(vid)
-    message = pb.CheckpointSet()
-    parse(message, MessageType.CHECKPOINT_SET, body, place)
-    if message.vid != vid.raw:
-        raise InvalidObject(place, "it is that of another volume")
-    lsns = list(message.lsns)
-    if not len(lsns) == len(message.max_ts_ms) == len(message.max_seqs):
-        raise InvalidObject(place, "its lists are of different lengths")
-    if not all(map(operator.lt, lsns, lsns[1:])) or lsns[:1] == [0]:
-        raise InvalidObject(place, "its LSNs do not ascend from 1")
-    return CheckpointSet(vid, tuple(map(Mark, lsns, message.max_ts_ms, message.max_seqs)))
 
 
 def encode_boundary(boundary: Boundary) -> bytes:

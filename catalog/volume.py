@@ -4,7 +4,8 @@ V1  Nothing is returned unverified: envelope, commit hash, identity with the key
     or folded, the parent's hash, which for the first commit of a fork is that of the commit at its fork point.
 V2  Commits and controls never change, so the local copy is used first; one that is damaged is fetched again. One that
     became a checkpoint meanwhile is fetched again when the list of checkpoints says so.
-    The list itself is asked for only if the commits since its newest one are not all here.
+    The list itself is asked for only if the commits since its newest one are not all here, and then for its beginning,
+    unless what is asked for lies before that.
 V3  The newest snapshot of each volume is kept in memory, so the next one costs the commits since. The first one costs
     the commits since the newest checkpoint, whatever lies before that.
 V4  A commit that is missing below one that is there is `InvalidObject`, for history is dense (C1); unless it lies below
@@ -21,11 +22,19 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from blake3 import blake3
 
+from catalog.checkpoint_list import (
+    NEWEST_BYTES,
+    decode_checkpoint_set,
+    decode_down_to,
+    decode_newest_checkpoints,
+    encode_checkpoint_set,
+)
 from catalog.control import DEAD, MAIN, Boundary, CheckpointSet, Control, Fork
 from catalog.encoding import StoredCommit, decode_commit_at, decode_views
 from catalog.envelope import MessageType, unwrap
@@ -59,10 +68,8 @@ from catalog.objects.base import ObjectStore
 from catalog.put_once import put_once
 from catalog.small_objects import (
     decode_boundary,
-    decode_checkpoint_set,
     decode_control_of,
     encode_boundary,
-    encode_checkpoint_set,
     encode_control,
     encode_fork,
 )
@@ -143,20 +150,37 @@ class Volumes:
             self.cache.drop_commits(vid, below_lsn, first_lsn)
 
     def checkpoints(self, vid: Vid) -> CheckpointSet:
-        """Those that readers may start from."""
+        """All that readers may start from."""
         try:
             body = self.store.get(checkpoints_key(vid))
         except NoSuchObject:
             body = encode_checkpoint_set(CheckpointSet(vid))
-        found = decode_checkpoint_set(body, vid)
+        self.hear_checkpoints(vid, body)
+        return decode_checkpoint_set(body, vid)
+
+    def newest_checkpoints(self, vid: Vid) -> CheckpointSet:
+        """The newest of them, which cost the same whatever their number is."""
+        try:
+            body = self.store.get_range(checkpoints_key(vid), 0, NEWEST_BYTES)
+        except NoSuchObject:
+            body = encode_checkpoint_set(CheckpointSet(vid))
+        return self.hear_checkpoints(vid, body)
+
+    def hear_checkpoints(self, vid: Vid, body: bytes) -> CheckpointSet:
+        """The newest ones, of the list as it is now: `body` is that, or its beginning."""
+        newest = decode_newest_checkpoints(body[:NEWEST_BYTES], vid)
         if self.cache:
-            self.cache.put_object(checkpoints_key(vid), body)
-        self._last_marks[vid] = found.marks[-1].lsn if found.marks else 0
-        return found
+            here = self.cache.object(checkpoints_key(vid))
+            if here is None or len(body) > NEWEST_BYTES or here[:NEWEST_BYTES] != body:
+                self.cache.put_object(checkpoints_key(vid), body)
+        self._last_marks[vid] = newest.marks[-1].lsn if newest.marks else 0
+        return newest
 
     def last_checkpoint(self, vid: Vid) -> int:
         """The LSN of the newest one, 0 without any, as last heard of: there may be newer ones."""
-        return self._last_marks[vid] if vid in self._last_marks else self._newest_mark(vid)
+        if vid not in self._last_marks:
+            self.newest_checkpoints(vid)
+        return self._last_marks[vid]
 
     def commits(self, vid: Vid, first_lsn: int, last_lsn: int) -> tuple[StoredCommit, ...]:
         """Commits `first_lsn` to `last_lsn`, that one included, oldest first, joined to each other by their hashes.
@@ -201,10 +225,6 @@ class Volumes:
             vid, last_lsn = parent.vid, parent.lsn
             cut_seq = min((seq for seq in (cut_seq, parent.seq) if seq is not None), default=None)
 
-    def _newest_mark(self, vid: Vid) -> int:
-        marks = self.checkpoints(vid).marks
-        return marks[-1].lsn if marks else 0
-
     def _boundary(self, vid: Vid) -> Boundary:
         try:
             body = self.store.get(boundary_key(vid))
@@ -221,18 +241,19 @@ class Volumes:
             return self.boundary(vid), self.checkpoints(vid)
         except Unavailable as trouble:
             boundary = self.cache.object(boundary_key(vid)) if self.cache else None
-            checkpoints = self._heard_checkpoints(vid)
+            checkpoints = self._heard(vid, decode_checkpoint_set)
             if boundary is None or checkpoints is None:
                 raise
             _log.warning("the history is shown as it was when last heard of: %s", trouble)
             return decode_boundary(boundary, vid).lsn, checkpoints
 
-    def _heard_checkpoints(self, vid: Vid) -> CheckpointSet | None:
+    def _heard(self, vid: Vid, decode: Callable[[bytes, Vid], CheckpointSet]) -> CheckpointSet | None:
+        """Of the list of checkpoints as it was last heard of; None if it was not, or not as far as `decode` needs."""
         body = self.cache.object(checkpoints_key(vid)) if self.cache else None
         try:
-            return None if body is None else decode_checkpoint_set(body, vid)
+            return None if body is None else decode(body, vid)
         except Corrupt as damage:
-            _log.warning("local copy is damaged: %s", damage)
+            _log.warning("the local copy is damaged, or only its beginning is here: %s", damage)
             return None
 
     def _whole(self, vid: Vid, lsn: int) -> Snapshot:
@@ -284,11 +305,14 @@ class Volumes:
             return known
         if lsn == 0:
             return None
-        heard = self._heard_checkpoints(vid)
+        heard = self._heard(vid, partial(decode_down_to, lsn))
         mark = None if heard is None else heard.at_or_below(lsn)
         is_here = self.cache is not None and self.cache.has_commits(vid, 1 if mark is None else mark.lsn, lsn)
         if heard is None or not is_here:
-            mark = self.checkpoints(vid).at_or_below(lsn)
+            newest = self.newest_checkpoints(vid)
+            mark = newest.at_or_below(lsn)
+            if mark is None and newest.older:
+                mark = self.checkpoints(vid).at_or_below(lsn)
         return None if mark is None else self._from_checkpoint(vid, mark.lsn)
 
     def _from_checkpoint(self, vid: Vid, lsn: int) -> Snapshot:

@@ -14,10 +14,11 @@ Source: Graft RFC 0001 (Local garbage collection).
 from __future__ import annotations
 
 from catalog import LocalCatalog, Vid
+from catalog.checkpoint_list import decode_down_to
 from catalog.encoding import decode_commit_at
 from catalog.errors import Corrupt
 from catalog.keys import checkpoints_key
-from catalog.small_objects import decode_checkpoint_set, decode_control_of
+from catalog.small_objects import decode_control_of
 
 __all__ = ["drop_copies"]
 
@@ -51,7 +52,7 @@ def _checkpoint(local: LocalCatalog, vid: Vid, lsn: int) -> int:
     if body is None:
         return 0
     try:
-        mark = decode_checkpoint_set(body, vid).at_or_below(lsn)
+        mark = decode_down_to(lsn, body, vid).at_or_below(lsn)
         bodies = {} if mark is None else local.commit_bodies(vid, mark.lsn, mark.lsn)
         is_here = any(decode_commit_at(found, vid, at).checkpoint is not None for at, found in bodies.items())
     except Corrupt:

@@ -131,6 +131,7 @@ GOLDEN_TAG = Tag(ForkPoint(vid(1), 7, 4_321), "main", START_MS + 502, "before th
 GOLDEN_PIN = Pin(ForkPoint(vid(1), 7), START_MS + 600_000, "spark job 7", bytes(range(16)))
 GOLDEN_BOUNDARY = Boundary(vid(1), 5)
 GOLDEN_CHECKPOINTS = CheckpointSet(vid(1), (Mark(3, START_MS, 100), Mark(7, START_MS + 99, 5_100)))
+GOLDEN_LONG_CHECKPOINTS = CheckpointSet(vid(1), tuple(Mark(64 * n, START_MS + n, 5_000 * n) for n in range(1, 45)))
 GOLDEN_OPLOG_ENTRY = OplogEntry(
     START_MS + 503, "host-1", "branch create", "refs/orders/half", None, b"the new ref", bytes(range(16)), "why"
 )

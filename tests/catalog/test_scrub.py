@@ -182,7 +182,7 @@ def test_it_changes_nothing_and_asks_no_object_by_name_that_a_list_shows() -> No
     Scrub(counting, now_ms=world.now_ms).run()
     assert world.objects() == before
     assert counting.counts["head"] == 1  # the fork object
-    assert set(counting.counts) <= {"get", "list", "head"}
+    assert set(counting.counts) <= {"get", "get_range", "list", "head"}
 
 
 def test_an_index_object_alone_is_told() -> None:

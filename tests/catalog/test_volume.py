@@ -116,7 +116,7 @@ def test_what_was_read_once_is_not_asked_for_again(store: MemoryStore, cache: Lo
     volumes = Volumes(counting, cache)
     first = volumes.snapshot(FORK)
     # Controls, the fork's commit, its parent's; and that there are no checkpoints.
-    assert counting.counts == {"list": 1, "get": 2 + 1 + 2 + 2}
+    assert counting.counts == {"list": 1, "get": 2 + 1 + 2, "get_range": 2}
     counting.counts.clear()
     assert volumes.snapshot(FORK) == first
     assert counting.counts == {"list": 1}

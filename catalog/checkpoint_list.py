@@ -1,0 +1,108 @@
+"""The list of a volume's checkpoints, as an object and back. All integers little-endian.
+
+    offset  size        field
+    0       8           beginning of an envelope (`catalog.envelope`), type 3
+    8       16          vid
+    24      8           n, how many marks there are
+    32      41 * 24     the newest marks, newest first, and zeros after the last one; each
+                          8 lsn, from 1 · 8 max_ts: the latest at_ts of any commit up to that one, ms
+                          · 8 max_seq: the highest seq that the topic ever had up to that commit
+    1016    8           xxh3 of that envelope
+    1024    (n-41)*24   in an envelope of type 24, if n > 41: the other marks, in the same order
+
+M1  The first 1,024 bytes are whole in themselves. Who opens a volume reads no more, however long its history is; who
+    asks for a state or a time before the marks in there reads the object.
+M2  LSNs descend, without one twice.
+
+Source: Graft RFC 0001 (CheckpointSet); the layout is ours. No I/O: bytes in, bytes out.
+"""
+
+from __future__ import annotations
+
+import operator
+import struct
+from itertools import islice, starmap
+
+from catalog.control import CheckpointSet, Mark
+from catalog.envelope import MessageType, unwrap, wrap
+from catalog.errors import InvalidObject
+from catalog.gid import Vid
+from catalog.keys import checkpoints_key
+
+__all__ = [
+    "NEWEST_BYTES",
+    "decode_checkpoint_set",
+    "decode_down_to",
+    "decode_newest_checkpoints",
+    "encode_checkpoint_set",
+]
+
+NEWEST_BYTES = 1024
+_HEAD = struct.Struct("<16sQ")
+_MARK = struct.Struct("<QQQ")
+_NEWEST_MARKS = 41
+_NEWEST = struct.Struct(f"<{_HEAD.size + _NEWEST_MARKS * _MARK.size}s")
+
+
+def encode_checkpoint_set(checkpoints: CheckpointSet) -> bytes:
+    """Raises `ValueError` for a set that is not whole."""
+    if checkpoints.older:
+        raise ValueError(f"{checkpoints.older} marks are missing")
+    marks = starmap(_MARK.pack, reversed(checkpoints.marks))
+    newest = _HEAD.pack(checkpoints.vid.raw, len(checkpoints.marks)) + b"".join(islice(marks, _NEWEST_MARKS))
+    older = b"".join(marks)
+    body = wrap(MessageType.CHECKPOINT_SET, _NEWEST.pack(newest))
+    return body + wrap(MessageType.OLDER_CHECKPOINTS, older) if older else body
+
+
+def decode_newest_checkpoints(body: bytes, vid: Vid) -> CheckpointSet:
+    """Of the object's first `NEWEST_BYTES`. Raises `InvalidObject`, also for another volume's, and
+    `FormatUnsupported`.
+    """
+    place = checkpoints_key(vid)
+    data = unwrap(MessageType.CHECKPOINT_SET, body, place)
+    if len(data) != _NEWEST.size:
+        raise InvalidObject(place, f"its first part has {len(body)} bytes, not {NEWEST_BYTES}")
+    raw_vid, count = _HEAD.unpack_from(data)
+    if raw_vid != vid.raw:
+        raise InvalidObject(place, "it is that of another volume")
+    here = min(count, _NEWEST_MARKS)
+    end = _HEAD.size + here * _MARK.size
+    if any(data[end:]):
+        raise InvalidObject(place, f"{count} marks are followed by other bytes than zeros")
+    return CheckpointSet(vid, _marks(data[_HEAD.size : end], place), count - here)
+
+
+def decode_checkpoint_set(body: bytes, vid: Vid) -> CheckpointSet:
+    """Of the whole object. Raises as `decode_newest_checkpoints` does."""
+    place = checkpoints_key(vid)
+    newest = decode_newest_checkpoints(body[:NEWEST_BYTES], vid)
+    rest = body[NEWEST_BYTES:]
+    older = unwrap(MessageType.OLDER_CHECKPOINTS, rest, place) if rest or newest.older else b""
+    if len(older) != newest.older * _MARK.size:
+        raise InvalidObject(place, f"{len(older)} bytes where {newest.older} marks belong")
+    marks = _marks(older, place) + newest.marks
+    _check_order(marks[newest.older - 1 : newest.older + 1] if newest.older else (), place)
+    return CheckpointSet(vid, marks)
+
+
+def decode_down_to(lsn: int, body: bytes, vid: Vid) -> CheckpointSet:
+    """As much as it takes to find the newest one at or below `lsn`, or as there is: `body` may be the beginning."""
+    newest = decode_newest_checkpoints(body[:NEWEST_BYTES], vid)
+    is_enough = not newest.older or newest.at_or_below(lsn) is not None
+    return newest if is_enough or len(body) == NEWEST_BYTES else decode_checkpoint_set(body, vid)
+
+
+def _marks(raw: bytes, place: str) -> tuple[Mark, ...]:
+    """Ascending."""
+    marks = tuple(map(Mark._make, _MARK.iter_unpack(raw)))[::-1]
+    if marks and marks[0].lsn == 0:
+        raise InvalidObject(place, "its LSNs do not ascend from 1")
+    _check_order(marks, place)
+    return marks
+
+
+def _check_order(marks: tuple[Mark, ...], place: str) -> None:
+    lsns = [mark.lsn for mark in marks]
+    if not all(map(operator.lt, lsns, lsns[1:])):
+        raise InvalidObject(place, "its LSNs do not ascend from 1")
