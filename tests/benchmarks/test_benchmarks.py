@@ -109,7 +109,8 @@ def test_cold_trouble_runs(options: Options) -> None:
     check(cold_trouble.run(options), options.directory)
 
 
-def test_offload_runs(options: Options) -> None:
+def test_offload_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offload, "RECORD_SIZES", (200,))
     check(offload.run(options), options.directory)
 
 

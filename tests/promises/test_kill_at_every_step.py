@@ -82,15 +82,19 @@ def test_kill_after_a_local_step(step: str, tmp_path: Path, remote: str) -> None
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_kill_before_and_after_each_effect_on_the_store(when: str, tmp_path: Path, remote: str) -> None:
-    """Control, entry of the oplog, ref, upload begun, three parts, upload completed, index object, commit."""
-    for effect in range(1, 50):
+    """Control, entry of the oplog, ref, upload begun, three parts, upload completed, index object, commit.
+
+    Over S3, where each takes a second and more, before every other one, and after those between.
+    """
+    first, by = (1, 1) if remote.startswith("file:") else (1 + (when == "after"), 2)
+    for effect in range(first, 50, by):
         directory, prefix = tmp_path / str(effect), f"{remote}-{effect}"
         code, acked = _run(directory, prefix, f"{when}:{effect}")
         assert acked == RECORDS
         _check_after_kill(directory, prefix)
         if code == 0:
             break
-    assert effect == 11, "ten effects, then a run that was not killed"
+    assert 11 <= effect < 11 + by, "ten effects, then a run that was not killed"
 
 
 def test_a_second_kill_while_recovering_changes_nothing(tmp_path: Path, remote: str) -> None:

@@ -70,9 +70,9 @@ def test_a_thread_uploads_where_the_setting_says_so(tmp_path: Path) -> None:
 def test_a_process_that_is_killed_is_a_failed_try_and_the_next_one_completes(tmp_path: Path) -> None:
     async def run() -> None:
         before = set(children())
-        # A request a second: the process waits for its turn.
+        # Four requests a second: the process waits for its turn.
         async with serving(
-            tmp_path / "d", (tmp_path / "remote").as_uri(), **_NOW, OFFLOAD_REQUESTS_PER_S="1"
+            tmp_path / "d", (tmp_path / "remote").as_uri(), **_NOW, OFFLOAD_REQUESTS_PER_S="4"
         ) as service:
             await append_and_seal(service, b"one")
             await until(lambda: bool(set(children()) - before), "the process")
@@ -90,7 +90,7 @@ def test_a_daemon_that_stops_leaves_no_process_and_the_next_one_goes_on(tmp_path
     async def run() -> None:
         before = set(children())
         remote = (tmp_path / "remote").as_uri()
-        async with serving(tmp_path / "d", remote, **_NOW, OFFLOAD_REQUESTS_PER_S="1") as service:
+        async with serving(tmp_path / "d", remote, **_NOW, OFFLOAD_REQUESTS_PER_S="4") as service:
             await append_and_seal(service, b"one")
             await until(lambda: bool(set(children()) - before), "the process")
         assert set(children()) == before
