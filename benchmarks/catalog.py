@@ -245,6 +245,7 @@ def _segment(lsn: int, frame_bytes: int = 4_000) -> SegmentRef:
         index_head_hash=blake3(lsn.to_bytes(9, "big")).digest(),
         codec=Codec.ZSTD,
         frame_bytes=frame_bytes,
+        live_records=_RECORDS,
     )
 
 

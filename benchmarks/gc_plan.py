@@ -163,7 +163,21 @@ def _make_topic(store: _SimulatedStore, number: int) -> None:
 
 
 def _segment(sid: Sid, first: int, last: int, now_ms: int) -> SegmentRef:
-    return SegmentRef(sid, first, last, now_ms, now_ms, 1 << 20, bytes(32), 4096, 512, bytes(32), Codec.ZSTD, 4 << 20)
+    return SegmentRef(
+        sid,
+        first,
+        last,
+        now_ms,
+        now_ms,
+        1 << 20,
+        bytes(32),
+        4096,
+        512,
+        bytes(32),
+        Codec.ZSTD,
+        4 << 20,
+        last - first + 1,
+    )
 
 
 def _id(kind: int, now_ms: int, topic: int, number: int) -> bytes:

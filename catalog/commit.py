@@ -63,7 +63,10 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class SegmentRef:
-    """One offloaded segment: a data object and an index object. Lengths in bytes, times in ms since the epoch."""
+    """One offloaded segment: a data object and an index object. Lengths in bytes, times in ms since the epoch.
+
+    `live_records` are those of its records that were not deleted when it was made.
+    """
 
     sid: Sid
     first_seq: int
@@ -77,6 +80,7 @@ class SegmentRef:
     index_head_hash: bytes
     codec: Codec
     frame_bytes: int
+    live_records: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ and as `parent_hash` in the next one.
     4       number of segments, then for each in the order of the commit (ascending by first_seq):
               16 sid · 32 data_hash · 8 first_seq · 8 last_seq · 8 min_ts, ms · 8 max_ts, ms · 8 data_length
               · 4 index_head_length · 4 index_trailer_length · 32 index_head_hash · 1 codec · 8 frame_bytes
+              · 8 live_records
     8       deletions: before_seq
     4       deletions: number of bitmaps, then for each, ascending by sid: 16 sid · 4 length · bitmap
     4       number of removed sids, then 16 bytes for each in the order of the commit
@@ -82,7 +83,7 @@ __all__ = [
 
 _HASH_MAGIC = b"SGC1"
 _HASH_HEAD = struct.Struct("<4s16sQ32sQQQ16sBQQQQBQ")
-_HASH_SEGMENT = struct.Struct("<16s32sQQQQQII32sBQ")
+_HASH_SEGMENT = struct.Struct("<16s32sQQQQQII32sBQQ")
 _FLAGGED = struct.Struct("<BQ")
 _U64 = struct.Struct("<Q")
 _U32 = struct.Struct("<I")
@@ -148,6 +149,7 @@ def _hashed_pieces(commit: Commit) -> Iterator[bytes]:
             _sized(ref.index_head_hash, _HASH_SIZE),
             ref.codec,
             ref.frame_bytes,
+            ref.live_records,
         )
     yield _U64.pack(commit.deletions.before_seq)
     yield _U32.pack(len(commit.deletions.bitmaps))
@@ -315,12 +317,15 @@ def _segment_message(ref: SegmentRef) -> pb.SegmentRef:
         index_head_hash=ref.index_head_hash,
         codec=pb.Codec.Name(ref.codec),
         frame_bytes=ref.frame_bytes,
+        live_records=ref.live_records,
     )
 
 
 def _segment(message: pb.SegmentRef) -> SegmentRef:
     if not 1 <= message.first_seq <= message.last_seq:
         raise ValueError(f"a segment from seq {message.first_seq} to {message.last_seq}")
+    if message.live_records > message.last_seq - message.first_seq + 1:
+        raise ValueError(f"{message.live_records} live records, from seq {message.first_seq} to {message.last_seq}")
     return SegmentRef(
         sid=Sid(message.sid),
         first_seq=message.first_seq,
@@ -334,6 +339,7 @@ def _segment(message: pb.SegmentRef) -> SegmentRef:
         index_head_hash=message.index_head_hash,
         codec=Codec(message.codec),
         frame_bytes=message.frame_bytes,
+        live_records=message.live_records,
     )
 
 

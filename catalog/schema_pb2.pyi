@@ -307,7 +307,7 @@ class SegmentView(_message.Message):
     def __init__(self, ref: _Optional[_Union[SegmentRef, _Mapping]] = ..., vid: _Optional[bytes] = ..., lsn: _Optional[int] = ..., first: _Optional[int] = ..., last: _Optional[int] = ..., deleted: _Optional[bytes] = ...) -> None: ...
 
 class SegmentRef(_message.Message):
-    __slots__ = ("sid", "first_seq", "last_seq", "min_ts_ms", "max_ts_ms", "data_length", "data_hash", "index_head_length", "index_trailer_length", "index_head_hash", "codec", "frame_bytes")
+    __slots__ = ("sid", "first_seq", "last_seq", "min_ts_ms", "max_ts_ms", "data_length", "data_hash", "index_head_length", "index_trailer_length", "index_head_hash", "codec", "frame_bytes", "live_records")
     SID_FIELD_NUMBER: _ClassVar[int]
     FIRST_SEQ_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -320,6 +320,7 @@ class SegmentRef(_message.Message):
     INDEX_HEAD_HASH_FIELD_NUMBER: _ClassVar[int]
     CODEC_FIELD_NUMBER: _ClassVar[int]
     FRAME_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LIVE_RECORDS_FIELD_NUMBER: _ClassVar[int]
     sid: bytes
     first_seq: int
     last_seq: int
@@ -332,7 +333,8 @@ class SegmentRef(_message.Message):
     index_head_hash: bytes
     codec: Codec
     frame_bytes: int
-    def __init__(self, sid: _Optional[bytes] = ..., first_seq: _Optional[int] = ..., last_seq: _Optional[int] = ..., min_ts_ms: _Optional[int] = ..., max_ts_ms: _Optional[int] = ..., data_length: _Optional[int] = ..., data_hash: _Optional[bytes] = ..., index_head_length: _Optional[int] = ..., index_trailer_length: _Optional[int] = ..., index_head_hash: _Optional[bytes] = ..., codec: _Optional[_Union[Codec, str]] = ..., frame_bytes: _Optional[int] = ...) -> None: ...
+    live_records: int
+    def __init__(self, sid: _Optional[bytes] = ..., first_seq: _Optional[int] = ..., last_seq: _Optional[int] = ..., min_ts_ms: _Optional[int] = ..., max_ts_ms: _Optional[int] = ..., data_length: _Optional[int] = ..., data_hash: _Optional[bytes] = ..., index_head_length: _Optional[int] = ..., index_trailer_length: _Optional[int] = ..., index_head_hash: _Optional[bytes] = ..., codec: _Optional[_Union[Codec, str]] = ..., frame_bytes: _Optional[int] = ..., live_records: _Optional[int] = ...) -> None: ...
 
 class Deletions(_message.Message):
     __slots__ = ("before_seq", "segments")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from catalog import ForkPoint, History, Snapshot, timeline
 from catalog.history import NO_HISTORY
 from offload.archive_offload import OffloadCalls
-from offload.deletes import live_entries
+from offload.deletes import count_live, last_live_seq
 from offload.diff import BranchDiff, diff_of
 from offload.handles import split_name
 from seglog import DeleteOp, Record, Topic
@@ -74,14 +74,16 @@ class HistoryCalls(OffloadCalls):
         return diff_of(self.snapshot(left), pasts[0], self.snapshot(right), pasts[1], self._reader)
 
     def count(self, snapshot: Snapshot) -> tuple[int, Record | None]:
-        """How many live records there are, and the last one. Reads the head of each segment's index object."""
-        count, last_seq = 0, 0
-        for view in self._reader.indexed(snapshot.segments):
-            live = live_entries(view, self._reader)
-            if live:
-                count += len(live)
-                last_seq = view.ref.first_seq + live.max()
-        return count, next(self._reader.records(snapshot, last_seq, last_seq)) if last_seq else None
+        """How many live records there are, and the last one, which is read.
+
+        The commits tell how many: a few requests, however many segments there are (`count_live` says when it is more).
+        """
+        counts = [count_live(view, self._reader) for view in snapshot.segments]
+        last = next((view for view, live in zip(snapshot.segments[::-1], counts[::-1], strict=True) if live), None)
+        if last is None:
+            return 0, None
+        last_seq = last_live_seq(last, self._reader)
+        return sum(counts), next(self._reader.records(snapshot, last_seq, last_seq))
 
     def _needs_offload(self, name: str, wanted: timeline.Target) -> bool:
         """Whether the target may lie above what is in the remote. An LSN and `head~N` count what is there already."""

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from pyroaring import BitMap
 
-from catalog import Deletions, SegmentView, Snapshot, keys
+from catalog import Deletions, SegmentRef, SegmentView, Snapshot, keys
 from offload.cold import ColdReader
 from offload.metadata import decode_bitmap
 from seglog import DeleteOp, Record, Topic
 
-__all__ = ["count_cold", "count_hot", "deletions_of", "live_entries"]
+__all__ = ["count_cold", "count_hot", "count_live", "deletions_of", "last_live_seq", "live_entries"]
 
 
 def count_hot(topic: Topic, before: int | None, tag: str | None, *, start: int = 1) -> int:
@@ -58,6 +58,35 @@ def live_entries(view: SegmentView, reader: ColdReader) -> BitMap:
         visible -= BitMap.deserialize(view.deleted)
     index = reader.index(view)
     return visible & decode_bitmap(index.live, index, keys.index_key(view.vid, view.ref.sid))
+
+
+def count_live(view: SegmentView, reader: ColdReader) -> int:
+    """How many entries `live_entries` gives. The index is read only if the commits do not tell: for a part of a segment
+    of which records were gone when it was made.
+    """
+    ref = view.ref
+    if not _is_dense(ref) and (view.first, view.last) != (ref.first_seq, ref.last_seq):
+        return len(live_entries(view, reader))
+    shown = view.last - view.first + 1 if _is_dense(ref) else ref.live_records
+    if view.deleted is None:
+        return shown
+    # What a commit deletes was live: those that were gone before are in none of its bitmaps (`deletions_of`).
+    return shown - BitMap.deserialize(view.deleted).range_cardinality(
+        view.first - ref.first_seq, view.last - ref.first_seq + 1
+    )
+
+
+def last_live_seq(view: SegmentView, reader: ColdReader) -> int:
+    """The highest seq of `live_entries`, of which there are some."""
+    first_seq = view.ref.first_seq
+    if not _is_dense(view.ref):
+        return first_seq + live_entries(view, reader).max()
+    shown = BitMap(range(view.first - first_seq, view.last - first_seq + 1))
+    return first_seq + (shown - BitMap.deserialize(view.deleted) if view.deleted else shown).max()
+
+
+def _is_dense(ref: SegmentRef) -> bool:
+    return ref.live_records == ref.last_seq - ref.first_seq + 1
 
 
 def _reached(op: DeleteOp, snapshot: Snapshot) -> list[SegmentView]:

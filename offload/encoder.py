@@ -61,6 +61,7 @@ class SegmentSummary:
     chunks: tuple[ChunkRef, ...]
     entry_lengths: tuple[NDArray[np.uint32], ...]
     live: bytes
+    live_records: int
     tags: Mapping[str, bytes] | None
 
     @property
@@ -140,6 +141,7 @@ class SegmentEncoder:
             chunks=tuple(self._chunks),
             entry_lengths=tuple(self._entry_lengths),
             live=_serialized(self._live),
+            live_records=len(self._live),
             tags=_serialized_tags(self._tags),
         )
         return tuple(blocks), summary

@@ -83,4 +83,5 @@ def upload_segment(
         index_head_hash=index.head_hash,
         codec=codec,
         frame_bytes=summary.frame_bytes,
+        live_records=summary.live_records,
     )

@@ -129,6 +129,7 @@ class World:
             digest,
             Codec.NONE,
             8 * (last - first + 1),
+            last - first + 1,
         )
 
     def commit(self, branch: Branch, kind: CommitKind, **fields: object) -> Commit:

@@ -56,6 +56,7 @@ def segment(first: int, last: int, number: int | None = None) -> SegmentRef:
         index_head_hash=hashlib.sha256(b"index" + name.raw).digest(),
         codec=Codec.ZSTD,
         frame_bytes=4_000 * (last - first + 1),
+        live_records=last - first + 1,
     )
 
 

@@ -174,8 +174,11 @@ vids = st.builds(lambda tail: Vid(b"\x80" + tail[:6] + b"\x80" + tail[6:]), st.b
 sids = st.builds(lambda tail: Sid(b"\xc0" + tail[:6] + b"\x80" + tail[6:]), st.binary(min_size=14, max_size=14))
 points = st.builds(ForkPoint, vids, u64, st.none() | u64)
 segments = st.builds(
-    lambda seqs, **rest: SegmentRef(first_seq=min(seqs), last_seq=max(seqs), **rest),
+    lambda seqs, live, **rest: SegmentRef(
+        first_seq=min(seqs), last_seq=max(seqs), live_records=min(live, max(seqs) - min(seqs) + 1), **rest
+    ),
     st.tuples(st.integers(1, 2**64 - 1), st.integers(1, 2**64 - 1)),
+    live=u64,
     sid=sids,
     min_ts_ms=u64,
     max_ts_ms=u64,
@@ -246,6 +249,7 @@ def test_the_hash_is_over_the_bytes_that_the_docstring_lists() -> None:
         by_hand += ref.sid.raw + ref.data_hash + le(ref.first_seq, 8) + le(ref.last_seq, 8)
         by_hand += le(ref.min_ts_ms, 8) + le(ref.max_ts_ms, 8) + le(ref.data_length, 8)
         by_hand += le(500, 4) + le(90, 4) + ref.index_head_hash + b"\x02" + le(ref.frame_bytes, 8)
+        by_hand += le(ref.live_records, 8)
     by_hand += le(3, 8) + le(2, 4)
     for name in (sid(7), sid(1_100)):  # ascending
         bitmap = c.deletions.bitmaps[name]

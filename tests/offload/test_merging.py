@@ -37,6 +37,7 @@ def view(first: int, last: int, *, frame_bytes: int = 10, vid: Vid = OURS, sid: 
         index_head_hash=bytes(32),
         codec=Codec.NONE,
         frame_bytes=frame_bytes,
+        live_records=last - first + 1,
     )
     return SegmentView(ref, vid, lsn=1, first=first, last=last)
 

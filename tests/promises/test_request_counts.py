@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,7 +12,7 @@ import pytest
 
 import offload
 import seglog
-from catalog import SegmentView
+from catalog import Commit, CommitKind, SegmentView, Sid, Volumes, encode_commit
 from catalog.objects.base import ObjectStore
 from catalog.objects.memory import MemoryStore
 from catalog.objects.s3 import S3Store
@@ -21,6 +22,7 @@ from tests.faults.store import CountingStore
 
 BLOCK_BYTES = 5 << 20
 RECORD_BYTES = 8_000
+_SEGMENTS = 10_240
 PAGE = Path(__file__).parents[2] / "docs" / "requests.md"
 
 
@@ -133,6 +135,60 @@ def test_every_operation_makes_the_requests_that_are_documented(
 
 def _last(archive: offload.Archive) -> SegmentView:
     return archive.snapshot("t").segments[-1]
+
+
+@pytest.mark.parametrize("to", ["head", f"seq:{_SEGMENTS + 3}"])
+def test_a_restore_of_10_tib_makes_the_requests_of_a_restore_of_one_segment(tmp_path: Path, to: str) -> None:
+    """By somebody who has never seen the topic, nor any of its objects."""
+    counts = []
+    for segments in (1, _SEGMENTS):
+        store = CountingStore(_described(tmp_path / f"{segments}", segments))
+        with (
+            seglog.open(tmp_path / f"{segments}-other") as log,
+            offload.attach(log, store=store, settings=OffloadSettings()) as archive,
+        ):
+            restored = archive.restore("t", to=to, name="again")
+            assert restored.last_seq == restored.records == (_SEGMENTS + 5 if to == "head" else _SEGMENTS + 3)
+        counts.append(store.counts)
+    assert counts[0] == counts[1]
+    assert counts[0]["put_new"] + counts[0]["put"] + counts[0]["swap"] == 4
+    assert counts[0].total() <= 30
+
+
+def _described(path: Path, segments: int) -> MemoryStore:
+    """A topic of which a commit says that it has so many segments, of 1 GiB each, but for the last one."""
+    store = MemoryStore()
+    with (
+        seglog.open(path) as log,
+        offload.attach(log, store=store, settings=OffloadSettings()) as archive,
+    ):
+        for count in (_SEGMENTS, 5):
+            log.topic("t").append([b"x"] * count)
+            log.topic("t").seal()
+            archive.offload("t")
+        tip = archive.snapshot("t")
+        large = tip.segments[0].ref
+        many = tuple(
+            replace(large, sid=Sid.new(number), first_seq=number, last_seq=number, live_records=1, frame_bytes=1 << 30)
+            for number in range(1, _SEGMENTS + 1)
+        )
+        commit = Commit(
+            vid=tip.vid,
+            lsn=tip.lsn + 1,
+            kind=CommitKind.COMPACT,
+            bounds=tip.bounds,
+            parent_hash=tip.head_hash,
+            nonce=bytes(16),
+            created_at_ms=tip.max_ts_ms,
+            writer_id="test",
+            epoch=tip.epoch,
+            at_seq=tip.bounds.head_seq,
+            at_ts_ms=tip.max_ts_ms,
+            segments=many if segments > 1 else (replace(large, sid=Sid.new(1)),),
+            removed_sids=(large.sid,),
+        )
+        Volumes(store).publish(tip.vid, commit.lsn, encode_commit(commit)[0])
+        return store
 
 
 def test_an_offload_of_n_blocks_is_n_plus_5_requests_or_fewer() -> None:

@@ -201,6 +201,7 @@ class Writing:
             index_head_hash=blake3(_INDEX).digest(),
             codec=Codec.NONE,
             frame_bytes=len(body),
+            live_records=len(records),
         )
 
     # ------------------------------------------------------------ the commit

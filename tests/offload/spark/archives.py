@@ -56,6 +56,7 @@ class TopicArchive:
             index_head_hash=made.index.head_hash,
             codec=codec,
             frame_bytes=summary.frame_bytes,
+            live_records=summary.live_records,
         )
         self.store.put(keys.data_key(self.vid, ref.sid), made.data, {})
         self.store.put(keys.index_key(self.vid, ref.sid), made.index.body, {})

@@ -43,6 +43,7 @@ def view_of(made: EncodedObject, first: int, last: int, deleted: BitMap | None =
         index_head_hash=made.index.head_hash,
         codec=summary.codec,
         frame_bytes=summary.frame_bytes,
+        live_records=summary.live_records,
     )
     return SegmentView(ref, VID, 5, first, last, bytes(deleted.serialize()) if deleted else None)
 
