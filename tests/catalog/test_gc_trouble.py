@@ -16,6 +16,7 @@ from catalog.keys import Key, boundary_key, checkpoints_key, commit_key, control
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, World, fork, grown, settle
 from tests.faults.store import Fault, FaultyStore, WrappedStore, faults_of, unreachable
+from tests.faults.stride import every
 
 
 def test_damage_stops_gc_of_what_it_may_hold_and_of_nothing_else() -> None:
@@ -154,7 +155,7 @@ def test_an_end_at_any_request_leaves_all_that_is_held_and_the_next_runs_finish(
     assert looks > 60
 
 
-@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.soak)])
+@every(11)
 def test_a_store_that_fails_in_any_way_costs_nothing_that_is_held(every: int) -> None:
     """Errors before and after the effect, lost and late ones, flipped bits, and listings that show nothing."""
     plans = 0

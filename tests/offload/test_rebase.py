@@ -36,6 +36,7 @@ from offload.rebase import rebased
 from tests.catalog.samples import START_MS, HistoryMaker, segment, vid
 from tests.faults.steps import Place, crashes
 from tests.faults.store import CountingStore, Fault, FaultyStore, lost
+from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
 
@@ -336,7 +337,7 @@ def test_maintenance_before_the_first_commit_is_of_no_epoch(tmp_path: Path, stor
         assert values(two, "t@y") == [b"a", b"c"]
 
 
-@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.soak)])
+@every(9)
 def test_a_rebase_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> None:
     """Each effect on the disk, each transaction of the local catalog, each request."""
     base = Place(tmp_path / "base")

@@ -15,6 +15,7 @@ from offload.errors import LocalChangesLost
 from seglog import Log
 from tests.faults.steps import Place, crashes
 from tests.faults.store import Fault, FaultyStore, lost
+from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
 
@@ -70,7 +71,7 @@ def _shown(place: Place, name: str):  # type: ignore[no-untyped-def]
         return archive.snapshot(name).segments
 
 
-@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.soak)])
+@every(9)
 def test_a_reset_to_a_branch_ends_anywhere_and_is_repeated(every: int, diverged: Place, tmp_path: Path) -> None:
     steps = 0
 
@@ -91,7 +92,7 @@ def test_a_reset_to_a_branch_ends_anywhere_and_is_repeated(every: int, diverged:
     assert steps > 100 / every
 
 
-@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.soak)])
+@every(9)
 def test_a_takeover_ends_anywhere_and_is_repeated(every: int, tmp_path: Path) -> None:
     base = Place(tmp_path / "base")
     with opened(tmp_path / "writer", base.store) as (log, archive):

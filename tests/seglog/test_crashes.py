@@ -1,4 +1,4 @@
-"""A crash at every third or fourth file operation of a small life: process, power, and recovery itself."""
+"""A crash at some of the file operations of a small life, in the soak at each: process, power, and recovery itself."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import seglog
 from seglog.files import Files
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
+from tests.faults.stride import every
 from tests.seglog.workload import SETTINGS, Journal, check, live
 
 
@@ -29,16 +30,18 @@ def _crashed(directory: Path, files: Files, at: int, *, tear: bool = False) -> J
     return journal
 
 
+@every(9)
 @pytest.mark.parametrize("tear", [False, True], ids=["between", "within"])
-def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool) -> None:
-    for at in range(1, _effects(tmp_path) + 1, 3):
+def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool, every: int) -> None:
+    for at in range(1 + tear % every, _effects(tmp_path) + 1, every):
         journal = _crashed(tmp_path / str(at), UnsyncedFiles(), at, tear=tear)
         check(tmp_path / str(at), UnsyncedFiles(), journal)
 
 
+@every(9)
 @pytest.mark.parametrize("seed", [None, 1], ids=["nothing unsynced", "some of it"])
-def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None) -> None:
-    for at in range(1, _effects(tmp_path) + 1, 3):
+def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None, every: int) -> None:
+    for at in range(1 + (seed or 0) % every, _effects(tmp_path) + 1, every):
         base, left = tmp_path / str(at), tmp_path / f"{at}-left"
         base.mkdir()
         disk = PowerCutFiles(UnsyncedFiles(), base)

@@ -1,7 +1,7 @@
 """A crash at file operations while topics are truncated, evicted, deleted and made again.
 
-Each way of crashing takes a part of the operations; without a cold store they take all of them between them. The crash
-images of tests/promises take the rest.
+Each way of crashing takes a part of the operations, in the soak all of them. The crash images of tests/promises take
+every one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pytest
 import seglog
 from seglog.upkeep import InCaller
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
+from tests.faults.stride import every
 from tests.seglog.clocks import SetClock
 from tests.seglog.topic_life import SETTINGS, SHARDED, TIERED, Shown, check, live
 
@@ -27,10 +28,11 @@ def _dry(tmp_path: Path) -> tuple[list[Shown], int]:
     return dry, counter.effects
 
 
+@every(11)
 @pytest.mark.parametrize("tear", [False, True], ids=["between", "within"])
-def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool) -> None:
+def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool, every: int) -> None:
     dry, effects = _dry(tmp_path)
-    for at in range(1 + tear, effects + 1, 5):
+    for at in range(1 + tear % every, effects + 1, every):
         directory, told = tmp_path / str(at), []
         with pytest.raises(SimulatedCrash):
             live(directory, CrashingFiles(UnsyncedFiles(), at, tear=tear), told)
@@ -38,10 +40,11 @@ def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool) -> Non
         shutil.rmtree(directory)
 
 
+@every(13)
 @pytest.mark.parametrize("seed", [None, 1, 2], ids=["nothing unsynced", "some of it", "some other of it"])
-def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None) -> None:
+def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None, every: int) -> None:
     dry, effects = _dry(tmp_path)
-    for at in range(1 + (seed or 0), effects + 1, 7):
+    for at in range(1 + 4 * (seed or 0) % every, effects + 1, every):
         base, left, told = tmp_path / str(at), tmp_path / f"{at}-left", []
         base.mkdir()
         disk = PowerCutFiles(UnsyncedFiles(), base)
@@ -64,9 +67,10 @@ def _tiered_dry(base: Path) -> tuple[list[Shown], int]:
     return dry, counter.effects
 
 
-def test_the_process_may_die_at_any_operation_with_a_cold_store(tmp_path: Path) -> None:
+@every(19)
+def test_the_process_may_die_at_any_operation_with_a_cold_store(tmp_path: Path, every: int) -> None:
     dry, effects = _tiered_dry(tmp_path / "whole")
-    for at in range(1, effects + 1, 11):
+    for at in range(1, effects + 1, every):
         base, told = tmp_path / str(at), []
         (base / "cold").mkdir(parents=True)
         with pytest.raises(SimulatedCrash):
@@ -75,9 +79,10 @@ def test_the_process_may_die_at_any_operation_with_a_cold_store(tmp_path: Path) 
         shutil.rmtree(base)
 
 
-def test_the_power_may_be_cut_at_any_operation_with_a_cold_store(tmp_path: Path) -> None:
+@every(19)
+def test_the_power_may_be_cut_at_any_operation_with_a_cold_store(tmp_path: Path, every: int) -> None:
     dry, effects = _tiered_dry(tmp_path / "whole")
-    for at in range(2, effects + 1, 11):
+    for at in range(min(10, every), effects + 1, every):
         base, left, told = tmp_path / str(at), tmp_path / f"{at}-left", []
         (base / "cold").mkdir(parents=True)
         disk = PowerCutFiles(UnsyncedFiles(), base)
@@ -89,12 +94,13 @@ def test_the_power_may_be_cut_at_any_operation_with_a_cold_store(tmp_path: Path)
         shutil.rmtree(left)
 
 
-def test_the_power_may_be_cut_at_any_operation_with_shards(tmp_path: Path) -> None:
+@every(11)
+def test_the_power_may_be_cut_at_any_operation_with_shards(tmp_path: Path, every: int) -> None:
     """A topic that is deleted and made again is in another shard then; and the number changes with the recovery."""
     dry, _ = _dry(tmp_path)
     counter = Effects(UnsyncedFiles())
     live(tmp_path / "sharded", counter, [], SHARDED)
-    for at in range(1, counter.effects + 1, 5):
+    for at in range(1, counter.effects + 1, every):
         base, left, told = tmp_path / str(at), tmp_path / f"{at}-left", []
         base.mkdir()
         disk = PowerCutFiles(UnsyncedFiles(), base)

@@ -20,6 +20,7 @@ from seglog.layout import Layout
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.upkeep import InCaller
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
+from tests.faults.stride import every
 from tests.seglog.workload import SETTINGS, TIERED, Journal, live
 
 
@@ -323,12 +324,13 @@ def test_a_torn_tail_is_a_note_and_nothing_says_that_it_was_cut(copied: Path, ca
     assert caplog.text == ""
 
 
-def test_what_recovery_puts_in_order_is_no_damage(tmp_path: Path) -> None:
+@every(13)
+def test_what_recovery_puts_in_order_is_no_damage(tmp_path: Path, every: int) -> None:
     """After a crash, or a power cut, at any operation, verify says sound, and recovery agrees."""
     counter = Effects(UnsyncedFiles())
     live(tmp_path / "whole", counter, Journal())
     noted = 0
-    for at in range(1, counter.effects + 1, 7):
+    for at in range(1, counter.effects + 1, every):
         base, left = tmp_path / str(at), tmp_path / f"{at}-left"
         base.mkdir()
         disk = PowerCutFiles(UnsyncedFiles(), base)

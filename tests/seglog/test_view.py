@@ -34,6 +34,7 @@ from seglog.layout import Layout
 from seglog.shards import shard_of
 from seglog.upkeep import InCaller
 from tests.faults.files import CrashingFiles, Effects, SimulatedCrash, UnsyncedFiles
+from tests.faults.stride import every
 from tests.seglog import topic_life, workload
 from tests.seglog.clocks import SetClock
 
@@ -264,11 +265,12 @@ def test_every_method_is_known_to_read_or_to_change() -> None:
     assert public - READS == set(CHANGES)
 
 
-def test_at_every_crash_it_shows_what_recovery_finds(tmp_path: Path) -> None:
+@every(13)
+def test_at_every_crash_it_shows_what_recovery_finds(tmp_path: Path, every: int) -> None:
     """So also in the middle of checkpoints, rotations, releases and deletes."""
     counter = Effects(UnsyncedFiles())
     workload.live(tmp_path / "whole", counter, workload.Journal())
-    for at in range(1, counter.effects + 1, 7):
+    for at in range(1, counter.effects + 1, every):
         directory, journal = tmp_path / str(at), workload.Journal()
         with pytest.raises(SimulatedCrash):
             workload.live(directory, CrashingFiles(UnsyncedFiles(), at, tear=True), journal)
@@ -281,11 +283,12 @@ def test_at_every_crash_it_shows_what_recovery_finds(tmp_path: Path) -> None:
         shutil.rmtree(directory)
 
 
-def test_at_every_crash_of_a_topics_life_it_shows_what_recovery_finds(tmp_path: Path) -> None:
+@every(13)
+def test_at_every_crash_of_a_topics_life_it_shows_what_recovery_finds(tmp_path: Path, every: int) -> None:
     """So also in the middle of truncations, evictions and deletions of topics."""
     counter = Effects(UnsyncedFiles())
     topic_life.live(tmp_path / "whole", counter, [])
-    for at in range(1, counter.effects + 1, 7):
+    for at in range(1, counter.effects + 1, every):
         directory = tmp_path / str(at)
         with pytest.raises(SimulatedCrash):
             topic_life.live(directory, CrashingFiles(UnsyncedFiles(), at, tear=True), [])

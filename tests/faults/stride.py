@@ -1,0 +1,16 @@
+"""How many of the points of a run a proof takes: some by default, all in the soak."""
+
+from __future__ import annotations
+
+import pytest
+
+__all__ = ["every"]
+
+_SOAK_S = 3600
+
+
+def every(number: int) -> pytest.MarkDecorator:
+    """The test's argument `every`: `number`, as a stride; once more in the soak: 1."""
+    return pytest.mark.parametrize(
+        "every", [number, pytest.param(1, marks=[pytest.mark.soak, pytest.mark.timeout(_SOAK_S)])]
+    )
