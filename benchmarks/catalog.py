@@ -58,6 +58,7 @@ from catalog.objects.base import ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from catalog.small_objects import encode_control, encode_ref
 from catalog.snapshot import checkpoint_of
+from catalog.sync import pull
 
 __all__ = ["SUMMARY", "run"]
 
@@ -193,9 +194,13 @@ def _names(history: _Built) -> list[Row]:
 def _following(built: _Built, many: int) -> list[Row]:
     counted = _Counted(built.store)
     commits = min(_REPLICA_COMMITS, many)
-    assert len(Volumes(counted).next_commits(built.vid, many - commits)) == commits
-    # Those that find nothing end it: one batch.
-    return [alone(f"follow {commits:,} commits", "requests", counted.counts.total(), at_most=commits + 16)]
+    volumes = Volumes(counted)
+    [behind] = volumes.commits(built.vid, many - commits, many - commits)
+    counted.counts.clear()
+    assert pull(volumes, built.vid, many - commits, behind.hash, each=False).lsn == many
+    # A few before it sees how far behind it is; the newest LSN, the marks, the boundary, and what finds nothing.
+    most = 15 + _CONSTANT + _SINCE_CHECKPOINT + 3
+    return [alone(f"follow {commits:,} commits", "requests", counted.counts.total(), at_most=most)]
 
 
 def _resolving(built: _Built, many: int) -> list[Row]:

@@ -3,6 +3,8 @@
 P1  Commits are looked for by name: a GET of the LSN that follows, until one is not there. Then the boundary is read:
     what lies below it does not count, whatever is under its key (V6 of `catalog.volume`), so a follower that GC has
     passed goes on from the newest commit of all.
+    Who needs the state only, and not each commit, asks for the newest commit by a LIST once there are many, and goes on
+    from the newest checkpoint: the requests are bounded, however far behind it is.
 P2  Maintenance is what others may do to a volume under its writer: commits of kind config and compact, of no higher
     epoch than the writer's (of epoch 0 while it has none), which leave the bounds as they are. A writer goes on after
     them.
@@ -24,6 +26,7 @@ from catalog.volume import Volumes
 
 __all__ = ["News", "pull"]
 
+_MANY = 15  # what four batches of GETs give
 _MAINTENANCE = frozenset({CommitKind.CONFIG, CommitKind.COMPACT})
 
 
@@ -31,7 +34,8 @@ _MAINTENANCE = frozenset({CommitKind.CONFIG, CommitKind.COMPACT})
 class News:
     """What `vid` has after `since`: commits up to `lsn`, oldest first.
 
-    Where GC has passed `since`, the commits are not there any more: `newest` is what they add up to.
+    Where GC has passed `since`, the commits are not there any more, and where there are too many, not all were asked
+    for: `newest` is what they add up to.
     """
 
     vid: Vid
@@ -75,15 +79,17 @@ class News:
         )
 
 
-def pull(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes) -> News:
+def pull(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes, *, each: bool = True) -> News:
     """What follows the commit at `lsn`, whose hash is `head_hash`; in the local copy on return.
+
+    Without `each`, of many commits that a checkpoint adds up it may be the state alone.
 
     Raises `InvalidObject` if it does not continue that one, and what the store raises.
     """
     damage: InvalidObject | None = None
     commits: tuple[StoredCommit, ...] = ()
     try:
-        commits = volumes.next_commits(vid, lsn)
+        commits = volumes.next_commits(vid, lsn, None if each else _MANY)
     except InvalidObject as error:
         damage = error
     boundary = volumes.boundary(vid)
@@ -94,4 +100,22 @@ def pull(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes) -> News:
         raise damage
     if commits and commits[0].commit.parent_hash != head_hash:
         raise InvalidObject(commit_key(vid, lsn + 1), f"it does not continue lsn {lsn}: the parent hash is another")
-    return News(vid, lsn, commits)
+    if each or len(commits) < _MANY:
+        return News(vid, lsn, commits)
+    last = commits[-1]
+    newest = _jump(volumes, vid, last.commit.lsn)
+    if newest is not None:
+        return News(vid, lsn, newest=newest)
+    rest = pull(volumes, vid, last.commit.lsn, last.hash)
+    return News(vid, lsn, commits + rest.commits, rest.newest)
+
+
+def _jump(volumes: Volumes, vid: Vid, lsn: int) -> Snapshot | None:
+    """The newest state, if there is a checkpoint above `lsn`."""
+    listed = volumes.newest_lsn(vid)
+    last_mark = volumes.newest_checkpoints(vid).marks[-1:]
+    if not last_mark or last_mark[0].lsn <= lsn:
+        return None
+    at = max(listed, last_mark[0].lsn)
+    volumes.snapshot(vid, at)
+    return volumes.snapshot(vid, at + len(volumes.next_commits(vid, at)))  # the LIST may be behind

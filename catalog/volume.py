@@ -7,7 +7,7 @@ V2  Commits and controls never change, so the local copy is used first; one that
     The list itself is asked for only if the commits since its newest one are not all here, and then for its beginning,
     unless what is asked for lies before that.
 V3  The newest snapshot of each volume is kept in memory, so the next one costs the commits since. The first one costs
-    the commits since the newest checkpoint, whatever lies before that.
+    the commits since the newest checkpoint, whatever lies before that; so does one that is far from the last.
 V4  A commit that is missing below one that is there is `InvalidObject`, for history is dense (C1); unless it lies below
     the boundary by now: then it was collected, and is missing as any other is.
 V5  An epoch that falls (C5) is `InvalidObject`.
@@ -78,6 +78,7 @@ from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
 __all__ = ["DEAD", "Volumes"]
 
 _CONCURRENT_GETS = 16
+_FAR = 64  # commits: from there on a checkpoint may be nearer than what is known
 _log = logging.getLogger(__name__)
 
 
@@ -118,14 +119,14 @@ class Volumes:
                 raise InvalidObject(key, "it is not a commit, and lies among them") from None
         return 0
 
-    def next_commits(self, vid: Vid, lsn: int) -> tuple[StoredCommit, ...]:
-        """Those after `lsn`, oldest first, until one is not there.
+    def next_commits(self, vid: Vid, lsn: int, enough: int | None = None) -> tuple[StoredCommit, ...]:
+        """Those after `lsn`, oldest first, until one is not there, or there are `enough`.
 
         No LIST: a GET for each that is not here yet, and one that finds none.
         """
         found = self._cached_run(vid, lsn)
         width = 1
-        while True:
+        while enough is None or len(found) < enough:
             lsns = range(lsn + len(found) + 1, lsn + len(found) + 1 + width)
             bodies = list(itertools.takewhile(lambda body: body is not None, self._fetch(vid, lsns)))
             fetched = [(at, body) for at, body in zip(lsns, bodies, strict=False) if body is not None]
@@ -133,9 +134,10 @@ class Volumes:
             if self.cache and fetched:
                 self.cache.put_commits(vid, fetched)
             if len(fetched) < width:
-                _check_chain(found)
-                return tuple(found)
+                break
             width = min(width * 2, _CONCURRENT_GETS)
+        _check_chain(found)
+        return tuple(found)
 
     def boundary(self, vid: Vid) -> int:
         """The lowest LSN that may come to be and whose state is kept; 0 if nothing was ever collected."""
@@ -301,19 +303,25 @@ class Volumes:
     def _base(self, vid: Vid, lsn: int) -> Snapshot | None:
         """The newest snapshot at or below `lsn` that is at hand, or that a checkpoint gives."""
         known = self._known.get(vid)
-        if known is not None and known.lsn <= lsn:
+        if known is not None and known.lsn > lsn:
+            known = None
+        if known is not None and (lsn - known.lsn < _FAR or self._are_here(vid, known.lsn + 1, lsn)):
             return known
         if lsn == 0:
             return None
         heard = self._heard(vid, partial(decode_down_to, lsn))
         mark = None if heard is None else heard.at_or_below(lsn)
-        is_here = self.cache is not None and self.cache.has_commits(vid, 1 if mark is None else mark.lsn, lsn)
-        if heard is None or not is_here:
+        if heard is None or not self._are_here(vid, 1 if mark is None else mark.lsn, lsn):
             newest = self.newest_checkpoints(vid)
             mark = newest.at_or_below(lsn)
             if mark is None and newest.older:
                 mark = self.checkpoints(vid).at_or_below(lsn)
+        if known is not None and (mark is None or mark.lsn <= known.lsn):
+            return known
         return None if mark is None else self._from_checkpoint(vid, mark.lsn)
+
+    def _are_here(self, vid: Vid, first_lsn: int, last_lsn: int) -> bool:
+        return self.cache is not None and self.cache.has_commits(vid, first_lsn, last_lsn)
 
     def _from_checkpoint(self, vid: Vid, lsn: int) -> Snapshot:
         key = commit_key(vid, lsn)

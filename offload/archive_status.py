@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from catalog.encoding import decode_commit_at
 from offload.archive_parts import ArchiveParts
 from offload.attempt import AttemptState
@@ -41,7 +43,9 @@ class StatusCalls(ArchiveParts):
         if handle is None:
             return ()
         bodies = self._local.commit_bodies(handle.vid, 1, handle.lsn)
-        commits = [decode_commit_at(bodies[lsn], handle.vid, lsn) for lsn in sorted(bodies)]
+        lsns = sorted(bodies)
+        gaps = [number for number, (before, after) in enumerate(pairwise(lsns), 1) if before + 1 < after]
+        commits = [decode_commit_at(bodies[lsn], handle.vid, lsn) for lsn in lsns[max(gaps, default=0) :]]
         before = (
             self._volumes.snapshot(handle.vid, commits[0].commit.lsn) if commits and commits[0].checkpoint else None
         )

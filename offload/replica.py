@@ -1,6 +1,6 @@
 """Following a volume that others write: pull, fetch, and how far this directory and the volume are apart.
 
-    pull     new commits come into the local catalog; what readers see stays
+    pull     new commits come into the local catalog, of many the newest ones; what readers see stays
     forward  the handle goes on to the newest commit: from now on readers see that
     fetch    pull, and every commit from the newest checkpoint on, through fork points: a snapshot needs no request
 
@@ -60,7 +60,9 @@ class Replicas:
         self._local = local
 
     def pull(self, handle: Handle) -> News:
-        return pull(self._volumes, handle.vid, handle.lsn, self._handles.tip(handle).hash)
+        """A writer hears of each commit: what is no maintenance of its volume stops it."""
+        tip, each = self._handles.tip(handle), self._handles.is_writer(handle)
+        return pull(self._volumes, handle.vid, handle.lsn, tip.hash, each=each)
 
     def fetch(self, handle: Handle) -> News:
         news = self.pull(handle)

@@ -20,7 +20,7 @@ from catalog.snapshot import empty
 from catalog.sync import News, pull
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS, HistoryMaker, segment, vid
-from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
+from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
 
 VID = vid(1)
 
@@ -143,3 +143,57 @@ def test_who_looked_long_ago_starts_from_a_checkpoint_once_gc_has_passed() -> No
     assert volumes.snapshot(VID).bounds == Bounds(1, 60)
     with pytest.raises(NoSuchObject):
         volumes.snapshot(VID, 4)
+
+
+def behind(commits: int, checkpoint: int | None) -> tuple[MemoryStore, HistoryMaker]:
+    store, history = published(*["offload"] * commits)
+    if checkpoint is not None:
+        make_checkpoint(Volumes(store), VID, checkpoint, now_ms=START_MS)
+    return store, history
+
+
+@pytest.mark.parametrize("is_here", [False, True])
+def test_the_state_alone_costs_as_much_of_a_thousand_commits_as_of_a_hundred(tmp_path: Path, *, is_here: bool) -> None:
+    counts = []
+    for commits in (100, 1_000):
+        store, history = behind(commits, commits - 9)
+        counting = CountingStore(store)
+        with LocalCatalog(tmp_path / f"{commits}.db") as cache:
+            volumes = Volumes(counting, cache if is_here else None)
+            volumes.snapshot(VID, 1)
+            counting.counts.clear()
+            news = pull(volumes, VID, 1, history.stored[0].hash, each=False)
+        assert (news.lsn, news.commits) == (commits, ())
+        assert news.newest == Volumes(store).snapshot(VID)
+        counts.append(counting.counts)
+    assert counts[0] == counts[1]
+    assert counts[0].total() <= 15 + 1 + 9 + 6
+
+
+@pytest.mark.parametrize("checkpoint", [None, 1, 16])
+def test_where_no_checkpoint_is_ahead_each_commit_is_told(checkpoint: int | None) -> None:
+    store, history = behind(40, checkpoint)
+    news = pull(Volumes(store), VID, 1, history.stored[0].hash, each=False)
+    assert news.newest is None
+    assert [stored.hash for stored in news.commits] == [stored.hash for stored in history.stored[1:]]
+    assert len(pull(Volumes(store), VID, 1, history.stored[0].hash).commits) == 39
+
+
+def test_a_list_that_is_behind_hides_no_commit() -> None:
+    store, history = behind(60, 50)
+
+    class Behind(WrappedStore):
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            return iter([commit_key(VID, 30)]) if method == "list" else act()
+
+    assert pull(Volumes(Behind(store)), VID, 1, history.stored[0].hash, each=False).lsn == 60
+
+
+def test_a_state_far_from_the_one_that_is_known_is_built_from_a_checkpoint() -> None:
+    store, _ = behind(200, 190)
+    counting = CountingStore(store)
+    volumes = Volumes(counting)
+    for at, gets in ((5, 5), (60, 55), (200, 1 + 10)):
+        counting.counts.clear()
+        assert volumes.snapshot(VID, at).bounds.head_seq == at * 10
+        assert counting.counts["get"] == gets + (at == 5)  # and the control

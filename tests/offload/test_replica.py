@@ -13,6 +13,7 @@ from catalog.errors import Diverged, NoSuchTopic, StoreUnreachable
 from catalog.keys import boundary_key, commit_key
 from catalog.objects.memory import MemoryStore
 from catalog.small_objects import encode_boundary
+from offload.catalog_settings import CatalogSettings
 from offload.errors import LocalChangesLost
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
 from tests.offload.replicas import opened, ship, values
@@ -54,20 +55,40 @@ def test_a_poll_without_news_asks_for_the_next_commit_and_the_boundary(tmp_path:
         assert counting.counts["get"] in {3, 4}  # lsn 2; 3, and perhaps 4, which are not there; the boundary
 
 
-def test_a_replica_catches_up_many_commits_with_a_get_for_each_and_a_few_more(
-    tmp_path: Path, store: MemoryStore
-) -> None:
+def test_a_replica_that_is_far_behind_goes_on_from_the_newest_checkpoint(tmp_path: Path, store: MemoryStore) -> None:
+    counting, upkeep, expected = CountingStore(store), CatalogSettings(checkpoint_commits=8), [b"first"]
+    with opened(tmp_path / "writer", store, upkeep=upkeep) as (log, writer):
+        ship(writer, log, "t", b"first")
+        with opened(tmp_path / "reader", counting) as (_, reader):
+            reader.sync("t")
+            for number in range(80):
+                ship(writer, log, "t", b"%d" % number)
+                expected.append(b"%d" % number)
+            counting.counts.clear()
+            assert reader.sync("t").commits == 80
+            assert counting.counts.total() <= 15 + 8 + 8
+            assert values(reader, "t") == expected
+    with opened(tmp_path / "reader", store) as (log, reader):  # with what it knows, which is not each commit
+        assert values(reader, "t") == expected
+        assert len(reader.history("t")) == 81
+        assert str(reader.sync_state("t")) == "81 r81"
+        reader.take_over("t")
+        assert [run.last_seq for run in reader.runs("t")] == [*range(1, 82)]
+        ship(reader, log, "t", b"mine")
+        assert values(reader, "t") == [*expected, b"mine"]
+
+
+def test_a_replica_without_a_checkpoint_to_go_on_from_asks_for_each_commit(tmp_path: Path, store: MemoryStore) -> None:
     counting = CountingStore(store)
     with opened(tmp_path / "writer", store) as (log, writer), opened(tmp_path / "reader", counting) as (_, reader):
         ship(writer, log, "t", b"0")
         reader.sync("t")
-        for number in range(1, 101):
+        for number in range(1, 41):
             ship(writer, log, "t", b"%d" % number)
         counting.counts.clear()
-        assert reader.sync("t").commits == 100
-        assert counting.counts["get"] <= 100 + 16 + 1
-        assert "list" not in counting.counts
-        assert values(reader, "t") == [b"%d" % number for number in range(101)]
+        assert reader.sync("t").commits == 40
+        assert counting.counts["get"] <= 40 + 16 + 2
+        assert values(reader, "t") == [b"%d" % number for number in range(41)]
 
 
 def test_what_was_fetched_is_shown_without_a_remote(tmp_path: Path, store: MemoryStore) -> None:
