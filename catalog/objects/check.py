@@ -45,7 +45,7 @@ class NotPermitted(Exception):
 
 
 class NotKept(Exception):
-    """The store has nothing that could be checked."""
+    """The store does not have what would be checked, and need not."""
 
 
 @dataclass(frozen=True, slots=True)

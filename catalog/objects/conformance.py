@@ -275,7 +275,10 @@ def _list_uploads(place: Place) -> None:
     found = {key: store.create_upload(key, {}) for key in map(place.key, ("t/a", "t/b", "u/a"))}
     with permitted("list uploads"):
         expected = [(key, found[key]) for key in (place.key("t/a"), place.key("t/b"))]
-        expect("uploads of a prefix", list(store.list_uploads(place.key("t/"))), expected)
+        listed = list(store.list_uploads(place.key("t/")))
+        if not listed and list(store.list_uploads(expected[0][0])) == expected[:1]:
+            raise NotKept("it lists uploads by whole keys only: `seglog uploads` shows none, the store has to end them")
+        expect("uploads of a prefix", listed, expected)
         expect("all of them", sorted(store.list_uploads(place.prefix)), sorted(found.items()))
     for key, upload_id in found.items():
         store.abort_upload(key, upload_id)

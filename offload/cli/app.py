@@ -6,6 +6,7 @@ stderr that says what to do; `--debug` adds the traceback.
 
 from __future__ import annotations
 
+import platform
 import sys
 import traceback
 from pathlib import Path
@@ -40,6 +41,7 @@ from offload.cli import (
 )
 from offload.cli.served import Served
 from offload.cli.session import Session
+from offload.labels import software_version
 
 __all__ = ["app", "main"]
 
@@ -60,6 +62,12 @@ app = typer.Typer(
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"seglog {software_version()}, Python {platform.python_version()}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     context: typer.Context,
@@ -76,6 +84,7 @@ def options(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Results as JSON, one object a line.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    _: Annotated[bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version.")] = False,
 ) -> None:
     context.obj = Session(directory, remote, as_json, debug)
 

@@ -339,6 +339,13 @@ class ListsAllUploads(Broken):
         return self.inner.list_uploads("")
 
 
+class ListsUploadsOfWholeKeys(Broken):
+    """As MinIO does."""
+
+    def list_uploads(self, prefix: str) -> Iterator[tuple[Key, str]]:
+        return (each for each in self.inner.list_uploads(prefix) if each[0] == prefix)
+
+
 class DeletesNothing(Broken):
     def delete(self, key: Key) -> None:
         pass
@@ -483,6 +490,13 @@ def test_what_was_made_goes_also_where_listings_are_wrong() -> None:
     assert examination.clean() == ""
     assert list(store.inner.list("")) == []
     assert list(store.inner.list_uploads("")) == []
+
+
+def test_a_store_that_lists_uploads_of_whole_keys_only_is_told_from_one_that_is_wrong() -> None:
+    outcomes = list(Examination(ListsUploadsOfWholeKeys(), PREFIX).outcomes())
+    [told] = [outcome for outcome in outcomes if outcome.state != "kept"]
+    assert (told.state, told.check.name) == ("skipped", "list-uploads")
+    assert "by whole keys only" in told.reason
 
 
 class Writer(Broken):

@@ -6,6 +6,7 @@ import fcntl
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -185,3 +186,9 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, started: Run) -> No
         reader.stdout.close()
         assert reader.stderr.read() == b""
         assert reader.wait(60) == 0
+
+
+def test_the_version_needs_no_directory(run: Run) -> None:
+    done = run("--version")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.decode().split(",")[0] == f"seglog {version('seglog')}"
