@@ -159,10 +159,12 @@ class LocalCatalog:
         attempt: Attempt | None = None,
         commit: tuple[Vid, int, bytes] | None = None,
         done: Sid | None = None,
+        truncated: tuple[str, str, int] | None = None,
     ) -> None:
         """Put a handle, an attempt and a commit (vid, lsn, body) on record, or replace them; all or nothing.
 
-        `done` is an attempt that goes from the record.
+        `done` is an attempt that goes from the record. `truncated` is a name, a state and a seq: its attempts in that
+        state end before the seq from now on, and those that begin there or above it go.
         """
         with self._transaction() as run:
             if handle is not None:
@@ -173,6 +175,11 @@ class LocalCatalog:
                 run.execute(_PUT_COMMIT, (str(commit[0]), *commit[1:]))
             if done is not None:
                 run.execute("DELETE FROM attempts WHERE sid = ?", (str(done),))
+            if truncated is not None:
+                run.execute("DELETE FROM attempts WHERE name = ? AND state = ? AND first_seq >= ?", truncated)
+                name, state, seq = truncated
+                query = "UPDATE attempts SET last_seq = ? WHERE name = ? AND state = ? AND last_seq >= ?"
+                run.execute(query, (seq - 1, name, state, seq))
 
     def handle(self, name: str) -> Handle | None:
         rows = self._rows(f"{_SELECT_HANDLES} WHERE name = ?", name)

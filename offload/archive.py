@@ -17,6 +17,7 @@ from types import TracebackType
 
 from catalog import Codec
 from catalog.objects.base import ObjectStore
+from offload.archive_cuts import CutCalls, Truncated
 from offload.archive_names import NameCalls, Restored
 from offload.archive_offload import Deleted, OffloadResult
 from offload.archive_replicas import ReplicaCalls
@@ -35,7 +36,7 @@ from seglog.config import SETTINGS_FILE
 from seglog.errors import InvalidSetting
 from seglog.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES
 
-__all__ = ["Archive", "Deleted", "OffloadResult", "OrphanUpload", "Restored", "TopicStatus", "attach"]
+__all__ = ["Archive", "Deleted", "OffloadResult", "OrphanUpload", "Restored", "TopicStatus", "Truncated", "attach"]
 
 _FRAME_OVERHEAD_BYTES = MIN_FRAME_BYTES + 2 * LABEL_MAX_BYTES
 
@@ -76,7 +77,7 @@ def attach(
     return Archive(log, store, settings, cold, upkeep, clock or SystemClock(), sender)
 
 
-class Archive(NameCalls, ReplicaCalls, UpkeepCalls):
+class Archive(NameCalls, CutCalls, ReplicaCalls, UpkeepCalls):
     """The cold tier of one log. A context manager; closing it leaves the log open."""
 
     def __enter__(self) -> Archive:

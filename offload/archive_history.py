@@ -89,7 +89,7 @@ class HistoryCalls(OffloadCalls):
         """Whether the target may lie above what is in the remote. An LSN and `head~N` count what is there already."""
         topic = self._log.topic(name)
         offloaded_seq, waiting = self._handles.offloaded_seq(name), topic.delete_ops()
-        behind = topic.head_seq > offloaded_seq or bool(waiting)
+        behind = topic.head_seq > offloaded_seq or bool(waiting) or bool(self._waiting_truncations(name))
         match wanted:
             case timeline.Seq(seq):
                 return offloaded_seq < seq <= topic.head_seq or any(op.at_seq < seq for op in waiting)
@@ -101,8 +101,8 @@ class HistoryCalls(OffloadCalls):
                 return self._handles.find(name) is None and behind
 
     def _first_unknown_ms(self, topic: Topic, offloaded_seq: int, waiting: tuple[DeleteOp, ...]) -> int:
-        """The time of the first record or delete that the remote does not know."""
-        times = [op.ts_ms for op in waiting]
+        """The time of the first record, delete or truncation that the remote does not know."""
+        times = [op.ts_ms for op in waiting] + [op.ts_ms for op in self._waiting_truncations(topic.name)]
         if topic.head_seq > offloaded_seq:
             [frame] = topic.frames(offloaded_seq + 1, offloaded_seq + 1)
             times.append(read_header(frame).ts_ms)
@@ -115,6 +115,6 @@ class HistoryCalls(OffloadCalls):
             return False
         topic, offloaded_seq = self._log.topic(name), self._handles.offloaded_seq(name)
         waiting = topic.delete_ops()
-        is_complete = topic.head_seq == offloaded_seq and not waiting
+        is_complete = topic.head_seq == offloaded_seq and not waiting and not self._waiting_truncations(name)
         unknown_ms = now_ms + 1 if is_complete else self._first_unknown_ms(topic, offloaded_seq, waiting)
         return self.snapshot(name).max_ts_ms <= ms < unknown_ms and ms <= now_ms

@@ -140,7 +140,8 @@ class OffloadCalls(StatusCalls):
         if handle is None:
             return Deleted(op, hot_count, None, waits_for="the first offload")
         snapshot = self._volumes.snapshot(handle.vid, handle.lsn)
-        records = hot_count + count_cold(op, earlier, snapshot, self._reader)
+        in_cold = replace(op, at_seq=min(op.at_seq, offloaded_seq))  # what is above there was truncated since
+        records = hot_count + count_cold(in_cold, earlier, snapshot, self._reader)
         if op.at_seq > offloaded_seq:
             return Deleted(op, records, None, waits_for="the offload of what was appended before it")
         self._open(name)

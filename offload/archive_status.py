@@ -11,6 +11,7 @@ from offload.replica import SyncState
 from offload.runs import RunStatus, run_statuses
 from offload.topic_config import PAUSED
 from offload.topic_status import TopicStatus, status_of, status_of_replica
+from seglog import TruncateOp
 
 __all__ = ["StatusCalls"]
 
@@ -83,8 +84,13 @@ class StatusCalls(ArchiveParts):
         return (
             (handle is not None and handle.pending_lsn is not None)
             or any(attempt.state == AttemptState.PLANNED for attempt in self._local.attempts(name))
+            or bool(self._waiting_truncations(name))
             or (handle is not None and any(op.at_seq <= offloaded_seq for op in self._log.topic(name).delete_ops()))
         )
+
+    def _waiting_truncations(self, name: str) -> tuple[TruncateOp, ...]:
+        handle = self._handles.find(name)
+        return () if handle is None else self._handles.waiting_truncations(handle)
 
     def is_diverged(self, name: str) -> bool:
         handle = self._handles.find(name)

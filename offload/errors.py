@@ -176,16 +176,18 @@ class DirectoryNotEmpty(Conflict):
 
 
 class LocalChangesLost(Conflict):
-    """`records` and `deletes` are in this directory, and in no commit of the volume."""
+    """`records`, `deletes` and `truncations` are in this directory, and in no commit of the volume."""
 
-    def __init__(self, name: str, records: int, deletes: int) -> None:
+    def __init__(self, name: str, records: int, deletes: int, truncations: int = 0) -> None:
+        cuts = f", and {truncations} truncations," if truncations else ""
         super().__init__(
-            f"{name} has {records} records and {deletes} deletes that are only here; nothing was changed",
+            f"{name} has {records} records and {deletes} deletes{cuts} that are only here; nothing was changed",
             hint=f"`seglog reset {name} --as NAME` makes them a branch, `--discard` drops them",
         )
         self.name = name
         self.records = records
         self.deletes = deletes
+        self.truncations = truncations
 
 
 class OtherRemote(Conflict):

@@ -16,7 +16,7 @@ from catalog import MAIN, Bounds, Branches, Handle, LocalCatalog, Vid, Volumes, 
 from catalog.errors import Diverged, InvalidName, NoSuchBranch, NoSuchTopic
 from catalog.sync import News
 from offload.errors import NeverWritten, OtherRemote
-from seglog import Log
+from seglog import Log, TruncateOp
 from seglog.clock import Clock
 
 __all__ = ["Handles", "Tip", "split_name"]
@@ -128,7 +128,19 @@ class Handles:
         handle = self.find(name)
         if handle is None:
             return self._log.topic(name).first_seq - 1 if self._log.has_topic(name) else 0
-        return self.tip(handle).bounds.head_seq
+        return self.common_seq(handle)
+
+    def common_seq(self, handle: Handle) -> int:
+        """Up to where what the volume has, as far as this directory knows, was not truncated here since."""
+        waiting = self.waiting_truncations(handle)
+        return waiting[-1].seq - 1 if waiting else self.tip(handle).bounds.head_seq
+
+    def waiting_truncations(self, handle: Handle) -> tuple[TruncateOp, ...]:
+        """Those of the topic in the log that take what the volume has, and that it was not told of; oldest first."""
+        if not self.is_writer(handle):
+            return ()
+        head_seq = self.tip(handle).bounds.head_seq
+        return tuple(op for op in self._log.topic(handle.name).truncate_ops() if op.seq <= head_seq)
 
     def _find_tip(self, handle: Handle) -> Tip:
         if handle.lsn > 0:

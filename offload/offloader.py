@@ -6,6 +6,8 @@
     O3  Nothing that is not ours is changed: a foreign commit at our LSN that is not mere maintenance (catalog.sync)
         stops the topic for good, as `Diverged` or `Fenced`.
     O4  `run` may be repeated after any crash or error; it goes on from the last state on record.
+    O5  What was sent is published if the topic is in the epoch in which its reading began: a truncation that came
+        meanwhile makes it nobody's. One that comes later is a commit behind it.
 
 The states of an attempt are in `offload.attempt`. Source: PIP-17, Graft RFC 0001 (push).
 """
@@ -19,6 +21,7 @@ from operator import attrgetter
 
 from catalog import (
     Attempt,
+    Bounds,
     CommitKind,
     Deletions,
     Handle,
@@ -42,7 +45,7 @@ from offload.readback import check_published, check_segment
 from offload.sending import Sender, Shipment
 from offload.settings import OffloadSettings, codec_named
 from offload.topic_config import told_anew
-from seglog import Log, Topic
+from seglog import DeleteOp, Log, Topic, TruncateOp
 from seglog.clock import Clock
 
 __all__ = ["Offloader", "Published"]
@@ -87,15 +90,25 @@ class Offloader:
         done = self.settle(name)
         topic = self._log.topic(name)
         while True:
-            handle = self._handle(name)
+            handle, epoch = self._handle(name), topic.epoch
             tip = self._handles.tip(handle)
-            delete = next((op for op in topic.delete_ops() if op.at_seq <= tip.bounds.head_seq), None)
+            truncation = next(iter(topic.truncate_ops()), None)
+            delete = _due_delete(topic, tip.bounds.head_seq, truncation)
+            if topic.epoch != epoch:
+                continue
             if delete is not None:
                 deletions = deletions_of(delete, self._volumes.snapshot(handle.vid, handle.lsn), self._reader)
                 if deletions is None:
                     topic.settle_deletes(delete.op)
                     continue
                 published = self._publish_delete(handle, tip, topic, delete.op, delete.at_seq, delete.ts_ms, deletions)
+                done += [published] if published else []
+                continue
+            if truncation is not None:
+                if truncation.seq > tip.bounds.head_seq:
+                    topic.settle_truncation(truncation)
+                    continue
+                published = self._publish_truncation(handle, tip, topic, truncation)
                 done += [published] if published else []
                 continue
             age_s = self.settings.max_object_age_s
@@ -108,7 +121,7 @@ class Offloader:
             )
             if run is None:
                 return done + self._publish_config(name)
-            published = self._offload_run(handle, tip, run, on_bytes)
+            published = self._offload_run(handle, tip, run, topic, epoch, on_bytes)
             done += [published] if published else []
 
     def merge(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> list[Published]:
@@ -164,8 +177,10 @@ class Offloader:
         `InvalidObject` if the remote copy is not what was sent: the hot copy stays.
         """
         released = 0
-        topic = self._log.topic(name)
-        retention_seq = topic.due_seq
+        topic, handle = self._log.topic(name), self._handle(name)
+        epoch = topic.epoch
+        common_seq, retention_seq = self._handles.common_seq(handle), topic.due_seq
+        checked: list[Attempt] = []
         for attempt in sorted(self._local.attempts(name), key=attrgetter("first_seq")):
             if attempt.state != AttemptState.PUBLISHED:
                 continue
@@ -173,13 +188,30 @@ class Offloader:
             is_over = is_due(attempt.published_at_ms, self.settings.deletion_lag_s, self._clock.now_ms())
             if not (at_once or is_over or attempt.last_seq <= retention_seq):
                 break
-            if attempt.first_seq > topic.hot_floor:
+            if attempt.first_seq > (checked[-1].last_seq + 1 if checked else topic.hot_floor):
                 break  # what lies before it was not checked yet, and would go with it
-            self._check_remote(attempt)
-            topic.release(attempt.last_seq)
-            self._local.delete_attempt(attempt.sid)
+            if attempt.last_seq > common_seq:
+                break  # a truncation took its last records, and waits for its commit (Q3 of offload.publisher)
+            checked.append(attempt)
+            if not _ends_with_a_segment(topic, attempt.last_seq):
+                continue  # a truncation went through it: what is left goes with what was appended after it
+            for each in checked:
+                self._check_remote(each)
+            topic.release(attempt.last_seq, epoch=epoch)
+            if topic.epoch != epoch:
+                break
+            for each in checked:
+                self._local.delete_attempt(each.sid)
+            checked.clear()
             released = attempt.last_seq
         return released
+
+    def read_back(self, name: str) -> None:
+        """What replaces hot copies that `release` has left: they are about to go with their topic (A3)."""
+        common_seq = self._handles.common_seq(self._handle(name))
+        for attempt in self._local.attempts(name):
+            if attempt.state == AttemptState.PUBLISHED and attempt.first_seq <= common_seq:
+                self._check_remote(attempt)
 
     def _check_remote(self, attempt: Attempt) -> None:
         """Read back the attempt's commit and objects; where GC has passed the commit, what has taken their place."""
@@ -194,7 +226,10 @@ class Offloader:
 
     # ------------------------------------------------------------------ one run of segments
 
-    def _offload_run(self, handle: Handle, tip: Tip, run: Run, on_bytes: Callable[[int], None]) -> Published | None:
+    def _offload_run(
+        self, handle: Handle, tip: Tip, run: Run, topic: Topic, epoch: int, on_bytes: Callable[[int], None]
+    ) -> Published | None:
+        """None also if the topic was truncated since `epoch`: what was sent may be records of before and after (O5)."""
         now_ms = self._clock.now_ms()
         attempt = Attempt(
             sid=Sid.new(now_ms),
@@ -206,7 +241,14 @@ class Offloader:
             created_at_ms=now_ms,
         )
         self._local.save(attempt=attempt)
-        segment = self._send(attempt, on_bytes)
+        try:
+            segment = self._send(attempt, on_bytes)
+        except Exception:
+            if topic.epoch == epoch:
+                raise
+        if topic.epoch != epoch:
+            self.discard(handle.name, AttemptState.PLANNED)
+            return None
         commit = self._publisher.commit(
             handle,
             tip,
@@ -310,6 +352,23 @@ class Offloader:
             topic.settle_deletes(op)
         return published
 
+    def _publish_truncation(self, handle: Handle, tip: Tip, topic: Topic, op: TruncateOp) -> Published | None:
+        bounds = tip.bounds
+        commit = self._publisher.commit(
+            handle,
+            tip,
+            CommitKind.TRUNCATE,
+            # As far as the history goes: what was appended after that, and removed, it never had.
+            at_seq=bounds.head_seq,
+            at_ts_ms=op.ts_ms,
+            bounds=Bounds(min(bounds.first_seq, op.seq), op.seq - 1, min(bounds.evict_floor, op.seq)),
+            truncate_from=op.seq,
+        )
+        published = self._publisher.publish(self._publisher.prepare(handle, commit))
+        if published is not None:
+            topic.settle_truncation(op)
+        return published
+
     def _publish_config(self, name: str) -> list[Published]:
         """The topic's configuration, if the volume has commits and knows of another one."""
         while True:
@@ -334,3 +393,13 @@ class Offloader:
         handle = self._handles.find(name)
         assert handle is not None, f"{name} has no handle"  # noqa: S101 - the archive opens it first
         return handle
+
+
+def _due_delete(topic: Topic, head_seq: int, truncation: TruncateOp | None) -> DeleteOp | None:
+    """The next one that may be published (O1): behind a truncation, none that was made after it."""
+    ops = topic.delete_ops() if truncation is None else (op for op in topic.delete_ops() if op.op < truncation.next_op)
+    return next((op for op in ops if op.at_seq <= head_seq), None)
+
+
+def _ends_with_a_segment(topic: Topic, seq: int) -> bool:
+    return seq < topic.hot_floor or any(segment.sealed and segment.last_seq == seq for segment in topic.segments())

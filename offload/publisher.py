@@ -9,6 +9,7 @@
 
 Q1  A commit is on record, as it will be sent, before it is sent (A2 of offload.attempt).
 Q2  What is on record as diverged or fenced stays so, without a request, until `reset` ends it.
+Q3  With a truncation, published attempts end before it: the hot copies of what takes those seqs later are not theirs.
 
 Source: Graft RFC 0001 (Push Volume, PendingCommit).
 """
@@ -100,6 +101,7 @@ class Publisher:
         segments: tuple[SegmentRef, ...] = (),
         removed_sids: tuple[Sid, ...] = (),
         deletions: Deletions | None = None,
+        truncate_from: int | None = None,
         config: str = "",
         message: str = "",
     ) -> Commit:
@@ -120,6 +122,7 @@ class Publisher:
             segments=segments,
             removed_sids=removed_sids,
             deletions=deletions or Deletions(),
+            truncate_from=truncate_from,
             config=config,
         )
 
@@ -158,6 +161,7 @@ class Publisher:
         if handle.pending_body is None:
             return handle
         lsn, body = _pending(handle)
+        commit = decode_commit_at(body, handle.vid, lsn).commit
         attempt = self._attempt_of(handle)
         settled = replace(handle, pending_lsn=None, pending_body=None)
         try:
@@ -166,7 +170,12 @@ class Publisher:
             self._local.save(handle=settled)
             return settled
         settled = replace(settled, lsn=lsn)
-        self._local.save(handle=settled, attempt=self._done_with(attempt), commit=(handle.vid, lsn, body))
+        self._local.save(
+            handle=settled,
+            attempt=self._done_with(attempt),
+            commit=(handle.vid, lsn, body),
+            truncated=_truncated(handle, commit),
+        )
         return settled
 
     def note_divergence(self, handle: Handle, lsn: int, epoch: int | None) -> Diverged:
@@ -186,6 +195,7 @@ class Publisher:
             attempt=None if is_merge else self._done_with(attempt),
             commit=(handle.vid, lsn, body),
             done=attempt.sid if attempt and is_merge else None,
+            truncated=_truncated(handle, commit),
         )
         self._make_checkpoint(handle.vid, lsn)
         return Published(lsn, commit.kind, commit.segments[0] if commit.segments else None)
@@ -235,6 +245,12 @@ class Publisher:
                 make_checkpoint(self._volumes, vid, due, now_ms=self._clock.now_ms())
         except (Unavailable, Missing) as trouble:
             _log.warning("no checkpoint of volume %s at lsn %d: %s", vid, lsn, trouble)
+
+
+def _truncated(handle: Handle, commit: Commit) -> tuple[str, str, int] | None:
+    """Q3."""
+    seq = commit.truncate_from
+    return None if seq is None else (handle.name, AttemptState.PUBLISHED, seq)
 
 
 def _pending(handle: Handle) -> tuple[int, bytes]:

@@ -24,13 +24,14 @@ __all__ = ["LocalChanges", "Replicas", "SyncState"]
 
 @dataclass(frozen=True, slots=True)
 class LocalChanges:
-    """What a topic of the log has that no commit tells of: records above the volume's head, and deletes."""
+    """What a topic of the log has that no commit tells of: records, deletes, and truncations of what the volume has."""
 
     records: int
     deletes: int
+    truncations: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.records or self.deletes)
+        return bool(self.records or self.deletes or self.truncations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,11 @@ class Replicas:
         if not self._log.has_topic(handle.name):
             return LocalChanges(0, 0)
         topic = self._log.topic(handle.name)
-        return LocalChanges(max(0, topic.head_seq - self.common_seq(handle)), len(topic.delete_ops()))
+        return LocalChanges(
+            max(0, topic.head_seq - self.common_seq(handle)),
+            len(topic.delete_ops()),
+            len(self._handles.waiting_truncations(handle)),
+        )
 
     def common_seq(self, handle: Handle) -> int:
         """Up to where the topic in the log and the volume are the same. A topic that came past the archive has nothing
@@ -101,14 +106,14 @@ class Replicas:
         """
         if self._log.has_topic(handle.name) and not self._handles.is_writer(handle):
             return self._log.topic(handle.name).first_seq - 1
-        return self._handles.tip(handle).bounds.head_seq
+        return self._handles.common_seq(handle)
 
     def state(self, handle: Handle) -> SyncState:
         """Asks the local disk only."""
         changes = self.changes(handle)
         return SyncState(
             seq=self.common_seq(handle),
-            local_ahead=changes.records + changes.deletes,
+            local_ahead=changes.records + changes.deletes + changes.truncations,
             lsn=handle.lsn,
             remote_ahead=max(0, self._local.newest_lsn(handle.vid) - handle.lsn),
         )

@@ -64,7 +64,8 @@ class Rescue:
         if self._handles.is_writer(handle):
             boundary = self._volumes.boundary(handle.vid)
             if handle.lsn >= boundary:
-                return ForkPoint(handle.vid, handle.lsn)
+                is_cut = bool(self._handles.waiting_truncations(handle))
+                return ForkPoint(handle.vid, handle.lsn, common_seq if is_cut else None)
             return ForkPoint(handle.vid, boundary, common_seq)  # the oldest state that is kept, without what came after
         if common_seq == 0:
             return None

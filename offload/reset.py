@@ -89,11 +89,12 @@ class Reset:
         for _ in range(_ROUNDS):
             position, changes = topic.position, self._replicas.changes(handle)
             if changes and as_branch is None and not discard:
-                raise LocalChangesLost(handle.name, changes.records, changes.deletes)
+                raise LocalChangesLost(handle.name, changes.records, changes.deletes, changes.truncations)
             if changes and as_branch is not None:
                 self._rescue.run(handle, topic, as_branch, self._replicas.common_seq(handle))
             if self._handles.is_writer(handle):
                 self._offloader.release(handle.name, at_once=True)
+                self._offloader.read_back(handle.name)
             self._drop_attempts(handle.name)
             try:
                 self._log.delete_topic(handle.name, position=position)

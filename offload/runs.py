@@ -6,13 +6,13 @@
     deleted          the hot copy is gone
     timestamp        when the attempt began
 
-A run that a later commit merged into another is not listed any more.
+A run that a later commit merged into another, or truncated as a whole, is not listed any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from catalog import Attempt, Commit, SegmentRef
 
@@ -42,6 +42,8 @@ def run_statuses(
     for commit in commits:
         for sid in commit.removed_sids:
             found.pop(str(sid), None)
+        if commit.truncate_from is not None:
+            found = dict(_cut(found, commit.truncate_from))
         found.update((str(segment.sid), _complete(segment, hot_floor)) for segment in commit.segments)
     for attempt in attempts:
         run = RunStatus(
@@ -54,6 +56,13 @@ def run_statuses(
         )
         found.setdefault(run.sid, run)
     return tuple(sorted(found.values(), key=lambda run: (run.first_seq, run.timestamp_ms)))
+
+
+def _cut(runs: Mapping[str, RunStatus], seq: int) -> Iterator[tuple[str, RunStatus]]:
+    """Without the records from `seq` on."""
+    for sid, run in runs.items():
+        if run.first_seq < seq:
+            yield sid, replace(run, last_seq=min(run.last_seq, seq - 1))
 
 
 def _complete(segment: SegmentRef, hot_floor: int) -> RunStatus:

@@ -82,6 +82,7 @@ from seglog.retention import Retention
 from seglog.segment import SegmentInfo
 from seglog.tier import ColdTier
 from seglog.topic import Topic
+from seglog.truncate_op import TruncateOp
 from seglog.verification import verify
 
 __all__ = [
@@ -147,6 +148,7 @@ __all__ = [
     "TopicExists",
     "TopicFull",
     "TopicMoved",
+    "TruncateOp",
     "Truncated",
     "Unavailable",
     "ViewOutdated",

@@ -246,8 +246,8 @@ class AsyncTopic:
     async def delete(self, *, before: int | None = None, tag: str | None = None) -> DeleteOp:
         return await asyncio.to_thread(self.sync.delete, before=before, tag=tag)
 
-    async def truncate(self, seq: int) -> None:
-        await asyncio.to_thread(self.sync.truncate, seq)
+    async def truncate(self, seq: int, *, position: tuple[int, int, int] | None = None) -> None:
+        await asyncio.to_thread(self.sync.truncate, seq, position=position)
 
     async def seq_at(self, ts_ms: int) -> int:
         return await asyncio.to_thread(self.sync.seq_at, ts_ms)

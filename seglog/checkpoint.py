@@ -48,6 +48,7 @@ from seglog.run import RUN_MAX_RECORDS, lost_run
 from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.state import TopicState, active_meta, reclaimable, relocated
 from seglog.tags import reached_seqs, write_tags
+from seglog.truncate_op import TruncateOp
 from seglog.truncation import settle_cuts
 from seglog.wal import NO_SPACE
 
@@ -65,13 +66,15 @@ class Wish:
     """What a caller wants done to a topic by this checkpoint: true once the snapshot is durable, or not at all.
 
     `relocated` are first seq and XXH3-64 of the .idx of a hot segment of which the cold store has a copy, `recalled` is
-    the first seq of a relocated one that is hot again.
+    the first seq of a relocated one that is hot again. With `epoch`, nothing is released in another one.
     """
 
     topic: str
     seal: bool = False
     settle_op: int | None = None
     release_seq: int | None = None
+    epoch: int | None = None
+    settle_truncation: TruncateOp | None = None
     relocated: tuple[int, int] | None = None
     recalled: int | None = None
 
@@ -252,6 +255,8 @@ def _draft(state: TopicState, wish: Wish | None, *, seal: bool) -> _Draft:
         # It has the flags that it left with.
         pending = (*(op for op in state.cold_ops if op not in pending), *pending)
     release_seq = 0 if wish is None or wish.release_seq is None else wish.release_seq
+    if wish is not None and wish.epoch not in {None, state.epoch}:
+        release_seq = 0
     if not state.config.keep_history:
         release_seq = max(release_seq, state.floors.earliest_seq - 1)
     released = sealed[: bisect_right(sealed, release_seq, key=lambda segment: segment.last_seq)]
@@ -260,9 +265,10 @@ def _draft(state: TopicState, wish: Wish | None, *, seal: bool) -> _Draft:
     hot_floor = released[-1].last_seq + 1 if released else state.hot_floor
     settle_op = None if wish is None else wish.settle_op
     ops = tuple(op for op in _kept_ops(state, hot_floor) if op.op != settle_op)
+    truncate_ops = tuple(op for op in state.truncate_ops if wish is None or op != wish.settle_truncation)
     return _Draft(
         state=state,
-        meta=replace(state.to_meta(), hot_floor=hot_floor, ops=ops),
+        meta=replace(state.to_meta(), hot_floor=hot_floor, ops=ops, truncate_ops=truncate_ops),
         lost_seq=state.segments_end + 1,
         first_seq=state.tail.first_seq,
         kept_seq=state.tail.kept_seq,
@@ -441,6 +447,7 @@ def _publish(draft: _Draft) -> None:
     state.hot_floor = meta.hot_floor
     state.ops = (*meta.ops, *(op for op in state.ops if op.op >= planned))
     state.pending = tuple(op for op in state.pending if op.op >= planned)
+    state.truncate_ops = meta.truncate_ops  # of truncations there are none between: they hold the checkpoint lock
     state.cold, state.cold_ops = draft.cold, draft.cold_ops
     state.resident.drop_below(state.hot_floor)
     state.settle_front()

@@ -181,22 +181,24 @@ class EvictEntry(Entry):
 
 
 class TruncateEntry(Entry):
-    __slots__ = ("_epoch", "_kept", "_seq", "_state")
+    __slots__ = ("_epoch", "_kept", "_seq", "_state", "_ts_ms")
 
-    def __init__(self, state: TopicState, seq: int, kept: SegmentInfo | None) -> None:
+    def __init__(self, state: TopicState, seq: int, ts_ms: int, kept: SegmentInfo | None) -> None:
         self._epoch = state.epoch + 1
-        pieces = [*_head_first(state), encode_truncate(state.topic_id, state.assigned_ts_ms, seq, self._epoch)]
+        pieces = [*_head_first(state), encode_truncate(state.topic_id, ts_ms, seq, self._epoch)]
         super().__init__(state.topic_id, pieces, len(pieces), sync=True)
         self._state = state
         self._seq = seq
+        self._ts_ms = ts_ms
         self._kept = kept
 
     def assign(self) -> None:
         self._state.assigned_seq = self._state.assigned_logged = self._seq - 1
+        self._state.assigned_ts_ms = self._ts_ms
 
     def publish(self, _file: int, _offset: int, /) -> None:
         if self._state.epoch < self._epoch:
-            apply_truncate(self._state, self._seq, self._epoch, self._kept)
+            apply_truncate(self._state, self._seq, self._ts_ms, self._epoch, self._kept)
 
 
 class TopicDeleteEntry(Entry):

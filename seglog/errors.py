@@ -44,7 +44,7 @@
         ├── SectionPruned        an append below what was pruned
         ├── WrongSize            the size of an item that the caller gave is not the one it has
         ├── HistoryKept          a topic with an archive is not deleted here
-        ├── NotTruncatable       below the floor, or what the archive may have
+        ├── NotTruncatable       below what is on this disk, or was evicted
         ├── ReadOnly             a change of a log that was opened for reading only
         └── RecordTooLarge       a record, or the whole of one append
 
@@ -441,8 +441,10 @@ class HistoryKept(Misuse):
 class NotTruncatable(Misuse):
     """`floor` is the lowest seq at which the topic can be truncated."""
 
-    def __init__(self, topic: str, seq: int, floor: int, reason: str) -> None:
-        super().__init__(f"topic {topic} cannot be truncated at seq {seq}: {reason}; {floor} is the lowest")
+    def __init__(self, topic: str, seq: int, floor: int) -> None:
+        super().__init__(
+            f"topic {topic} cannot be truncated at seq {seq}: that is not on this disk; {floor} is the lowest"
+        )
         self.topic = topic
         self.seq = seq
         self.floor = floor

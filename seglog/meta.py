@@ -31,6 +31,7 @@ S7  The bytes of a sealed segment with deleted records are those of .data, or hi
     written anew since (N5 of seglog.rewrite).
 S8  What of a topic did not change since the last snapshot is not encoded again (`Encoder`): a checkpoint joins and
     writes bytes, and builds no JSON of what went before.
+S9  `cuts` of a topic are the listed truncations, [seq, time, number of the next delete] each (seglog.truncate_op).
 
 Source: topics engine architecture, section 5.
 """
@@ -56,6 +57,7 @@ from seglog.floors import Floors
 from seglog.layout import Layout, number_in
 from seglog.open_file import OpenFile
 from seglog.segment import SegmentInfo
+from seglog.truncate_op import TruncateOp
 
 __all__ = [
     "ActiveMeta",
@@ -102,7 +104,7 @@ class ActiveMeta:
 
 @dataclass(frozen=True, slots=True)
 class TopicMeta:
-    """`sealed` are relocated segments too, `ops` the listed deletes.
+    """`sealed` are relocated segments too, `ops` the listed deletes, `truncate_ops` the listed truncations.
 
     `head_seq`: what is above the segments were ephemeral records, and their seqs are not used again.
     """
@@ -122,6 +124,7 @@ class TopicMeta:
     is_ahead: bool = False
     sealed: tuple[SegmentInfo, ...] = ()
     cold_ops: tuple[DeleteOp, ...] = ()
+    truncate_ops: tuple[TruncateOp, ...] = ()
 
     @property
     def sealed_seq(self) -> int:
@@ -275,6 +278,7 @@ def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
         else [active.first_seq, active.records, active.data_bytes, active.dead_records, active.dead_bytes],
         "cold_ops": [op.to_json() for op in topic.cold_ops],
         "config": topic.config.to_json(),
+        "cuts": [[op.seq, op.ts_ms, op.next_op] for op in topic.truncate_ops],
         "epoch": topic.epoch,
         "earliest_seq": topic.floors.earliest_seq,
         "evict_floor": topic.floors.evict_floor,
@@ -309,4 +313,5 @@ def _topic_from_json(value: dict[str, Any]) -> TopicMeta:
         is_ahead=value["is_ahead"],
         sealed=_sealed_from_json(value["sealed"], value["hot_floor"]),
         cold_ops=tuple(map(DeleteOp.from_json, value["cold_ops"])),
+        truncate_ops=tuple(TruncateOp(seq, ts_ms, next_op) for seq, ts_ms, next_op in value["cuts"]),
     )

@@ -208,6 +208,7 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
         active=active,
         ops=meta.ops,
         cold_ops=meta.cold_ops,
+        truncate_ops=meta.truncate_ops,
         next_op=meta.next_op,
         is_published=True,
         floors=meta.floors,
@@ -418,7 +419,8 @@ class _Replay:
         state = self._topic(header)
         if not lowest_cut(state) <= header.seq <= state.head_seq or epoch <= state.epoch:
             raise _Misplaced(f"topic {state.name} is truncated at seq {header.seq}, and ends with {state.head_seq}")
-        apply_truncate(state, header.seq, epoch, kept_part(state, header.seq, lambda info: self._open(state, info)))
+        kept = kept_part(state, header.seq, lambda info: self._open(state, info))
+        apply_truncate(state, header.seq, header.ts_ms, epoch, kept)
 
     def _open(self, state: TopicState, info: SegmentInfo) -> SegmentFiles:
         may_flag = any(op.may_reach(info.first_seq) for op in state.pending)

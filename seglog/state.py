@@ -23,6 +23,7 @@ from seglog.record import Gap
 from seglog.resident import Memory, Resident
 from seglog.segment import SegmentInfo
 from seglog.tail import Tail
+from seglog.truncate_op import TruncateOp
 
 __all__ = ["TopicState", "active_meta", "check_all_hot", "reclaimable", "relocated"]
 
@@ -33,6 +34,7 @@ class TopicState:
 
     `cold` are those of the sealed segments that are relocated.
     `cold_ops` are those by tag that may reach relocated segments, whose flags do not change.
+    `truncate_ops` are the listed truncations.
     `next_op` is the number after that of the last published delete.
     `generation` goes up whenever records change place or flags: a reader that sees it go up looks again.
     `floors` is one value, so that it may be read without the lock.
@@ -66,6 +68,7 @@ class TopicState:
     cuts: tuple[int, ...] = ()
     is_gone: bool = False
     cut_meta: TopicMeta | None = None
+    truncate_ops: tuple[TruncateOp, ...] = ()
     recalls: int = 0
     front_op: int = 0
     resident: Resident = field(default_factory=Resident)
@@ -224,6 +227,7 @@ class TopicState:
             floors=self.floors,
             sealed=self.sealed,
             cold_ops=self.cold_ops,
+            truncate_ops=self.truncate_ops,
         )
 
     def replace_segment(self, old: SegmentInfo, new: SegmentInfo) -> None:

@@ -22,6 +22,7 @@ from seglog.sealed import SealedFiles
 from seglog.search import first_seq_at
 from seglog.segment import SegmentInfo
 from seglog.state import TopicState
+from seglog.truncate_op import TruncateOp
 from seglog.view import explained, guarded
 
 __all__ = ["Topic"]
@@ -304,14 +305,23 @@ class Topic:
         with self._engine.committer.lock:
             return state.segments
 
-    def truncate(self, seq: int) -> None:
+    def truncate(self, seq: int, *, position: tuple[int, int, int] | None = None) -> None:
         """Remove the records from `seq` on: later appends use their seqs again, in a higher `epoch`. Durable on return.
 
         Deletes made above end below it; readers that are above it end with `Truncated`. At `head_seq + 1` there is
-        nothing to do. Raises `NoSuchTopic`, `SeqOutOfRange` above that, and `NotTruncatable` below what is on this
-        disk, or with `keep_history` at or below `sealed_seq`: the archive may have it.
+        nothing to do. With `keep_history` it is listed in `truncate_ops`, and may go below what is on this disk.
+        With a `position` it is done in that one only (`Topic.position`): `TopicMoved` otherwise.
+        Raises `NoSuchTopic`, `SeqOutOfRange` above that, and `NotTruncatable` below what was evicted or left this disk.
         """
-        write.truncate(self._engine, self.name, seq)
+        write.truncate(self._engine, self.name, seq, position)
+
+    def truncate_ops(self) -> tuple[TruncateOp, ...]:
+        """With `keep_history`: truncations that are not settled, oldest first, each deeper than the one before."""
+        return self._engine.state(self.name).truncate_ops
+
+    def settle_truncation(self, op: TruncateOp) -> None:
+        """It is on record elsewhere: list it no more. Durable on return; one that is not listed is fine."""
+        self._grant(Wish(self.name, settle_truncation=op))
 
     def enforce_retention(self) -> Retention:
         """Seal what is old enough, and evict what the topic's ttl and caps want gone, by the log's clock.
@@ -326,12 +336,13 @@ class Topic:
         """The last sealed seq that ttl and caps want gone from this disk; 0 if none. Raises `NoSuchTopic`."""
         return housekeeping.due(self._engine, self._engine.state(self.name))
 
-    def release(self, last_seq: int) -> None:
+    def release(self, last_seq: int, *, epoch: int | None = None) -> None:
         """Unlink the sealed segments that end at or before `last_seq`: reads of their records go to the cold tier.
 
-        Durable on return. The caller has made sure that the cold tier has them. Raises `NoSuchTopic`.
+        Durable on return. The caller has made sure that the cold tier has them; with `epoch` nothing is done if that is
+        not the topic's any more, for then the seqs may mean other records. Raises `NoSuchTopic`.
         """
-        self._grant(Wish(self.name, release_seq=last_seq))
+        self._grant(Wish(self.name, release_seq=last_seq, epoch=epoch))
 
     def _seq_at(self, state: TopicState, ts_ms: int) -> int:
         with explained(self._engine, state):

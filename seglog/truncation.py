@@ -14,7 +14,8 @@ U3  Deletes that were made above the cut end below it, so that they never reach 
 U4  The epoch goes up, readers that are above the cut end with `Truncated`.
 U6  A segment that the cut goes through is hot before 1, if it was relocated (seglog.recall); relocated ones above the
     cut are doomed by 2 (K7 of seglog.checkpoint).
-U5  Not below what left this disk, was evicted, or, with `keep_history`, may be in an archive by now (is sealed).
+U5  Not below what was evicted; nor, without `keep_history`, below what left this disk.
+U7  With `keep_history` it is listed (seglog.truncate_op) until it is settled, for the archive may have what goes.
 """
 
 from __future__ import annotations
@@ -31,33 +32,38 @@ from seglog.segment import SegmentFiles, SegmentInfo, cut
 from seglog.state import TopicState, active_meta
 from seglog.tags import drop_tags
 from seglog.tail import Tail
+from seglog.truncate_op import TruncateOp, listed_with
 
 __all__ = ["apply_truncate", "kept_part", "lowest_cut", "segment_names", "settle_cuts"]
 
 
 def lowest_cut(state: TopicState) -> int:
     """U5."""
-    lowest = max(state.hot_floor, state.floors.evict_floor)
-    return max(lowest, state.sealed_seq + 1) if state.config.keep_history else lowest
+    evict_floor = state.floors.evict_floor
+    return evict_floor if state.config.keep_history else max(state.hot_floor, evict_floor)
 
 
 def kept_part(state: TopicState, seq: int, open_segment: Callable[[SegmentInfo], SegmentFiles]) -> SegmentInfo | None:
-    """Of the segment that `seq` is in, what lies before it; None if that is nothing, or `seq` is in the tail."""
-    info = state.segment_of(seq)
+    """Of the segment that `seq` is in, what lies before it; None if that is nothing, or `seq` is in none."""
+    info = state.segment_of(seq) if seq >= state.hot_floor else None
     if info is None or info.first_seq == seq:
         return None
     segment = open_segment(info)
     return segment.counted(segment.info(seq - info.first_seq, sealed=False))
 
 
-def apply_truncate(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | None) -> None:
+def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: SegmentInfo | None) -> None:
     """Step 1 in memory. `kept` as `kept_part` says."""
+    if state.config.keep_history:
+        state.truncate_ops = listed_with(state.truncate_ops, TruncateOp(seq, ts_ms, state.next_op))
     state.ops = _ended_below(state.ops, seq)
     state.pending = _ended_below(state.pending, seq)
     state.cold_ops = _ended_below(state.cold_ops, seq)
     state.floors = state.floors.cut(seq)
     state.resident.cut(seq)
     state.head_seq = state.logged_seq = seq - 1
+    state.last_ts_ms = max(state.last_ts_ms, ts_ms)
+    state.hot_floor = min(state.hot_floor, seq)
     state.cuts += (seq,)
     state.generation += 1
     state.wake()

@@ -294,8 +294,8 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None) ->
 
 
 @change
-def truncate(engine: Engine, name: str, seq: int) -> None:
-    """Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, and what a read of the cold store raises.
+def truncate(engine: Engine, name: str, seq: int, position: tuple[int, int, int] | None) -> None:
+    """Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, `TopicMoved`, and what a read of the cold store raises.
 
     Once the frame is durable it is done: that the files could not be cut yet is the next checkpoint's business.
     """
@@ -305,7 +305,7 @@ def truncate(engine: Engine, name: str, seq: int) -> None:
         state.recalls += 1
     try:
         _recall_cut(engine, state, seq)
-        _truncate(engine, state, seq)
+        _truncate(engine, state, seq, position)
     finally:
         with engine.committer.lock:
             state.recalls -= 1
@@ -316,13 +316,13 @@ def _recall_cut(engine: Engine, state: TopicState, seq: int) -> None:
     """The segment that the cut goes through, if it is relocated, is made hot again: what is left of it will grow."""
     # No relocation is on its way any more once that lock was had: `recalls` is counted up.
     with engine.checkpoint_lock, engine.committer.lock:
-        is_in_segments = lowest_cut(state) <= seq < state.tail.first_seq
+        is_in_segments = max(lowest_cut(state), state.hot_floor) <= seq < state.tail.first_seq
         info = state.segment_of(seq) if is_in_segments else None
     if info is not None and not info.is_hot and info.first_seq < seq:
         recall(engine, state, info)
 
 
-def _truncate(engine: Engine, state: TopicState, seq: int) -> None:
+def _truncate(engine: Engine, state: TopicState, seq: int, position: tuple[int, int, int] | None) -> None:
     committer = engine.committer
     with engine.retention_lock, engine.checkpoint_lock:
         if lowest_cut(state) <= seq < state.tail.first_seq:
@@ -333,10 +333,12 @@ def _truncate(engine: Engine, state: TopicState, seq: int) -> None:
             committer.check_open()
             if engine.topics.get(state.name) is not state:
                 raise NoSuchTopic(state.name)
+            if position is not None and position != state.position:
+                raise TopicMoved(state.name)
             _check_cut(state, seq)
             if seq > state.assigned_seq:
                 return
-            entry = TruncateEntry(state, seq, kept)
+            entry = TruncateEntry(state, seq, max(engine.clock.now_ms(), state.assigned_ts_ms), kept)
             committer.enqueue(entry)
         committer.finish(entry)
         try:
@@ -349,8 +351,7 @@ def _check_cut(state: TopicState, seq: int) -> None:
     """The lock is held."""
     lowest = lowest_cut(state)
     if seq < lowest:
-        reason = "what is sealed may be in the archive" if state.config.keep_history else "that is not on this disk"
-        raise NotTruncatable(state.name, seq, lowest, reason)
+        raise NotTruncatable(state.name, seq, lowest)
     if seq > state.assigned_seq + 1:
         raise SeqOutOfRange(state.name, seq, lowest, state.assigned_seq)
 

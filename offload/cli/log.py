@@ -55,6 +55,8 @@ def _what(stored: PastCommit) -> str:
             return f"records below seq {commit.deletions.before_seq}, of {format_time(commit.at_ts_ms)}"
         count = sum(len(BitMap.deserialize(bitmap)) for bitmap in commit.deletions.bitmaps.values())
         return f"{counted(count)}, of {format_time(commit.at_ts_ms)}"
+    if commit.truncate_from is not None:
+        return f"records from seq {commit.truncate_from} on, of {format_time(commit.at_ts_ms)}"
     return commit.message
 
 
@@ -72,6 +74,7 @@ def _fields(stored: PastCommit, erased_by: int | None) -> dict[str, object]:
         "kind": commit.kind.name.lower(),
         "created_at": format_time(commit.created_at_ms),
         "at_seq": commit.at_seq,
+        "truncate_from": commit.truncate_from,
         "at_time": format_time(commit.at_ts_ms),
         "head_seq": commit.bounds.head_seq,
         "segments": [

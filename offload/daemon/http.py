@@ -266,9 +266,14 @@ class _Api:
         seq = (await _json(request)).get("seq")
         if type(seq) is not int:
             raise InvalidOption("seq", "is needed, a whole number: the first record that goes")
-        topic = self._topic(request)
-        await self._in(self._service.local, topic.truncate, seq)
-        return JSONResponse({"topic": topic.name, "head_seq": topic.head_seq})
+        archive, name = self._service.archive, request.path_params["topic"]
+        if archive is None:
+            await self._in(self._service.local, self._topic(request).truncate, seq)
+            result = None
+        else:
+            result = await self._in(self._service.cold_reads, archive.truncate, name, seq)
+        told = {"lsn": result and result.lsn, "waits_for": result and result.waits_for}
+        return JSONResponse({"topic": name, "head_seq": self._topic(request).head_seq, **told})
 
     # ------------------------------------------------------------ commands
 

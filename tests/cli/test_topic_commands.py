@@ -129,7 +129,7 @@ def test_truncate_removes_the_end_only_when_meant(started: Run) -> None:
     assert (refused.code, "say --yes" in refused.err) == (2, True)
     assert started("read", "t").out == b"a\nb\nc\nd\n"
     done = json.loads(started("--json", "truncate", "t", "--from", "3", "--yes").out)
-    assert done == {"topic": "t", "removed": 2, "head_seq": 2, "epoch": 2}
+    assert done == {"topic": "t", "removed": 2, "head_seq": 2, "epoch": 2, "lsn": None}
     assert started("append", "t", stdin=b"C\n").text.strip()
     assert started("read", "t").out == b"a\nb\nC\n"
     assert (
@@ -153,15 +153,20 @@ def test_what_cannot_be_truncated_is_refused(started: Run, arguments: tuple[str,
     assert started("read", "t").out == b"a\n"
 
 
-def test_what_may_be_in_the_remote_is_not_truncated(run: Run, remote: str) -> None:
+def test_what_is_in_the_remote_is_truncated_by_a_commit(run: Run, remote: str) -> None:
     run("init", "--remote", remote)
     run("append", "t", stdin=b"a\nb\n")
     run("seal", "t")
+    run("offload", "t", "--drop-hot")
     run("append", "t", stdin=b"c\nd\n")
-    refused = run("truncate", "t", "--from", "2", "--yes")
-    assert (refused.code, "3 is the lowest" in refused.err) == (2, True)
-    assert run("truncate", "t", "--from", "4", "--yes").code == 0
-    assert run("read", "t").out == b"a\nb\nc\n"
+    assert json.loads(run("--json", "truncate", "t", "--from", "4", "--yes").out)["lsn"] is None
+    done = run("truncate", "t", "--from", "2", "--yes")
+    assert done.text == "removed 2 records of t, which ends with seq 1 now (lsn 3)\n"
+    assert "from seq 2 on" in run("log", "t").text
+    run("append", "t", stdin=b"B\n")
+    assert run("read", "t").out == b"a\nB\n"
+    assert run("restore", "t", "--to", "lsn:2", "--as", "before").code == 0
+    assert run("read", "t@before").out == b"a\nb\nc\n"
 
 
 def test_the_command_appends_nothing_that_would_end_with_it(started: Run) -> None:

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import ClassVar, TypeVar
@@ -56,21 +56,21 @@ State = dict[int, bytes]
 
 @dataclass(frozen=True)
 class Moment:
-    """What a branch showed from `ms` on. `seq` is the record that was appended, None for a delete."""
+    """What a branch showed from `ms` on, and its head. `seq` is the record that was appended, None if some went."""
 
     ms: int
     seq: int | None
     shown: State
+    head: int
 
 
 @dataclass
 class Line:
-    """A branch. `own` is how many of its moments came with the fork; `tags` are the labels of its records."""
+    """A branch. `own` is how many of its moments came with the fork; `labels` are those of its records' values."""
 
     moments: list[Moment] = field(default_factory=list)
     own: int = 0
-    labels: dict[int, str] = field(default_factory=dict)
-    head: int = 0
+    labels: dict[bytes, str] = field(default_factory=dict)
     is_open: bool = False
     deleted_ms: int | None = None
     seen: dict[int, tuple[int, State]] = field(default_factory=dict)
@@ -79,31 +79,49 @@ class Line:
     def shown(self) -> State:
         return self.moments[-1].shown if self.moments else {}
 
+    @property
+    def head(self) -> int:
+        return self.moments[-1].head if self.moments else 0
+
     def append(self, ms: int, values: Iterable[bytes], label: str) -> None:
         for value in values:
-            self.head += 1
-            self.labels[self.head] = label
-            self.moments.append(Moment(ms, self.head, {**self.shown, self.head: value}))
+            seq = self.head + 1
+            self.labels[value] = label
+            self.moments.append(Moment(ms, seq, {**self.shown, seq: value}, seq))
 
     def delete(self, ms: int, before: int | None, label: str | None) -> None:
         left = {
             seq: value
             for seq, value in self.shown.items()
-            if not (before is not None and seq < before) and not (label is not None and self.labels[seq] == label)
+            if not (before is not None and seq < before) and not (label is not None and self.labels[value] == label)
         }
-        self.moments.append(Moment(ms, None, left))
+        self.moments.append(Moment(ms, None, left, self.head))
 
-    def truncate(self, seq: int) -> None:
+    def truncate(self, ms: int, seq: int) -> None:
+        left = {at: value for at, value in self.shown.items() if at < seq}
+        self.moments.append(Moment(ms, None, left, seq - 1))
+
+    def are_plain(self, back: int) -> bool:
+        """Whether the last moments are the appends of as many records."""
+        return all(moment.seq is not None for moment in self.moments[-back:])
+
+    def forget(self, back: int) -> None:
         """Records that nobody but this log ever had: they were never there."""
-        kept = [moment for moment in self.moments if moment.seq is None or moment.seq < seq]
-        self.moments = [replace(each, shown={at: v for at, v in each.shown.items() if at < seq}) for each in kept]
-        self.head = seq - 1
+        del self.moments[-back:]
+
+    def firsts(self) -> set[int]:
+        """Moments of records whose seq none before had."""
+        found, highest = set(), 0
+        for number, moment in enumerate(self.moments):
+            if moment.seq is not None and moment.seq > highest:
+                found.add(number)
+                highest = moment.seq
+        return found
 
     def fork(self, number: int) -> Line:
         """A branch as this one was at moment `number`."""
         moments = self.moments[: number + 1]
-        head = max((moment.seq for moment in moments if moment.seq is not None), default=0)
-        return Line(moments, len(moments), dict(self.labels), head)
+        return Line(moments, len(moments), dict(self.labels))
 
     def promised(self, since_ms: int) -> range:
         """Moments of its own that were the newest at some time since then."""
@@ -184,15 +202,24 @@ class CatalogModel(RuleBasedStateMachine):
         self.archive.delete(name, before=before, tag=label)
         line.delete(self.clock.ms, before, label)
 
-    @rule(back=st.integers(0, 4))
-    def truncate(self, back: int) -> None:
+    @rule(back=st.integers(1, 15), ms=st.integers(0, 1000), at=st.integers(0, 9), is_after=st.booleans())
+    def truncate(self, back: int, ms: int, at: int, is_after: bool) -> None:
+        """What the remote has is in its past; what only the log has is in nobody's."""
         name = self._some(lambda line: line.is_open)
-        topic, line = self.log.topic(name), self.lines[name]
-        seq = line.head - back
-        is_plain = all(moment.seq is not None for moment in line.moments[-back - 1 :])
-        if seq > max(topic.sealed_seq, 1) and is_plain:
-            topic.truncate(seq)
-            line.truncate(seq)
+        line, status = self.lines[name], self.archive.status(name)
+        seq = line.head - back + 1
+        is_only_here = status.pending_lsn is None and seq > status.offloaded_seq
+        if seq < 1 or (is_only_here and (seq == 1 or not line.are_plain(back))):
+            return
+        self.clock.ms += ms
+        if self._perhaps_killed(at, is_after, lambda: self.archive.truncate(name, seq)):
+            assert self.log.topic(name).head_seq == seq - 1
+        if self.log.topic(name).head_seq == seq - 1:
+            self.counts["truncations of what only the log has" if is_only_here else "truncations"] += 1
+            if is_only_here:
+                line.forget(back)
+            else:
+                line.truncate(self.clock.ms, seq)
 
     @rule()
     def seal(self) -> None:
@@ -401,7 +428,9 @@ class CatalogModel(RuleBasedStateMachine):
             return name, "head", line.fork(len(line.moments) - 1)
         promised = [number for number in line.promised(self.clock.ms - WINDOW_MS) if number >= line.own]
         if kind == "seq":
-            promised = [number for number in promised if line.moments[number].seq is not None]
+            # Of what happened before the window, a history that begins with a state cannot tell the seqs.
+            since_ms = self.clock.ms - WINDOW_MS
+            promised = [number for number in sorted({*promised} & line.firsts()) if line.moments[number].ms > since_ms]
         if not promised:
             return None
         number = self.random.choice(promised)

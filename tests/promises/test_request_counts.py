@@ -108,6 +108,12 @@ def test_every_operation_makes_the_requests_that_are_documented(
 
         archive.delete("t", before=3)
         found["delete of records of one segment in the archive"] = count()
+        last = topic.append([b"last"]).start
+        topic.seal()
+        archive.offload("t")
+        count()
+        archive.truncate("t", last)
+        found["truncation of what is offloaded"] = count()
         archive.restore("t", to="head", name="a")
         count()
         archive.restore("t", to="head", name="b")
@@ -120,7 +126,7 @@ def test_every_operation_makes_the_requests_that_are_documented(
             offload.attach(other, store=store, settings=OffloadSettings()) as follower,
         ):
             follower.sync("t")
-            found["first sync of a replica, 5 commits"] = count()
+            found["first sync of a replica, 7 commits"] = count()
             follower.sync("t")
             found["sync without news"] = count()
             follower.fetch("t")

@@ -446,6 +446,8 @@ def test_every_method_that_waits_has_a_twin() -> None:
                 "sealed_files",
                 "segments",
                 "settle_deletes",
+                "settle_truncation",
+                "truncate_ops",
             },
         ),
     ):

@@ -12,6 +12,7 @@ from seglog.errors import FileCorrupt
 from seglog.floors import Floors
 from seglog.meta import ActiveMeta, Encoder, Snapshot, TopicMeta, WalPosition, decode_snapshot, encode_snapshot
 from seglog.segment import SegmentInfo
+from seglog.truncate_op import TruncateOp
 
 SEALED = (
     SegmentInfo(111, 114, 400, 1720000000000, 1720000000061, True, 0xAB, 1, 46),
@@ -37,6 +38,7 @@ SNAPSHOT = Snapshot(
             is_ahead=True,
             sealed=SEALED,
             cold_ops=(DeleteOp(1, 104, 1720000000000, None, "ü*"),),
+            truncate_ops=(TruncateOp(128, 1720000000662, 2), TruncateOp(126, 1720000000663, 2)),
         ),
     ),
     wal=(WalPosition(17, 4096, 99), WalPosition(200000000000001, 0, 200000000000001)),
@@ -51,6 +53,7 @@ GOLDEN = (
     '"cold_ops":[{"at_seq":104,"before":null,"op":1,"tag":"ü*","ts_ms":1720000000000}],'
     '"config":{"attributes":{"codec":"zstd"},"cap_bytes":null,"cap_records":null,"discard":"old","durability":"disk",'
     '"keep_history":true,"ttl_ms":null},'
+    '"cuts":[[128,1720000000662,2],[126,1720000000663,2]],'
     '"earliest_seq":115,"epoch":1,"evict_floor":112,"evict_from":103,'
     '"first_seq":101,"head_seq":127,"hot_floor":111,"id":2,"is_ahead":true,"last_ts_ms":1720000000661,'
     '"name":"orders@fix","next_op":2,'
@@ -58,7 +61,7 @@ GOLDEN = (
     '"sealed":[114,400,1720000000000,1720000000061,1,46,171,'
     "118,300,1720000000061,1720000000062,2,93,null,120,200,1720000000062,1720000000062,0,0,null]}],"
     '"wal":[{"file":17,"offset":4096,"ordinal":99},'
-    '{"file":200000000000001,"offset":0,"ordinal":200000000000001}]}\n59842d4b0525c06f\n'
+    '{"file":200000000000001,"offset":0,"ordinal":200000000000001}]}\ne8a87b3e9afdde34\n'
 )
 
 

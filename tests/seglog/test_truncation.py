@@ -22,7 +22,9 @@ from seglog import (
     Record,
     SeqOutOfRange,
     TopicConfig,
+    TopicMoved,
     Truncated,
+    TruncateOp,
 )
 from seglog.commit import Entry
 from tests.faults.files import FailingFiles, UnsyncedFiles
@@ -89,14 +91,114 @@ def test_where_a_topic_cannot_be_cut(log: Log) -> None:
     assert (topic.head_seq, topic.hot_floor, topic.segments()) == (10, 11, ())
 
 
-def test_what_an_archive_may_have_is_not_cut(log: Log) -> None:
-    topic = log.create_topic("t", TopicConfig(keep_history=True))
-    topic.append([b"x"] * 12)
+def _with_history(log: Log) -> seglog.Topic:
+    return log.create_topic("t", TopicConfig(keep_history=True))
+
+
+@pytest.mark.parametrize("cut", [1, 3, 10, 11, 14, 20, 21, 23])
+@pytest.mark.parametrize("released", [0, 10, 20])
+def test_with_a_history_it_is_listed_and_may_go_below_what_is_here(
+    log: Log, tmp_path: Path, cut: int, released: int
+) -> None:
+    """What a crash leaves is the same, and what is appended after it lies where the old records are no more."""
+    topic = _with_history(log)
+    topic.append([b"old %d" % seq for seq in range(1, 24)])
     log.checkpoint()
-    with pytest.raises(NotTruncatable, match="archive"):
-        topic.truncate(10)
+    topic.release(released)
+    topic.delete(tag="none")
+    topic.truncate(cut)
+    assert topic.truncate_ops() == (TruncateOp(cut, 1000, 2),)
+    assert (topic.head_seq, topic.hot_floor) == (cut - 1, min(released + 1, cut))
+    topic.append([b"new %d" % seq for seq in range(cut, cut + 13)])
+    expected = [(seq, b"old %d" % seq) for seq in range(released + 1, cut)]
+    expected += [(seq, b"new %d" % seq) for seq in range(cut, cut + 13)]
+    first = topic.hot_floor
+
+    def check(log: Log) -> None:
+        topic = log.topic("t")
+        assert [(record.seq, record.value) for record in topic.read(first)] == expected
+        assert topic.truncate_ops() == (TruncateOp(cut, 1000, 2),)
+        assert (topic.hot_floor, topic.head_seq, topic.epoch) == (first, cut + 12, 2)
+
+    check(log)
+    with _crash_and_open(log, tmp_path) as other:
+        check(other)
+    with seglog.open(log.path, read_only=True, settings=SETTINGS) as other:
+        check(other)
+    topic.seal()
+    log.close()
+    with seglog.open(log.path, settings=SETTINGS) as log:
+        check(log)
+
+
+def test_listed_are_those_that_go_deeper_than_all_before(log: Log, tmp_path: Path) -> None:
+    topic = _with_history(log)
+    topic.append([b"x"] * 25)
+    for cut in (20, 22, 20, 15, 3):
+        topic.append([b"y"] * 5)
+        topic.delete(before=2)
+        topic.truncate(cut)
+    listed = (TruncateOp(20, 1000, 2), TruncateOp(15, 1000, 5), TruncateOp(3, 1000, 6))
+    assert topic.truncate_ops() == listed
+    topic.settle_truncation(listed[0])
+    topic.settle_truncation(listed[0])
+    assert topic.truncate_ops() == listed[1:]
+    with _crash_and_open(log, tmp_path) as other:
+        assert other.topic("t").truncate_ops() == listed[1:]
+        for op in listed:
+            other.topic("t").settle_truncation(op)
+        assert other.topic("t").truncate_ops() == ()
+        other.close()
+        with seglog.open(tmp_path / "copy", settings=SETTINGS) as other:
+            assert other.topic("t").truncate_ops() == ()
+    assert log.topic("t").truncate_ops() == listed[1:]
+
+
+def test_one_without_a_history_is_not_listed(log: Log) -> None:
+    topic = log.topic("t")
+    topic.append([b"x"] * 5)
+    topic.truncate(2)
+    assert topic.truncate_ops() == ()
+
+
+def test_what_was_read_in_another_epoch_releases_nothing(log: Log) -> None:
+    topic = _with_history(log)
+    topic.append([b"x"] * 20)
+    topic.seal()
+    epoch = topic.epoch
     topic.truncate(11)
-    assert topic.head_seq == 10
+    topic.append([b"y"] * 10)
+    topic.seal()
+    topic.release(20, epoch=epoch)
+    assert topic.hot_floor == 1
+    topic.release(10, epoch=topic.epoch)
+    assert topic.hot_floor == 11
+
+
+def test_it_is_done_in_the_position_that_the_caller_saw_or_not_at_all(log: Log) -> None:
+    topic = log.topic("t")
+    topic.append([b"x"] * 5)
+    position = topic.position
+    topic.append([b"y"])
+    with pytest.raises(TopicMoved):
+        topic.truncate(2, position=position)
+    assert topic.head_seq == 6
+    topic.truncate(2, position=topic.position)
+    assert topic.head_seq == 1
+
+
+def test_its_time_is_that_of_the_clock_and_no_later_record_is_older(log: Log, tmp_path: Path) -> None:
+    topic = _with_history(log)
+    topic.append([b"x"] * 5)
+    clock = log._engine.clock
+    assert isinstance(clock, SetClock)
+    clock.ms = 5000
+    topic.truncate(2)
+    clock.ms = 3000
+    topic.append([b"y"])
+    assert topic.truncate_ops() == (TruncateOp(2, 5000, 1),)
+    with _crash_and_open(log, tmp_path) as other:
+        assert [record.ts_ms for record in other.topic("t").read()] == [1000, 5000]
 
 
 def test_below_what_was_evicted_nothing_is_cut(log: Log) -> None:

@@ -27,6 +27,7 @@ from seglog import (
     ReadOnly,
     Topic,
     TopicConfig,
+    TruncateOp,
     ViewOutdated,
 )
 from seglog.files import Files
@@ -212,7 +213,7 @@ READS = {
         "read",
         "read_batches",
     ),
-    *("record_count_hot", "sealed_files", "sealed_seq", "segments", "seq_at", "topic_id"),
+    *("record_count_hot", "sealed_files", "sealed_seq", "segments", "seq_at", "topic_id", "truncate_ops"),
     *(
         "attach_cold",
         "check_writable",
@@ -240,6 +241,7 @@ CHANGES: dict[str, Callable[[Log], object]] = {
     "release": lambda log: log.topic("a").release(4),
     "seal": lambda log: log.topic("a").seal(),
     "settle_deletes": lambda log: log.topic("a").settle_deletes(1),
+    "settle_truncation": lambda log: log.topic("a").settle_truncation(TruncateOp(1, 0, 1)),
     "truncate": lambda log: log.topic("a").truncate(1),
 }
 

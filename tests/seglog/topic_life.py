@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import seglog
-from seglog import Gap, Log, LogSettings, TopicConfig
+from seglog import Gap, Log, LogSettings, TopicConfig, TruncateOp
 from seglog.files import Files
 from seglog.upkeep import InCaller
 from tests.seglog.clocks import SetClock
@@ -31,6 +31,7 @@ class TopicShown:
     epoch: int
     evict_floor: int
     items: tuple[tuple[int, bytes] | Gap, ...]
+    truncate_ops: tuple[TruncateOp, ...] = ()
 
 
 PASSING = "passing"
@@ -85,10 +86,17 @@ STEPS: tuple[Step, ...] = (
     _append("mixed", 3, PASSING),
     _truncate("mixed", 9),  # between a segment and what is in memory
     lambda log, _: log.topic("kept").truncate(3),
-    _append("kept", 2, "second"),
+    _append("kept", 7, "second"),
+    lambda log, _: log.checkpoint(),
+    lambda log, _: log.topic("kept").release(4),
+    _truncate("kept", 7),  # through a sealed segment that an archive may have
+    _append("kept", 2, "third"),
     lambda log, _: log.topic("t").truncate(5),  # at the beginning of a segment
     _append("t", 1, "sixth"),
     lambda log, _: log.topic("t").seal(),
+    _truncate("kept", 2),  # below what is on this disk
+    _append("kept", 1, "fourth"),
+    lambda log, _: log.topic("kept").settle_truncation(TruncateOp(3, 1000, 1)),
     _truncate("t", 2),
     _append("t", 9, "seventh"),
     lambda log, _: log.topic("t").seal(),
@@ -192,7 +200,7 @@ def _restarted(shown: TopicShown) -> TopicShown:
     if items and isinstance(items[-1], Gap):
         items.pop()
     # What is told by the floor and what by its place is the same to a reader.
-    return TopicShown(shown.epoch, 1, tuple(items))
+    return TopicShown(shown.epoch, 1, tuple(items), shown.truncate_ops)
 
 
 def _end(item: tuple[int, bytes] | Gap) -> int:
@@ -201,9 +209,11 @@ def _end(item: tuple[int, bytes] | Gap) -> int:
 
 def _topic_shown(log: Log, name: str) -> TopicShown:
     topic = log.topic(name)
-    items = tuple(item if isinstance(item, Gap) else (item.seq, item.value) for item in topic.read(1, gaps=True))
+    first = topic.hot_floor if topic.config.keep_history else 1
+    items = tuple(item if isinstance(item, Gap) else (item.seq, item.value) for item in topic.read(first, gaps=True))
     assert topic.head_seq + 1 >= topic.earliest_seq >= topic.evict_floor
     assert not any(
-        isinstance(item, Gap) and item.gap_from < topic.evict_floor for item in topic.read(topic.evict_floor, gaps=True)
+        isinstance(item, Gap) and item.gap_from < topic.evict_floor
+        for item in topic.read(max(first, topic.evict_floor), gaps=True)
     )
-    return TopicShown(topic.epoch, topic.evict_floor, items)
+    return TopicShown(topic.epoch, topic.evict_floor, items, topic.truncate_ops())
