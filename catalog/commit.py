@@ -147,6 +147,11 @@ class SegmentView:
     last: int
     deleted: bytes | None = None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it shows all seqs of the segment, but for `deleted`."""
+        return (self.first, self.last) == (self.ref.first_seq, self.ref.last_seq)
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -154,7 +159,7 @@ class Checkpoint:
 
     `views` is the encoded list of `SegmentView`, None if that lies in an object of its own; `views_hash` is the blake3
     of it, `views_length` its bytes. `max_seq` is the highest seq that the topic ever had up to the commit, `max_ts_ms`
-    the latest `at_ts_ms`.
+    the latest `at_ts_ms`. The others are as in `catalog.snapshot.Snapshot`.
     """
 
     made_at_ms: int
@@ -166,3 +171,4 @@ class Checkpoint:
     max_ts_ms: int
     config: str
     collected_before_ms: int
+    put_out_ms: int

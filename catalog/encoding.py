@@ -228,6 +228,7 @@ def with_checkpoint(body: bytes, checkpoint: Checkpoint, place: str) -> bytes:
             max_ts_ms=checkpoint.max_ts_ms,
             config=checkpoint.config,
             collected_before_ms=checkpoint.collected_before_ms,
+            put_out_ms=checkpoint.put_out_ms,
         )
     )
     return wrap(MessageType.COMMIT, serialized(message))
@@ -300,6 +301,7 @@ def _checkpoint(message: pb.Commit) -> Checkpoint | None:
         max_ts_ms=found.max_ts_ms,
         config=found.config,
         collected_before_ms=found.collected_before_ms,
+        put_out_ms=found.put_out_ms,
     )
 
 

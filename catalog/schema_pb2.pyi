@@ -265,7 +265,7 @@ class Commit(_message.Message):
     def __init__(self, snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., hash: _Optional[bytes] = ..., segments: _Optional[_Iterable[_Union[SegmentRef, _Mapping]]] = ..., checkpoint_ts: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[_Union[CommitKind, str]] = ..., parent_hash: _Optional[bytes] = ..., nonce: _Optional[bytes] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., writer_id: _Optional[str] = ..., epoch: _Optional[int] = ..., message: _Optional[str] = ..., removed_sids: _Optional[_Iterable[bytes]] = ..., deletions: _Optional[_Union[Deletions, _Mapping]] = ..., truncate_from: _Optional[int] = ..., at_seq: _Optional[int] = ..., at_ts_ms: _Optional[int] = ..., config: _Optional[str] = ..., collected_before_ms: _Optional[int] = ..., checkpoint: _Optional[_Union[Checkpoint, _Mapping]] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
-    __slots__ = ("list", "list_hash", "list_length", "before_seq", "max_seq", "config", "collected_before_ms", "max_ts_ms")
+    __slots__ = ("list", "list_hash", "list_length", "before_seq", "max_seq", "config", "collected_before_ms", "max_ts_ms", "put_out_ms")
     LIST_FIELD_NUMBER: _ClassVar[int]
     LIST_HASH_FIELD_NUMBER: _ClassVar[int]
     LIST_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -274,6 +274,7 @@ class Checkpoint(_message.Message):
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     COLLECTED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_TS_MS_FIELD_NUMBER: _ClassVar[int]
+    PUT_OUT_MS_FIELD_NUMBER: _ClassVar[int]
     list: bytes
     list_hash: bytes
     list_length: int
@@ -282,7 +283,8 @@ class Checkpoint(_message.Message):
     config: str
     collected_before_ms: int
     max_ts_ms: int
-    def __init__(self, list: _Optional[bytes] = ..., list_hash: _Optional[bytes] = ..., list_length: _Optional[int] = ..., before_seq: _Optional[int] = ..., max_seq: _Optional[int] = ..., config: _Optional[str] = ..., collected_before_ms: _Optional[int] = ..., max_ts_ms: _Optional[int] = ...) -> None: ...
+    put_out_ms: int
+    def __init__(self, list: _Optional[bytes] = ..., list_hash: _Optional[bytes] = ..., list_length: _Optional[int] = ..., before_seq: _Optional[int] = ..., max_seq: _Optional[int] = ..., config: _Optional[str] = ..., collected_before_ms: _Optional[int] = ..., max_ts_ms: _Optional[int] = ..., put_out_ms: _Optional[int] = ...) -> None: ...
 
 class SegmentList(_message.Message):
     __slots__ = ("views",)

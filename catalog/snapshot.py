@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from blake3 import blake3
 from pyroaring import BitMap
 
-from catalog.commit import NO_PARENT, Bounds, Checkpoint, Commit, Deletions, SegmentView
+from catalog.commit import NO_PARENT, Bounds, Checkpoint, Commit, CommitKind, Deletions, SegmentView
 from catalog.encoding import StoredCommit, encode_views
 from catalog.gid import Sid, Vid
 
@@ -39,7 +39,9 @@ class Snapshot:
     Seqs from `bounds.first_seq` to `bounds.head_seq` that no view shows were deleted if below `before_seq`.
     `max_seq` is the highest seq that the topic ever had, `max_ts_ms` its latest time, of those that a commit tells.
     `epoch` is that of the newest commit, 0 without one. `config` is the topic's configuration as JSON, empty if no
-    commit tells it. No segment with an id of before `collected_before_ms` may be added any more.
+    commit tells it. No segment with an id of before `collected_before_ms` may be added any more. `put_out_ms` is when
+    the newest commit was made after which fewer deleted records are in what is shown: a delete, or one that puts an
+    object in the place of one that held some; 0 without one.
     """
 
     vid: Vid
@@ -53,6 +55,7 @@ class Snapshot:
     epoch: int = 0
     config: str = ""
     collected_before_ms: int = 0
+    put_out_ms: int = 0
 
 
 def empty(vid: Vid) -> Snapshot:
@@ -91,6 +94,7 @@ def checkpoint_of(snapshot: Snapshot, *, now_ms: int) -> Checkpoint:
         max_ts_ms=snapshot.max_ts_ms,
         config=snapshot.config,
         collected_before_ms=snapshot.collected_before_ms,
+        put_out_ms=snapshot.put_out_ms,
     )
 
 
@@ -109,6 +113,7 @@ def from_checkpoint(stored: StoredCommit, checkpoint: Checkpoint, views: tuple[S
         epoch=commit.epoch,
         config=checkpoint.config,
         collected_before_ms=checkpoint.collected_before_ms,
+        put_out_ms=checkpoint.put_out_ms,
     )
 
 
@@ -119,6 +124,7 @@ def fold(base: Snapshot, commits: Iterable[StoredCommit]) -> Snapshot:
     now = base
     for stored in commits:
         commit = stored.commit
+        puts_out = _puts_out(views, bitmaps, commit)
         views = _apply(views, commit)
         _merge(bitmaps, commit.deletions)
         before_seq = now.before_seq
@@ -135,6 +141,7 @@ def fold(base: Snapshot, commits: Iterable[StoredCommit]) -> Snapshot:
             epoch=commit.epoch,
             config=commit.config or now.config,
             collected_before_ms=max(now.collected_before_ms, commit.collected_before_ms or 0),
+            put_out_ms=max(now.put_out_ms, commit.created_at_ms) if puts_out else now.put_out_ms,
         )
     return replace(now, segments=_with_deleted(views, bitmaps))
 
@@ -152,6 +159,15 @@ def _apply(views: list[SegmentView], commit: Commit) -> list[SegmentView]:
         insort(views, view, key=lambda view: view.first)
     below = _deleted_below(commit)
     return _without(views, 1, below - 1) if below > 1 else views
+
+
+def _puts_out(views: Iterable[SegmentView], bitmaps: Mapping[Sid, BitMap], commit: Commit) -> bool:
+    if commit.kind is CommitKind.DELETE:
+        return True
+    removed = frozenset(commit.removed_sids)
+    return bool(removed) and any(
+        view.ref.sid in removed and (view.ref.sid in bitmaps or not view.is_whole) for view in views
+    )
 
 
 def _deleted_below(commit: Commit) -> int:

@@ -65,6 +65,7 @@ from catalog.keys import (
 )
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore
+from catalog.objects.unasked import UnaskedStore
 from catalog.put_once import put_once
 from catalog.small_objects import (
     decode_boundary,
@@ -93,6 +94,12 @@ class Volumes:
         self.cache = cache
         self._known: dict[Vid, Snapshot] = {}
         self._last_marks: dict[Vid, int] = {}
+
+    def unasked(self) -> Volumes:
+        """The same, of which no method makes a request: `StoreUnreachable` if it would take one."""
+        volumes = Volumes(UnaskedStore(self.store), self.cache)
+        volumes._known, volumes._last_marks = self._known, self._last_marks
+        return volumes
 
     # ------------------------------------------------------------ reading
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from dataclasses import replace
 
 from catalog import Branches, Handle, LocalCatalog, Snapshot, Volumes
 from catalog.objects.base import ObjectStore
+from catalog.retention import window_ms_of
 from catalog.tag import Tags
 from offload.cache import open_cache
 from offload.catalog_settings import CatalogSettings
@@ -137,6 +139,14 @@ class ArchiveParts:
         handle = self._handles.follow(name)
         self._handles.check_remote(handle)
         return handle
+
+    def _gc_takes_ms(self, name: str, snapshot: Snapshot) -> int:
+        """How long after a commit of the topic what it replaced is gone for good, at most (`offload.erasures`)."""
+        upkeep = self._upkeep
+        config = json.dumps(self._log.topic(name).config.to_json()) if self._log.has_topic(name) else snapshot.config
+        window_ms = window_ms_of(config, upkeep.pitr_window_s * 1000)
+        interval_s = upkeep.gc_interval_s if isinstance(upkeep.gc_interval_s, int) else 0
+        return window_ms + (upkeep.gc_grace_s + 2 * interval_s) * 1000
 
     def _newest(self, name: str) -> Snapshot:
         """The remote state of a topic or branch, as far as it is known here."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from catalog import Handle
 from catalog.encoding import decode_commit_at
+from catalog.errors import CatalogError
 from offload.archive_parts import ArchiveParts
 from offload.attempt import AttemptState
+from offload.erasures import ErasureState, erasure_state
 from offload.replica import SyncState
 from offload.runs import RunStatus, run_statuses
 from offload.topic_config import PAUSED
@@ -23,16 +26,28 @@ class StatusCalls(ArchiveParts):
         """Where the topic's records are. Asks the local disk only. Raises `NoSuchTopic`."""
         handle = self._handles.find(name)
         if handle is not None and not self._log.has_topic(name):
-            return status_of_replica(handle, self._handles.tip(handle), self._replicas.state(handle))
+            tip, state = self._handles.tip(handle), self._replicas.state(handle)
+            return status_of_replica(handle, tip, state, self._erasure(handle))
         topic = self._log.existing(name)
         return status_of(
             topic,
             handle,
             self.sync_state(name),
             self._local.attempts(name),
+            self._erasure(handle),
             offloaded_seq=self._handles.offloaded_seq(name),
             is_paused=self.is_paused(name),
         )
+
+    def _erasure(self, handle: Handle | None) -> ErasureState | None:
+        """None if nothing was offloaded, or what is known here does not tell."""
+        if handle is None:
+            return None
+        try:
+            snapshot = self._volumes.unasked().snapshot(handle.vid, handle.lsn)
+        except CatalogError:
+            return None
+        return erasure_state(snapshot, self._gc_takes_ms(handle.name, snapshot), self._clock.now_ms())
 
     def runs(self, name: str) -> tuple[RunStatus, ...]:
         """Each run of segments that is in the topic's own volume or on its way there, ascending.

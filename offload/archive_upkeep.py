@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,7 +9,6 @@ from catalog import keys
 from catalog.gc import Collector
 from catalog.gc_report import GcPolicy, GcReport
 from catalog.oplog import Oplog
-from catalog.retention import window_ms_of
 from offload.archive_history import HistoryCalls
 from offload.erasures import Erasures
 from offload.local_gc import drop_copies
@@ -63,11 +61,8 @@ class UpkeepCalls(HistoryCalls):
 
     def erasures(self, name: str) -> Erasures:
         """When the records go for good that the deletes of a topic or branch took; see `offload.erasures`."""
-        upkeep, snapshot = self._upkeep, self.snapshot(name)
-        config = json.dumps(self._log.topic(name).config.to_json()) if self._log.has_topic(name) else snapshot.config
-        window_ms = window_ms_of(config, upkeep.pitr_window_s * 1000)
-        interval_s = upkeep.gc_interval_s if isinstance(upkeep.gc_interval_s, int) else 0
-        return Erasures(snapshot.segments, window_ms + (upkeep.gc_grace_s + 2 * interval_s) * 1000)
+        snapshot = self.snapshot(name)
+        return Erasures(snapshot.segments, self._gc_takes_ms(name, snapshot))
 
     def collect(self, *, dry_run: bool = False, retain_s: int | None = None, grace_s: int | None = None) -> GcReport:
         """One run of GC over everything under the remote's prefix: see `catalog.gc`.

@@ -65,7 +65,7 @@ def count_live(view: SegmentView, reader: ColdReader) -> int:
     of which records were gone when it was made.
     """
     ref = view.ref
-    if not _is_dense(ref) and (view.first, view.last) != (ref.first_seq, ref.last_seq):
+    if not _is_dense(ref) and not view.is_whole:
         return len(live_entries(view, reader))
     shown = view.last - view.first + 1 if _is_dense(ref) else ref.live_records
     if view.deleted is None:

@@ -5,6 +5,8 @@ segments of which the delete left nothing); and GC, when no state that is kept s
 
     erased by = when the segment was put anew + window + grace + two intervals between GC runs
 
+A snapshot tells it for all deletes together (`erasure_state`).
+
 E1  While a segment that held the record is still shown, there is no date: `seglog compact --erase` puts it anew.
 E2  A tag, a lease or a fork that holds an older state holds its bytes beyond that date: `seglog gc` tells which.
 """
@@ -12,11 +14,29 @@ E2  A tag, a lease or a fork that holds an older state holds its bytes beyond th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from catalog import CommitKind, PastCommit, SegmentView, Sid
+from catalog import CommitKind, PastCommit, SegmentView, Sid, Snapshot
 from offload.merging import holds_more
 
-__all__ = ["Erasures"]
+__all__ = ["ErasureState", "Erasures", "erasure_state"]
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureState:
+    """Of all that was deleted: `objects` of the topic's own hold some of it still (E1), and what is in none of these is
+    gone for good by `by_ms`; None if it is gone now.
+    """
+
+    objects: int
+    by_ms: int | None
+
+
+def erasure_state(snapshot: Snapshot, after_ms: int, now_ms: int) -> ErasureState:
+    """`after_ms` is how long GC takes at most."""
+    holding = {view.ref.sid for view in snapshot.segments if view.vid == snapshot.vid and holds_more(view)}
+    by_ms = snapshot.put_out_ms + after_ms
+    return ErasureState(len(holding), by_ms if snapshot.put_out_ms and by_ms > now_ms else None)
 
 
 class Erasures:

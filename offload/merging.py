@@ -48,4 +48,4 @@ def to_erase(views: Sequence[SegmentView], vid: Vid) -> SegmentView | None:
 
 def holds_more(view: SegmentView) -> bool:
     """Whether its objects have records that were deleted or truncated since they were made."""
-    return view.deleted is not None or (view.first, view.last) != (view.ref.first_seq, view.ref.last_seq)
+    return view.deleted is not None or not view.is_whole

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from catalog import Attempt, Handle
 from offload.attempt import AttemptState
+from offload.erasures import ErasureState
 from offload.handles import Tip
 from offload.replica import SyncState
 from seglog import Topic
@@ -20,6 +21,9 @@ class TopicStatus:
 
     `epoch` is that of the log's seqs, `writer_epoch` that of the commits which are made here: 0 for a replica's.
     `state` is as `offload.replica.SyncState` says it.
+
+    `unerased_objects` in the remote hold deleted records still, and what was deleted and is in none of these is gone
+    for good by `erased_by_ms`, None if it is gone by now. Both are None if that is not known here.
     """
 
     name: str
@@ -43,6 +47,8 @@ class TopicStatus:
     is_replica: bool
     writer_epoch: int
     fenced_epoch: int | None
+    unerased_objects: int | None
+    erased_by_ms: int | None
 
 
 def status_of(
@@ -50,6 +56,7 @@ def status_of(
     handle: Handle | None,
     state: SyncState,
     attempts: Sequence[Attempt],
+    erasure: ErasureState | None,
     *,
     offloaded_seq: int,
     is_paused: bool,
@@ -76,10 +83,12 @@ def status_of(
         is_replica=False,
         writer_epoch=handle.epoch if handle else 0,
         fenced_epoch=handle.fenced_epoch if handle else None,
+        unerased_objects=erasure.objects if erasure else None,
+        erased_by_ms=erasure.by_ms if erasure else None,
     )
 
 
-def status_of_replica(handle: Handle, tip: Tip, state: SyncState) -> TopicStatus:
+def status_of_replica(handle: Handle, tip: Tip, state: SyncState, erasure: ErasureState | None) -> TopicStatus:
     """Nothing of it is hot."""
     bounds = tip.bounds
     return TopicStatus(
@@ -104,4 +113,6 @@ def status_of_replica(handle: Handle, tip: Tip, state: SyncState) -> TopicStatus
         is_replica=True,
         writer_epoch=0,
         fenced_epoch=handle.fenced_epoch,
+        unerased_objects=erasure.objects if erasure else None,
+        erased_by_ms=erasure.by_ms if erasure else None,
     )

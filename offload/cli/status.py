@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from offload.archive import Archive, TopicStatus
-from offload.cli.session import emit, format_bytes, format_time, session_of
+from offload.cli.session import counted, emit, format_bytes, format_time, session_of
 from offload.runs import RunStatus
 from seglog import Log, Topic
 
@@ -87,9 +87,24 @@ def _describe_run(run: RunStatus) -> str:
     return f"  {run.sid}  seq {run.first_seq}-{run.last_seq}  {state}, {hot}, begun {format_time(run.timestamp_ms)}"
 
 
+def _erasure(state: TopicStatus) -> list[str]:
+    """Nothing where nothing was deleted, or all that was is gone."""
+    lines = []
+    if state.unerased_objects:
+        lines.append(
+            f"  {counted(state.unerased_objects, 'object')} in the remote hold deleted records: the daemon, or "
+            f"`seglog compact {state.name} --erase`, puts such anew without them"
+        )
+    if state.erased_by_ms is not None:
+        others = "what else was deleted" if state.unerased_objects else "what was deleted"
+        lines.append(f"  {others} is gone for good by {format_time(state.erased_by_ms)}")
+    return lines
+
+
 def _describe(state: TopicStatus, work: Mapping[str, object]) -> str:
     if state.is_replica and state.diverged_lsn is None:
-        return f"{state.name}: replica, {state.state}: up to seq {state.head_seq:,} (lsn {state.lsn})"
+        told = f"{state.name}: replica, {state.state}: up to seq {state.head_seq:,} (lsn {state.lsn})"
+        return "\n".join([told, *_erasure(state)])
     if state.head_seq >= state.hot_first_seq:
         hot = f"hot {state.hot_first_seq}-{state.head_seq} ({_bytes(state.hot_bytes, state.relocated_bytes)})"
     else:
@@ -111,6 +126,7 @@ def _describe(state: TopicStatus, work: Mapping[str, object]) -> str:
         )
     if state.waiting_deletes:
         lines.append(f"  {state.waiting_deletes} deletes wait for the records before them to be offloaded")
+    lines += _erasure(state)
     if state.sealed_seq > state.offloaded_seq:
         lines.append(f"  seq {state.offloaded_seq + 1}-{state.sealed_seq} is sealed and not offloaded yet")
     if state.is_paused:

@@ -165,4 +165,5 @@ GOLDEN_CHECKPOINT = Checkpoint(
     max_ts_ms=START_MS + 99,
     config='{"codec":"none"}',
     collected_before_ms=START_MS - 1,
+    put_out_ms=START_MS + 123,
 )

@@ -525,3 +525,18 @@ def test_a_writer_killed_around_any_effect_finishes_when_it_is_run_again(
     assert subprocess.run([*command, str(effect), when], cwd=here, check=False).returncode == -9
     assert subprocess.run([*command, "99", "before"], cwd=here, check=False).returncode == 0
     assert Volumes(LocalStore(root)).snapshot(MAIN).bounds == Bounds(1, 10)
+
+
+def test_what_is_here_is_told_without_a_request_and_the_rest_is_not(store: MemoryStore, cache: LocalCatalog) -> None:
+    push(store, main_history())
+    counting = CountingStore(store)
+    volumes = Volumes(counting, cache)
+    with pytest.raises(StoreUnreachable, match="not to be asked"):
+        volumes.unasked().snapshot(MAIN, 2)
+    shown = volumes.snapshot(MAIN, 2)
+    counting.counts.clear()
+    assert volumes.unasked().snapshot(MAIN, 2) == shown
+    assert Volumes(counting, cache).unasked().snapshot(MAIN, 2) == shown
+    with pytest.raises(StoreUnreachable):
+        volumes.unasked().newest_lsn(MAIN)
+    assert not counting.counts

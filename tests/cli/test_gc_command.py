@@ -116,3 +116,18 @@ def test_a_topic_may_have_a_window_of_its_own(started: Run) -> None:
     assert "pitr_window_s" not in started("topic", "show", "orders").text
     assert started("topic", "set", "orders", "--window", "soon").code == 2
     assert started("topic", "set", "orders", "--window", "none").code == 2
+
+
+def test_status_tells_by_when_deleted_records_are_gone(started: Run) -> None:
+    assert "deleted" not in started("status", "orders").text
+    assert started("delete", "orders", "--before", "2").code == 0
+    before = rows(started, "status", "orders")
+    assert before["unerased_objects"] == 1
+    assert "1 object in the remote hold deleted records: the daemon, or `seglog compact orders --erase`" in (
+        started("status", "orders").text
+    )
+    assert started("compact", "orders", "--erase").code == 0
+    after = rows(started, "status", "orders")
+    assert after["unerased_objects"] == 0
+    assert after["erased_by_ms"] > before["erased_by_ms"]
+    assert "what was deleted is gone for good by 20" in started("status", "orders").text

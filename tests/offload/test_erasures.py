@@ -12,7 +12,9 @@ from catalog import CommitKind
 from catalog.objects import MemoryStore
 from offload.archive import Archive
 from offload.catalog_settings import CatalogSettings
+from offload.settings import OffloadSettings
 from seglog import Log, TopicConfig
+from tests.faults.store import CountingStore
 
 DAY_MS = 24 * 3600 * 1000
 SECRET = b"the secret of record two"
@@ -29,7 +31,7 @@ class Clock:
 
 class Kit:
     def __init__(self, path: Path) -> None:
-        self.clock, self.store = Clock(), MemoryStore()
+        self.clock, self.store = Clock(), CountingStore(MemoryStore())
         self.log: Log = seglog.open(path / "log", clock=self.clock)
         upkeep = CatalogSettings(gc_interval_s="never")
         self.archive: Archive = offload.attach(self.log, store=self.store, upkeep=upkeep, clock=self.clock)
@@ -44,6 +46,13 @@ class Kit:
     def holding(self) -> int:
         """Objects with the secret in them."""
         return sum(SECRET in self.store.get(key) for key in self.store.list("5"))  # type: ignore[arg-type]
+
+    def status(self) -> tuple[int | None, int | None]:
+        """As nobody in the remote is asked for it."""
+        self.store.counts.clear()
+        status = self.archive.status("t")
+        assert not self.store.counts
+        return status.unerased_objects, status.erased_by_ms
 
     def dates(self) -> list[int | None]:
         """Of the deletes, newest first."""
@@ -73,14 +82,17 @@ def test_a_deleted_record_is_gone_by_the_date_that_is_told_and_not_before_the_wi
     kit.append(b"one")
     kit.append(SECRET, tag="x")
     kit.append(b"three")
+    assert kit.status() == (0, None)
     deleted_ms = kit.clock.now
     kit.archive.delete("t", tag="x")
     assert kit.dates() == [None]
+    assert kit.status()[0] == 1
     assert [each.kind for each in kit.archive.erase("t")] == [CommitKind.COMPACT]
     assert kit.archive.erase("t") == ()
     [date] = kit.dates()
     assert date is not None
     assert deleted_ms + 8 * DAY_MS <= date <= deleted_ms + 8 * DAY_MS + 10_000  # window and grace
+    assert kit.status() == (0, date)
     assert kit.holding() == 1
     kit.clock.now = deleted_ms + 6 * DAY_MS
     if busy:
@@ -91,6 +103,7 @@ def test_a_deleted_record_is_gone_by_the_date_that_is_told_and_not_before_the_wi
     kit.clock.now = date - DAY_MS
     kit.collect()
     assert kit.holding() == 0
+    assert kit.status() == (0, None)
     assert [record.value for record in kit.archive.read("t")][:2] == [b"one", b"three"]
 
 
@@ -101,6 +114,7 @@ def test_what_a_delete_leaves_nothing_of_needs_no_compaction(kit: Kit) -> None:
     assert kit.archive.erase("t") == ()
     [date] = kit.dates()
     assert date is not None
+    assert kit.status() == (0, date)
     kit.clock.now = date - DAY_MS
     kit.append(b"three")
     kit.collect()
@@ -111,6 +125,7 @@ def test_a_segment_that_a_delete_cut_is_put_anew(kit: Kit) -> None:
     kit.append(SECRET, b"two", b"three")
     kit.archive.delete("t", before=2)
     assert kit.dates() == [None]
+    assert kit.status()[0] == 1
     [done] = kit.archive.erase("t")
     assert done.segment is not None
     assert (done.segment.first_seq, done.segment.last_seq) == (2, 3)
@@ -128,3 +143,28 @@ def test_a_tag_holds_the_bytes_beyond_the_date(kit: Kit) -> None:
     kit.collect()
     assert kit.holding() == 1
     assert SECRET in [record.value for record in kit.archive.read("t", at="tag:before")]
+
+
+def test_status_tells_of_deletes_whose_commits_are_not_here_any_more(kit: Kit) -> None:
+    kit.append(SECRET, b"two")
+    kit.archive.delete("t", before=2)
+    kit.archive.erase("t")
+    [date] = kit.dates()
+    for number in range(70):
+        kit.append(b"%d" % number)
+    assert kit.archive.drop_copies() > 60
+    assert kit.status() == (0, date)
+    assert kit.dates() == [date]
+
+
+def test_a_merge_of_objects_that_hold_no_deleted_record_changes_no_date(kit: Kit) -> None:
+    kit.append(SECRET)
+    kit.append(b"two")
+    kit.append(b"three")
+    kit.append(b"four")
+    kit.archive.delete("t", before=2)
+    before = kit.status()
+    assert before[0] == 0
+    kit.archive.change_settings(OffloadSettings(merge_count=2))
+    assert kit.archive.compact("t")
+    assert kit.status() == before
