@@ -26,8 +26,10 @@ _SEGMENTS = 10_240
 PAGE = Path(__file__).parents[2] / "docs" / "requests.md"
 
 
-def documented() -> dict[str, int]:
-    rows = re.findall(r"^\| ([^|]+?) \| (\d+) \|", PAGE.read_text(), re.MULTILINE)
+def documented(table: int = 0) -> dict[str, int]:
+    """Of the page's first table, or the one of that number."""
+    section = PAGE.read_text().split("| --- | --- | --- |")[1 + table]
+    rows = re.findall(r"^\| ([^|]+?) \| (\d+) \|", section.partition("\n\n")[0], re.MULTILINE)
     return {operation: int(requests) for operation, requests in rows}
 
 
