@@ -11,7 +11,7 @@ from offload.deletes import count_live, last_live_seq
 from offload.diff import BranchDiff, diff_of
 from offload.handles import split_name
 from seglog import DeleteOp, Record, Topic
-from seglog.errors import SeqOutOfRange
+from seglog.errors import Evicted, SeqOutOfRange
 from seglog.frame import read_header
 
 __all__ = ["HistoryCalls"]
@@ -25,13 +25,16 @@ class HistoryCalls(OffloadCalls):
     ) -> Iterator[Record]:
         """Live records from seq `start` to seq `end`, both included, hot or cold; with `at`, as they were then.
 
-        Raises `SeqOutOfRange` when `start` lies outside what there is, `NoSuchTopic`, `NoSuchBranch`, `OutOfWindow`.
+        Raises `SeqOutOfRange` when `start` lies outside what there is, `Evicted` below what was evicted, `NoSuchTopic`,
+        `NoSuchBranch`, `OutOfWindow`.
         """
         if at is None and self._log.has_topic(name):
             return self._log.topic(name).read(start, end)
         snapshot = self.snapshot(name, at)
         first, last = snapshot.bounds.first_seq, snapshot.bounds.head_seq
         start = first if start is None else start
+        if 1 <= start < snapshot.bounds.evict_floor:
+            raise Evicted(name, start, snapshot.bounds.evict_floor - 1)
         if not first <= start <= last + 1:
             raise SeqOutOfRange(name, start, first, last)
         return self._reader.records(snapshot, start, last if end is None else end)

@@ -113,15 +113,24 @@ class OffloadCalls(StatusCalls):
         that commit can be restored. The delete holds from the moment it is in the log, so a remote that cannot be
         reached now is no error here: the next `offload` publishes it.
         """
+        return self._take(name, before, tag, lambda topic: topic.delete(before=before, tag=tag))
+
+    def evict(self, name: str, before: int) -> Deleted:
+        """The records below seq `before` are lost to readers, who are told so: in the archive too, where retention
+        takes nothing. As `delete` in all else: the state before can be restored.
+        """
+        return self._take(name, before, None, lambda topic: topic.evict(before))
+
+    def _take(self, name: str, before: int | None, tag: str | None, act: Callable[[Topic], DeleteOp]) -> Deleted:
         topic = self._log.existing(self.writable(name).name)
         if topic.config.durability == "ephemeral":
             taken = count_hot(topic, before, tag)
-            return Deleted(topic.delete(before=before, tag=tag), taken, None)
+            return Deleted(act(topic), taken, None)
         self._handles.keep_deletes(name)
         offloaded_seq = self._handles.offloaded_seq(name)
         hot_count = count_hot(topic, before, tag, start=offloaded_seq + 1)
         earlier = topic.delete_ops()
-        op = topic.delete(before=before, tag=tag)
+        op = act(topic)
         turn = self._turn(name)
         if not turn.acquire(blocking=False):
             return Deleted(op, None, None, waits_for="the offload that is running")

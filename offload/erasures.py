@@ -49,7 +49,8 @@ class Erasures:
         self._latest_ms = 0
 
     def date_ms(self, past: PastCommit) -> int | None:
-        """For a delete: when what it took is gone for good; None if that is not known yet, and for any other commit.
+        """For a delete or an eviction: when what it took is gone for good. None if that is not known yet, and for any
+        other commit.
 
         Ask for each commit of a history, newest first.
         """
@@ -58,7 +59,7 @@ class Erasures:
             self._latest_ms = max(self._latest_ms, commit.created_at_ms)
             for sid in commit.removed_sids:
                 self._put_anew_ms.setdefault(sid, commit.created_at_ms)
-        if commit.kind is not CommitKind.DELETE:
+        if commit.kind not in {CommitKind.DELETE, CommitKind.EVICT}:
             return None
         before_seq, sids = commit.deletions.before_seq, commit.deletions.bitmaps
         if any(sid in self._shown for sid in sids):

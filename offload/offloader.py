@@ -101,7 +101,7 @@ class Offloader:
                 if deletions is None:
                     topic.settle_deletes(delete.op)
                     continue
-                published = self._publish_delete(handle, tip, topic, delete.op, delete.at_seq, delete.ts_ms, deletions)
+                published = self._publish_delete(handle, tip, topic, delete, deletions)
                 done += [published] if published else []
                 continue
             if truncation is not None:
@@ -342,14 +342,17 @@ class Offloader:
     # ------------------------------------------------------------------ commits
 
     def _publish_delete(
-        self, handle: Handle, tip: Tip, topic: Topic, op: int, at_seq: int, at_ts_ms: int, deletions: Deletions
+        self, handle: Handle, tip: Tip, topic: Topic, op: DeleteOp, deletions: Deletions
     ) -> Published | None:
+        kind, bounds = CommitKind.DELETE, tip.bounds
+        if op.evict_from is not None:
+            kind, bounds = CommitKind.EVICT, replace(bounds, first_seq=op.below, evict_floor=op.below)
         commit = self._publisher.commit(
-            handle, tip, CommitKind.DELETE, at_seq=at_seq, at_ts_ms=at_ts_ms, deletions=deletions
+            handle, tip, kind, at_seq=op.at_seq, at_ts_ms=op.ts_ms, bounds=bounds, deletions=deletions
         )
         published = self._publisher.publish(self._publisher.prepare(handle, commit))
         if published is not None:
-            topic.settle_deletes(op)
+            topic.settle_deletes(op.op)
         return published
 
     def _publish_truncation(self, handle: Handle, tip: Tip, topic: Topic, op: TruncateOp) -> Published | None:

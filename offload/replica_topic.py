@@ -44,9 +44,13 @@ class ReplicaTopic:
         *,
         since_ms: int | None = None,
         until_ms: int | None = None,
-        gaps: bool = False,  # noqa: ARG002 - of what retention took, the volume tells nothing
+        gaps: bool = False,
     ) -> Iterator[Record | Gap]:
         """As `Topic.read`. Asks the remote as the records are taken."""
+        floor = self._snapshot.bounds.evict_floor
+        if start is not None and 1 <= start < floor and gaps:
+            yield Gap(start, floor - 1)
+            start = floor
         for record in self._archive.read(self.name, start, end):
             if until_ms is not None and record.ts_ms > until_ms:
                 return

@@ -55,7 +55,10 @@ class Rescue:
             at_seq = max(op.at_seq, common_seq)
             self._copy(topic, saved, at_seq)
             if saved.head_seq == at_seq:  # else an earlier try came further
-                saved.delete(before=op.before, tag=op.tag)
+                if op.evict_from is not None and op.before is not None:
+                    saved.evict(op.before)
+                else:
+                    saved.delete(before=op.before, tag=op.tag)
         self._copy(topic, saved, topic.head_seq)
         self._log.checkpoint()  # Y4
 

@@ -99,7 +99,10 @@ class Takeover:
                 first_seq=snapshot.bounds.head_seq + 1,
                 ts_floor_ms=snapshot.max_ts_ms,
             )
-        topic_id = self._log.topic(handle.name).topic_id
+        topic = self._log.topic(handle.name)
+        if topic.evict_floor < snapshot.bounds.evict_floor:
+            topic.evict(snapshot.bounds.evict_floor)
+        topic_id = topic.topic_id
         writer = replace(handle, epoch=snapshot.epoch or 1, topic_id=topic_id, diverged_lsn=None, fenced_epoch=None)
         self._local.save(handle=writer)
         return writer

@@ -246,6 +246,9 @@ class AsyncTopic:
     async def delete(self, *, before: int | None = None, tag: str | None = None) -> DeleteOp:
         return await asyncio.to_thread(self.sync.delete, before=before, tag=tag)
 
+    async def evict(self, before: int) -> DeleteOp:
+        return await asyncio.to_thread(self.sync.evict, before)
+
     async def truncate(self, seq: int, *, position: tuple[int, int, int] | None = None) -> None:
         await asyncio.to_thread(self.sync.truncate, seq, position=position)
 

@@ -4,7 +4,7 @@
     TOPIC_CREATE     0             {"config", "epoch", "first_seq", "name"}
     TOPIC_DELETE     0             {"epoch"}                       the topic's last one
     CONFIG_UPDATE    0             {"config"}
-    DELETE           at_seq        {"before", "op", "tag"}
+    DELETE           at_seq        {"before", "op", "tag"}; of an eviction "evict_from" as well
     HEAD_WATERMARK   head          none: no data at all
     EVICT_WATERMARK  earliest_seq  {"evict_floor", "evict_from"}   the floors from here on
     TRUNCATE         first gone    {"epoch"}                       the topic's from here on
@@ -68,6 +68,8 @@ def encode_config(topic_id: int, ts_ms: int, config: TopicConfig) -> bytes:
 
 def encode_delete(topic_id: int, op: DeleteOp) -> bytes:
     body = {"before": op.before, "op": op.op, "tag": op.tag}
+    if op.evict_from is not None:
+        body["evict_from"] = op.evict_from
     return _encode(FrameType.DELETE, topic_id, op.at_seq, op.ts_ms, body)
 
 
@@ -107,7 +109,8 @@ def read_config(data: bytes) -> TopicConfig:
 def read_delete(header: Header, data: bytes) -> DeleteOp:
     try:
         body = canonical.decode(data)
-        return DeleteOp(body["op"], header.seq, header.ts_ms, body["before"], body["tag"])
+        evict_from = _whole(body["evict_from"]) if "evict_from" in body else None
+        return DeleteOp(body["op"], header.seq, header.ts_ms, body["before"], body["tag"], evict_from)
     except (ValueError, KeyError, TypeError) as error:
         raise _misfit(error) from error
 

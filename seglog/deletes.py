@@ -21,7 +21,8 @@ class DeleteOp:
     """Delete number `op` of a topic, made when its head was `at_seq`, at `ts_ms`.
 
     It reaches the records up to `at_seq` that are below `before` (all of them, if None) and have the tag (any or none,
-    if None). `tag` is exact, or a prefix with a trailing `*`.
+    if None). `tag` is exact, or a prefix with a trailing `*`. With `evict_from`, and no tag, it is an eviction: readers
+    are told that records are lost, from that seq on.
     """
 
     op: int
@@ -29,6 +30,13 @@ class DeleteOp:
     ts_ms: int
     before: int | None = None
     tag: str | None = None
+    evict_from: int | None = None
+
+    @property
+    def below(self) -> int:
+        """Of one without a tag: every record below that is gone."""
+        end = self.at_seq + 1
+        return end if self.before is None else min(self.before, end)
 
     def matches(self, record: Record) -> bool:
         return self.reaches(record.seq, record.tag)
@@ -49,12 +57,14 @@ class DeleteOp:
         return tag.startswith(self.tag[:-1]) if self.tag.endswith("*") else tag == self.tag
 
     def to_json(self) -> dict[str, Any]:
-        return {"at_seq": self.at_seq, "before": self.before, "op": self.op, "tag": self.tag, "ts_ms": self.ts_ms}
+        value = {"at_seq": self.at_seq, "before": self.before, "op": self.op, "tag": self.tag, "ts_ms": self.ts_ms}
+        return value if self.evict_from is None else {**value, "evict_from": self.evict_from}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> DeleteOp:
         """Raises `KeyError` or `TypeError` for what `to_json` does not write."""
-        return cls(value["op"], value["at_seq"], value["ts_ms"], value["before"], value["tag"])
+        evict_from = value.get("evict_from")
+        return cls(value["op"], value["at_seq"], value["ts_ms"], value["before"], value["tag"], evict_from)
 
 
 def without_covered(ops: Sequence[DeleteOp]) -> tuple[DeleteOp, ...]:

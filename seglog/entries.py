@@ -18,6 +18,7 @@ from seglog.control import (
 )
 from seglog.deletes import DeleteOp
 from seglog.floors import Floors
+from seglog.record import Gap
 from seglog.resident import Memory
 from seglog.segment import SegmentInfo
 from seglog.state import TopicState
@@ -256,9 +257,10 @@ def delete_resident(state: TopicState, op: DeleteOp) -> None:
 
 def _reach(state: TopicState, op: DeleteOp) -> None:
     """What a delete does at once. Done again after an interrupt, it is the same."""
-    if op.tag is None:
-        end = op.at_seq + 1
-        state.floors = state.floors.raised(end if op.before is None else min(op.before, end))
+    if op.evict_from is not None:
+        state.floors = state.floors.evicted(op.below, Gap(op.evict_from, op.below - 1))
+    elif op.tag is None:
+        state.floors = state.floors.raised(op.below)
     state.resident.delete(op)
     state.resident.drop_below(state.floors.earliest_seq)
 

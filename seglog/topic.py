@@ -284,6 +284,12 @@ class Topic:
         """
         return write.delete(self._engine, self.name, before=before, tag=tag)
 
+    def evict(self, before: int) -> DeleteOp:
+        """What retention does, once and by hand: the records below `before` are lost, and readers are told so, by
+        `Gap` or `Evicted`. As `delete` in all else: it is listed in `delete_ops`. Raises `NoSuchTopic`.
+        """
+        return write.delete(self._engine, self.name, before=before, tag=None, evicts=True)
+
     def delete_ops(self) -> tuple[DeleteOp, ...]:
         """The listed deletes, oldest first: with `keep_history` until they are settled, else until a checkpoint.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from seglog.checkpoint import checkpoint_locked, wait_for_room
@@ -264,8 +265,11 @@ def configure(engine: Engine, name: str, config: TopicConfig) -> None:
 
 
 @change
-def delete(engine: Engine, name: str, *, before: int | None, tag: str | None) -> DeleteOp:
-    """Raises `NoSuchTopic`, `InvalidLabel`, and `InvalidSetting` without any condition."""
+def delete(engine: Engine, name: str, *, before: int | None, tag: str | None, evicts: bool = False) -> DeleteOp:
+    """Raises `NoSuchTopic`, `InvalidLabel`, and `InvalidSetting` without any condition.
+
+    `evicts`, without a tag: readers are told what went.
+    """
     engine.check_writable()
     if before is None and tag is None:
         raise InvalidSetting("delete", "needs before, tag, or both")
@@ -278,6 +282,8 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None) ->
         ts_ms = max(engine.clock.now_ms(), state.assigned_ts_ms)
         is_resident = state.is_resident
         op = DeleteOp(0 if is_resident else state.assigned_op + 1, state.assigned_seq, ts_ms, before, tag)
+        if evicts and state.floors.earliest_seq < op.below:
+            op = replace(op, evict_from=state.floors.earliest_seq)
         if is_resident:
             delete_resident(state, op)
         else:

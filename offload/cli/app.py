@@ -20,6 +20,7 @@ from offload.cli import (
     compact,
     delete,
     doctor,
+    evict,
     gc,
     init,
     inspect,
@@ -93,6 +94,7 @@ app.command()(init.init)
 app.command()(append.append)
 app.command(cls=Served)(read.read)
 app.command(cls=Served)(delete.delete)
+app.command(cls=Served)(evict.evict)
 app.command(cls=Served)(truncate.truncate)
 app.command(cls=Served)(seal.seal)
 app.command(cls=Served)(offload.offload)

@@ -50,6 +50,8 @@ def _what(stored: PastCommit) -> str:
         return (
             f"{', '.join(map(_segment, commit.segments))} in the place of {counted(len(commit.removed_sids), 'object')}"
         )
+    if commit.kind is CommitKind.EVICT:
+        return f"records below seq {commit.bounds.evict_floor}, of {format_time(commit.at_ts_ms)}"
     if commit.kind is CommitKind.DELETE:
         if commit.deletions.before_seq:
             return f"records below seq {commit.deletions.before_seq}, of {format_time(commit.at_ts_ms)}"

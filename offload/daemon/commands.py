@@ -32,6 +32,7 @@ from offload.cli import (
     branch,
     compact,
     delete,
+    evict,
     gc,
     log,
     offload,
@@ -297,6 +298,7 @@ def encode_end(error: BaseException | None) -> bytes:
 _FUNCTIONS: Mapping[str, Callable[..., None]] = {
     "read": read.read,
     "delete": delete.delete,
+    "evict": evict.evict,
     "truncate": truncate.truncate,
     "seal": seal.seal,
     "offload": offload.offload,

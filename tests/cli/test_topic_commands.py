@@ -169,6 +169,28 @@ def test_what_is_in_the_remote_is_truncated_by_a_commit(run: Run, remote: str) -
     assert run("read", "t@before").out == b"a\nb\nc\n"
 
 
+def test_evict_takes_the_oldest_and_tells(run: Run, remote: str) -> None:
+    run("init", "--remote", remote)
+    run("append", "t", stdin=b"a\nb\nc\n")
+    run("seal", "t")
+    run("offload", "t", "--drop-hot")
+    for arguments in ((), ("--before", "2", "--older-than", "1d"), ("--older-than", "none"), ("--before", "0")):
+        assert run("evict", "t", *arguments).code == 2
+    assert run("evict", "t", "--older-than", "1d").text == "evicted 0 records of t, which begins with seq 1 now\n"
+    assert run("evict", "t", "--before", "3").text == "evicted 2 records of t, which begins with seq 3 now (lsn 2)\n"
+    assert "records below seq 3" in run("log", "t").text
+    assert run("read", "t").out == b"c\n"
+    told = run("read", "t", "--from", "1")
+    assert (told.out, "seq 1 to 2 were evicted" in told.err) == (b"c\n", True)
+    assert run("read", "t", "--at", "lsn:1").out == b"a\nb\nc\n"
+
+
+def test_evict_frees_the_disk_without_a_remote(started: Run) -> None:
+    started("append", "t", stdin=b"a\nb\nc\n")
+    done = json.loads(started("--json", "evict", "t", "--before", "2").out)
+    assert done == {"topic": "t", "evicted": 1, "earliest_seq": 2, "lsn": None}
+
+
 def test_the_command_appends_nothing_that_would_end_with_it(started: Run) -> None:
     assert started("topic", "create", "passing", "--durability", "ephemeral").code == 0
     for arguments in (("append", "passing"), ("append", "other", "--durability", "ephemeral")):

@@ -34,7 +34,7 @@ from catalog.pin import HeldPin, Pins
 from offload import ColdSettings, OffloadSettings
 from offload.catalog_settings import CatalogSettings
 from offload.cli.session import format_time
-from seglog import LogSettings, Record
+from seglog import Gap, LogSettings, Record
 from tests.faults.store import EFFECTS
 from tests.seglog.clocks import SetClock
 
@@ -202,6 +202,20 @@ class CatalogModel(RuleBasedStateMachine):
         self.archive.delete(name, before=before, tag=label)
         line.delete(self.clock.ms, before, label)
 
+    @rule(back=st.integers(0, 12), ms=st.integers(0, 1000))
+    def evict(self, back: int, ms: int) -> None:
+        self.clock.ms += ms
+        name = self._some(lambda line: line.is_open)
+        line, topic = self.lines[name], self.log.topic(name)
+        before = max(1, line.head - back)
+        has_news = any(seq < before for seq in line.shown)
+        self.archive.evict(name, before)
+        if has_news:
+            assert topic.evict_floor == topic.earliest_seq == before
+            assert [item.gap_to for item in topic.read(1, gaps=True) if isinstance(item, Gap)] == [before - 1]
+            self.counts["evictions"] += 1
+        line.delete(self.clock.ms, before, None)
+
     @rule(back=st.integers(1, 15), ms=st.integers(0, 1000), at=st.integers(0, 9), is_after=st.booleans())
     def truncate(self, back: int, ms: int, at: int, is_after: bool) -> None:
         """What the remote has is in its past; what only the log has is in nobody's."""
@@ -209,7 +223,7 @@ class CatalogModel(RuleBasedStateMachine):
         line, status = self.lines[name], self.archive.status(name)
         seq = line.head - back + 1
         is_only_here = status.pending_lsn is None and seq > status.offloaded_seq
-        if seq < 1 or (is_only_here and (seq == 1 or not line.are_plain(back))):
+        if seq < self.log.topic(name).evict_floor or (is_only_here and (seq == 1 or not line.are_plain(back))):
             return
         self.clock.ms += ms
         if self._perhaps_killed(at, is_after, lambda: self.archive.truncate(name, seq)):

@@ -7,12 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.control import (
+    encode_delete,
     encode_evict,
     encode_topic_delete,
     encode_truncate,
+    read_delete,
     read_epoch,
     read_evict,
 )
+from seglog.deletes import DeleteOp
 from seglog.errors import InvalidFrame
 from seglog.floors import Floors
 from seglog.frame import FrameType, data_of, encode, read_header
@@ -40,6 +43,17 @@ def test_the_bytes_are_pinned() -> None:
         "6542d825634a9db1",
         "e1b4b32061ded88b",
     ]
+
+
+def test_an_eviction_is_a_delete_with_the_seq_from_which_it_tells() -> None:
+    op = DeleteOp(3, 258, 1720000000661, before=200, evict_from=17)
+    frame = encode_delete(7, op)
+    assert _body(frame) == b'{"before":200,"evict_from":17,"op":3,"tag":null}'
+    assert frame[-8:].hex() == "9de4c58e4c1530a7"
+    assert read_delete(read_header(frame), _body(frame)) == op == DeleteOp.from_json(op.to_json())
+    bad = encode(FrameType.DELETE, topic_id=7, seq=258, ts_ms=1, data=_body(frame).replace(b"17", b'"17"'))
+    with pytest.raises(InvalidFrame):
+        read_delete(read_header(bad), _body(bad))
 
 
 @given(u64, u64, u64, u64, u64)

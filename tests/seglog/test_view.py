@@ -234,6 +234,7 @@ CHANGES: dict[str, Callable[[Log], object]] = {
     "configure": lambda log: log.configure("a", TopicConfig()),
     "create_topic": lambda log: log.create_topic("new"),
     "delete": lambda log: log.topic("a").delete(before=2),
+    "evict": lambda log: log.topic("a").evict(2),
     "delete_topic": lambda log: log.delete_topic("a"),
     "enforce_retention": lambda log: log.topic("a").enforce_retention(),
     "reclaim": lambda log: log.reclaim(),

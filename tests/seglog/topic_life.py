@@ -96,6 +96,7 @@ STEPS: tuple[Step, ...] = (
     lambda log, _: log.topic("t").seal(),
     _truncate("kept", 2),  # below what is on this disk
     _append("kept", 1, "fourth"),
+    lambda log, _: log.topic("kept").evict(2),
     lambda log, _: log.topic("kept").settle_truncation(TruncateOp(3, 1000, 1)),
     _truncate("t", 2),
     _append("t", 9, "seventh"),
