@@ -11,7 +11,7 @@ RUN := scripts/isolated.sh
 WORKERS := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-pulsar soak demo bench lock proto docs clean
+.PHONY: help setup check format test test-pulsar test-minio soak demo bench lock proto docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-11s %s\n", $$1, $$2}'
@@ -36,6 +36,11 @@ test: setup ## all tests but the soak ones and Pulsar's
 
 test-pulsar: setup ## Apache Pulsar's own code reads our objects, and we read its; needs Maven, and a JDK
 	@$(RUN) python -m pytest -m pulsar $(ARGS) tests/interop
+
+test-minio: setup ## the tests that ask an S3 server, with MinIO for it; it is built where there is a Go
+	@scripts/yardsticks.sh
+	@$(RUN) env TESTS_MINIO="$$($(RUN) sh -c 'command -v minio')" \
+	    python -m pytest -m "not soak and not pulsar" -k "s3 or http" $(WORKERS) $(ARGS) tests/catalog tests/cli tests/faults tests/offload tests/promises
 
 soak: setup ## the long tests
 	@$(RUN) python -m pytest -m soak $(ARGS) || { status=$$?; [ $$status -eq 5 ] && echo "no soak tests yet"; }

@@ -20,13 +20,13 @@ _START_LIMIT_S = 30.0
 
 
 @contextmanager
-def serving_minio(program: str, directory: Path) -> Iterator[str]:
+def serving_minio(program: str, directory: Path, user: str = USER, password: str = PASSWORD) -> Iterator[str]:
     """Gives the endpoint's URL. What it stores is in `directory`, which it makes."""
     directory.mkdir()
     address = f"127.0.0.1:{free_port()}"
     server = subprocess.Popen(
         [program, "server", "--quiet", "--address", address, str(directory)],
-        env={**os.environ, "HOME": str(directory), "MINIO_ROOT_USER": USER, "MINIO_ROOT_PASSWORD": PASSWORD},
+        env={**os.environ, "HOME": str(directory), "MINIO_ROOT_USER": user, "MINIO_ROOT_PASSWORD": password},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Installs what the benchmarks compare with: the packages of benchmarks/requirements.lock into .venv, and nats-server beside
-# them where there is a Go. `make setup` comes first. What cannot be had is said here, and the tables say it again.
+# Installs what the benchmarks compare with: the packages of benchmarks/requirements.lock into .venv, and nats-server and
+# MinIO beside them where there is a Go. `make setup` comes first. What cannot be had is said here, and the tables say it again.
 set -eu
 unset CDPATH
 cd "$(dirname "$0")/.."
 
 nats=github.com/nats-io/nats-server/v2@v2.15.2
+minio=github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 mark=.venv/.yardsticks-finished
 wanted=$(cksum benchmarks/requirements.lock scripts/yardsticks.sh)
 [ "$(cat "$mark" 2>/dev/null)" != "$wanted" ] || exit 0
@@ -21,7 +22,8 @@ $install --require-hashes -r benchmarks/requirements.lock || complain "the packa
 go=$(command -v go || echo /usr/local/go/bin/go)
 if [ -x "$go" ]; then
     GOBIN="$PWD/.venv/bin" "$go" install "$nats" || complain "nats-server could not be built"
+    GOBIN="$PWD/.venv/bin" "$go" install "$minio" || complain "MinIO could not be built"
 else
-    complain "no Go, so no nats-server"
+    complain "no Go, so neither nats-server nor MinIO"
 fi
 [ "$complete" = no ] || printf '%s' "$wanted" >"$mark"

@@ -1,4 +1,4 @@
-"""A real S3 HTTP server (moto's) for the tests, in a process of its own, on a free loopback port.
+"""A real S3 HTTP server (moto's, or MinIO's) for the tests, in a process of its own, on a free loopback port.
 
 In a process of its own, because tests turn every warning into an error, and kill processes. It ends when its standard
 input does, so none outlives the test run.
@@ -30,17 +30,29 @@ from urllib.parse import parse_qs
 import boto3
 import pytest
 
+from benchmarks.minio import serving_minio
 from catalog.checksum import Checksum, ChecksumKind
 
 ACCESS_KEY = "seglog-test"
 SECRET_KEY = "seglog-test-secret"
 REGION = "us-east-1"
+MINIO = os.environ.get("TESTS_MINIO", "")
+
+#: Keys of other users, encryption by a key service, uploads listed by prefix: MinIO as it starts has none of these.
+not_of_minio = pytest.mark.skipif(bool(MINIO), reason="MinIO, as it starts, does not have it")
 
 
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
-    """The URL of a running server."""
-    with running_s3() as endpoint:
+    """The URL of a running server: moto's, or MinIO's if TESTS_MINIO says where that program is (`make test-minio`)."""
+    if not MINIO:
+        with running_s3() as endpoint:
+            yield endpoint
+        return
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        serving_minio(MINIO, Path(directory) / "data", ACCESS_KEY, SECRET_KEY) as endpoint,
+    ):
         yield endpoint
 
 

@@ -36,6 +36,7 @@ from catalog.errors import (
 from catalog.keys import Key
 from catalog.objects import PartTag, s3, s3_reads
 from catalog.objects.s3 import ReadSettings, S3Store
+from tests.s3_server import not_of_minio
 
 A = Key("vol/log/A")
 Reader = Literal["obstore", "boto3"]
@@ -549,6 +550,7 @@ def test_a_prefix_ends_in_one_slash_whatever_the_user_wrote(s3_environment: str,
         assert store.url == url.rstrip("/")
 
 
+@not_of_minio
 def test_a_session_brings_its_own_credentials(s3_remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
     session = boto3.Session(aws_access_key_id="tenant", aws_secret_access_key="secret", region_name="us-east-1")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
@@ -573,6 +575,7 @@ def test_credentials_that_the_session_refreshed_are_used(script: ScriptedS3, mon
     assert ["first" in script.authorizations[0], "second" in script.authorizations[1]] == [True, True]
 
 
+@not_of_minio
 def test_a_profile_gives_endpoint_and_credentials(
     s3_remote: str, s3_environment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from catalog.checksum import Checksum, ChecksumKind
 from catalog.errors import ChecksumNotKept, InvalidObject
 from catalog.keys import Key
 from catalog.objects.s3 import S3Store, WriteSettings
+from tests.s3_server import not_of_minio
 
 A, B = Key("vol/segments/A"), Key("vol/segments/B")
 PART = bytes(range(256)) * 20_480
@@ -174,6 +175,7 @@ def test_an_answer_with_another_checksum_is_not_taken_for_success(
         send_both(store)
 
 
+@not_of_minio
 def test_storage_class_and_encryption_are_what_the_store_has(
     open_store: Callable[..., S3Store], s3_remote: str
 ) -> None:
@@ -190,6 +192,7 @@ def test_storage_class_and_encryption_are_what_the_store_has(
     client.close()
 
 
+@not_of_minio
 def test_encryption_with_the_stores_own_key_names_none(open_store: Callable[..., S3Store], s3_remote: str) -> None:
     store = open_store(sse="AES256")
     send_both(store)

@@ -17,6 +17,7 @@ from catalog.objects.s3 import S3Store
 from tests.catalog.test_conformance import CASES, Broken, Writer
 from tests.cli.conftest import Run
 from tests.faults.store import CountingStore
+from tests.s3_server import not_of_minio
 
 NAMES = [check.name for check in CHECKS]
 
@@ -56,6 +57,7 @@ def test_without_a_remote_it_says_how_to_name_one(run: Run) -> None:
     assert "--remote URL" in done.err
 
 
+@not_of_minio
 def test_s3_keeps_every_promise_tells_its_time_and_is_left_as_it_was(run: Run, s3_remote: str) -> None:
     done = run("--json", "--remote", s3_remote, "doctor")
     *checks, clock = values_of(done.text)
