@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from catalog import keys
 from offload.archive_status import StatusCalls
+from offload.errors import TopicAttached
 from offload.publisher import divergence
 from offload.replica import SyncState
 from offload.reset import ResetResult
 from offload.sync import Synced
 from seglog import Topic
-from seglog.errors import HistoryKept
 
 __all__ = ["ReplicaCalls"]
 
@@ -75,10 +75,13 @@ class ReplicaCalls(StatusCalls):
                 raise divergence(handle)
         return self._log.topic(name)
 
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, name: str, *, detach: bool = False, discard: bool = False) -> None:
         """Delete a topic of the log that has nothing in the remote, or follow a replica no more.
 
-        Raises `NoSuchTopic`, `HistoryKept`.
+        A topic that has a history in the remote goes only with `detach`, and from here only: in the remote it stays, and
+        `sync` or `take_over` brings it back. All of it is offloaded first, or with `discard` what is only here is
+        dropped; and what replaces the hot copies is read back. Repeat it after an error: it goes on.
+        Raises `NoSuchTopic`, `TopicAttached` without `detach`, `Diverged`, and what the store raises.
         """
         self._log.check_writable()
         if self.is_replica(name):
@@ -88,6 +91,14 @@ class ReplicaCalls(StatusCalls):
         topic = self._log.existing(name)
         with self._turn(name):
             if self._local.handle(name) is not None:
-                raise HistoryKept(name)
+                if not detach:
+                    raise TopicAttached(name)
+                if not discard:
+                    self._open(name)
+                    topic.seal()
+                    self._offloader.run(name)
+                self._reset.run(self._followed(name), discard=discard)
+                self._replicas.forget(name)
+                return
             self._log.configure(name, replace(topic.config, keep_history=False))
             self._log.delete_topic(name)

@@ -14,7 +14,8 @@
     │   ├── OpenBranch           it is open for appends in this directory
     │   ├── DirectoryNotEmpty    a directory to recover into
     │   ├── LocalChangesLost     a reset would drop what only this directory has
-    │   └── OtherRemote          the remote is not the one that has the history
+    │   ├── OtherRemote          the remote is not the one that has the history
+    │   └── TopicAttached        deleting it would leave its history in the remote
     ├── Unavailable          nothing was changed; try again                exit 1
     │   ├── Busy                 the daemon has as many requests as it takes
     │   ├── DaemonGone           it ended, or closed the connection, before it answered
@@ -72,6 +73,7 @@ __all__ = [
     "OtherRemote",
     "Refused",
     "Stopping",
+    "TopicAttached",
     "Unavailable",
     "UnknownObject",
     "UnsupportedOption",
@@ -208,6 +210,15 @@ class OpenBranch(Conflict):
         super().__init__(
             f"{name} is open for appends in this directory",
             hint=f"`seglog reset {name}` ends that, and keeps what was offloaded",
+        )
+        self.name = name
+
+
+class TopicAttached(Conflict):
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} has a history in the remote; nothing was deleted",
+            hint=f"`seglog topic delete {name} --detach --yes` offloads all of it, and takes it from here only",
         )
         self.name = name
 

@@ -140,17 +140,30 @@ def show(context: typer.Context, topic: Annotated[str, typer.Argument(help="The 
 def delete(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(help="The topic.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do it: there is no way back.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="If it has a history in the remote: take it from this directory only.")
+    ] = False,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="With --detach: drop what is not offloaded, for good.")
+    ] = False,
 ) -> None:
-    """Delete a topic and all its records. One that has anything in the remote is refused.
+    """Delete a topic and all its records, for good, if nothing of it is in the remote.
 
-    A replica is only followed no more: nothing in the remote changes.
+    With a history in the remote it is refused without --detach. That offloads what is left, reads all of it back, and
+    deletes the topic here only: `seglog sync TOPIC` follows it again, `seglog takeover TOPIC` writes it again, and a
+    branch can be deleted in the remote with `seglog branch delete`. A replica is only followed no more.
     """
     if not yes:
-        raise typer.BadParameter(f"this deletes {topic} and all its records for good; say --yes to do it")
+        raise typer.BadParameter(f"this deletes {topic} and all its records here; say --yes to do it")
+    if discard and not detach:
+        raise typer.BadParameter("--discard goes with --detach")
     session = session_of(context)
     with session.log_and_maybe_archive() as (log, archive):
-        (log if archive is None else archive).delete_topic(topic)
+        if archive is None:
+            log.delete_topic(topic)
+        else:
+            archive.delete_topic(topic, detach=detach, discard=discard)
     emit(session, {"topic": topic, "deleted": True}, f"deleted topic {topic}")
 
 

@@ -76,9 +76,26 @@ def test_a_topic_with_a_history_in_the_remote_is_not_deleted(run: Run, remote: s
     run("seal", "t")
     run("offload", "t")
     refused = run("topic", "delete", "t", "--yes")
-    assert (refused.code, "keeps its history" in refused.err) == (2, True)
+    assert (refused.code, "has a history in the remote" in refused.err) == (4, True)
     assert run("topic", "delete", "u", "--yes").code == 0
     assert run("read", "t").out == b"a\n"
+    assert run("topic", "delete", "t", "--discard", "--yes").code == 2
+
+
+@pytest.mark.parametrize("discard", [(), ("--discard",)])
+def test_but_it_may_go_from_this_directory(run: Run, remote: str, discard: tuple[str, ...]) -> None:
+    run("init", "--remote", remote)
+    run("append", "t", stdin=b"a\n")
+    run("seal", "t")
+    run("offload", "t")
+    run("append", "t", stdin=b"b\n")
+    assert run("topic", "delete", "t", "--detach", *discard, "--yes").text == "deleted topic t\n"
+    assert run("topic", "list").out == b""
+    assert run("topic", "delete", "t", "--detach", "--yes").code == 3
+    assert run("sync", "t").code == 0
+    assert run("read", "t").out == (b"a\n" if discard else b"a\nb\n")
+    run("append", "t", stdin=b"c\n")
+    assert run("read", "t").out == (b"a\nc\n" if discard else b"a\nb\nc\n")
 
 
 def test_retention_lets_go_of_hot_copies_once_they_are_in_the_remote(run: Run, remote: str) -> None:

@@ -1,0 +1,104 @@
+"""A topic that has a history in the archive goes from a directory, and from there only."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from catalog.errors import Fenced, InvalidObject
+from catalog.objects.memory import MemoryStore
+from catalog.objects.wrapped import WrappedStore
+from offload.errors import TopicAttached
+from seglog import NoSuchTopic
+from tests.faults.steps import Place, crashes
+from tests.offload.replicas import opened, ship, values
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+def test_all_of_it_is_in_the_remote_then(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path, store) as (log, archive):
+        ship(archive, log, "t", b"a", b"b")
+        log.topic("t").append([b"c"])
+        archive.delete("t", before=2)
+        with pytest.raises(TopicAttached):
+            archive.delete_topic("t")
+        archive.delete_topic("t", detach=True)
+        assert not log.has_topic("t")
+        assert archive.replicas() == []
+        assert archive._local.attempts("t") == ()
+        archive.sync("t")
+        assert values(archive, "t") == [b"b", b"c"]
+        assert archive.writable("t").append([b"d"]) == range(4, 5)
+        ship(archive, log, "t", b"e")
+        assert values(archive, "t") == [b"b", b"c", b"d", b"e"]
+
+
+def test_a_branch_can_be_deleted_in_the_remote_then(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path, store) as (log, archive):
+        ship(archive, log, "t", b"a")
+        archive.restore("t", to="head", name="b")
+        archive.writable("t@b").append([b"b"])
+        archive.delete_topic("t@b", detach=True)
+        archive.delete_branch("t", "b")
+        archive.undelete_branch("t", "b")
+        assert values(archive, "t@b") == [b"a", b"b"]
+
+
+def test_who_was_fenced_drops_what_is_only_here_when_told_to(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive), opened(tmp_path / "two", store) as (_, two):
+        ship(archive, log, "t", b"a")
+        two.take_over("t")
+        log.topic("t").append([b"b"])
+        with pytest.raises(Fenced):
+            archive.delete_topic("t", detach=True)
+        assert values(archive, "t") == [b"a", b"b"]
+        archive.delete_topic("t", detach=True, discard=True)
+        assert not log.has_topic("t")
+        assert values(two, "t") == [b"a"]
+
+
+class Damaged(WrappedStore):
+    """The last byte of each data object is another one."""
+
+    def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+        found = act()
+        if method == "get_range" and not key.endswith(".index") and "/segments/" in key:
+            return bytes([*found[:-1], found[-1] ^ 1])
+        return found
+
+
+def test_a_hot_copy_stays_if_the_remote_has_another_one(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path, Damaged(store)) as (log, archive):
+        ship(archive, log, "t", b"a")
+        with pytest.raises(InvalidObject, match="its bytes are not what the commit says"):
+            archive.delete_topic("t", detach=True)
+        assert values(archive, "t") == [b"a"]
+
+
+@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.soak)])
+def test_it_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> None:
+    base = Place(tmp_path / "base")
+    with base.opened() as (log, archive):
+        ship(archive, log, "t", b"a", b"b")
+        log.topic("t").append([b"c"])
+    steps = 0
+    for name, place in crashes(base, tmp_path, lambda _, archive: archive.delete_topic("t", detach=True), every):
+        steps += 1
+        with place.opened() as (log, archive):
+            with contextlib.suppress(NoSuchTopic):  # it may have come to its end
+                archive.delete_topic("t", detach=True)
+            assert not log.has_topic("t"), name
+            archive.sync("t")
+            assert values(archive, "t") == [b"a", b"b", b"c"], name
+    assert steps > 50 / every
