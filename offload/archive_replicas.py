@@ -78,8 +78,8 @@ class ReplicaCalls(StatusCalls):
     def delete_topic(self, name: str, *, detach: bool = False, discard: bool = False) -> None:
         """Delete a topic of the log that has nothing in the remote, or follow a replica no more.
 
-        A topic that has a history in the remote goes only with `detach`, and from here only: in the remote it stays, and
-        `sync` or `take_over` brings it back. All of it is offloaded first, or with `discard` what is only here is
+        A topic that has a history in the remote goes only with `detach`, and only from here: in the remote it stays;
+        `sync` or `take_over` bring it back. All of it is offloaded first, or with `discard` what is only here is
         dropped; and what replaces the hot copies is read back. Repeat it after an error: it goes on.
         Raises `NoSuchTopic`, `TopicAttached` without `detach`, `Diverged`, and what the store raises.
         """
