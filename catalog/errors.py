@@ -23,6 +23,7 @@
     │   └── OutOfWindow          a target outside what is kept
     ├── Unavailable          back off, try again                         exit 1
     │   ├── StoreUnreachable
+    │   ├── NotOffered           the store does not have what was asked for, such as a kind of encryption
     │   ├── AccessDenied
     │   ├── LocalCatalogUnavailable  the SQLite file cannot be opened or written
     │   └── OutcomeUnknown       nobody can say whether the write happened
@@ -66,6 +67,7 @@ __all__ = [
     "NoSuchObject",
     "NoSuchTag",
     "NoSuchTopic",
+    "NotOffered",
     "NotUndone",
     "OutOfWindow",
     "OutcomeUnknown",
@@ -267,6 +269,15 @@ class StoreUnreachable(Unavailable):
         self, url: str, cause: str, hint: str = "check the endpoint, the network and the store's health"
     ) -> None:
         super().__init__(f"cannot reach {url}: {cause}", hint=hint)
+        self.url = url
+
+
+class NotOffered(Unavailable):
+    """The store does not do what a request asks for; it may do all else."""
+
+    def __init__(self, url: str, cause: str) -> None:
+        hint = "choose another storage class or encryption in the settings, if it is that; else ask `seglog doctor`"
+        super().__init__(f"{url} does not offer what was asked: {cause}", hint=hint)
         self.url = url
 
 

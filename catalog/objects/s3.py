@@ -53,6 +53,7 @@ from catalog.errors import (
     KeyTaken,
     NoSuchBucket,
     NoSuchObject,
+    NotOffered,
     OutcomeUnknown,
     StoreUnreachable,
 )
@@ -82,6 +83,7 @@ _NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetrie
 _NOT_SENT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
 _TROUBLE = (BotoCoreError, ResponseParserError)
 _ABSENT = frozenset({"NoSuchKey", "NoSuchUpload"})
+_NOT_OFFERED = frozenset({"NotImplemented", "XNotImplemented", "InvalidStorageClass"})
 _UNKNOWN_REQUEST = frozenset({"MethodNotAllowed", "NotImplemented"})
 _DENIED = frozenset({"AccessDenied", "ExpiredToken", "InvalidToken", "RequestTimeTooSkewed", "TokenRefreshRequired"})
 _NOT_THE_PARTS = frozenset(
@@ -377,6 +379,8 @@ class S3Store:
             return InvalidObject(key, f"its parts do not join: {description}")
         if code in _DENIED or status in {401, 403}:
             return AccessDenied(self._url, description)
+        if code in _NOT_OFFERED:
+            return NotOffered(self._url, description)
         return StoreUnreachable(self._url, description)
 
     def _trouble(self, trouble: Exception) -> CatalogError:

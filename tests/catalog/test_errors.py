@@ -52,6 +52,7 @@ def test_every_error_but_the_groups_says_what_happened_in_one_line() -> None:
         errors.NoSuchTag("orders", "v1"),
         errors.OutOfWindow("seq:9", "DATE (lsn 1) to DATE (lsn 2)"),
         errors.StoreUnreachable("s3://bucket", "no route"),
+        errors.NotOffered("s3://bucket", "NotImplemented: no key service"),
         errors.AccessDenied("s3://bucket", "no credentials"),
         errors.LocalCatalogUnavailable("/data/catalog.db", "locked"),
         errors.OutcomeUnknown("vol/log/A", "timeout"),

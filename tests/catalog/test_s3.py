@@ -30,6 +30,7 @@ from catalog.errors import (
     KeyTaken,
     NoSuchBucket,
     NoSuchObject,
+    NotOffered,
     OutcomeUnknown,
     StoreUnreachable,
 )
@@ -183,7 +184,8 @@ def test_a_condition_that_is_not_met_says_so_after_one_request(
         ((403, "SignatureDoesNotMatch"), AccessDenied),
         ((400, "ExpiredToken"), AccessDenied),
         ((404, "NoSuchBucket"), NoSuchBucket),
-        ((501, "NotImplemented"), StoreUnreachable),
+        ((501, "NotImplemented"), NotOffered),
+        ((400, "InvalidStorageClass"), NotOffered),
         ((400, "InvalidRequest"), StoreUnreachable),
     ],
 )
