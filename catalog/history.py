@@ -81,9 +81,13 @@ class Leg:
 
 
 class History:
-    """`legs` are newest first. `load(vid, first_lsn, last_lsn)` gives commits, both included, oldest first."""
+    """`legs` are newest first. `load(vid, first_lsn, last_lsn)` gives commits, both included, oldest first.
 
-    def __init__(self, legs: Sequence[Leg], load: Load) -> None:
+    `is_passed`: GC has passed its newest commit, and keeps what the volume has behind that only.
+    """
+
+    def __init__(self, legs: Sequence[Leg], load: Load, *, is_passed: bool = False) -> None:
+        self.is_passed = is_passed
         self.legs = tuple(leg for leg in legs if len(leg))
         self._load = load
         self._truncations: dict[Vid, int] = {}

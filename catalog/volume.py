@@ -220,6 +220,7 @@ class Volumes:
         """
         legs: list[Leg] = []
         cut_seq: int | None = None
+        is_passed = False
         last_lsn = self.newest_lsn(vid) if lsn is None else lsn
         seen = set[Vid]()
         while True:
@@ -228,9 +229,10 @@ class Volumes:
             # Below its boundary a volume may still keep the one state that a fork stands on.
             parent, first_lsn = self.control(vid).parent, max(1, min(boundary, last_lsn))
             is_cut = boundary > 1 and (first_lsn > 1 or parent is not None)
+            is_passed = is_passed or (not legs and last_lsn < boundary < DEAD)
             legs.append(Leg(vid, first_lsn, last_lsn, cut_seq, checkpoints.marks, is_cut))
             if boundary > 1 or parent is None:
-                return History(legs, self.commits)
+                return History(legs, self.commits, is_passed=is_passed)
             vid, last_lsn = parent.vid, parent.lsn
             cut_seq = min((seq for seq in (cut_seq, parent.seq) if seq is not None), default=None)
 

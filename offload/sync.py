@@ -73,7 +73,7 @@ class Sync:
         """A topic that is written here, and whose handle is open."""
         before = self._handle(name)
         try:
-            self._take_in(name)
+            self.take_in(name)
         except Diverged:
             if self._replicas.changes(self._handle(name)):
                 raise
@@ -83,7 +83,7 @@ class Sync:
         published = self._offloader.run(name, on_bytes=on_bytes) if self._replicas.changes(self._handle(name)) else []
         return Synced(name, self._handle(name).lsn, taken, tuple(published), is_replica=False)
 
-    def _take_in(self, name: str) -> None:
+    def take_in(self, name: str) -> None:
         """What is mere maintenance. Raises `Diverged` or `Fenced` for anything else, and puts it on record."""
         handle = self._handle(name)
         if handle.diverged_lsn is not None:

@@ -216,6 +216,22 @@ def test_an_idle_writer_that_gc_has_passed_goes_on(tmp_path: Path, store: Memory
         assert values(other, "t") == [b"a", b"b"]
 
 
+def test_an_idle_writer_that_gc_has_passed_names_its_newest_state(tmp_path: Path, store: MemoryStore) -> None:
+    """Which is what it knows, behind the commits of GC that it has not heard of."""
+    with opened(tmp_path, store) as (log, archive):
+        ship(archive, log, "t", b"a")
+        volume = volume_of(archive)
+        maintain(store, volume)
+        make_checkpoint(Volumes(store), volume, 2, now_ms=0)
+        store.put(boundary_key(volume), encode_boundary(Boundary(volume, 2)), {})
+        store.delete(commit_key(volume, 1))
+        assert archive.tag("t", "v1").point.lsn == 2
+        archive.restore("t", to="head", name="b")
+        assert values(archive, "t@b") == values(archive, "t", "tag:v1") == [b"a"]
+        ship(archive, log, "t", b"b")
+        assert values(archive, "t") == [b"a", b"b"]
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_crash_at_any_request_of_a_rebase_is_gone_on_from(when: str, tmp_path: Path) -> None:
     """Each effect on the store fails once, and then the directory is opened again."""

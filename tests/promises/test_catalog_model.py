@@ -468,7 +468,8 @@ class CatalogModel(RuleBasedStateMachine):
         lsn = self.archive.status(name).lsn
         if lsn:
             found = {record.seq: record.value for record in self.archive.read(name, at=f"lsn:{lsn}")}
-            self.lines[name].seen[lsn] = (self.clock.ms, found)
+            # The window is one of the topic's own time.
+            self.lines[name].seen[lsn] = (self.archive.snapshot(name).max_ts_ms, found)
 
     def _perhaps_killed(self, at: int, is_after: bool, act: Callable[[], object]) -> bool:
         """`at` 0 is not at all. Whether it came to its end."""
