@@ -93,6 +93,7 @@ class _History:
         self.stalled: list[Iterator[object]] = []
         self.counts: Counter[str] = Counter()
         self.names = 0
+        self.latest_ms = 0
         self.world.root()
 
     def run(self, steps: int) -> None:
@@ -101,14 +102,15 @@ class _History:
             [name] = self.random.choices(names, weights)
             getattr(self, name)()
             self.counts[name] += 1
+            self.latest_ms = max(self.latest_ms, self.world.now_ms)
         self.world.check()
         self.settle()
 
     def settle(self) -> None:
-        """Nobody is under way any more. What no name reaches goes, all of it."""
+        """Nobody is under way any more, and no object is of a time that is still to come. What no name reaches goes."""
         while self.stalled:
             self.wake()
-        self.world.now_ms = max(self.world.now_ms, self.world.latest_ms)
+        self.world.now_ms = max(self.world.now_ms, self.world.latest_ms, self.latest_ms)
         for _ in range(40):
             before = self.world.objects()
             self.world.now_ms += 1
