@@ -72,7 +72,7 @@ class HistoryCalls(OffloadCalls):
             past = NO_HISTORY
         else:
             past = self.history(name)
-            if past.is_passed and self._takes_in(name):
+            if past.is_passed and not isinstance(wanted, timeline.Lsn) and self._takes_in(name):
                 past = self.history(name)
         return timeline.resolve(wanted, past, self._reader.last_seq_at)
 

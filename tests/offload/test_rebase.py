@@ -225,6 +225,7 @@ def test_an_idle_writer_that_gc_has_passed_names_its_newest_state(tmp_path: Path
         make_checkpoint(Volumes(store), volume, 2, now_ms=0)
         store.put(boundary_key(volume), encode_boundary(Boundary(volume, 2)), {})
         store.delete(commit_key(volume, 1))
+        assert values(archive, "t", "lsn:1") == [b"a"]  # of which there is a copy here
         assert archive.tag("t", "v1").point.lsn == 2
         archive.restore("t", to="head", name="b")
         assert values(archive, "t@b") == values(archive, "t", "tag:v1") == [b"a"]
