@@ -42,8 +42,8 @@ test-minio: setup ## the tests that ask an S3 server, with MinIO for it; it is b
 	@$(RUN) env TESTS_MINIO="$$($(RUN) sh -c 'command -v minio')" \
 	    python -m pytest -m "not soak and not pulsar" -k "s3 or http" $(WORKERS) $(ARGS) tests/catalog tests/cli tests/faults tests/offload tests/promises
 
-soak: setup ## the long tests
-	@$(RUN) python -m pytest -m soak $(ARGS) || { status=$$?; [ $$status -eq 5 ] && echo "no soak tests yet"; }
+soak: setup ## the long tests, two at a time, and the figures that they print; hours
+	@$(RUN) python -m pytest -m soak -n 2 --dist worksteal -rP $(ARGS)
 
 demo: setup ## the whole way of a record, narrated, in about a minute
 	@$(RUN) python -m demo demo-data $${FILE:+"$$FILE"}
