@@ -81,7 +81,7 @@ def _calls(tmp_path: Path) -> Counter[str]:
 def test_every_single_fault_in_memory(tmp_path: Path) -> None:
     plans = [[fault] for fault in _singles(_calls(tmp_path))]
     random.Random(5).shuffle(plans)
-    assert _run(tmp_path, plans, most_s=25).struck > 50
+    assert _run(tmp_path, plans, most_s=20).struck > 10
 
 
 def test_pairs_of_faults_in_memory(tmp_path: Path) -> None:
