@@ -5,7 +5,6 @@ point, and so on to the branch itself. Pure but for `load`, which is given to it
 
 L1  A leg is gone through in batches that grow, so what lies before or after what is looked for costs little: of the
     commits that are fetched half are looked at, or more.
-L3  The cut of a leg takes records of commits after the last truncation in it: those up to it, a fork has whole.
 L2  Checkpoints tell for each of their commits the latest time and the highest seq up to it: `oldest_first` may begin
     with the last one that is passed by.
 """
@@ -90,7 +89,6 @@ class History:
         self.is_passed = is_passed
         self.legs = tuple(leg for leg in legs if len(leg))
         self._load = load
-        self._truncations: dict[Vid, int] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self.legs))
@@ -174,33 +172,10 @@ class History:
         return found
 
     def _past(self, leg: Leg, first: int, last: int) -> list[PastCommit]:
-        found = self._load(leg.vid, first, last)
-        if leg.cut_seq is None:
-            whole = last
-        elif all(max(each.commit.bounds.head_seq, each.commit.at_seq) <= leg.cut_seq for each in found):
-            whole = 0  # there is nothing to cut
-        else:
-            whole = self._last_truncation(leg, first)
         return [
-            PastCommit(
-                stored.commit,
-                stored.hash,
-                None if stored.commit.lsn <= whole else leg.cut_seq,
-                stored.checkpoint is not None,
-            )
-            for stored in found
+            PastCommit(stored.commit, stored.hash, leg.cut_seq, stored.checkpoint is not None)
+            for stored in self._load(leg.vid, first, last)
         ]
-
-    def _last_truncation(self, leg: Leg, first: int) -> int:
-        """The LSN of the last commit of `leg` that is one, from `first` on; 0 if there is none."""
-        known = self._truncations.get(leg.vid, leg.last_lsn + 1)
-        while known > first:
-            begin = max(first, known - _LARGEST_BATCH)
-            for stored in reversed(self._load(leg.vid, begin, known - 1)):
-                if stored.commit.truncate_from is not None:
-                    return stored.commit.lsn
-            known = self._truncations[leg.vid] = begin
-        return 0
 
 
 NO_HISTORY = History((), lambda _vid, _first, _last: ())
