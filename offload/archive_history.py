@@ -68,22 +68,11 @@ class HistoryCalls(OffloadCalls):
                 self.offload(name)
             if isinstance(wanted, timeline.Time) and self._is_quiet_since(name, wanted.ms):
                 wanted = timeline.Head()
-        if self._log.has_topic(name) and self._handles.find(name) is None:
-            past = NO_HISTORY
-        else:
-            past = self.history(name)
-            if past.is_passed and not isinstance(wanted, timeline.Lsn) and self._takes_in(name):
-                past = self.history(name)
-        return timeline.resolve(wanted, past, self._reader.last_seq_at)
-
-    def _takes_in(self, name: str) -> bool:
-        """What GC has published behind the newest commit that is known here is taken in, where the topic is written."""
         handle = self._handles.find(name)
-        if handle is None or self._log.is_read_only or not self._handles.is_writer(handle):
-            return False
-        with self._turn(name):
-            self._sync.take_in(name)
-        return True
+        past = NO_HISTORY if handle is None and self._log.has_topic(name) else self.history(name)
+        if handle and past.is_passed and not isinstance(wanted, timeline.Lsn) and self._takes_in(handle):
+            past = self.history(name)
+        return timeline.resolve(wanted, past, self._reader.last_seq_at)
 
     def diff(self, left: str, right: str) -> BranchDiff:
         """What two branches of a topic show differently, as far as the remote knows."""

@@ -148,7 +148,7 @@ class OffloadCalls(StatusCalls):
         handle = self._handles.find(name)
         if handle is None:
             return Deleted(op, hot_count, None, waits_for="the first offload")
-        snapshot = self._volumes.snapshot(handle.vid, handle.lsn)
+        snapshot = self._newest(name)
         in_cold = replace(op, at_seq=min(op.at_seq, offloaded_seq))  # what is above there was truncated since
         records = hot_count + count_cold(in_cold, earlier, snapshot, self._reader)
         if op.at_seq > offloaded_seq:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from catalog import Branches, Handle, LocalCatalog, Snapshot, Volumes
+from catalog.errors import NoSuchObject
 from catalog.objects.base import ObjectStore
 from catalog.retention import window_ms_of
 from catalog.tag import Tags
@@ -151,9 +152,23 @@ class ArchiveParts:
     def _newest(self, name: str) -> Snapshot:
         """The remote state of a topic or branch, as far as it is known here."""
         handle = self._handles.find(name)
-        if handle is not None:
+        if handle is None:
+            return self._volumes.snapshot(self._handles.resolve(name))
+        try:
             return self._volumes.snapshot(handle.vid, handle.lsn)
-        return self._volumes.snapshot(self._handles.resolve(name))
+        except NoSuchObject:
+            if not self._publisher.is_passed(handle) or not self._takes_in(handle):
+                raise
+            return self._newest(name)
+
+    def _takes_in(self, handle: Handle) -> bool:
+        """What GC has published behind the newest commit that is known here is taken in, where the topic is written."""
+        if self._log.is_read_only or not self._handles.is_writer(handle):
+            return False
+        with self._turn(handle.name):
+            self._sync.take_in(handle.name)
+        moved = self._handles.find(handle.name)
+        return moved is not None and moved.lsn > handle.lsn
 
 
 class _ColdTier:

@@ -88,6 +88,17 @@ class Offloader:
         and what the log and the store raise; whatever it raises, what was acked is safe and the next run goes on.
         """
         done = self.settle(name)
+        try:
+            return done + self._run(name, up_to, on_bytes)
+        except NoSuchObject:
+            handle = self._handle(name)
+            if handle.pending_body is not None or not self._publisher.is_passed(handle):
+                raise
+            self._publisher.take_in(handle)  # then its newest state is to be had again
+            return done + self._run(name, up_to, on_bytes)
+
+    def _run(self, name: str, up_to: int | None, on_bytes: Callable[[int], None]) -> list[Published]:
+        done: list[Published] = []
         topic = self._log.topic(name)
         while True:
             handle, epoch = self._handle(name), topic.epoch

@@ -178,6 +178,26 @@ class Publisher:
         )
         return settled
 
+    def take_in(self, handle: Handle) -> None:
+        """What is mere maintenance, for a writer with nothing pending.
+
+        Raises `Diverged` or `Fenced` for anything else, and puts it on record.
+        """
+        tip = self._handles.tip(handle)
+        news = pull(self._volumes, handle.vid, handle.lsn, tip.hash)
+        if news.is_empty:
+            return
+        fence = news.fenced_by(handle.epoch)
+        if fence is not None:
+            raise self.note_divergence(handle, *fence)
+        if not news.is_maintenance(tip.bounds, handle.epoch):
+            raise self.note_divergence(handle, handle.lsn + 1, None)
+        self._local.save(handle=self._handles.advanced(handle, news))
+
+    def is_passed(self, handle: Handle) -> bool:
+        """Whether GC keeps only what the volume has behind the newest commit that is known here."""
+        return handle.lsn < self._volumes.boundary(handle.vid)
+
     def note_divergence(self, handle: Handle, lsn: int, epoch: int | None) -> Diverged:
         """Put it on record, and return the error to raise (Q2)."""
         handle = replace(handle, diverged_lsn=lsn, fenced_epoch=epoch)

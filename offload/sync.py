@@ -89,16 +89,7 @@ class Sync:
         if handle.diverged_lsn is not None:
             raise divergence(handle)
         self._offloader.settle(name)
-        handle = self._handle(name)
-        news, tip = self._replicas.pull(handle), self._handles.tip(handle)
-        if news.is_empty:
-            return
-        fence = news.fenced_by(handle.epoch)
-        if fence is not None:
-            raise self._publisher.note_divergence(handle, *fence)
-        if not news.is_maintenance(tip.bounds, handle.epoch):
-            raise self._publisher.note_divergence(handle, handle.lsn + 1, None)
-        self._local.save(handle=self._handles.advanced(handle, news))
+        self._publisher.take_in(self._handle(name))
 
     def _handle(self, name: str) -> Handle:
         handle = self._handles.find(name)

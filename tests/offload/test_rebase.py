@@ -216,6 +216,32 @@ def test_an_idle_writer_that_gc_has_passed_goes_on(tmp_path: Path, store: Memory
         assert values(other, "t") == [b"a", b"b"]
 
 
+@pytest.mark.parametrize("act", ["read", "delete", "offload"])
+def test_an_idle_writer_that_gc_has_passed_has_its_newest_state(tmp_path: Path, store: MemoryStore, act: str) -> None:
+    """Without a copy of the commits, as a directory has it whose own checkpoint stands for them."""
+    with opened(tmp_path, store) as (log, archive):
+        ship(archive, log, "t", b"a", b"b")
+        ship(archive, log, "t", b"c")
+        archive.offload("t", drop_hot=True)
+        volume = volume_of(archive)
+        maintain(store, volume)
+        make_checkpoint(Volumes(store), volume, 3, now_ms=0)
+        store.put(boundary_key(volume), encode_boundary(Boundary(volume, 3)), {})
+        for lsn in (1, 2):
+            store.delete(commit_key(volume, lsn))
+        archive._local.drop_commits(volume, 2)
+        archive._volumes._known.clear()
+        if act == "read":
+            assert values(archive, "t") == [b"a", b"b", b"c"]
+            return
+        if act == "delete":
+            assert archive.delete("t", before=2).lsn == 4
+        else:
+            log.topic("t").delete(before=2)
+            assert [each.lsn for each in archive.offload("t").published] == [4]
+        assert values(archive, "t") == [b"b", b"c"]
+
+
 def test_an_idle_writer_that_gc_has_passed_names_its_newest_state(tmp_path: Path, store: MemoryStore) -> None:
     """Which is what it knows, behind the commits of GC that it has not heard of."""
     with opened(tmp_path, store) as (log, archive):
