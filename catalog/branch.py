@@ -8,16 +8,18 @@ A topic's own history is its branch `main`. A branch is made in an order that a 
     3 is the fork point still kept? (B3)            the same
     4 OplogEntry                                    the same, and an entry whose change never came
     5 Ref, if absent or that of a deleted branch    the branch
-    6 does GC take the volume for dead? (B3)        the branch
+    6 is the volume still open? (B3)                a name that was told to nobody
 
 B1  Of any number of racing creators of a name one wins. Those who want an empty `main` adopt the winner's volume, as
     they want the same; all others get `BranchExists`, as what they forked from may differ.
 B2  A fork whose ref got no answer is `OutcomeUnknown`, with the volume by which it can be told from another's: a
     repetition would have another volume, and takes no branch for its own.
 B3  GC raises a volume's boundary and looks at forks and refs again before it deletes. Whoever makes a branch writes
-    first and looks at the boundary then: at the parent's after step 2, at its own after step 5. One sees the other, so
-    there is no branch whose parent, or whose own volume, is gone.
+    first and looks at the boundary then: at the parent's after step 2 (catalog.holds), at its own after step 5
+    (catalog.closing), and so does whoever gives a volume a name in any other way: undelete, rename, undo, and who finds
+    that the name is there. One sees the other, so there is no branch whose parent, or whose own volume, is gone.
 B4  A deleted branch keeps its ref, which says when. Until GC has taken its volume it can be had back, under its name.
+    A name whose volume was collected counts as deleted, whatever its ref says.
 B5  A ref is never removed, only changed by compare-and-swap, each time with a new nonce; what it was is in the oplog.
 
 Source: Graft RFC 0001.
@@ -25,18 +27,18 @@ Source: Graft RFC 0001.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from catalog.change import change
+from catalog.closing import keep_open
 from catalog.commit import ForkPoint
-from catalog.control import MAIN, Control, Ref
+from catalog.control import DEAD, MAIN, Control, Ref
 from catalog.errors import (
     BranchExists,
     KeyChanged,
+    Missing,
     NoSuchBranch,
     NoSuchBucket,
     NoSuchObject,
@@ -45,13 +47,15 @@ from catalog.errors import (
     OutOfWindow,
     Unavailable,
     UnnamableBranch,
+    VolumeCollected,
 )
 from catalog.gid import Vid
 from catalog.holds import check_kept
 from catalog.keys import Key, branch_of, ref_key, refs_prefix, topic_of
+from catalog.naming import Found, Naming, is_same
 from catalog.oplog import Oplog
 from catalog.small_objects import decode_ref, encode_ref
-from catalog.volume import DEAD, Volumes
+from catalog.volume import Volumes
 
 __all__ = ["Branch", "Branches", "Distance"]
 
@@ -86,16 +90,14 @@ class Branches:
     def __init__(self, volumes: Volumes, writer_id: str = "") -> None:
         self._volumes = volumes
         self._store = volumes.store
-        self._oplog = Oplog(volumes.store, writer_id)
+        self._refs = Naming(volumes.store, Oplog(volumes.store, writer_id), encode_ref, decode_ref)
 
     def resolve(self, topic: str, branch: str = MAIN) -> Vid:
         """Raises `NoSuchTopic`, or `NoSuchBranch` if the topic has other branches."""
-        ref = self._ref(topic, branch)
-        if ref is not None and ref.deleted_at_ms is None:
-            return ref.vid
-        if any(self._store.list(refs_prefix(topic), limit=1)):
-            raise NoSuchBranch(topic, branch)
-        raise NoSuchTopic(topic, self._store.url)
+        ref = self._refs.look(ref_key(topic, branch)).alive
+        if ref is None:
+            raise self._unknown(topic, branch)
+        return ref.vid
 
     def topics(self) -> list[str]:
         """Ascending."""
@@ -129,18 +131,27 @@ class Branches:
         """Make the branch, at `parent` or empty; returns its volume. For an empty `main`, the one that it has already.
 
         Raises `BranchExists`, `NoSuchObject` if the fork point's commit is not there, `OutOfWindow` if its state is not
-        kept any more, and `OutcomeUnknown`.
+        kept any more, `VolumeCollected` if this took longer than GC's grace, and `OutcomeUnknown`.
         """
-        found = self._ref(topic, branch)
-        if found is not None and found.deleted_at_ms is None:
+        found = self._refs.look(ref_key(topic, branch))
+        if found.alive is not None and keep_open(self._store, found.alive.vid):
             if branch != MAIN or parent is not None:
                 raise BranchExists(topic, branch)
-            return found.vid
+            return found.alive.vid
         control = Control(Vid.new(now_ms), parent, now_ms, topic, branch)
         self._volumes.create(control)
         if parent is not None:
             check_kept(self._volumes, parent)
-        return self._name(control, message)
+        return self._name(control, message, found)
+
+    def check_open(self, topic: str, branch: str, vid: Vid, *, now_ms: int) -> None:
+        """For who found the name, which leads to `vid`, and is about to write there: who put it may never have looked.
+
+        Raises `NoSuchBranch` if the volume was collected.
+        """
+        if not keep_open(self._store, vid):
+            self.take_back(topic, branch, vid, now_ms=now_ms)
+            raise NoSuchBranch(topic, branch)
 
     def delete(self, topic: str, branch: str, *, now_ms: int) -> Branch:
         """The name leads nowhere from now on. `undelete` brings it back until GC has taken what it named.
@@ -149,15 +160,21 @@ class Branches:
         """
         if branch == MAIN:
             raise UnnamableBranch(topic, "be deleted")
-        self.resolve(topic, branch)
+        key = ref_key(topic, branch)
+        found = self._refs.look(key)
+        if found.alive is None:
+            raise self._unknown(topic, branch)
+        # Before it is made: once it is, GC may take all of the volume at any time.
+        control = self._volumes.control(found.alive.vid)
 
         def deleted(ref: Ref | None) -> Ref | None:
             if ref is None:
                 raise NoSuchBranch(topic, branch)
             return ref if ref.deleted_at_ms is not None else replace(ref, deleted_at_ms=now_ms)
 
-        self._change("branch delete", topic, branch, deleted, now_ms=now_ms)
-        return self._existing(topic, branch)
+        ref = self._refs.change("branch delete", key, deleted, now_ms=now_ms, found=found)
+        assert ref is not None  # noqa: S101 - `deleted` leaves one
+        return Branch(topic, branch, ref.vid, control.parent, control.created_at_ms, ref.deleted_at_ms)
 
     def undelete(self, topic: str, branch: str, *, now_ms: int) -> Branch:
         """Bring a deleted branch back. Raises `NoSuchBranch`, and `OutOfWindow` if GC has taken its volume."""
@@ -167,14 +184,14 @@ class Branches:
                 raise NoSuchBranch(topic, branch)
             return replace(ref, deleted_at_ms=None)
 
-        vid = self._change("branch undelete", topic, branch, alive, now_ms=now_ms).vid
-        self._check_alive(topic, branch, vid, now_ms)
+        self._give("branch undelete", topic, branch, alive, now_ms=now_ms)
         return self._existing(topic, branch)
 
     def rename(self, topic: str, branch: str, new: str, *, now_ms: int) -> Branch:
         """The volume has the name `new` from now on. A crash may leave both names: repeat it, and the old one goes.
 
-        Raises `NoSuchBranch`, `NoSuchTopic`, `BranchExists`, and `UnnamableBranch` for `main`.
+        Raises `NoSuchBranch`, `NoSuchTopic`, `BranchExists`, `UnnamableBranch` for `main`, and `OutOfWindow` if the
+        branch was deleted meanwhile and GC has taken its volume.
         """
         if MAIN in {branch, new}:
             raise UnnamableBranch(topic, "be renamed" if branch == MAIN else "be the new name of a branch")
@@ -185,12 +202,11 @@ class Branches:
                 raise BranchExists(topic, new)
             return Ref(vid, now_ms) if ref is None or ref.deleted_at_ms is not None else ref
 
-        self._change("branch rename", topic, new, named, now_ms=now_ms, message=f"was {branch}")
-        self._change(
+        self._give("branch rename", topic, new, named, now_ms=now_ms, message=f"was {branch}")
+        self._refs.change(
             "branch rename",
-            topic,
-            branch,
-            lambda ref: ref if ref is None else replace(ref, deleted_at_ms=now_ms),
+            ref_key(topic, branch),
+            lambda ref: None if ref is None else replace(ref, deleted_at_ms=now_ms),
             now_ms=now_ms,
             message=f"is {new}",
         )
@@ -201,41 +217,54 @@ class Branches:
         topic, branch = topic_of(key), branch_of(key)
 
         def as_before(ref: Ref | None) -> Ref | None:
-            if ref is None or replace(ref, nonce=b"") != replace(value, nonce=b""):
+            if not is_same(ref, value):
                 raise KeyChanged(key)
             return replace(value, deleted_at_ms=now_ms) if former is None else former
 
-        ref = self._change("undo", topic, branch, as_before, now_ms=now_ms, message=message)
-        if ref.deleted_at_ms is None:
-            self._check_alive(topic, branch, ref.vid, now_ms)
-        return ref
+        return self._give("undo", topic, branch, as_before, now_ms=now_ms, message=message)
+
+    def take_back(self, topic: str, branch: str, vid: Vid, *, now_ms: int) -> None:
+        """The name leads no more to `vid`, a volume that is dead (E2 of `catalog.closing`)."""
+
+        def taken_back(ref: Ref | None) -> Ref | None:
+            if ref is None or ref.vid != vid or ref.deleted_at_ms is not None:
+                return None
+            return replace(ref, deleted_at_ms=now_ms)
+
+        key, message = ref_key(topic, branch), "its volume was collected"
+        self._refs.change("branch delete", key, taken_back, now_ms=now_ms, message=message)
 
     # ------------------------------------------------------------ inside
 
-    def _name(self, control: Control, message: str) -> Vid:
+    def _name(self, control: Control, message: str, found: Found[Ref]) -> Vid:
+        """`found`, if it is alive, is the name of a volume that was collected."""
         topic, branch, parent = control.topic, control.branch, control.parent
+        key, now_ms = ref_key(topic, branch), control.created_at_ms
 
         def named(ref: Ref | None) -> Ref | None:
-            if ref is None or ref.deleted_at_ms is not None:
-                return Ref(control.vid, control.created_at_ms)
+            if ref is None or ref.deleted_at_ms is not None or ref == found.value:
+                return Ref(control.vid, now_ms)
             if ref.vid != control.vid and (branch != MAIN or parent is not None):
                 raise BranchExists(topic, branch)
             return ref
 
         operation = "branch create" if parent else "topic create"
         try:
-            vid = self._change(operation, topic, branch, named, now_ms=control.created_at_ms, message=message).vid
+            ref = self._refs.change(operation, key, named, now_ms=now_ms, message=message, found=found)
         except OutcomeUnknown as unknown:
-            if parent is None or unknown.key != ref_key(topic, branch):
+            if parent is None or unknown.key != key:
                 raise
             raise OutcomeUnknown(unknown.key, unknown.cause, _unknown_fork(control)) from unknown
+        assert ref is not None  # noqa: S101 - `named` makes one
         try:
-            self._check_alive(topic, branch, vid, control.created_at_ms)
-        except (Unavailable, NoSuchBucket) as trouble:
-            raise OutcomeUnknown(ref_key(topic, branch), str(trouble), _unknown_fork(control)) from trouble
-        return vid
+            if keep_open(self._store, ref.vid):
+                return ref.vid
+            self.take_back(topic, branch, ref.vid, now_ms=now_ms)
+        except (Unavailable, NoSuchBucket, KeyChanged) as trouble:
+            raise OutcomeUnknown(key, str(trouble), _unknown_fork(control)) from trouble
+        raise VolumeCollected(topic, branch, ref.vid)
 
-    def _change(
+    def _give(
         self,
         operation: str,
         topic: str,
@@ -245,48 +274,19 @@ class Branches:
         now_ms: int,
         message: str = "",
     ) -> Ref:
-        """Put the change down in the oplog, and make it. `make` gives what the ref shall be, or the ref to leave it."""
-        key = ref_key(topic, branch)
-        before = self._body(key)
-        wanted = _changed(key, before, make)
-        if wanted is not None:
-            self._oplog.note(operation, key, before, wanted, now_ms=now_ms, message=message)
-
-        def made(body: bytes | None) -> bytes | None:
-            if body == before:
-                return wanted
-            if body != wanted and _changed(key, body, make) is not None:
-                raise KeyChanged(key)
-            return None
-
-        found = change(self._store, key, made)
-        if found is None:
+        """Change a name, which may lead to a volume that had none (B3)."""
+        ref = self._refs.change(operation, ref_key(topic, branch), make, now_ms=now_ms, message=message)
+        if ref is None:
             raise NoSuchBranch(topic, branch)
-        return decode_ref(found, key)
-
-    def _check_alive(self, topic: str, branch: str, vid: Vid, now_ms: int) -> None:
-        """B3, step 6."""
-        if self._volumes.boundary(vid) == DEAD:
-            self._change(
-                "branch delete",
-                topic,
-                branch,
-                lambda ref: ref if ref is None or ref.vid != vid else replace(ref, deleted_at_ms=now_ms),
-                now_ms=now_ms,
-                message="its volume was collected",
-            )
+        if ref.deleted_at_ms is None and not keep_open(self._store, ref.vid):
+            self.take_back(topic, branch, ref.vid, now_ms=now_ms)
             raise OutOfWindow(f"{topic}@{branch}", "nothing of its volume, which was collected")
+        return ref
 
-    def _ref(self, topic: str, branch: str) -> Ref | None:
-        key = ref_key(topic, branch)
-        body = self._body(key)
-        return None if body is None else decode_ref(body, key)
-
-    def _body(self, key: Key) -> bytes | None:
-        try:
-            return self._store.get(key)
-        except NoSuchObject:
-            return None
+    def _unknown(self, topic: str, branch: str) -> Missing:
+        if any(self._store.list(refs_prefix(topic), limit=1)):
+            return NoSuchBranch(topic, branch)
+        return NoSuchTopic(topic, self._store.url)
 
     def _existing(self, topic: str, branch: str) -> Branch:
         found = self._branch(topic, branch)
@@ -295,13 +295,13 @@ class Branches:
         return found
 
     def _branch(self, topic: str, branch: str) -> Branch | None:
-        ref = self._ref(topic, branch)
+        ref = self._refs.look(ref_key(topic, branch)).value
         if ref is None:
             return None
         try:
             control = self._volumes.control(ref.vid)
         except NoSuchObject:
-            if ref.deleted_at_ms is None:
+            if ref.deleted_at_ms is None and self._volumes.boundary(ref.vid) != DEAD:
                 raise
             return None  # deleted, and collected
         return Branch(topic, branch, ref.vid, control.parent, control.created_at_ms, ref.deleted_at_ms)
@@ -316,15 +316,6 @@ class Branches:
             return [ask(item) for item in items]
         with ThreadPoolExecutor(min(_CONCURRENT_GETS, len(items)), "catalog-get") as pool:
             return list(pool.map(ask, items))
-
-
-def _changed(key: Key, body: bytes | None, make: Callable[[Ref | None], Ref | None]) -> bytes | None:
-    """What `make` wants in the place of `body`, with a new nonce; None if it is as it wants it."""
-    ref = None if body is None else decode_ref(body, key)
-    made = make(ref)
-    if made is None or made == ref:
-        return None
-    return encode_ref(replace(made, nonce=os.urandom(16)))
 
 
 def _unknown_fork(control: Control) -> str:

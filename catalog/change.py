@@ -32,7 +32,7 @@ from catalog.keys import Key
 from catalog.objects.base import ObjectStore, Tagged
 from catalog.put_once import TRIES, backoff_s
 
-__all__ = ["ROUNDS", "change"]
+__all__ = ["ROUNDS", "change", "change_from", "look"]
 
 ROUNDS = 20
 _REFUSALS = (Unavailable, NoSuchBucket)
@@ -49,7 +49,17 @@ def change(
     Raises `OutcomeUnknown` if nobody can say, `KeyChanged` if others were faster in every round, and what `make` or the
     store raised if the change was certainly not written.
     """
-    before = _look(store, key)
+    return change_from(store, key, look(store, key), make, pause)
+
+
+def change_from(
+    store: ObjectStore,
+    key: Key,
+    before: Tagged | None,
+    make: Callable[[bytes | None], bytes | None],
+    pause: Callable[[float], None] = time.sleep,
+) -> bytes | None:
+    """`change`, for who knows already what lies under `key`, or lay there a while ago: one request less."""
     for rounds in itertools.count(1):
         body = None if before is None else before.body
         made = make(body)
@@ -84,7 +94,7 @@ def _send(
         else:
             return Tagged(made, "")
         try:
-            found = _look(store, key)
+            found = look(store, key)
         except _REFUSALS as trouble:
             raise OutcomeUnknown(key, f"{doubt}; reading it back: {trouble}") from trouble
         if not _is_same(found, before):
@@ -95,7 +105,8 @@ def _send(
     raise OutcomeUnknown(key, f"{doubt}; it was as before after each of {TRIES} tries")
 
 
-def _look(store: ObjectStore, key: Key) -> Tagged | None:
+def look(store: ObjectStore, key: Key) -> Tagged | None:
+    """What lies under `key` now; None if it is absent."""
     try:
         return store.get_tagged(key)
     except NoSuchObject:

@@ -4,11 +4,13 @@
     0       8           beginning of an envelope (`catalog.envelope`), type 3
     8       16          vid
     24      8           n, how many marks there are
-    32      41 * 24     the newest marks, newest first, and zeros after the last one; each
+    32      8           floor: below it nothing is added but by the run of GC that drew the nonce
+    40      16          nonce, drawn each time that GC takes marks away (K3 of `catalog.checkpointer`)
+    56      40 * 24     the newest marks, newest first, and zeros after the last one; each
                           8 lsn, from 1 · 8 max_ts: the latest at_ts of any commit up to that one, ms
                           · 8 max_seq: the highest seq that the topic ever had up to that commit
     1016    8           xxh3 of that envelope
-    1024    (n-41)*24   in an envelope of type 24, if n > 41: the other marks, in the same order
+    1024    (n-40)*24   in an envelope of type 24, if n > 40: the other marks, in the same order
 
 M1  The first 1,024 bytes are whole in themselves. Who opens a volume reads no more, however long its history is; who
     asks for a state or a time before the marks in there reads the object.
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import operator
 import struct
+from dataclasses import replace
 from itertools import islice, starmap
 
 from catalog.control import CheckpointSet, Mark
@@ -38,9 +41,9 @@ __all__ = [
 ]
 
 NEWEST_BYTES = 1024
-_HEAD = struct.Struct("<16sQ")
+_HEAD = struct.Struct("<16sQQ16s")
 _MARK = struct.Struct("<QQQ")
-_NEWEST_MARKS = 41
+_NEWEST_MARKS = 40
 _NEWEST = struct.Struct(f"<{_HEAD.size + _NEWEST_MARKS * _MARK.size}s")
 
 
@@ -49,7 +52,8 @@ def encode_checkpoint_set(checkpoints: CheckpointSet) -> bytes:
     if checkpoints.older:
         raise ValueError(f"{checkpoints.older} marks are missing")
     marks = starmap(_MARK.pack, reversed(checkpoints.marks))
-    newest = _HEAD.pack(checkpoints.vid.raw, len(checkpoints.marks)) + b"".join(islice(marks, _NEWEST_MARKS))
+    head = _HEAD.pack(checkpoints.vid.raw, len(checkpoints.marks), checkpoints.floor, checkpoints.nonce)
+    newest = head + b"".join(islice(marks, _NEWEST_MARKS))
     older = b"".join(marks)
     body = wrap(MessageType.CHECKPOINT_SET, _NEWEST.pack(newest))
     return body + wrap(MessageType.OLDER_CHECKPOINTS, older) if older else body
@@ -63,14 +67,14 @@ def decode_newest_checkpoints(body: bytes, vid: Vid) -> CheckpointSet:
     data = unwrap(MessageType.CHECKPOINT_SET, body, place)
     if len(data) != _NEWEST.size:
         raise InvalidObject(place, f"its first part has {len(body)} bytes, not {NEWEST_BYTES}")
-    raw_vid, count = _HEAD.unpack_from(data)
+    raw_vid, count, floor, nonce = _HEAD.unpack_from(data)
     if raw_vid != vid.raw:
         raise InvalidObject(place, "it is that of another volume")
     here = min(count, _NEWEST_MARKS)
     end = _HEAD.size + here * _MARK.size
     if any(data[end:]):
         raise InvalidObject(place, f"{count} marks are followed by other bytes than zeros")
-    return CheckpointSet(vid, _marks(data[_HEAD.size : end], place), count - here)
+    return CheckpointSet(vid, _marks(data[_HEAD.size : end], place), count - here, floor, nonce)
 
 
 def decode_checkpoint_set(body: bytes, vid: Vid) -> CheckpointSet:
@@ -83,7 +87,7 @@ def decode_checkpoint_set(body: bytes, vid: Vid) -> CheckpointSet:
         raise InvalidObject(place, f"{len(older)} bytes where {newest.older} marks belong")
     marks = _marks(older, place) + newest.marks
     _check_order(marks[newest.older - 1 : newest.older + 1] if newest.older else (), place)
-    return CheckpointSet(vid, marks)
+    return replace(newest, marks=marks, older=0)
 
 
 def decode_down_to(lsn: int, body: bytes, vid: Vid) -> CheckpointSet:

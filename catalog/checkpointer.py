@@ -9,6 +9,10 @@ K1  A commit that became a checkpoint has the same hash, and all it said before:
     difference, at any step.
 K2  Which commit becomes the next checkpoint follows from the commits and the marks alone. Whoever goes on after a
     crash, or at the same time, makes the same one, and finds what is done already.
+K3  A mark below the boundary says that the state is kept (catalog.holds). So whoever stalls before step 3 until GC has
+    passed the commit does not put it down any more: GC prunes the CheckpointSet, which has a floor and a nonce from
+    then on, before it looks at the names for the last time. Below the floor only that run of GC adds a mark, for what
+    it found to be held after all, and only until another one prunes.
 
 Source: Graft RFC 0001 (Checkpointing).
 """
@@ -23,7 +27,7 @@ from catalog.commit import Checkpoint
 from catalog.control import CheckpointSet, Mark
 from catalog.encoding import decode_commit_at, with_checkpoint
 from catalog.envelope import MessageType, wrap
-from catalog.errors import InvalidObject, NoSuchObject
+from catalog.errors import InvalidObject, NoSuchObject, OutOfWindow
 from catalog.gid import Vid
 from catalog.keys import checkpoints_key, commit_key, list_key
 from catalog.put_once import put_once
@@ -60,10 +64,11 @@ def checkpoint_due(volumes: Volumes, vid: Vid, lsn: int, policy: CheckpointPolic
     return due if due <= lsn else None
 
 
-def make_checkpoint(volumes: Volumes, vid: Vid, lsn: int, *, now_ms: int) -> Mark:
+def make_checkpoint(volumes: Volumes, vid: Vid, lsn: int, *, now_ms: int, pruned: bytes | None = None) -> Mark:
     """Make the commit at `lsn` a checkpoint, or find that it is one already. It may be repeated after any error.
 
-    Raises `NoSuchObject` if there is no such commit, and what the store raises.
+    `pruned`, for GC: the nonce of the CheckpointSet as it was when this run had pruned it (K3). Raises `NoSuchObject`
+    if there is no such commit, `OutOfWindow` if GC has passed it, and what the store raises.
     """
     key = commit_key(vid, lsn)
     body = volumes.store.get(key)
@@ -76,7 +81,7 @@ def make_checkpoint(volumes: Volumes, vid: Vid, lsn: int, *, now_ms: int) -> Mar
     if volumes.cache:
         volumes.cache.put_commits(vid, [(lsn, body)])
     mark = Mark(lsn, checkpoint.max_ts_ms, checkpoint.max_seq)
-    _list_mark(volumes, vid, mark)
+    _list_mark(volumes, vid, mark, pruned)
     return mark
 
 
@@ -103,13 +108,15 @@ def _rewrite(volumes: Volumes, vid: Vid, lsn: int, checkpoint: Checkpoint) -> by
     return found
 
 
-def _list_mark(volumes: Volumes, vid: Vid, mark: Mark) -> None:
+def _list_mark(volumes: Volumes, vid: Vid, mark: Mark, pruned: bytes | None = None) -> None:
     def listed(body: bytes | None) -> bytes | None:
         known = CheckpointSet(vid) if body is None else decode_checkpoint_set(body, vid)
         if any(each.lsn == mark.lsn for each in known.marks):
             return None
+        if mark.lsn < known.floor and pruned != known.nonce:
+            raise OutOfWindow(f"lsn:{mark.lsn}", f"lsn {known.floor} of its volume and what came later")
         marks = sorted((*known.marks, mark), key=lambda each: each.lsn)
-        return encode_checkpoint_set(CheckpointSet(vid, tuple(marks)))
+        return encode_checkpoint_set(replace(known, marks=tuple(marks)))
 
     body = change(volumes.store, checkpoints_key(vid), listed)
     assert body is not None  # noqa: S101 - `listed` makes one when it is absent

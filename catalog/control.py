@@ -6,8 +6,10 @@ N3  A Fork lies in the parent volume and is written before the fork's Ref, so th
     sees every fork that may still need its commits.
 
 N4  A Boundary only ever rises. No commit below it may come to be, and no state below it is kept, but for what forks,
-    tags and pins hold.
+    tags and pins hold. Before a volume goes as a whole, it says that this is about to happen (catalog.closing).
 N5  A Pin is for whoever reads what may otherwise go: until it expires, what it names stays.
+N6  A deleted Tag stays, and says so, as a Ref does: neither comes back by a request that lands late.
+N7  Nothing is added to a CheckpointSet below its floor but by the run of GC that made it what it is.
 
 Source: Graft RFC 0001 (Control, Fork, CheckpointSet); the others are ours.
 """
@@ -63,12 +65,14 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A named point in the history of a topic's `branch`."""
+    """A named point in the history of a topic's `branch`. `deleted_at_ms` and `nonce` are as in `Ref`."""
 
     point: ForkPoint
     branch: str
     created_at_ms: int
     message: str = ""
+    deleted_at_ms: int | None = None
+    nonce: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +98,16 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSet:
-    """Those of a volume that readers may start from, ascending; `older` is how many there are besides `marks`."""
+    """Those of a volume that readers may start from, ascending; `older` is how many there are besides `marks`.
+
+    `floor` is the boundary for which GC pruned it last, `nonce` is new each time that it did.
+    """
 
     vid: Vid
     marks: tuple[Mark, ...] = ()
     older: int = 0
+    floor: int = 0
+    nonce: bytes = bytes(16)
 
     def at_or_below(self, lsn: int) -> Mark | None:
         """The newest of `marks` that a reader of `lsn` can start from."""
@@ -108,10 +117,15 @@ class CheckpointSet:
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """The lowest LSN that may come to be, and whose state is kept. 0 and 1 are the same: nothing was collected."""
+    """The lowest LSN that may come to be, and whose state is kept. 0 and 1 are the same: nothing was collected.
+
+    `is_closing`: GC is about to make it `DEAD` (catalog.closing). `nonce` is as in `Ref`.
+    """
 
     vid: Vid
     lsn: int
+    is_closing: bool = False
+    nonce: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@
     │   │   └── Outdated             our LSN lies below the boundary: GC has passed it
     │   ├── BranchExists
     │   ├── TagExists
+    │   ├── HistoryCollected     GC has passed commits while they were looked at
+    │   ├── VolumeCollected      it took so long to name a new volume that GC had taken it
     │   ├── PinLost              a lease had ended before it was renewed
     │   └── NotUndone            what an operation made is not there any more
     ├── Missing              the caller asked for what is not there      exit 3
@@ -52,6 +54,7 @@ __all__ = [
     "Diverged",
     "Fenced",
     "FormatUnsupported",
+    "HistoryCollected",
     "InvalidKey",
     "InvalidName",
     "InvalidObject",
@@ -77,6 +80,7 @@ __all__ = [
     "TagExists",
     "Unavailable",
     "UnnamableBranch",
+    "VolumeCollected",
 ]
 
 
@@ -193,6 +197,31 @@ class TagExists(Conflict):
         )
         self.topic = topic
         self.tag = tag
+
+
+class HistoryCollected(Conflict):
+    """A history that was being looked at begins later by now: GC has passed its oldest commits."""
+
+    def __init__(self, vid: object, lsn: int, boundary: int) -> None:
+        super().__init__(
+            f"lsn {lsn} of volume {vid} was collected while it was looked at: what is kept begins with lsn {boundary}",
+            hint="run the same command again",
+        )
+        self.vid = vid
+        self.lsn = lsn
+        self.boundary = boundary
+
+
+class VolumeCollected(Conflict):
+    """Between a volume and its name lay more than the grace period of GC, which has taken it for garbage."""
+
+    def __init__(self, topic: str, branch: str, vid: object) -> None:
+        super().__init__(
+            f"{topic}@{branch} was not made: its volume {vid} was collected before it had its name",
+            hint="run the same command again: it makes another volume",
+        )
+        self.topic = topic
+        self.branch = branch
 
 
 class PinLost(Conflict):

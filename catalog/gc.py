@@ -5,6 +5,7 @@
     for each plan that is older than the grace:
     2 checkpoints: the first state that is kept, and those below     more checkpoints
     3 the boundary of each volume in the plan is raised to there     states below it are refused, and still there
+      one that nobody holds is closed, with a look at the names      closing, or closed (catalog.closing)
       and what nothing holds below it loses its mark
     4 the names are looked at once more, and what they hold is kept
     5 orphans in a volume that is written: a commit of kind config   the same
@@ -17,20 +18,23 @@ G1  Only what two marks, a grace apart, found to be garbage goes. So a LIST may 
 G2  The boundary is raised before the names are looked at for the last time. Whoever makes a fork, a pin or a tag writes
     it first, reads the boundary then, and takes its own back if its LSN lies below and has no mark: so one of the two
     sees the other. A volume that goes as a whole is closed first (its boundary is `DEAD`), and stays so
-    for ever: no commit, and no name for it, is good any more.
+    for ever: no commit, and no name for it, is good any more. A name of it that nobody took back is taken back here.
 G3  Segments that no commit names go if they are older than the grace and no attempt on record has them; and in a volume
     that is written only after a commit that takes the LSN which a stalled writer would use, and says that no segment of
     their age may be added any more (`collected_before_ms`).
 G4  What does not decode, or is missing, stops GC of what it may hold (M3 of `catalog.mark`), and of nothing else.
 G5  A key that is none of ours is left alone, and told.
 
-Refs are never deleted; the boundary of a volume that is gone stays. Deletes are idempotent.
+Refs and tags are never deleted; the boundary of a volume that is gone stays. Deletes are idempotent.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection
 
+from catalog.branch import Branches
+from catalog.errors import KeyChanged
 from catalog.gc_execution import Execution, Note
 from catalog.gc_plan import Plan, PlanWriter, plans, remove_plan
 from catalog.gc_report import GcPolicy, GcReport, KeptVolume, Waiting
@@ -40,6 +44,7 @@ from catalog.local import LocalCatalog
 from catalog.mark import Kept, Marker
 from catalog.objects.base import ObjectStore
 from catalog.sweep import Sweep
+from catalog.volume import Volumes
 
 __all__ = ["Collector"]
 
@@ -85,6 +90,7 @@ class Collector:
         marker.mark()
         waiting = plans(self._store)
         if not dry_run:
+            self._take_back(marker, now_ms)
             waiting = self._carry_out(waiting, marker, report, now_ms)
         writer = PlanWriter(None if dry_run else self._store, now_ms)
         sweep = Sweep(self._store, marker, writer, report, self._attempts(), now_ms=now_ms, grace_ms=grace_ms)
@@ -109,6 +115,16 @@ class Collector:
             retain_ms=None if policy.retain_s is None else policy.retain_s * 1000,
             skew_ms=policy.skew_s * 1000,
         )
+
+    def _take_back(self, marker: Marker, now_ms: int) -> None:
+        """Names of volumes that are dead: who put them never came to look (E2 of `catalog.closing`)."""
+        branches = Branches(Volumes(self._store), self._writer_id)
+        for vid, names in marker.roots.named.items():
+            if marker.look(vid).is_dead:
+                for topic, branch in names:
+                    with contextlib.suppress(KeyChanged):  # somebody sees to it
+                        branches.take_back(topic, branch, vid, now_ms=now_ms)
+                        marker.refused.append(f"branch {topic}@{branch}, of volume {vid}")
 
     def _carry_out(self, found: list[Plan], marker: Marker, report: GcReport, now_ms: int) -> list[Plan]:
         """Those whose time has come, oldest first. Returns the others."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from catalog.change import change
 from catalog.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
 from catalog.checkpointer import make_checkpoint
+from catalog.closing import begin_closing, close, keep_open
 from catalog.commit import Commit, CommitKind
 from catalog.control import DEAD, Boundary, CheckpointSet
 from catalog.encoding import StoredCommit, decode_commit_at, encode_commit
-from catalog.errors import Corrupt, Diverged, NoSuchObject, Outdated
+from catalog.errors import Corrupt, Diverged, NoSuchObject, Outdated, OutOfWindow
 from catalog.gc_plan import Garbage, Plan, pages_of, remove_plan
 from catalog.gc_report import GcReport
 from catalog.gid import Sid, Vid
@@ -52,7 +54,7 @@ class Execution:
     note: Note
     writer_id: str
     now_ms: int
-    _pruned: set[Vid] = field(default_factory=set[Vid])
+    _pruned: dict[Vid, bytes] = field(default_factory=dict[Vid, bytes])
 
     def run(self, plan: Plan) -> None:
         """It may end anywhere, and be repeated."""
@@ -70,7 +72,9 @@ class Execution:
             return
         self.note("gc", plan_key(plan.number), f"at most {plan.objects} objects")
         for vid in newest_orphans:
-            self._raise_boundary(self.marker.look(vid), may_close=vid in closing)
+            self._raise_boundary(self.marker.look(vid))
+        self._close(closing)
+        for vid in newest_orphans:
             self._prune(self.marker.look(vid))
         for number, page in enumerate(pages_of(self.store, plan)):
             self.marker.refresh(newest_orphans if number == 0 else {garbage.vid for garbage in page})
@@ -82,22 +86,18 @@ class Execution:
 
     # ------------------------------------------------------------ before anything goes
 
-    def _raise_boundary(self, kept: Kept, *, may_close: bool) -> None:
-        """A volume is closed only if the plan says so: nobody held it then, and nobody does now."""
-        vid = kept.vid
-        if vid in self.marker.blocked:
-            return
-        target = (DEAD if may_close else 0) if kept.first_lsn is None else kept.first_lsn
-        if target <= max(kept.boundary, 1):
+    def _raise_boundary(self, kept: Kept) -> None:
+        vid, target = kept.vid, kept.first_lsn
+        if vid in self.marker.blocked or target is None or target <= max(kept.boundary, 1):
             return
         self._make_checkpoints(kept)
         if vid in self.marker.blocked:
             return
-        self.note("boundary", boundary_key(vid), "closed" if target == DEAD else f"raised to lsn {target}")
+        self.note("boundary", boundary_key(vid), f"raised to lsn {target}")
 
         def raised(body: bytes | None) -> bytes | None:
             is_higher = body is not None and decode_boundary(body, vid).lsn >= target
-            return None if is_higher else encode_boundary(Boundary(vid, target))
+            return None if is_higher else encode_boundary(Boundary(vid, target, nonce=os.urandom(16)))
 
         try:
             body = change(self.store, boundary_key(vid), raised)
@@ -106,7 +106,40 @@ class Execution:
             return
         assert body is not None  # noqa: S101 - `raised` makes one when it is absent
         kept.boundary = decode_boundary(body, vid).lsn
-        kept.lowest = max(kept.lowest, target) if target != DEAD else kept.lowest
+        kept.lowest = max(kept.lowest, target)
+
+    def _close(self, vids: Iterable[Vid]) -> None:
+        """Those that nobody held when the plan was made, and nobody does now (catalog.closing)."""
+        begun = dict(self._begun(vids))
+        if not begun:
+            return
+        self.marker.refresh(begun, closing=begun)
+        for vid, boundary in begun.items():
+            kept = self.marker.look(vid)
+            if vid in self.marker.blocked:
+                continue  # it stays closing
+            if kept.first_lsn is not None:
+                keep_open(self.store, vid)
+                continue
+            self.note("boundary", boundary_key(vid), "closed")
+            kept.boundary = close(self.store, boundary).lsn
+
+    def _begun(self, vids: Iterable[Vid]) -> Iterator[tuple[Vid, Boundary]]:
+        for vid in sorted(vids):
+            kept = self.marker.look(vid)
+            if kept.first_lsn is not None or kept.is_dead:
+                continue
+            self._make_checkpoints(kept)
+            if vid in self.marker.blocked:
+                continue
+            try:
+                boundary = begin_closing(self.store, vid)
+            except Corrupt as damage:
+                self.marker.block(vid, damage)
+                continue
+            kept.boundary = boundary.lsn
+            if not kept.is_dead:
+                yield vid, boundary
 
     def _make_checkpoints(self, kept: Kept) -> None:
         """Of each state that will have nothing below it."""
@@ -114,10 +147,16 @@ class Execution:
         marked = {mark.lsn for mark in kept.marks.marks}
         try:
             for lsn in sorted({*kept.held_alone(), *first} - marked):
-                make_checkpoint(self.marker.volumes(), kept.vid, lsn, now_ms=self.now_ms)
+                self._make_checkpoint(kept.vid, lsn)
             kept.marks = self.marker.volumes().checkpoints(kept.vid)
         except (Corrupt, NoSuchObject) as damage:
             self.marker.block(kept.vid, damage)
+
+    def _make_checkpoint(self, vid: Vid, lsn: int) -> None:
+        """Below the boundary only after this run has pruned, and before another one does, which sees to it then."""
+        volumes = self.marker.volumes()
+        with contextlib.suppress(OutOfWindow):
+            make_checkpoint(volumes, vid, lsn, now_ms=self.now_ms, pruned=self._pruned.get(vid))
 
     def _settle(self, newest_orphans: dict[Vid, int]) -> None:
         """After the names were looked at again: what they added stands on its own, and stalled writers are shut out."""
@@ -208,17 +247,21 @@ class Execution:
             return
 
         def pruned(body: bytes | None) -> bytes | None:
-            if body is None:
+            if body is None and kept.control is None:
+                return None  # nothing is left that could be held
+            known = CheckpointSet(vid) if body is None else decode_checkpoint_set(body, vid)
+            marks = tuple(mark for mark in known.marks if kept.keeps(mark.lsn))
+            if len(marks) == len(known.marks) and kept.boundary <= known.floor:
                 return None
-            marks = decode_checkpoint_set(body, vid).marks
-            kept.marks = CheckpointSet(vid, tuple(mark for mark in marks if kept.keeps(mark.lsn)))
-            return encode_checkpoint_set(kept.marks) if len(kept.marks.marks) < len(marks) else None
+            return encode_checkpoint_set(CheckpointSet(vid, marks, 0, kept.boundary, os.urandom(16)))
 
         try:
-            change(self.store, checkpoints_key(vid), pruned)
+            body = change(self.store, checkpoints_key(vid), pruned)
         except Corrupt as damage:
             self.marker.block(vid, damage)
-        self._pruned.add(vid)
+            return
+        kept.marks = CheckpointSet(vid) if body is None else decode_checkpoint_set(body, vid)
+        self._pruned[vid] = kept.marks.nonce
 
     def _is_passed(self, kept: Kept) -> bool:
         """Whether the boundary stands where what is kept begins: else it is unheld since the plan was made."""

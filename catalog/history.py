@@ -5,23 +5,31 @@ point, and so on to the branch itself. Pure but for `load`, which is given to it
 
 L1  A leg is gone through in batches that grow, so what lies before or after what is looked for costs little: of the
     commits that are fetched half are looked at, or more.
-L2  Checkpoints tell for each of their commits the latest time and the highest seq up to it: `oldest_first` may begin
+L2  What lies below the boundary may be anything (V6 of `catalog.volume`), and GC may pass the oldest commits while they
+    are looked at. So those that are missing then, or do not join, are `HistoryCollected`, and no damage.
+L3  Checkpoints tell for each of their commits the latest time and the highest seq up to it: `oldest_first` may begin
     with the last one that is passed by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from catalog.commit import Commit, ForkPoint, SegmentRef
 from catalog.control import Mark
 from catalog.encoding import StoredCommit
+from catalog.errors import HistoryCollected, InvalidObject, NoSuchObject
 from catalog.gid import Vid
+from catalog.keys import commit_key
 
-__all__ = ["NO_HISTORY", "History", "Leg", "PastCommit"]
+__all__ = ["NO_HISTORY", "History", "KeptCommits", "Leg", "PastCommit", "asked"]
 
 _FIRST_BATCH, _LARGEST_BATCH = 4, 64
+_ASKED = 5
+T = TypeVar("T")
 
 Load = Callable[[Vid, int, int], Sequence[StoredCommit]]
 
@@ -176,6 +184,45 @@ class History:
             PastCommit(stored.commit, stored.hash, leg.cut_seq, stored.checkpoint is not None)
             for stored in self._load(leg.vid, first, last)
         ]
+
+
+class KeptCommits:
+    """A `Load` for who takes `known` for the boundaries: `load`, with the batches joined by their hashes, too.
+
+    Raises `HistoryCollected` where `load` finds damage, or nothing, below what `boundary_of` says by now.
+    """
+
+    def __init__(self, load: Load, boundary_of: Callable[[Vid], int], known: Mapping[Vid, int]) -> None:
+        self._load = load
+        self._boundary_of = boundary_of
+        self._known = known
+        self._joints: dict[tuple[Vid, int], bytes] = {}
+
+    def __call__(self, vid: Vid, first_lsn: int, last_lsn: int) -> Sequence[StoredCommit]:
+        try:
+            found = self._load(vid, first_lsn, last_lsn)
+            if found:
+                self._join(vid, first_lsn - 1, found[0].commit.parent_hash)
+                self._join(vid, last_lsn, found[-1].hash)
+        except (NoSuchObject, InvalidObject) as trouble:
+            boundary = self._boundary_of(vid)
+            if boundary <= max(self._known[vid], first_lsn):
+                raise
+            raise HistoryCollected(vid, first_lsn, boundary) from trouble
+        return found
+
+    def _join(self, vid: Vid, lsn: int, digest: bytes) -> None:
+        """The hash of the commit at `lsn`, as it says itself, and as the one after it does."""
+        if self._joints.setdefault((vid, lsn), digest) != digest:
+            raise InvalidObject(commit_key(vid, lsn + 1), f"it does not continue lsn {lsn}: the parent hash is another")
+
+
+def asked(history: Callable[[], History], question: Callable[[History], T]) -> T:
+    """What `question` finds in `history`, and in a new one each time that GC passes the oldest commits meanwhile."""
+    for _ in range(_ASKED - 1):
+        with contextlib.suppress(HistoryCollected):
+            return question(history())
+    return question(history())
 
 
 NO_HISTORY = History((), lambda _vid, _first, _last: ())

@@ -4,8 +4,9 @@ GC raises a volume's boundary, takes the marks of what nothing holds out of the 
 pins again, before it deletes anything below. The mirror image is here: write the Fork, Tag or Pin first, and ask
 `check_kept` then. One of the two sees the other.
 
-A point below the boundary is kept only while it has a mark, for each state that GC keeps there has one. That another
-name holds the same point is no ground: its maker may be asking the same question at this moment.
+A point below the boundary is kept only while it has a mark, for each state that GC keeps there has one, and nobody else
+adds one there (K3 of `catalog.checkpointer`). That another name holds the same point is no ground: its maker may be
+asking the same question at this moment.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def check_kept(volumes: Volumes, point: ForkPoint) -> None:
 
 
 def _is_there(volumes: Volumes, point: ForkPoint) -> bool:
-    """A mark may come late, from somebody who made the checkpoint and stalled before he put it down."""
+    """When all of a volume is gone its CheckpointSet is, too, and so is what kept late marks out."""
     try:
         volumes.store.head(commit_key(point.vid, point.lsn))
     except NoSuchObject:

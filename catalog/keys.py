@@ -1,7 +1,7 @@
 """Every key under a tenant's prefix. No other module formats or parses keys.
 
     refs/{topic}/{branch}               Ref            compare-and-swap
-    tags/{topic}/{name}                 Tag            immutable
+    tags/{topic}/{name}                 Tag            compare-and-swap
     pins/{vid}/{id}                     Pin            compare-and-swap
     oplog/{CBE64(n)}                    OplogEntry     immutable
     gc/{CBE64(n)}/plan                  GcPlan         immutable; put last, taken away first

@@ -19,7 +19,7 @@ from catalog.commit import Commit, ForkPoint
 from catalog.control import DEAD, CheckpointSet, Control
 from catalog.errors import CatalogError, Corrupt, InvalidKey, NoSuchObject
 from catalog.gid import Vid
-from catalog.keys import Key, commit_key, commits_prefix, control_key, fork_key, forks_prefix, lsn_of, ref_key
+from catalog.keys import Key, commit_key, control_key, fork_key, forks_prefix, ref_key
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore
 from catalog.retention import HeldBy, Holder, first_kept, scan_from, window_ms_of
@@ -105,15 +105,22 @@ class Marker:
         self._mark_points(roots)
         self._doubt(roots)
 
-    def refresh(self, vids: Iterable[Vid]) -> None:
-        """Look again at the names, and at the forks of `vids`: whoever came since the mark is heard."""
+    def refresh(self, vids: Iterable[Vid], *, closing: Iterable[Vid] = ()) -> None:
+        """Look again at the names, and at the forks of `vids`: whoever came since the mark is heard.
+
+        Of those that are `closing`, the ref that was made for it is read by its name.
+        """
         before, self.roots = self.roots, read_roots(self._store, self._now_ms - self._skew_ms)
         roots = self.roots
         for vid in sorted({*roots.refs, *roots.deleted_refs}):
             known = self.kept.get(vid)
             is_new = vid in roots.refs or roots.deleted_refs.get(vid) != before.deleted_refs.get(vid)
             if known is None or (known.first_lsn is None and is_new):
-                self._mark_volume(vid, roots)
+                self._mark_named(vid, roots)
+        for vid in closing:
+            kept = self.kept[vid]
+            if kept.first_lsn is None and vid not in self.blocked and self._is_named(kept, roots):
+                self._mark_named(vid, roots)
         for parent in vids:
             self._mark_forks(parent, roots)
         self._mark_points(roots)
@@ -150,19 +157,27 @@ class Marker:
 
     # ------------------------------------------------------------ volumes
 
+    def _mark_named(self, vid: Vid, roots: Roots) -> None:
+        """One that has its name since the mark, unless another run was faster and closed it."""
+        if vid in self.kept:
+            try:
+                self.kept[vid].boundary = self.volumes().boundary(vid)
+            except Corrupt as damage:
+                self._block(vid, damage)
+        self._mark_volume(vid, roots)
+
     def _mark_volume(self, vid: Vid, roots: Roots) -> None:
         kept = self.look(vid)
-        # Of a closed volume the commits may be going already, unless its name came back before they did.
-        named = vid in roots.refs or (vid in roots.deleted_refs and not kept.is_dead) or self._is_named(kept, roots)
-        if vid in self.blocked or (kept.is_dead and (kept.control is None or not named)):
-            return
-        is_young = vid.created_ms > self._now_ms - self._grace_ms and not kept.is_dead
+        if vid in self.blocked or kept.is_dead:
+            return  # no name of a dead volume is good: whoever gave it takes it back (catalog.closing)
+        named = vid in roots.refs or vid in roots.deleted_refs or self._is_named(kept, roots)
+        is_young = vid.created_ms > self._now_ms - self._grace_ms
         try:
             if kept.control is None and not named:
                 return  # what has no name and no control was never whole, or is going
             _check_control(kept)
             volumes = self.volumes()
-            kept.lowest = self._lowest(kept)
+            kept.lowest = max(kept.boundary, 1)
             kept.tip = volumes.snapshot(vid, self._newest(volumes, kept))
             window_ms = window_ms_of(kept.tip.config, self._window_ms) if self._retain_ms is None else self._retain_ms
             kept.holders = list(roots.refs.get(vid, ()))
@@ -189,7 +204,7 @@ class Marker:
             roots.take_ref(key, self._store.get(key), only=kept.vid)
         except NoSuchObject:
             return False
-        return kept.vid in roots.refs or (kept.vid in roots.deleted_refs and not kept.is_dead)
+        return kept.vid in roots.refs or kept.vid in roots.deleted_refs
 
     def _mark_range(self, volumes: Volumes, kept: Kept, since_ms: int) -> None:
         """What is kept if somebody holds it, and else what it stands on (M2)."""
@@ -215,18 +230,6 @@ class Marker:
         if control is not None and control.parent is not None:
             name = f"{control.topic}@{control.branch} ({kept.vid})"
             self._needed.append((control.parent, Holder(HeldBy.FORK, name)))
-
-    def _lowest(self, kept: Kept) -> int:
-        """From where on the commits of the volume are all there."""
-        if not kept.is_dead:
-            return max(kept.boundary, 1)
-        lsns = map(lsn_of, self._store.list(commits_prefix(kept.vid)))
-        lowest = next(lsns, 1)
-        for lsn in lsns:
-            if lsn != lowest - 1:
-                break
-            lowest = lsn
-        return lowest
 
     def _newest(self, volumes: Volumes, kept: Kept) -> int:
         """The LIST may be behind, so what follows is asked for by name."""

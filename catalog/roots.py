@@ -40,12 +40,16 @@ Point = tuple[Vid, int]
 class Roots:
     """`refs` and `deleted_refs` hold volumes, the latter with when they were deleted; `points` single states.
 
+    `named` has the topic and branch of each of `refs`.
     `expired_pins` has (volume, name, when). `doubtful_topics` and `doubtful_volumes` have a name that does not decode.
     """
 
     refs: dict[Vid, list[Holder]] = field(default_factory=lambda: defaultdict[Vid, list[Holder]](list))
     deleted_refs: dict[Vid, list[tuple[str, int]]] = field(
         default_factory=lambda: defaultdict[Vid, list[tuple[str, int]]](list)
+    )
+    named: dict[Vid, list[tuple[str, str]]] = field(
+        default_factory=lambda: defaultdict[Vid, list[tuple[str, str]]](list)
     )
     points: dict[Point, list[Holder]] = field(default_factory=lambda: defaultdict[Point, list[Holder]](list))
     expired_pins: list[tuple[Vid, str, int]] = field(default_factory=list[tuple[Vid, str, int]])
@@ -65,15 +69,19 @@ class Roots:
             return
         if ref.deleted_at_ms is None:
             self.refs[ref.vid].append(Holder(HeldBy.REF, name))
+            self.named[ref.vid].append((topic, branch))
         else:
             self.deleted_refs[ref.vid].append((name, ref.deleted_at_ms))
 
     def take_tag(self, key: str, body: bytes) -> None:
         try:
-            point = decode_tag(body, key).point
+            tag = decode_tag(body, key)
         except Corrupt as damage:
             self.doubtful_topics[topic_of(key)] = damage
             return
+        if tag.deleted_at_ms is not None:
+            return
+        point = tag.point
         self.points[point.vid, point.lsn].append(Holder(HeldBy.TAG, f"{topic_of(key)}/{branch_of(key)}"))
 
     def take_pin(self, key: str, body: bytes, now_ms: int) -> None:

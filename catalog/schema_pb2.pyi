@@ -105,16 +105,20 @@ class Ref(_message.Message):
     def __init__(self, vid: _Optional[bytes] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deleted_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., nonce: _Optional[bytes] = ...) -> None: ...
 
 class Tag(_message.Message):
-    __slots__ = ("point", "branch", "created_at", "message")
+    __slots__ = ("point", "branch", "created_at", "message", "deleted_at", "nonce")
     POINT_FIELD_NUMBER: _ClassVar[int]
     BRANCH_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DELETED_AT_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     point: VolumeRef
     branch: str
     created_at: _timestamp_pb2.Timestamp
     message: str
-    def __init__(self, point: _Optional[_Union[VolumeRef, _Mapping]] = ..., branch: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., message: _Optional[str] = ...) -> None: ...
+    deleted_at: _timestamp_pb2.Timestamp
+    nonce: bytes
+    def __init__(self, point: _Optional[_Union[VolumeRef, _Mapping]] = ..., branch: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., message: _Optional[str] = ..., deleted_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., nonce: _Optional[bytes] = ...) -> None: ...
 
 class Pin(_message.Message):
     __slots__ = ("point", "expires_at", "holder", "nonce")
@@ -129,12 +133,16 @@ class Pin(_message.Message):
     def __init__(self, point: _Optional[_Union[VolumeRef, _Mapping]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., holder: _Optional[str] = ..., nonce: _Optional[bytes] = ...) -> None: ...
 
 class Boundary(_message.Message):
-    __slots__ = ("vid", "lsn")
+    __slots__ = ("vid", "lsn", "closing", "nonce")
     VID_FIELD_NUMBER: _ClassVar[int]
     LSN_FIELD_NUMBER: _ClassVar[int]
+    CLOSING_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     vid: bytes
     lsn: int
-    def __init__(self, vid: _Optional[bytes] = ..., lsn: _Optional[int] = ...) -> None: ...
+    closing: bool
+    nonce: bytes
+    def __init__(self, vid: _Optional[bytes] = ..., lsn: _Optional[int] = ..., closing: _Optional[bool] = ..., nonce: _Optional[bytes] = ...) -> None: ...
 
 class OplogEntry(_message.Message):
     __slots__ = ("at", "writer_id", "operation", "subject", "former", "value", "nonce", "message")

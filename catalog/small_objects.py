@@ -109,6 +109,8 @@ def encode_tag(tag: Tag) -> bytes:
         branch=tag.branch,
         created_at=timestamp(tag.created_at_ms),
         message=tag.message,
+        deleted_at=None if tag.deleted_at_ms is None else timestamp(tag.deleted_at_ms),
+        nonce=tag.nonce,
     )
     return wrap(MessageType.TAG, serialized(message))
 
@@ -117,7 +119,14 @@ def decode_tag(body: bytes, place: str) -> Tag:
     message = pb.Tag()
     parse(message, MessageType.TAG, body, place)
     with fields_of(place):
-        return Tag(fork_point(message.point), message.branch, message.created_at.ToMilliseconds(), message.message)
+        return Tag(
+            fork_point(message.point),
+            message.branch,
+            message.created_at.ToMilliseconds(),
+            message.message,
+            message.deleted_at.ToMilliseconds() if message.HasField("deleted_at") else None,
+            message.nonce,
+        )
 
 
 def encode_pin(pin: Pin) -> bytes:
@@ -138,7 +147,8 @@ def decode_pin(body: bytes, place: str) -> Pin:
 
 
 def encode_boundary(boundary: Boundary) -> bytes:
-    return wrap(MessageType.BOUNDARY, serialized(pb.Boundary(vid=boundary.vid.raw, lsn=boundary.lsn)))
+    message = pb.Boundary(vid=boundary.vid.raw, lsn=boundary.lsn, closing=boundary.is_closing, nonce=boundary.nonce)
+    return wrap(MessageType.BOUNDARY, serialized(message))
 
 
 def decode_boundary(body: bytes, vid: Vid) -> Boundary:
@@ -148,7 +158,7 @@ def decode_boundary(body: bytes, vid: Vid) -> Boundary:
     parse(message, MessageType.BOUNDARY, body, place)
     if message.vid != vid.raw:
         raise InvalidObject(place, "it is that of another volume")
-    return Boundary(vid, message.lsn)
+    return Boundary(vid, message.lsn, message.closing, message.nonce)
 
 
 def encode_oplog_entry(entry: OplogEntry) -> bytes:

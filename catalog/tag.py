@@ -1,19 +1,21 @@
 """Tags: names for points in a topic's history. GC keeps what they name, however old.
 
-Tags are never moved: a name means one state for good, until it is deleted.
+Tags are never moved: a name means one state until it is deleted. A deleted tag keeps its object, which says when, and
+its name is free: the next one takes the place of that by compare-and-swap.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from catalog.commit import ForkPoint
 from catalog.control import Tag
-from catalog.errors import NoSuchObject, NoSuchTag, OutOfWindow, TagExists
+from catalog.errors import KeyChanged, NoSuchTag, OutOfWindow, TagExists
 from catalog.holds import check_kept
-from catalog.keys import Key, branch_of, tag_key, tags_prefix
+from catalog.keys import Key, branch_of, tag_key, tags_prefix, topic_of
+from catalog.naming import Found, Naming, is_same
 from catalog.oplog import Oplog
-from catalog.put_once import put_once
 from catalog.small_objects import decode_tag, encode_tag
 from catalog.volume import Volumes
 
@@ -32,43 +34,87 @@ class Tags:
     def __init__(self, volumes: Volumes, writer_id: str = "") -> None:
         self._volumes = volumes
         self._store = volumes.store
-        self._oplog = Oplog(volumes.store, writer_id)
+        self._tags = Naming(volumes.store, Oplog(volumes.store, writer_id), encode_tag, decode_tag)
 
     def create(self, topic: str, name: str, point: ForkPoint, *, branch: str, now_ms: int, message: str = "") -> Tag:
         """Raises `TagExists`, and `OutOfWindow` if the point is not kept any more."""
         key = tag_key(topic, name)
-        tag = Tag(point, branch, now_ms, message)
-        body = encode_tag(tag)
-        check_kept(self._volumes, point)
-        self._oplog.note("tag create", key, None, body, now_ms=now_ms, message=message)
-        if put_once(self._store, key, body) != body:
+        found = self._tags.look(key)
+        if found.alive is not None:
             raise TagExists(topic, name)
-        try:
-            check_kept(self._volumes, point)
-        except OutOfWindow:
-            self.delete(topic, name, now_ms=now_ms)
-            raise
-        return tag
+
+        def named(tag: Tag | None) -> Tag:
+            if tag is not None and tag.deleted_at_ms is None:
+                raise TagExists(topic, name)
+            return Tag(point, branch, now_ms, message)
+
+        return self._hold("tag create", key, found, named, point, now_ms=now_ms, message=message)
 
     def get(self, topic: str, name: str) -> Tag:
         """Raises `NoSuchTag`."""
-        key = tag_key(topic, name)
-        try:
-            return decode_tag(self._store.get(key), key)
-        except NoSuchObject:
-            raise NoSuchTag(topic, name) from None
+        tag = self._tags.look(tag_key(topic, name)).alive
+        if tag is None:
+            raise NoSuchTag(topic, name)
+        return tag
 
     def list(self, topic: str) -> list[NamedTag]:
         """Ascending by name."""
-        return [
-            NamedTag(branch_of(key), decode_tag(self._store.get(Key(key)), key))
-            for key in self._store.list(tags_prefix(topic))
-        ]
+        found = [(key, decode_tag(self._store.get(Key(key)), key)) for key in self._store.list(tags_prefix(topic))]
+        return [NamedTag(branch_of(key), tag) for key, tag in found if tag.deleted_at_ms is None]
 
     def delete(self, topic: str, name: str, *, now_ms: int) -> Tag:
-        """What it named goes when GC finds nothing else that holds it. Raises `NoSuchTag`."""
-        tag = self.get(topic, name)
+        """What it named goes when GC finds nothing else that holds it. Returns what it was. Raises `NoSuchTag`."""
         key = tag_key(topic, name)
-        self._oplog.note("tag delete", key, encode_tag(tag), None, now_ms=now_ms)
-        self._store.delete(key)
+        found = self._tags.look(key)
+        if found.alive is None:
+            raise NoSuchTag(topic, name)
+        self._delete("tag delete", key, found, now_ms=now_ms)
+        return found.alive
+
+    def put_back(self, key: Key, former: Tag | None, value: Tag, *, now_ms: int, message: str) -> None:
+        """Undo: what was `value` becomes `former` again, or deleted if it was nothing.
+
+        Raises `KeyChanged`, and `OutOfWindow` if what `former` names is not kept any more.
+        """
+        found = self._tags.look(key)
+        if not is_same(found.value, value):
+            raise KeyChanged(key)
+        if former is None or former.deleted_at_ms is not None:
+            self._delete("undo", key, found, now_ms=now_ms, message=message)
+        else:
+            again = former
+            self._hold("undo", key, found, lambda _: again, former.point, now_ms=now_ms, message=message)
+
+    # ------------------------------------------------------------ inside
+
+    def _hold(
+        self,
+        operation: str,
+        key: Key,
+        found: Found[Tag],
+        make: Callable[[Tag | None], Tag],
+        point: ForkPoint,
+        *,
+        now_ms: int,
+        message: str,
+    ) -> Tag:
+        """Put the tag that `make` gives in the place of `found`, if `point` is kept, before and after."""
+        check_kept(self._volumes, point)
+        tag = self._tags.change(operation, key, make, now_ms=now_ms, message=message, found=found)
+        assert tag is not None  # noqa: S101 - `make` makes one
+        try:
+            check_kept(self._volumes, point)
+        except OutOfWindow:
+            found = self._tags.look(key)
+            if found.value == tag:
+                self._delete("tag delete", key, found, now_ms=now_ms)
+            raise
         return tag
+
+    def _delete(self, operation: str, key: Key, found: Found[Tag], *, now_ms: int, message: str = "") -> None:
+        def deleted(tag: Tag | None) -> Tag | None:
+            if tag is None:
+                raise NoSuchTag(topic_of(key), branch_of(key))
+            return tag if tag.deleted_at_ms is not None else replace(tag, deleted_at_ms=now_ms)
+
+        self._tags.change(operation, key, deleted, now_ms=now_ms, message=message, found=found)

@@ -1,7 +1,7 @@
 """Taking back a change of a name: what the oplog has as the former state becomes the state again.
 
-Only names: what was collected does not come back, and data is never changed by this. A tag that was deleted is made
-again if its point is still kept.
+Only names: what was collected does not come back, and data is never changed by this. A tag that was deleted comes back
+if its point is still kept.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from catalog.branch import Branches
 from catalog.control import OplogEntry
 from catalog.errors import KeyChanged, NotUndone, OutOfWindow
-from catalog.keys import Key, branch_of, topic_of
+from catalog.keys import Key
 from catalog.oplog import NumberedEntry, Oplog
 from catalog.small_objects import decode_ref, decode_tag
 from catalog.tag import Tags
@@ -50,19 +50,13 @@ def _is_of_a_name(entry: OplogEntry) -> bool:
 def _put_back(volumes: Volumes, entry: OplogEntry, number: int, writer_id: str, now_ms: int) -> None:
     key = Key(entry.subject)
     message = f"of operation {number}"
+    if entry.value is None:
+        raise NotUndone(number, "it removed nothing")
+    if entry.operation == "topic create":
+        raise NotUndone(number, "a topic's own history stays")
     if entry.subject.startswith("refs/"):
-        if entry.value is None:
-            raise NotUndone(number, "it removed nothing")
-        former = None if entry.former is None else decode_ref(entry.former, key)
-        if entry.operation == "topic create":
-            raise NotUndone(number, "a topic's own history stays")
-        Branches(volumes, writer_id).put_back(key, former, decode_ref(entry.value, key), now_ms=now_ms, message=message)
-        return
-    tags, topic, name = Tags(volumes, writer_id), topic_of(key), branch_of(key)
-    if entry.value is not None:
-        if tags.get(topic, name) != decode_tag(entry.value, key):
-            raise KeyChanged(key)
-        tags.delete(topic, name, now_ms=now_ms)
-    elif entry.former is not None:
-        tag = decode_tag(entry.former, key)
-        tags.create(topic, name, tag.point, branch=tag.branch, now_ms=now_ms, message=tag.message)
+        ref = None if entry.former is None else decode_ref(entry.former, key)
+        Branches(volumes, writer_id).put_back(key, ref, decode_ref(entry.value, key), now_ms=now_ms, message=message)
+    else:
+        tag = None if entry.former is None else decode_tag(entry.former, key)
+        Tags(volumes, writer_id).put_back(key, tag, decode_tag(entry.value, key), now_ms=now_ms, message=message)

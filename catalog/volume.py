@@ -51,7 +51,7 @@ from catalog.errors import (
     Unavailable,
 )
 from catalog.gid import Vid
-from catalog.history import History, Leg
+from catalog.history import History, KeptCommits, Leg
 from catalog.keys import (
     Key,
     boundary_key,
@@ -216,8 +216,10 @@ class Volumes:
     def history(self, vid: Vid, lsn: int | None = None) -> History:
         """The commits that `vid` stands on at `lsn` (None: the newest), as far back as their states are kept.
 
-        Commits are fetched as they are looked at, which raises what fetching them raises.
+        Commits are fetched as they are looked at, which raises what fetching them raises, and `HistoryCollected` if GC
+        has passed them since (`catalog.history.asked` asks once more then).
         """
+        boundaries: dict[Vid, int] = {}
         legs: list[Leg] = []
         cut_seq: int | None = None
         is_passed = False
@@ -226,13 +228,14 @@ class Volumes:
         while True:
             _check_new(vid, seen)
             boundary, checkpoints = self._kept(vid)
+            boundaries[vid] = boundary
             # Below its boundary a volume may still keep the one state that a fork stands on.
             parent, first_lsn = self.control(vid).parent, max(1, min(boundary, last_lsn))
             is_cut = boundary > 1 and (first_lsn > 1 or parent is not None)
             is_passed = is_passed or (not legs and last_lsn < boundary < DEAD)
             legs.append(Leg(vid, first_lsn, last_lsn, cut_seq, checkpoints.marks, is_cut))
             if boundary > 1 or parent is None:
-                return History(legs, self.commits, is_passed=is_passed)
+                return History(legs, KeptCommits(self.commits, self.boundary, boundaries), is_passed=is_passed)
             vid, last_lsn = parent.vid, parent.lsn
             cut_seq = min((seq for seq in (cut_seq, parent.seq) if seq is not None), default=None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from catalog import ForkPoint, History, Snapshot, timeline
-from catalog.history import NO_HISTORY
+from catalog.history import NO_HISTORY, asked
 from offload.archive_offload import OffloadCalls
 from offload.deletes import count_live, last_live_seq
 from offload.diff import BranchDiff, diff_of
@@ -68,16 +68,27 @@ class HistoryCalls(OffloadCalls):
                 self.offload(name)
             if isinstance(wanted, timeline.Time) and self._is_quiet_since(name, wanted.ms):
                 wanted = timeline.Head()
+        return asked(
+            lambda: self._past(name, wanted),
+            lambda past: timeline.resolve(wanted, past, self._reader.last_seq_at),
+        )
+
+    def _past(self, name: str, wanted: timeline.Target) -> History:
         handle = self._handles.find(name)
-        past = NO_HISTORY if handle is None and self._log.has_topic(name) else self.history(name)
+        if handle is None and self._log.has_topic(name):
+            return NO_HISTORY
+        past = self.history(name)
         if handle and past.is_passed and not isinstance(wanted, timeline.Lsn) and self._takes_in(handle):
             past = self.history(name)
-        return timeline.resolve(wanted, past, self._reader.last_seq_at)
+        return past
 
     def diff(self, left: str, right: str) -> BranchDiff:
         """What two branches of a topic show differently, as far as the remote knows."""
-        pasts = self.history(left), self.history(right)
-        return diff_of(self.snapshot(left), pasts[0], self.snapshot(right), pasts[1], self._reader)
+
+        def compared(past: History) -> BranchDiff:
+            return diff_of(self.snapshot(left), past, self.snapshot(right), self.history(right), self._reader)
+
+        return asked(lambda: self.history(left), compared)
 
     def count(self, snapshot: Snapshot) -> tuple[int, Record | None]:
         """How many live records there are, and the last one, which is read.

@@ -153,6 +153,7 @@ class Handles:
         topic, branch = split_name(name)
         try:
             vid = self.resolve(name)
+            self._branches.check_open(topic, branch, vid, now_ms=self._clock.now_ms())
         except (NoSuchTopic, NoSuchBranch):
             if branch != MAIN:
                 raise

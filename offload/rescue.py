@@ -18,6 +18,7 @@ from itertools import groupby
 
 from catalog import Branches, ForkPoint, Handle, LocalCatalog, Seq, Vid, Volumes, resolve
 from catalog.errors import BranchExists
+from catalog.history import asked
 from catalog.timeline import no_time_is_asked
 from offload.handles import Handles, split_name
 from offload.topic_config import PAUSED
@@ -72,7 +73,10 @@ class Rescue:
             return ForkPoint(handle.vid, boundary, common_seq)  # the oldest state that is kept, without what came after
         if common_seq == 0:
             return None
-        return resolve(Seq(common_seq), self._volumes.history(handle.vid, handle.lsn), no_time_is_asked)
+        return asked(
+            lambda: self._volumes.history(handle.vid, handle.lsn),
+            lambda history: resolve(Seq(common_seq), history, no_time_is_asked),
+        )
 
     def _branch(self, handle: Handle, topic: Topic, branch: str, point: ForkPoint | None) -> Topic:
         base, _ = split_name(handle.name)
@@ -94,6 +98,7 @@ class Rescue:
                 return self._branches.create(base, branch, point, now_ms=self._clock.now_ms())
             except BranchExists:
                 vid = self._branches.resolve(base, branch)
+                self._branches.check_open(base, branch, vid, now_ms=self._clock.now_ms())
         else:
             vid = known.vid
         parent = self._volumes.control(vid).parent

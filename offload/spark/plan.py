@@ -20,6 +20,7 @@ from catalog import keys
 from catalog.branch import Branches
 from catalog.commit import Codec, ForkPoint, SegmentView
 from catalog.errors import AccessDenied
+from catalog.history import asked
 from catalog.pin import Pins
 from catalog.tag import Tags
 from catalog.timeline import Lsn, no_time_is_asked, resolve
@@ -76,7 +77,8 @@ def pin(options: ReadOptions) -> ForkPoint:
             return Tags(volumes).get(options.topic, options.tag).point  # which holds it
         if options.version is None:
             return ForkPoint(vid, volumes.newest_lsn(vid))
-        point = resolve(Lsn(options.version), volumes.history(vid), no_time_is_asked)
+        wanted = Lsn(options.version)
+        point = asked(lambda: volumes.history(vid), lambda history: resolve(wanted, history, no_time_is_asked))
         if options.pin_seconds:
             _hold(volumes, point, options.pin_seconds)
         return point

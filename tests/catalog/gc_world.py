@@ -14,10 +14,12 @@ from itertools import count, pairwise
 from blake3 import blake3
 from pyroaring import BitMap
 
+from catalog import checkpointer
 from catalog.change import change
 from catalog.checkpointer import make_checkpoint
+from catalog.closing import keep_open
 from catalog.commit import Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef
-from catalog.control import DEAD, Control, Fork, Pin, Ref, Tag
+from catalog.control import DEAD, Control, Fork, Mark, Pin, Ref, Tag
 from catalog.encoding import encode_commit
 from catalog.errors import Diverged, InvalidObject, NoSuchObject, OutOfWindow
 from catalog.gc import Collector
@@ -54,7 +56,7 @@ from catalog.small_objects import (
     encode_ref,
     encode_tag,
 )
-from catalog.snapshot import Snapshot
+from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.timeline import Head, Target, Time, resolve, span
 from catalog.volume import Volumes
 
@@ -88,6 +90,7 @@ class World:
         self.branches: dict[Vid, Branch] = {}
         self._numbers = count(1)
         self.refused = 0
+        self.undeleting: dict[str, int] = {}  # names of which nobody was told yet that they are back; when they went
 
     # ------------------------------------------------------------ ids
 
@@ -228,6 +231,21 @@ class World:
         if lsns and self.boundary(branch.vid) != DEAD:
             make_checkpoint(Volumes(self.store), branch.vid, self.random.choice(lsns), now_ms=self.now_ms)
 
+    def checkpoint_steps(self, vid: Vid, lsn: int) -> Iterator[str]:
+        """As `make_checkpoint`, of who may stall before the mark."""
+        volumes = Volumes(self.store)
+        try:
+            checkpoint = checkpoint_of(volumes.snapshot(vid, lsn), now_ms=self.now_ms)
+            checkpointer._rewrite(volumes, vid, lsn, checkpoint)
+        except NoSuchObject:
+            self.refused += 1
+            return
+        yield "rewritten"
+        try:
+            checkpointer._list_mark(volumes, vid, Mark(lsn, checkpoint.max_ts_ms, checkpoint.max_seq))
+        except OutOfWindow:
+            self.refused += 1
+
     # ------------------------------------------------------------ names; each step may be the last for days
 
     def fork_steps(self, name: str, point: ForkPoint | None) -> Iterator[str]:
@@ -246,7 +264,7 @@ class World:
             yield "looked"
         self.store.put_new(ref_key(TOPIC, name), encode_ref(Ref(control.vid, self.now_ms)))
         yield "ref"
-        if self.boundary(control.vid) == DEAD:
+        if not keep_open(self.store, control.vid):
             self.delete_ref(name)
             self.refused += 1
             return
@@ -263,10 +281,10 @@ class World:
 
     def tag_steps(self, name: str, point: ForkPoint) -> Iterator[str]:
         key = tag_key(TOPIC, name)
-        self.store.put_new(key, encode_tag(Tag(point, "main", self.now_ms)))
+        self.store.put_new(key, encode_tag(Tag(point, "main", self.now_ms, nonce=self.nonce())))
         yield "tag"
         if not self.is_good(point):
-            self.store.delete(key)
+            self.delete_tag(key)
             self.refused += 1
 
     def is_good(self, point: ForkPoint) -> bool:
@@ -287,13 +305,39 @@ class World:
 
         change(self.store, ref_key(TOPIC, name), deleted)
 
+    def undelete_steps(self, name: str) -> Iterator[str]:
+        key = ref_key(TOPIC, name)
+        ref = decode_ref(self.store.get(key), key)
+        if ref.deleted_at_ms is None or name in self.undeleting:
+            return
+        self.undeleting[name] = ref.deleted_at_ms
+        body = encode_ref(replace(ref, deleted_at_ms=None, nonce=self.nonce()))
+        change(self.store, key, lambda _: body)
+        yield "ref"
+        if not keep_open(self.store, ref.vid):
+            gone = encode_ref(replace(ref, nonce=self.nonce()))
+            change(self.store, key, lambda _: gone)
+            self.refused += 1
+        del self.undeleting[name]
+
     def is_deleted(self, name: str) -> bool:
-        return decode_ref(self.store.get(ref_key(TOPIC, name)), name).deleted_at_ms is not None
+        """Or not known to be back."""
+        return name in self.undeleting or self.ref(name).deleted_at_ms is not None
+
+    def ref(self, name: str) -> Ref:
+        return decode_ref(self.store.get(ref_key(TOPIC, name)), name)
 
     def drop_a_tag(self) -> None:
-        keys = list(self.store.list(tags_prefix()))
+        keys = [key for key in self.store.list(tags_prefix()) if self.tag(key).deleted_at_ms is None]
         if keys:
-            self.store.delete(Key(self.random.choice(keys)))
+            self.delete_tag(Key(self.random.choice(keys)))
+
+    def delete_tag(self, key: Key) -> None:
+        deleted = replace(self.tag(key), deleted_at_ms=self.now_ms, nonce=self.nonce())
+        self.store.put(key, encode_tag(deleted), {})
+
+    def tag(self, key: str) -> Tag:
+        return decode_tag(self.store.get(Key(key)), key)
 
     def boundary(self, vid: Vid) -> int:
         try:
@@ -331,14 +375,17 @@ class World:
 
     def named(self) -> Iterator[Branch]:
         for branch in self.branches.values():
-            ref = decode_ref(self.store.get(ref_key(TOPIC, branch.name)), branch.name)
-            is_kept = ref.deleted_at_ms is None or ref.deleted_at_ms + self.window_ms > self.latest_ms
+            ref = self.ref(branch.name)
+            deleted_at_ms = self.undeleting.get(branch.name, ref.deleted_at_ms)
+            is_kept = deleted_at_ms is None or deleted_at_ms + self.window_ms > self.latest_ms
             if ref.vid == branch.vid and is_kept:
                 yield branch
 
     def points(self) -> Iterator[ForkPoint]:
         for key in self.store.list(tags_prefix()):
-            yield decode_tag(self.store.get(Key(key)), key).point
+            tag = self.tag(key)
+            if tag.deleted_at_ms is None:
+                yield tag.point
         for key in self.store.list(pins_prefix()):
             pin = decode_pin(self.store.get(Key(key)), key)
             if pin.expires_at_ms > self.latest_ms:
@@ -349,7 +396,12 @@ class World:
         return {key: self.store.get(Key(key)) for key in self.store.list("")}
 
     def check(self) -> int:
-        """Every state that has to be there reads as it did, and all its objects are there. Returns how many."""
+        """Every state that has to be there reads as it did, and all its objects are there. Returns how many.
+
+        What has a name takes commits.
+        """
+        for branch in self.named():
+            assert self.boundary(branch.vid) != DEAD, branch.name
         held = {(branch.vid, lsn) for branch, lsn in self.held()}
         volumes, last = Volumes(self.store), None
         objects: set[Key] = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import replace
 
 from blake3 import blake3
 from pyroaring import BitMap
@@ -129,10 +130,13 @@ GOLDEN_FORK = Fork(vid(2), ForkPoint(vid(1), 7, 4_321))
 GOLDEN_REF = Ref(vid(2), START_MS + 501)
 GOLDEN_DELETED_REF = Ref(vid(2), START_MS + 501, START_MS + 900, bytes(range(16)))
 GOLDEN_TAG = Tag(ForkPoint(vid(1), 7, 4_321), "main", START_MS + 502, "before the import")
+GOLDEN_DELETED_TAG = replace(GOLDEN_TAG, deleted_at_ms=START_MS + 901, nonce=bytes(range(16)))
 GOLDEN_PIN = Pin(ForkPoint(vid(1), 7), START_MS + 600_000, "spark job 7", bytes(range(16)))
 GOLDEN_BOUNDARY = Boundary(vid(1), 5)
+GOLDEN_CLOSING_BOUNDARY = Boundary(vid(1), 5, is_closing=True, nonce=bytes(range(16)))
 GOLDEN_CHECKPOINTS = CheckpointSet(vid(1), (Mark(3, START_MS, 100), Mark(7, START_MS + 99, 5_100)))
 GOLDEN_LONG_CHECKPOINTS = CheckpointSet(vid(1), tuple(Mark(64 * n, START_MS + n, 5_000 * n) for n in range(1, 45)))
+GOLDEN_PRUNED_CHECKPOINTS = replace(GOLDEN_CHECKPOINTS, floor=7, nonce=bytes(range(16)))
 GOLDEN_OPLOG_ENTRY = OplogEntry(
     START_MS + 503, "host-1", "branch create", "refs/orders/half", None, b"the new ref", bytes(range(16)), "why"
 )

@@ -37,26 +37,27 @@ _T = TypeVar("_T")
 
 
 def long(count: int) -> CheckpointSet:
-    return CheckpointSet(MAIN, tuple(Mark(64 * n, START_MS + n, 640 * n) for n in range(1, count + 1)))
+    marks = tuple(Mark(64 * n, START_MS + n, 640 * n) for n in range(1, count + 1))
+    return CheckpointSet(MAIN, marks, floor=7, nonce=bytes(range(16)))
 
 
-@pytest.mark.parametrize("count", [0, 1, 40, 41, 42, 100, 1_000])
+@pytest.mark.parametrize("count", [0, 1, 39, 40, 41, 100, 1_000])
 def test_the_whole_and_its_beginning_say_the_same(count: int) -> None:
     body = encode_checkpoint_set(long(count))
     assert decode_checkpoint_set(body, MAIN) == long(count)
     newest = decode_newest_checkpoints(body[:NEWEST_BYTES], MAIN)
-    assert newest == CheckpointSet(MAIN, long(count).marks[-41:], max(count - 41, 0))
+    assert newest == replace(long(count), marks=long(count).marks[-40:], older=max(count - 40, 0))
     for lsn in (0, 63, 64, 65, 64 * count - 1, 64 * count, 64 * count + 1):
         assert decode_down_to(lsn, body, MAIN).at_or_below(lsn) == long(count).at_or_below(lsn)
 
 
 def test_the_docstring_is_what_is_written() -> None:
-    marks = long(43).marks
-    begins = b"SGL1" + bytes(3) + b"\x03" + MAIN.raw + struct.pack("<Q", 43)
+    marks = long(42).marks
+    begins = b"SGL1" + bytes(3) + b"\x03" + MAIN.raw + struct.pack("<QQ", 42, 7) + bytes(range(16))
     begins += b"".join(struct.pack("<QQQ", *mark) for mark in reversed(marks[2:]))
     goes_on = b"SGL1" + bytes(3) + b"\x18" + struct.pack("<QQQQQQ", *marks[1], *marks[0])
     whole = b"".join(part + struct.pack("<Q", xxhash.xxh3_64_intdigest(part)) for part in (begins, goes_on))
-    assert encode_checkpoint_set(long(43)) == whole
+    assert encode_checkpoint_set(long(42)) == whole
     assert len(encode_checkpoint_set(long(3))) == NEWEST_BYTES
 
 
@@ -68,7 +69,7 @@ def test_sets_round_trip(lsns: set[int], number: int) -> None:
 
 @pytest.mark.parametrize(
     ("lsns", "reason"),
-    [((0, 5), "ascend"), ((7, 5), "ascend"), ((5, 5), "ascend"), ((9, *range(1, 43)), "ascend")],
+    [((0, 5), "ascend"), ((7, 5), "ascend"), ((5, 5), "ascend"), ((9, *range(1, 42)), "ascend")],
 )
 def test_lsns_that_do_not_ascend_are_damage(lsns: tuple[int, ...], reason: str) -> None:
     body = encode_checkpoint_set(CheckpointSet(MAIN, tuple(Mark(lsn, 0, 0) for lsn in lsns)))
@@ -139,10 +140,10 @@ def test_opening_reads_as_much_of_a_long_list_as_of_a_short_one(commits: int) ->
 
 def test_a_state_before_the_newest_marks_costs_one_request_more() -> None:
     counting = CountingStore(pushed(60))
-    assert Volumes(counting).snapshot(MAIN, 60 - 40).bounds.head_seq == 200
+    assert Volumes(counting).snapshot(MAIN, 60 - 39).bounds.head_seq == 210
     assert counting.counts == {"get_range": 1, "get": 1}
     counting.counts.clear()
-    assert Volumes(counting).snapshot(MAIN, 60 - 41).bounds.head_seq == 190
+    assert Volumes(counting).snapshot(MAIN, 60 - 40).bounds.head_seq == 200
     assert counting.counts == {"get_range": 1, "get": 2}
 
 

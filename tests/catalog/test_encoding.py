@@ -49,14 +49,17 @@ from tests.catalog.samples import (
     GOLDEN_BOUNDARY,
     GOLDEN_CHECKPOINT,
     GOLDEN_CHECKPOINTS,
+    GOLDEN_CLOSING_BOUNDARY,
     GOLDEN_COMMIT,
     GOLDEN_CONFIG_COMMIT,
     GOLDEN_CONTROL,
     GOLDEN_DELETED_REF,
+    GOLDEN_DELETED_TAG,
     GOLDEN_FORK,
     GOLDEN_LONG_CHECKPOINTS,
     GOLDEN_OPLOG_ENTRY,
     GOLDEN_PIN,
+    GOLDEN_PRUNED_CHECKPOINTS,
     GOLDEN_REF,
     GOLDEN_TAG,
     segment,
@@ -76,11 +79,22 @@ KINDS: dict[str, tuple[object, bytes, Callable[[bytes, str], object]]] = {
     "ref": (GOLDEN_REF, encode_ref(GOLDEN_REF), decode_ref),
     "deleted_ref": (GOLDEN_DELETED_REF, encode_ref(GOLDEN_DELETED_REF), decode_ref),
     "tag": (GOLDEN_TAG, encode_tag(GOLDEN_TAG), decode_tag),
+    "deleted_tag": (GOLDEN_DELETED_TAG, encode_tag(GOLDEN_DELETED_TAG), decode_tag),
     "pin": (GOLDEN_PIN, encode_pin(GOLDEN_PIN), decode_pin),
     "boundary": (GOLDEN_BOUNDARY, encode_boundary(GOLDEN_BOUNDARY), lambda body, _: decode_boundary(body, vid(1))),
     "checkpoint_set": (
         GOLDEN_CHECKPOINTS,
         encode_checkpoint_set(GOLDEN_CHECKPOINTS),
+        lambda body, _: decode_checkpoint_set(body, vid(1)),
+    ),
+    "closing_boundary": (
+        GOLDEN_CLOSING_BOUNDARY,
+        encode_boundary(GOLDEN_CLOSING_BOUNDARY),
+        lambda body, _: decode_boundary(body, vid(1)),
+    ),
+    "pruned_checkpoint_set": (
+        GOLDEN_PRUNED_CHECKPOINTS,
+        encode_checkpoint_set(GOLDEN_PRUNED_CHECKPOINTS),
         lambda body, _: decode_checkpoint_set(body, vid(1)),
     ),
     "long_checkpoint_set": (
@@ -102,9 +116,12 @@ KINDS: dict[str, tuple[object, bytes, Callable[[bytes, str], object]]] = {
 }
 TYPES = {
     "deleted_ref": "REF",
+    "deleted_tag": "TAG",
+    "closing_boundary": "BOUNDARY",
+    "pruned_checkpoint_set": "CHECKPOINT_SET",
+    "long_checkpoint_set": "CHECKPOINT_SET",
     "config_commit": "COMMIT",
     "checkpoint": "COMMIT",
-    "long_checkpoint_set": "CHECKPOINT_SET",
 }
 each_kind = pytest.mark.parametrize("kind", KINDS)
 

@@ -46,6 +46,8 @@ def test_every_error_but_the_groups_says_what_happened_in_one_line() -> None:
         errors.NoSuchBucket("bucket"),
         errors.NoSuchTopic("orders", "s3://bucket"),
         errors.TagExists("orders", "v1"),
+        errors.HistoryCollected("vid", 7, 9),
+        errors.VolumeCollected("orders", "half", "vid"),
         errors.PinLost("pins/vid/x"),
         errors.NotUndone(7, "the branch has moved on"),
         errors.NoSuchBranch("orders", "half"),

@@ -9,13 +9,16 @@ import pytest
 from catalog.commit import CommitKind, ForkPoint
 from catalog.control import DEAD
 from catalog.encoding import decode_commit_at
-from catalog.errors import CatalogError, Diverged, Outdated
+from catalog.errors import CatalogError, Diverged, HistoryCollected, InvalidObject, Outdated
 from catalog.gc import Collector
 from catalog.gc_report import GcPolicy
+from catalog.gid import Vid
+from catalog.history import KeptCommits, asked
 from catalog.keys import boundary_key, commit_key, control_key, data_key, ref_key, segments_prefix
 from catalog.timeline import Seq, Time
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World, fork, grown, settle
+from tests.catalog.samples import HistoryMaker
 from tests.faults.store import CountingStore, WrappedStore
 
 # ---------------------------------------------------------------- what stays
@@ -292,6 +295,50 @@ def test_restorable_is_what_the_window_says_and_nothing_below_it() -> None:
     assert not world.drill(main, Time(first_ms - 1))
     assert world.drill(main, Seq(51))
     assert not world.drill(main, Seq(50))
+
+
+def test_a_history_that_gc_passes_while_it_is_looked_at_says_so_and_is_asked_again() -> None:
+    world = World()
+    main = grown(world)
+    body = world.store.get(commit_key(main.vid, 2))
+    volumes = Volumes(world.store)
+    past = volumes.history(main.vid)
+    newest = next(iter(past))
+    settle(world)
+    with pytest.raises(HistoryCollected, match="lsn 5"):
+        list(past)
+    world.store.put_new(commit_key(main.vid, 2), body)  # of somebody who stalled, below the boundary
+    with pytest.raises(HistoryCollected):
+        past.at_lsn(3)
+    histories = [past, volumes.history(main.vid)]
+    assert [each.commit.lsn for each in asked(lambda: histories.pop(0), list)] == [10, 9, 8, 7, 6, 5]
+    assert newest.commit.lsn == 10
+
+
+def test_commits_of_a_history_that_are_missing_above_the_boundary_are_damage() -> None:
+    world = World()
+    main = grown(world)
+    settle(world)
+    past = Volumes(world.store).history(main.vid)
+    world.store.delete(commit_key(main.vid, 7))
+    with pytest.raises(InvalidObject, match="missing"):
+        list(past)
+
+
+def test_batches_of_a_history_are_joined_and_what_lies_below_the_boundary_by_now_is_no_part_of_it() -> None:
+    vid, boundary = Vid.new(0), 0
+    history, other = HistoryMaker(vid), HistoryMaker(vid)
+    for number in range(6):
+        history.offload((10 * number + 1, 10 * number + 10))
+        other.offload((10 * number + 1, 10 * number + 9))
+    sources = iter([history, other, other])
+    load = KeptCommits(lambda _, first, last: next(sources).stored[first - 1 : last], lambda _: boundary, {vid: 0})
+    assert load(vid, 5, 6) == history.stored[4:]
+    with pytest.raises(InvalidObject, match="does not continue lsn 4"):
+        load(vid, 3, 4)  # of itself that batch is whole
+    boundary = 5
+    with pytest.raises(HistoryCollected):
+        load(vid, 3, 4)
 
 
 def test_requests_of_a_run_do_not_grow_with_what_was_collected_before() -> None:

@@ -144,7 +144,7 @@ def test_a_store_that_fails_at_any_request_is_asked_again(tmp_path: Path, store:
         with contextlib.suppress(StoreUnreachable):
             list(recover(path, URL, store=faulty))
         if not faulty.struck:
-            assert nth > 20
+            assert nth > 15
             return
         if (path / MARKER).exists():
             list(recover(path, URL, store=store))

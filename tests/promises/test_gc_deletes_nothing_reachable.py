@@ -1,8 +1,9 @@
 """T9: random histories of a prefix, with GC among them. Nothing that is reachable goes; in the end nothing else stays.
 
 Writers, forks of forks, tags, pins, deletes, merges, truncations, checkpoints, deleted branches, clocks that jump both
-ways, and GC whose requests others get in between: a writer, a forker or a pinner that stalled and wakes, or a fault
-that ends the run. After each run every state that has to be there is read, with all its objects.
+ways, and GC whose requests others get in between: a writer, a forker, a pinner, somebody who has a deleted branch back
+or makes a checkpoint, who stalled and wakes, or a fault that ends the run. After each run every state that has to be
+there is read, with all its objects, and no volume that has a name is closed.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _OPERATIONS = {
     "untag": 1,
     "pin": 2,
     "drop": 1,
+    "undelete": 1,
     "stall": 3,
     "wake": 2,
     "collect": 8,
@@ -124,11 +126,7 @@ class _History:
         assert left == [], left
 
     def branch(self) -> Branch | None:
-        named = [
-            branch
-            for branch in self.world.named()
-            if self.world.boundary(branch.vid) < 2**63 and not self.world.is_deleted(branch.name)
-        ]
+        named = [branch for branch in self.world.named() if not self.world.is_deleted(branch.name)]
         return self.random.choice(named) if named else None
 
     def point(self) -> ForkPoint | None:
@@ -206,9 +204,19 @@ class _History:
         if branch and branch.name != "main":
             self.world.delete_ref(branch.name)
 
+    def undelete(self) -> None:
+        name = self.deleted()
+        if name:
+            self._drain(self.world.undelete_steps(name))
+
+    def deleted(self) -> str | None:
+        names = {branch.name for branch in self.world.branches.values()}
+        found = sorted(name for name in names if self.world.is_deleted(name))
+        return self.random.choice(found) if found else None
+
     def stall(self) -> None:
         """Somebody begins something, and does not come to its end for now."""
-        kind = self.random.choice(["writer", "forker", "pinner", "tagger"])
+        kind = self.random.choice(["writer", "forker", "pinner", "tagger", "undeleter", "checkpointer"])
         point, branch = self.point(), self.branch()
         if branch is None or point is None:
             return
@@ -219,6 +227,12 @@ class _History:
             steps = self.world.fork_steps(self._name("s"), point)
         elif kind == "pinner":
             steps = self.world.pin_steps(self._name("q"), point, 10 * HOUR_MS)
+        elif kind == "undeleter":
+            name = self.deleted()
+            steps = self.world.undelete_steps(name) if name else iter(())
+        elif kind == "checkpointer":
+            lsns = [lsn for lsn in branch.shown if lsn >= max(self.world.boundary(branch.vid), 1)]
+            steps = self.world.checkpoint_steps(branch.vid, self.random.choice(lsns)) if lsns else iter(())
         else:
             steps = self.world.tag_steps(self._name("u"), point)
         for _ in range(self.random.randint(0, 3)):

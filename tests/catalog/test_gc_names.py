@@ -1,0 +1,224 @@
+"""GC, and who gives a name to what it is about to take, or puts down a mark, at each of its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+
+from catalog.branch import Branches
+from catalog.commit import ForkPoint
+from catalog.control import DEAD
+from catalog.errors import CatalogError, NoSuchObject, OutOfWindow
+from catalog.gid import Vid
+from catalog.keys import boundary_key, ref_key
+from catalog.pin import Pins
+from catalog.small_objects import decode_ref
+from catalog.tag import Tags
+from catalog.volume import Volumes
+from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World, fork, grown, live_seqs, settle
+from tests.faults.store import WrappedStore
+
+
+def _waking(world: World, nth: int, wake: Callable[[], None]) -> WrappedStore:
+    """Somebody gets his turn before the request of that number."""
+    calls = count(1)
+
+    class Waking(WrappedStore):
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            if next(calls) == nth:
+                wake()
+            return act()
+
+    return Waking(world.store)
+
+
+def _forking(world: World, main: Branch) -> Iterator[object]:
+    """A forker who stalls before the ref for longer than the grace."""
+    steps = world.fork_steps("half", ForkPoint(main.vid, 2))
+    assert [next(steps) for _ in range(3)] == ["control", "fork", "looked"]
+    world.now_ms += 30 * HOUR_MS
+    return steps
+
+
+def _undeleting(world: World, main: Branch) -> Iterator[object]:
+    """Of a branch that was deleted longer than a window ago, and is not collected yet."""
+    fork(world, "half", ForkPoint(main.vid, 2))
+    world.delete_ref("half")
+    world.now_ms += 30 * HOUR_MS
+    return world.undelete_steps("half")
+
+
+@pytest.mark.parametrize("naming", [_forking, _undeleting])
+@pytest.mark.parametrize("steps_at_once", [1, 2])
+def test_whoever_names_a_volume_while_gc_closes_it_has_it_open_or_is_refused(
+    naming: Callable[[World, Branch], Iterator[object]], steps_at_once: int
+) -> None:
+    """All that is left of the naming at one request of GC, or half of it there and the rest when the run is over."""
+    named = refused = 0
+    for nth in count(steps_at_once, 2):
+        world = World()
+        main = grown(world, 2)
+        steps = naming(world, main)
+        world.collect()
+        woken: list[object] = []
+
+        def wake(steps: Iterator[object] = steps, woken: list[object] = woken) -> None:
+            woken += [next(steps, "done") for _ in range(steps_at_once)]
+
+        world.now_ms += 1
+        world.collect(store=_waking(world, nth, wake))
+        if not woken:
+            break
+        for _ in steps:
+            pass
+        world.check()
+        half = [branch for branch in world.branches.values() if branch.name == "half"]
+        if world.refused:
+            refused += 1
+            assert not half or world.is_deleted("half")
+        else:
+            named += 1
+            world.offload(half[0])
+            assert half[0].tip.lsn == 1
+        settle(world)
+        world.check()
+        assert world.left_over() == []
+    assert min(named, refused) > 0
+
+
+def test_who_stops_right_after_the_ref_of_a_closed_volume_leaves_no_branch() -> None:
+    world = World()
+    steps = _forking(world, grown(world, 2))
+    for _ in range(2):
+        world.collect()
+        world.now_ms += 1
+    assert next(steps) == "ref"  # and that is all that ever comes of it
+    key = ref_key(TOPIC, "half")
+    vid = decode_ref(world.store.get(key), key).vid
+    assert world.boundary(vid) == DEAD
+    assert [each for each in world.collect().refused if each.startswith("branch ")] == [
+        f"branch {TOPIC}@half, of volume {vid}"
+    ]
+    assert world.is_deleted("half")
+    settle(world)
+    assert [*world.store.list(f"{vid}/")] == [boundary_key(vid)]
+    assert world.left_over() == []
+
+
+def test_a_ref_that_a_list_does_not_show_keeps_its_volume_open() -> None:
+    world = World()
+    main = grown(world, 2)
+    half = fork(world, "half", ForkPoint(main.vid, 2))
+    world.now_ms += 30 * HOUR_MS
+
+    class Behind(WrappedStore):
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            answer = act()
+            hides = method == "list" and key.startswith("refs/")
+            return iter([each for each in answer if not each.endswith("/half")]) if hides else answer
+
+    for _ in range(3):
+        world.collect(store=Behind(world.store))
+        world.now_ms += 1
+    world.offload(half)
+    world.check()
+
+
+# ---------------------------------------------------------------- who wants a state that leaves the window
+
+
+def _hold(world: World, point: ForkPoint, how: str) -> ForkPoint | None:
+    """What is held then; None if it was refused."""
+    volumes = Volumes(world.store)
+    try:
+        if how == "pin":
+            return Pins(volumes).hold(point, "job", ttl_ms=100 * HOUR_MS, now_ms=world.now_ms).pin.point
+        if how == "tag":
+            return Tags(volumes).create(TOPIC, "v1", point, branch="main", now_ms=world.now_ms).point
+        return ForkPoint(Branches(volumes).create(TOPIC, "half", point, now_ms=world.now_ms), 0)
+    except (OutOfWindow, NoSuchObject):
+        return None
+
+
+def _hold_at_each_request(how: str) -> None:
+    held = refused = 0
+    for nth in count(1, 3):
+        world = World()
+        main = grown(world, 3)
+        world.now_ms += 30 * HOUR_MS
+        shown = live_seqs(Volumes(world.store).snapshot(main.vid, 2))
+        world.collect()
+        found: list[ForkPoint | None] = []
+
+        def wake(world: World = world, vid: Vid = main.vid, found: list[ForkPoint | None] = found) -> None:
+            found.append(_hold(world, ForkPoint(vid, 2), how))
+
+        world.now_ms += 1
+        world.collect(store=_waking(world, nth, wake))
+        if not found:
+            break
+        [point] = found
+        settle(world)
+        if point is None:
+            refused += 1
+        else:
+            held += 1
+            assert live_seqs(Volumes(world.store).snapshot(point.vid, point.lsn)) == shown
+    assert min(held, refused) > 0
+
+
+@pytest.mark.parametrize("how", ["pin", "tag", "fork"])
+def test_who_wants_a_state_while_gc_passes_it_has_it_or_is_refused(how: str) -> None:
+    _hold_at_each_request(how)
+
+
+@pytest.mark.parametrize("how", ["pin", "tag"])
+def test_who_does_not_look_is_found_out(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What these tests can see."""
+    monkeypatch.setattr(f"catalog.{how}.check_kept", lambda *_: None)
+    with pytest.raises((AssertionError, CatalogError)):
+        _hold_at_each_request(how)
+
+
+# ---------------------------------------------------------------- marks of who stalls
+
+
+def test_a_mark_that_comes_after_gc_has_passed_its_commit_lets_nobody_in() -> None:
+    """At each request of GC: the mark, and then somebody who wants to pin the state."""
+    pinned = refused = 0
+    for nth in count(1):
+        world = World()
+        main = grown(world, 3)
+        world.now_ms += 30 * HOUR_MS
+        world.collect()
+        checkpointing = world.checkpoint_steps(main.vid, 2)
+        assert next(checkpointing) == "rewritten"
+        woken: list[object] = []
+
+        def wake(world: World = world, rest: Iterator[object] = checkpointing, woken: list[object] = woken) -> None:
+            woken += [*rest, *world.pin_steps("job", ForkPoint(main.vid, 2), 100 * HOUR_MS)]  # noqa: B023
+
+        world.now_ms += 1
+        world.collect(store=_waking(world, nth, wake))
+        if not woken:
+            break
+        world.check()
+        settle(world)
+        world.check()
+        assert world.left_over() == []
+        pinned, refused = pinned + any(world.points()), refused + (world.refused > 0)
+    assert min(pinned, refused) > 0
+
+
+def test_a_late_mark_is_refused_with_the_window() -> None:
+    world = World()
+    main = grown(world)
+    world.now_ms += 30 * HOUR_MS
+    steps = world.checkpoint_steps(main.vid, 2)
+    next(steps)
+    settle(world)
+    assert ([*steps], world.refused) == ([], 1)
+    found = Volumes(world.store).checkpoints(main.vid)
+    assert ([mark.lsn for mark in found.marks], found.floor) == ([10], 10)
