@@ -10,9 +10,6 @@ What may happen to a request on its way, beside that its sender dies or sleeps:
     list of commits, of the      what came within the last minute is missing
       oplog, of segments
 
-A PUT of a tag does not come late or twice: if the tag was deleted meanwhile, that would bring it back, for tags go by
-a plain delete.
-
 A name that was put is in every LIST that follows: of that GC has to be sure, and every store that we know is.
 """
 
@@ -36,8 +33,12 @@ T = TypeVar("T")
 _ONCE = {"put_new": KeyTaken, "swap": KeyChanged}
 _REPEATED = frozenset({"put", "delete", "delete_many"})
 _STALE_MS = 60_000
-_CRITICAL = re.compile(r"^(pins|tags)/|/(forks/|control$|log/)")
-_CRITICAL_STALL_RATE = 0.1  # who has looked, and is about to write what GC has to see, should not sleep
+_CRITICAL = re.compile(r"^(pins|tags|refs)/|/(forks/|control$|log/)")
+_PASSES = re.compile(r"/checkpoints$|/log/|/segments/")
+_CLOSES = re.compile(r"/boundary$")
+_ROUSE_RATE = 0.5  # while GC passes what somebody may be about to name
+_is_held = re.compile(r"^(pins|tags)/|/(forks/|control$)").search
+_is_named = re.compile(r"^refs/").search
 
 
 class Ground(MemoryStore):
@@ -85,7 +86,13 @@ class Way(WrappedStore):
 
     def _call(self, method: str, key: str, act: Callable[[], T], half: Callable[[], T] | None = None) -> T:
         schedule, task = self._schedule, self._task
-        schedule.reach(task, *((_CRITICAL_STALL_RATE,) if method == "put_new" and _CRITICAL.search(key) else ()))
+        is_critical = method in _ONCE and _CRITICAL.search(key)
+        schedule.reach(task, key if is_critical else "")
+        if task.passes and method in {*_ONCE, "delete_many"} and schedule.chance(_ROUSE_RATE):
+            if _CLOSES.search(key):
+                schedule.rouse(_is_named)
+            elif _PASSES.search(key):
+                schedule.rouse(_is_held)
         how = "whole"
         try:
             if schedule.chance(schedule.fault_rate):
@@ -131,8 +138,6 @@ class Way(WrappedStore):
 
 
 def _faults(method: str, key: str) -> tuple[str, ...]:
-    if key.startswith("tags/") and method == "put_new":
-        return ("never", "perhaps never", "lost", "taken")
     if method in _ONCE:
         return ("never", "perhaps never", "lost", "late", "twice", "taken")
     if method == "put":

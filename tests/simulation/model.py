@@ -9,7 +9,8 @@ J3  Every object that a commit names was there before the commit's key was.
 J4  One commit at most for each (volume, LSN): of one hash, whoever races, sends late or again. LSNs are dense, each
     commit continues the one before it, epochs never fall, boundaries only rise, and no segment is added that is older
     than what was said to be collected.
-J5  What a name, a tag, a pin or the window promises is there, at any time, and reads back as the model has it.
+J5  What a name, a tag, a pin or the window promises is there, at any time, and reads back as the model has it. No
+    volume that a name leads to is closed.
 J7  What was acked is found.
 """
 
@@ -24,6 +25,7 @@ from pyroaring import BitMap
 
 from catalog import CommitKind, ForkPoint, SegmentView, Snapshot, Vid, Volumes, keys
 from catalog.commit import NO_PARENT
+from catalog.control import DEAD
 from catalog.encoding import StoredCommit, decode_commit_at
 from catalog.errors import CatalogError
 from catalog.gid import Sid
@@ -141,18 +143,17 @@ class Held:
 class Model:
     """`names`, `tags` and `pins` are what was acked, each with all that it may be after answers that got lost."""
 
-    def __init__(self, ground: Ground, now_ms: Callable[[], int], window_ms: int) -> None:
+    def __init__(self, ground: Ground, now_ms: Callable[[], int], window_ms: int, grace_ms: int) -> None:
         self.ground = ground
         self._now_ms = now_ms
         self.window_ms = window_ms
+        self.grace_ms = grace_ms
         self.volumes: dict[Vid, Volume] = {}
         self.intents: dict[bytes, Op] = {}
         self.acked: set[tuple[Vid, int, bytes]] = set()
         self.names: dict[tuple[str, str], set[Held]] = {}
         self.tags: dict[tuple[str, str], set[ForkPoint | None]] = {}
         self.pins: dict[Key, tuple[ForkPoint, int]] = {}
-        # Named only after GC may have planned to close them: they stay readable, and may take no commit or fork.
-        self.doubtful: set[Vid] = set()
         self.checked = 0
         self.commits = 0
         self.gone = 0
@@ -177,6 +178,8 @@ class Model:
             lsn = decode_boundary(body, vid).lsn
             self._hold(lsn >= self.volumes[vid].boundary, f"{key} falls to {lsn}")
             self.volumes[vid].boundary = lsn
+            is_named = vid in self._named(self._now_ms() - self.window_ms)
+            self._hold(lsn < DEAD or not is_named, f"{vid} is closed, and has a name")
         elif "/log/" in key:
             self._on_commit(key, vid, decode_commit_at(body, vid, keys.lsn_of(key)))
 
@@ -262,8 +265,7 @@ class Model:
     def is_promised(self, point: ForkPoint) -> bool:
         """By the window of its volume, while a name holds that."""
         since_ms = self._now_ms() - self.window_ms
-        is_named = point.vid in self._named(since_ms) and point.vid not in self.doubtful
-        return is_named and point.lsn in self.volumes[point.vid].promised(since_ms)
+        return point.vid in self._named(since_ms) and point.lsn in self.volumes[point.vid].promised(since_ms)
 
     def ack(self, vid: Vid, stored: StoredCommit) -> None:
         """J7."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -12,13 +12,17 @@ import tests.simulation.tasks
 import tests.simulation.writing
 from catalog import checkpointer
 from catalog.checkpointer import Mark
+from catalog.closing import close
 from catalog.commit import Checkpoint
+from catalog.control import DEAD, Control
 from catalog.encoding import decode_commit_at
 from catalog.errors import Diverged, KeyTaken, Outdated
 from catalog.gc_execution import Execution
 from catalog.gid import Vid
+from catalog.holds import check_kept
 from catalog.keys import commit_key
 from catalog.mark import Kept, Marker
+from catalog.objects.base import ObjectStore
 from catalog.retention import first_kept
 from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.volume import Volumes
@@ -26,6 +30,7 @@ from catalog.volume import Volumes
 __all__ = ["MUTANTS"]
 
 _publish = Volumes.publish
+_create = Volumes.create
 
 
 def _publishes_below_the_boundary(self: Volumes, vid: Vid, lsn: int, body: bytes) -> None:
@@ -54,7 +59,7 @@ def _forgets_deletes(snapshot: Snapshot, *, now_ms: int) -> Checkpoint:
     return checkpoint_of(replace(snapshot, segments=views), now_ms=now_ms)
 
 
-def _raises_no_boundary(self: Execution, kept: Kept, *, may_close: bool) -> None:
+def _raises_no_boundary(self: Execution, kept: Kept) -> None:
     kept.boundary = max(kept.boundary, kept.first_lsn or 0)
 
 
@@ -66,6 +71,21 @@ def _shuts_nobody_out(self: Execution, kept: Kept, newest_ms: int) -> None:
 def _keeps_one_state_too_few(commits: Any, since_ms: int) -> int | None:
     found = first_kept(commits, since_ms)
     return None if found is None else found + 1
+
+
+def _forks_after_a_look(self: Volumes, control: Control) -> None:
+    if control.parent is not None:
+        check_kept(self, control.parent)
+    _create(self, control)
+
+
+def _closes_without_a_look(self: Execution, vids: Iterable[Vid]) -> None:
+    for vid, begun in dict(self._begun(vids)).items():
+        self.marker.look(vid).boundary = close(self.store, begun).lsn
+
+
+def _takes_closing_for_open(store: ObjectStore, vid: Vid) -> bool:
+    return Volumes(store).boundary(vid) < DEAD
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -81,7 +101,20 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "gc raises no boundary": lambda: mock.patch.object(Execution, "_raise_boundary", _raises_no_boundary),
     "gc shuts nobody out": lambda: mock.patch.object(Execution, "_shut_out", _shuts_nobody_out),
     "gc keeps one state too few": lambda: mock.patch("catalog.mark.first_kept", _keeps_one_state_too_few),
+    "gc closes without a look": lambda: mock.patch.object(Execution, "_close", _closes_without_a_look),
+    "a name leaves its volume closing": lambda: mock.patch("catalog.branch.keep_open", _takes_closing_for_open),
+    "a fork looks before it writes": lambda: _all(
+        mock.patch.object(Volumes, "create", _forks_after_a_look), mock.patch("catalog.branch.check_kept", _nothing)
+    ),
 }
+
+
+@contextlib.contextmanager
+def _all(*patches: contextlib.AbstractContextManager[object]) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(patch)
+        yield
 
 
 @contextlib.contextmanager

@@ -9,13 +9,41 @@ from tests.simulation.collecting import Collecting
 from tests.simulation.ground import Ground
 from tests.simulation.model import Model
 from tests.simulation.schedule import DAY_MS, Schedule
-from tests.simulation.tasks import Checkpointer, Forker, Pinner, Reader, Tagger, Writer
+from tests.simulation.tasks import Checkpointer, Forker, LateForker, LatePinner, Member, Pinner, Reader, Tagger, Writer
 
 __all__ = ["Outcome", "simulate"]
 
-WINDOW_MS = 3 * DAY_MS
 _STEPS = 4_000
-_CHECK_EVERY = 400
+
+
+Cast = tuple[tuple[tuple[type[Member], str], ...], int, int]
+"""Who takes part, the window, and the grace."""
+
+_EVERYBODY: Cast = (
+    (
+        (Writer, "w1 w2"),
+        (Reader, "r1 r2"),
+        (Forker, "f1"),
+        (Tagger, "t1"),
+        (Pinner, "p1"),
+        (Checkpointer, "c1"),
+        (Collecting, "g1 g2"),
+    ),
+    3 * DAY_MS,
+    DAY_MS,
+)
+# Those who give names and GC meet more often where nobody else has much to do.
+_NAMES: Cast = (
+    (
+        (Writer, "w1"),
+        (LateForker, "f1 f2"),
+        (Tagger, "t1"),
+        (LatePinner, "p1 p2 p3"),
+        (Collecting, "g1 g2"),
+    ),
+    DAY_MS,
+    DAY_MS // 12,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +64,11 @@ class Outcome:
 def simulate(seed: int) -> Outcome:
     """Raises `Broken`, or what a task raised that it should not have."""
     schedule = Schedule(seed)
+    cast, window_ms, grace_ms = _EVERYBODY if seed % 2 else _NAMES
     ground = Ground()
-    model = Model(ground, lambda: schedule.now_ms, WINDOW_MS)
+    model = Model(ground, lambda: schedule.now_ms, window_ms, grace_ms)
     with schedule.deterministic():
-        for kind, names in (
-            (Writer, "w1 w2"),
-            (Reader, "r1 r2"),
-            (Forker, "f1"),
-            (Tagger, "t1"),
-            (Pinner, "p1"),
-            (Checkpointer, "c1"),
-            (Collecting, "g1 g2"),
-        ):
+        for kind, names in cast:
             for name in names.split():
                 kind(schedule, model, name)
         schedule.run(_STEPS)

@@ -39,14 +39,22 @@ class Ended(BaseException):
 
 
 class Task:
-    """`live` is one process of it: it is called again after it crashed. `may_crash`: whether it does."""
+    """`live` is one process of it: it is called again after it crashed. `may_crash`: whether it does.
+
+    `weight` is how often it is drawn, beside the others. What one that `passes` changes rouses them.
+    """
 
     may_crash = True
+    weight = 1
+    stall_rate = 0.008
+    critical_rate = 0.1  # who has looked, and is about to write what GC has to see, should not sleep
+    passes = False
 
     def __init__(self, schedule: Schedule, name: str) -> None:
         self.schedule = schedule
         self.name = name
         self.wakes_ms = 0
+        self.late_for = ""
         self.own = greenlet(self._run, schedule.main)
         schedule.tasks.append(self)
 
@@ -88,11 +96,15 @@ class Schedule:
         # Some seeds are calm, so that what takes many requests comes to its end.
         self.fault_rate = self.random.choice((0.001, 0.005, 0.04))
         self.crash_rate = self.random.choice((0.0005, 0.003))
-        self.day_rate = self.random.choice((0.01, 0.03))
+        # Where days are rare, what leaves the window and what is done about it are close to each other.
+        self.day_rate = self.random.choice((0.002, 0.006, 0.02))
+        self.rest_ms = int(DAY_MS * self.day_rate * 50)
         self.steps = 0
         self.crashes = 0
         self.stalls = 0
         self._trace = xxhash.xxh3_128()
+        self._roused: Task | None = None
+        self._roused_at = 0
         self._late: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
 
@@ -139,18 +151,33 @@ class Schedule:
         self.steps += 1
         self.tick()
         alive = [task for task in self.tasks if not task.is_over]
+        in_a_hurry = self._roused if self.steps >= self._roused_at else None
+        if in_a_hurry is not None and in_a_hurry.late_for:
+            in_a_hurry.wakes_ms = self.now_ms
         awake = [task for task in alive if task.wakes_ms <= self.now_ms]
         if not awake:
             self.now_ms = min(task.wakes_ms for task in alive)
             self.land(self.now_ms)
             awake = [task for task in alive if task.wakes_ms <= self.now_ms]
-        task = awake[self.random.randrange(len(awake))]
+        [task] = self.random.choices(awake, [each.weight for each in awake])
+        if in_a_hurry in awake and self.chance(0.7):
+            task = in_a_hurry
         task.own.switch()
 
-    def reach(self, task: Task, stall_rate: float = 0.008) -> None:
+    def rouse(self, is_concerned: Callable[[str], object]) -> None:
+        """Somebody who sleeps over a request to a key that `is_concerned` wakes up soon, and is in a hurry then."""
+        asleep = (task for task in self.tasks if task.wakes_ms > self.now_ms and not task.is_over)
+        late = [task for task in asleep if task.late_for and is_concerned(task.late_for)]
+        if late:
+            self._roused = self.random.choice(late)
+            self._roused_at = self.steps + self.random.randrange(80)
+
+    def reach(self, task: Task, critical_key: str = "") -> None:
         """At a request: somebody else first, and perhaps not before many days have passed, or never."""
-        if self.chance(stall_rate):
+        task.late_for = ""
+        if self.chance(task.critical_rate if critical_key else task.stall_rate):
             self.stalls += 1
+            task.late_for = critical_key
             task.wakes_ms = self.now_ms + self.random.randrange(self.random.choice((1, 6, 30)) * DAY_MS)
         task.hand_over()
         self.perhaps_crash(task)

@@ -24,7 +24,9 @@ from catalog.errors import (
     PinLost,
     TagExists,
     Unavailable,
+    VolumeCollected,
 )
+from catalog.history import asked
 from catalog.keys import data_key
 from catalog.pin import HeldPin, Pins
 from catalog.tag import Tags
@@ -34,18 +36,26 @@ from tests.simulation.model import Broken, Held, Model, State, entries_in, recor
 from tests.simulation.schedule import DAY_MS, Schedule, Task
 from tests.simulation.writing import Writing
 
-__all__ = ["GRACE_MS", "TOPIC", "Checkpointer", "Forker", "Member", "Pinner", "Reader", "Tagger", "Writer"]
+__all__ = [
+    "TOPIC",
+    "Checkpointer",
+    "Forker",
+    "Member",
+    "Pinner",
+    "Reader",
+    "Tagger",
+    "Writer",
+]
 
 TOPIC = "bank"
-GRACE_MS = DAY_MS
 _PIN_MS = 900_000
 
 
 class Member(Task):
-    """One of those who share the store. `turns` is how often it does something, with rests of up to `rest_ms`."""
+    """One of those who share the store. `turns` is how often it does something, with rests in between if it `rests`."""
 
     turns = 30
-    rest_ms = 1
+    rests = False
 
     def __init__(self, schedule: Schedule, model: Model, name: str) -> None:
         self.model = model
@@ -59,7 +69,7 @@ class Member(Task):
         self.begin()
         while self.left:
             self.left -= 1
-            self.wakes_ms = self.now_ms + self.random.randrange(self.rest_ms)
+            self.wakes_ms = self.now_ms + (self.random.randrange(self.schedule.rest_ms) if self.rests else 0)
             self.hand_over()
             with contextlib.suppress(Unavailable, Conflict):  # another time
                 self.turn()
@@ -174,12 +184,14 @@ class Reader(Member):
             raise Broken(f"{vid} at {ms} reads as something else: {sorted(found)}, {sorted(wanted)}")
 
     def _found_by_time(self, vid: Vid, ms: int, tries: int) -> State | None:
-        """None if it is not kept any more. GC may pass the oldest commits while they are looked at: then once more."""
+        """None if it is not kept any more. GC may pass the state between it is found and it is read: then once more."""
         try:
             listed = self.volumes.newest_lsn(vid)
             newest = listed + len(self.volumes.next_commits(vid, listed))
-            history = self.volumes.history(vid, newest)
-            point = resolve(Time(ms), history, self._last_seq_at)
+            point = asked(
+                lambda: self.volumes.history(vid, newest),
+                lambda history: resolve(Time(ms), history, self._last_seq_at),
+            )
             return records_of(self.store, self.volumes.snapshot(point.vid, point.lsn, point.seq))
         except Missing as error:
             is_before_all = isinstance(error, OutOfWindow) and not self.model.at_time(vid, ms)
@@ -206,7 +218,7 @@ class Forker(Member):
     """Makes branches, writes to them, deletes them and has them back."""
 
     turns = 60
-    rest_ms = DAY_MS
+    rests = True
 
     def begin(self) -> None:
         self.branches = Branches(self.volumes, self.name)
@@ -216,9 +228,9 @@ class Forker(Member):
         drawn = self.random.random()
         if drawn < 0.3 or not self.mine:
             self._fork()
-        elif drawn < 0.65:
+        elif drawn < 0.5:
             self._write()
-        elif drawn < 0.75:
+        elif drawn < 0.7:
             self._delete()
         elif drawn < 0.9:
             self._undelete()
@@ -239,14 +251,16 @@ class Forker(Member):
             vid = self.branches.create(TOPIC, branch, point, now_ms=begun_ms)
         except Missing as error:
             # A volume without a name is collected once it is older than the grace.
-            if self.model.is_promised(point) and self.now_ms < begun_ms + GRACE_MS:
+            if self.model.is_promised(point) and self.now_ms < begun_ms + self.model.grace_ms:
                 raise Broken(f"no fork at {point}: {error}") from error
         except BranchExists as error:
             raise Broken(f"{branch} is there already") from error
+        except VolumeCollected as error:
+            if self.now_ms < begun_ms + self.model.grace_ms:
+                raise Broken(f"the volume of {branch} was collected before its time: {error}") from error
+            self._now(branch, Held(None))
         else:
             self._now(branch, Held(vid))
-            if self.now_ms >= begun_ms + GRACE_MS:
-                self.model.doubtful.add(vid)
 
     def _write(self) -> None:
         branch = self.random.choice(self.mine)
@@ -282,13 +296,11 @@ class Forker(Member):
             self.branches.undelete(TOPIC, branch, now_ms=self.now_ms)
         except Missing as error:
             is_due = value.deleted_at_ms + self.model.window_ms <= self.now_ms
-            if not is_due and value.vid not in self.model.doubtful:
+            if not is_due:
                 raise Broken(f"{branch} cannot be had back: {error}") from error
             self._now(branch, Held(None))
         else:
             self._now(branch, Held(value.vid))
-            if value.deleted_at_ms + self.model.window_ms <= self.now_ms and value.vid is not None:
-                self.model.doubtful.add(value.vid)
 
     def _look(self) -> None:
         branch = self.random.choice(self.mine)
@@ -314,7 +326,7 @@ class Forker(Member):
 class Tagger(Member):
     """Names states, and deletes the names."""
 
-    rest_ms = DAY_MS
+    rests = True
 
     def begin(self) -> None:
         self.tags = Tags(self.volumes, self.name)
@@ -367,7 +379,7 @@ class Pinner(Member):
     """Holds a state for a while, and reads it, whatever is collected."""
 
     turns = 60
-    rest_ms = DAY_MS
+    rests = True
 
     def begin(self) -> None:
         self.pins = Pins(self.volumes)
@@ -432,6 +444,33 @@ class Pinner(Member):
 
     def _note(self, held: HeldPin) -> None:
         self.model.pins[held.key] = (held.pin.point, held.pin.expires_at_ms)
+
+
+class Late(Member):
+    """Takes the topic's oldest state, which is about to leave the window, and sleeps over what he does with it."""
+
+    critical_rate = 0.5
+
+    def some_point(self) -> ForkPoint | None:
+        values = [*self.model.names.get((TOPIC, MAIN), ())]
+        if len(values) != 1 or values[0].vid is None:
+            return None
+        lsn = self.model.volumes[values[0].vid].promised(self.now_ms - self.model.window_ms)[0]
+        return ForkPoint(values[0].vid, lsn) if lsn else None
+
+
+class LateForker(Late, Forker):
+    """Of whose branches each stands on something old."""
+
+
+class LatePinner(Late, Pinner):
+    """Reads what he holds a few times."""
+
+    def turn(self) -> None:
+        super().turn()
+        if self.held is not None and self.schedule.chance(0.3):
+            self.model.pins.pop(self.held.key, None)
+            self.held = None  # it holds on until it ends, and nobody reads it any more
 
 
 class Checkpointer(Member):
