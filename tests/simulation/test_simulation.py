@@ -27,7 +27,7 @@ SCHEDULES, MOST_S = 300, 15
 SOAK_SCHEDULES, SOAK_S = 50_000, 2400
 FOUND_WITHIN = 100
 BEGIN = {"a name leaves its volume closing": 70}
-"""The first seed to try, where the first ones do not find a mistake: it is one schedule in fifty that finds this one."""
+"""The first seed to try, where the first ones do not find a mistake: one schedule in fifty finds this one."""
 _ROOT = Path(__file__).parents[2]
 
 
