@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from catalog import keys
@@ -38,26 +38,23 @@ class UpkeepCalls(HistoryCalls):
         No past state changes. `on_bytes` hears how many bytes of frames were taken. Raises
         `NoSuchTopic`, `Diverged`, and what the store raises; repeat it to resume.
         """
-        self._log.check_writable()
-        self._log.existing(name)
-        with self._turn(name):
-            if self._handles.find(name) is None:
-                return ()
-            self._open(name)
-            return tuple(self._offloader.merge(name, on_bytes=on_bytes))
+        return self._rewritten(name, lambda: self._offloader.merge(name, on_bytes=on_bytes))
 
     def erase(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> tuple[Published, ...]:
         """Write each object of the topic anew that holds deleted records, a commit for each. Raises as `compact` does.
 
         The old objects go by GC, when the window has passed them: `erasures` tells when.
         """
+        return self._rewritten(name, lambda: self._offloader.erase(name, on_bytes=on_bytes))
+
+    def _rewritten(self, name: str, rewrite: Callable[[], Iterable[Published]]) -> tuple[Published, ...]:
         self._log.check_writable()
         self._log.existing(name)
         with self._turn(name):
             if self._handles.find(name) is None:
                 return ()
             self._open(name)
-            return tuple(self._offloader.erase(name, on_bytes=on_bytes))
+            return tuple(rewrite())
 
     def erasures(self, name: str) -> Erasures:
         """When the records go for good that the deletes of a topic or branch took; see `offload.erasures`."""

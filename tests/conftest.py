@@ -1,4 +1,4 @@
-"""What every test may ask for: the S3 server, and a remote of each kind."""
+"""What every test may ask for: the S3 server, a remote of each kind, and no waiting between attempts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.s3_server import s3_endpoint, s3_environment, s3_remote
 
-__all__ = ["remote", "s3_endpoint", "s3_environment", "s3_remote"]
+__all__ = ["no_pauses", "remote", "s3_endpoint", "s3_environment", "s3_remote"]
 
 
 @pytest.fixture(params=["file", "s3"])
@@ -17,3 +17,10 @@ def remote(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "s3":
         return str(request.getfixturevalue("s3_remote"))
     return (tmp_path / "remote").as_uri()
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the attempts of a request."""
+    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.change.backoff_s", lambda _: 0.0)

@@ -33,9 +33,7 @@ def store() -> MemoryStore:
     return MemoryStore()
 
 
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 
 def branches_of(store: ObjectStore) -> Branches:

@@ -23,6 +23,7 @@ from catalog.roots import read_roots
 from catalog.small_objects import decode_boundary, decode_ref, encode_boundary, encode_control, encode_ref
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS
+from tests.faults.in_caller import InCaller
 from tests.faults.store import CountingStore
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ KEY = boundary_key(VID)
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("catalog.change.backoff_s", lambda _: 0.0)
-    monkeypatch.setattr("catalog.roots.ThreadPoolExecutor", _InCaller)
+    monkeypatch.setattr("catalog.roots.ThreadPoolExecutor", InCaller)
 
 
 def boundary(store: MemoryStore) -> Boundary:
@@ -92,22 +93,6 @@ class _Turns(WrappedStore):
         if key == KEY or key.startswith("refs/"):
             getcurrent().parent.switch()  # type: ignore[union-attr]
         return act()
-
-
-class _InCaller:
-    """A pool of threads that has none."""
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def __enter__(self) -> _InCaller:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def map(self, act: Callable[[str], object], items: list[str]) -> list[object]:
-        return [act(item) for item in items]
 
 
 Act = Callable[[WrappedStore], None]

@@ -44,10 +44,7 @@ from tests.faults.store import CountingStore, Fault, FaultyStore, lost, unreacha
 NOW_MS = START_MS + 1_000
 
 
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
-    monkeypatch.setattr("catalog.change.backoff_s", lambda _: 0.0)
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 
 @pytest.fixture

@@ -32,9 +32,7 @@ from tests.faults.store import CountingStore, Fault, FaultyStore, lost, unreacha
 MAIN, FORK, SECOND = vid(1), vid(2), vid(3)
 
 
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 
 @pytest.fixture

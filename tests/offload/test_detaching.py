@@ -15,10 +15,7 @@ from seglog import NoSuchTopic
 from tests.faults.steps import Place, crashes
 from tests.offload.replicas import opened, ship, values
 
-
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 
 @pytest.fixture

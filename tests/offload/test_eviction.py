@@ -19,10 +19,7 @@ from tests.faults.steps import Place, crashes
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
 
-
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 
 @pytest.fixture

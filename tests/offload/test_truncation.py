@@ -29,9 +29,7 @@ _OFFLOAD = OffloadSettings(codec="none", concurrency=1, deletion_lag_s=0)
 _COLD = ColdSettings(cache_bytes=0, connections=1)
 
 
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 
 @pytest.fixture

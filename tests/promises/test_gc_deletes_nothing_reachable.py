@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
@@ -23,6 +23,7 @@ from catalog.objects.wrapped import WrappedStore
 from catalog.timeline import Lsn, Seq, Target, Time, span
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, Branch, World
+from tests.faults.in_caller import InCaller
 
 T = TypeVar("T")
 
@@ -46,26 +47,10 @@ _OPERATIONS = {
 }
 
 
-class _InTurn:
-    """An executor without threads: the same seed gives the same history."""
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def __enter__(self) -> _InTurn:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def map(self, function: Callable[[object], T], items: Iterable[object]) -> Iterator[T]:
-        return map(function, items)
-
-
 @pytest.fixture(autouse=True)
 def _in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(volume, "ThreadPoolExecutor", _InTurn)
-    monkeypatch.setattr(roots, "ThreadPoolExecutor", _InTurn)
+    monkeypatch.setattr(volume, "ThreadPoolExecutor", InCaller)
+    monkeypatch.setattr(roots, "ThreadPoolExecutor", InCaller)
 
 
 class _Between(WrappedStore):

@@ -15,13 +15,14 @@ import heapq
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
 from unittest import mock
 
 import xxhash
 from greenlet import getcurrent, greenlet
+
+from tests.faults.in_caller import InCaller
 
 __all__ = ["DAY_MS", "START_MS", "Crashed", "Ended", "Schedule", "Task"]
 
@@ -201,21 +202,5 @@ class Schedule:
                 if hasattr(module, "backoff_s"):
                     stack.enter_context(mock.patch.object(module, "backoff_s", pause))
                 if hasattr(module, "ThreadPoolExecutor"):
-                    stack.enter_context(mock.patch.object(module, "ThreadPoolExecutor", _InCaller))
+                    stack.enter_context(mock.patch.object(module, "ThreadPoolExecutor", InCaller))
             yield
-
-
-class _InCaller:
-    """A pool of threads that has none."""
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def __enter__(self) -> _InCaller:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def map(self, act: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        return [act(item) for item in items]
