@@ -21,7 +21,8 @@ G2  The boundary is raised before the names are looked at for the last time. Who
     for ever: no commit, and no name for it, is good any more. A name of it that nobody took back is taken back here.
 G3  Segments that no commit names go if they are older than the grace and no attempt on record has them; and in a volume
     that is written only after a commit that takes the LSN which a stalled writer would use, and says that no segment of
-    their age may be added any more (`collected_before_ms`).
+    their age may be added any more (`collected_before_ms`). Who builds on that commit gives his segments younger ids,
+    whatever his clock says; who had sent them before loses the LSN, and sends them anew.
 G4  What does not decode, or is missing, stops GC of what it may hold (M3 of `catalog.mark`), and of nothing else.
 G5  A key that is none of ours is left alone, and told.
 

@@ -8,6 +8,8 @@
     O4  `run` may be repeated after any crash or error; it goes on from the last state on record.
     O5  What was sent is published if the topic is in the epoch in which its reading began: a truncation that came
         meanwhile makes it nobody's. One that comes later is a commit behind it.
+    O6  The id of a segment is never older than what the volume says was collected (G3 of `catalog.gc`), however far the
+        clock is behind: so GC, which may take it for an orphan, has to take the LSN first that it is published at.
 
 The states of an attempt are in `offload.attempt`. Source: PIP-17, Graft RFC 0001 (push).
 """
@@ -243,7 +245,7 @@ class Offloader:
         """None also if the topic was truncated since `epoch`: what was sent may be records of before and after (O5)."""
         now_ms = self._clock.now_ms()
         attempt = Attempt(
-            sid=Sid.new(now_ms),
+            sid=self._new_sid(handle, now_ms),
             name=handle.name,
             vid=handle.vid,
             first_seq=run.first_seq,
@@ -270,6 +272,10 @@ class Offloader:
             segments=(segment,),
         )
         return self._published(handle.name, self._publisher.prepare(handle, commit, attempt))
+
+    def _new_sid(self, handle: Handle, now_ms: int) -> Sid:
+        """Of now; where this clock is behind, of the first moment of which GC lets segments be added (O6)."""
+        return Sid.new(max(now_ms, self._volumes.snapshot(handle.vid, handle.lsn).collected_before_ms))
 
     def _published(self, name: str, handle: Handle) -> Published | None:
         """None if the attempt was given up: nothing is left of it."""
@@ -318,7 +324,7 @@ class Offloader:
     def _merge_run(self, handle: Handle, views: list[SegmentView], on_bytes: Callable[[int], None]) -> Published | None:
         tip, now_ms = self._handles.tip(handle), self._clock.now_ms()
         attempt = Attempt(
-            sid=Sid.new(now_ms),
+            sid=self._new_sid(handle, now_ms),
             name=handle.name,
             vid=handle.vid,
             first_seq=views[0].first,

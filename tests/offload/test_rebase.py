@@ -135,6 +135,26 @@ def test_one_whose_segment_may_have_been_collected_is_sent_anew(tmp_path: Path, 
         assert archive.status("t").unfinished_attempts == 0
 
 
+def test_a_clock_that_is_behind_makes_no_segment_that_counts_as_collected(tmp_path: Path, store: MemoryStore) -> None:
+    """Else GC, which has told once that nothing so old may be added, would take it without telling again (G3)."""
+    between = Interposed(store)
+    with opened(tmp_path, between) as (log, archive):
+        ship(archive, log, "t", b"a")
+        volume = volume_of(archive)
+        ahead_ms = archive._clock.now_ms() + 10 * 24 * 3_600_000
+        maintain(store, volume, collected_before_ms=ahead_ms)
+        ship(archive, log, "t", b"b")  # loses its LSN, and is sent anew
+        archive.change_settings(OffloadSettings(merge_count=2))
+    with opened(tmp_path, between) as (log, archive):
+        ship(archive, log, "t", b"c")
+        archive.change_settings(OffloadSettings(merge_count=3))
+        archive.compact("t")
+        segments = {past.commit.lsn: past.commit.segments for past in archive.history("t")}
+        assert sorted(segments) == [1, 2, 3, 4, 5]
+        assert all(each.sid.created_ms >= ahead_ms for lsn in (3, 4, 5) for each in segments[lsn])
+        assert values(archive, "t") == [b"a", b"b", b"c"]
+
+
 def test_a_delete_is_said_anew_of_what_a_merge_has_made(tmp_path: Path, store: MemoryStore) -> None:
     """The segment that it named is gone by then."""
     between = Interposed(store)
