@@ -9,10 +9,12 @@ import pytest
 
 from catalog.branch import Branches
 from catalog.commit import ForkPoint
-from catalog.control import DEAD
+from catalog.control import DEAD, Control
 from catalog.errors import CatalogError, NoSuchObject, OutOfWindow
 from catalog.gid import Vid
+from catalog.holds import check_kept
 from catalog.keys import boundary_key, ref_key
+from catalog.objects import ObjectStore
 from catalog.pin import Pins
 from catalog.small_objects import decode_ref
 from catalog.tag import Tags
@@ -129,9 +131,9 @@ def test_a_ref_that_a_list_does_not_show_keeps_its_volume_open() -> None:
 # ---------------------------------------------------------------- who wants a state that leaves the window
 
 
-def _hold(world: World, point: ForkPoint, how: str) -> ForkPoint | None:
+def _hold(world: World, point: ForkPoint, how: str, store: ObjectStore | None = None) -> ForkPoint | None:
     """What is held then; None if it was refused."""
-    volumes = Volumes(world.store)
+    volumes = Volumes(store or world.store)
     try:
         if how == "pin":
             return Pins(volumes).hold(point, "job", ttl_ms=100 * HOUR_MS, now_ms=world.now_ms).pin.point
@@ -169,9 +171,52 @@ def _hold_at_each_request(how: str) -> None:
     assert min(held, refused) > 0
 
 
+def _collect_at_each_request(how: str) -> None:
+    """Of whoever wants to hold the state."""
+    held = refused = 0
+    for nth in count(1):
+        world = World()
+        main = grown(world, 3)
+        world.now_ms += 30 * HOUR_MS
+        shown = live_seqs(Volumes(world.store).snapshot(main.vid, 2))
+        world.collect()
+        world.now_ms += 1
+        reports: list[object] = []
+
+        def collect(world: World = world, reports: list[object] = reports) -> None:
+            reports.append(world.collect())
+
+        point = _hold(world, ForkPoint(main.vid, 2), how, _waking(world, nth, collect))
+        if not reports:
+            break
+        settle(world)
+        if point is None:
+            refused += 1
+        else:
+            held += 1
+            assert live_seqs(Volumes(world.store).snapshot(point.vid, point.lsn)) == shown
+    assert min(held, refused) > 0
+
+
 @pytest.mark.parametrize("how", ["pin", "tag", "fork"])
 def test_who_wants_a_state_while_gc_passes_it_has_it_or_is_refused(how: str) -> None:
     _hold_at_each_request(how)
+    _collect_at_each_request(how)
+
+
+def test_a_fork_that_looks_before_it_writes_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What these tests can see."""
+    create = Volumes.create
+
+    def looks_first(self: Volumes, control: Control) -> None:
+        if control.parent is not None:
+            check_kept(self, control.parent)
+        create(self, control)
+
+    monkeypatch.setattr(Volumes, "create", looks_first)
+    monkeypatch.setattr("catalog.branch.check_kept", lambda *_: None)
+    with pytest.raises((AssertionError, CatalogError)):
+        _collect_at_each_request("fork")
 
 
 @pytest.mark.parametrize("how", ["pin", "tag"])

@@ -14,23 +14,22 @@ from catalog import checkpointer
 from catalog.checkpointer import Mark
 from catalog.closing import close
 from catalog.commit import Checkpoint
-from catalog.control import DEAD, Control
+from catalog.control import DEAD
 from catalog.encoding import decode_commit_at
 from catalog.errors import Diverged, KeyTaken, Outdated
 from catalog.gc_execution import Execution
-from catalog.gid import Vid
-from catalog.holds import check_kept
+from catalog.gid import Sid, Vid
 from catalog.keys import commit_key
 from catalog.mark import Kept, Marker
 from catalog.objects.base import ObjectStore
 from catalog.retention import first_kept
 from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.volume import Volumes
+from tests.simulation.writing import Writing
 
 __all__ = ["MUTANTS"]
 
 _publish = Volumes.publish
-_create = Volumes.create
 
 
 def _publishes_below_the_boundary(self: Volumes, vid: Vid, lsn: int, body: bytes) -> None:
@@ -68,15 +67,13 @@ def _shuts_nobody_out(self: Execution, kept: Kept, newest_ms: int) -> None:
     kept.tip = replace(kept.tip, collected_before_ms=newest_ms + 1)
 
 
+def _by_the_clock_alone(self: Writing, now_ms: int) -> Sid:
+    return Sid.new(now_ms - self.behind_ms)
+
+
 def _keeps_one_state_too_few(commits: Any, since_ms: int) -> int | None:
     found = first_kept(commits, since_ms)
     return None if found is None else found + 1
-
-
-def _forks_after_a_look(self: Volumes, control: Control) -> None:
-    if control.parent is not None:
-        check_kept(self, control.parent)
-    _create(self, control)
 
 
 def _closes_without_a_look(self: Execution, vids: Iterable[Vid]) -> None:
@@ -100,21 +97,11 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "gc looks once": lambda: mock.patch.object(Marker, "refresh", _nothing),
     "gc raises no boundary": lambda: mock.patch.object(Execution, "_raise_boundary", _raises_no_boundary),
     "gc shuts nobody out": lambda: mock.patch.object(Execution, "_shut_out", _shuts_nobody_out),
+    "a clock that is behind is believed": lambda: mock.patch.object(Writing, "_new_sid", _by_the_clock_alone),
     "gc keeps one state too few": lambda: mock.patch("catalog.mark.first_kept", _keeps_one_state_too_few),
     "gc closes without a look": lambda: mock.patch.object(Execution, "_close", _closes_without_a_look),
     "a name leaves its volume closing": lambda: mock.patch("catalog.branch.keep_open", _takes_closing_for_open),
-    "a fork looks before it writes": lambda: _all(
-        mock.patch.object(Volumes, "create", _forks_after_a_look), mock.patch("catalog.branch.check_kept", _nothing)
-    ),
 }
-
-
-@contextlib.contextmanager
-def _all(*patches: contextlib.AbstractContextManager[object]) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for patch in patches:
-            stack.enter_context(patch)
-        yield
 
 
 @contextlib.contextmanager

@@ -61,6 +61,7 @@ class Member(Task):
         self.model = model
         self.local = LocalMemory(lambda: schedule.perhaps_crash(self))
         self.left = self.turns
+        self.behind_ms = schedule.random.choice((0, schedule.random.randrange(30 * DAY_MS)))
         super().__init__(schedule, name)
 
     def live(self) -> None:
@@ -89,7 +90,9 @@ class Member(Task):
         return self.schedule.now_ms
 
     def writing(self, name: str, vid: Vid) -> Writing:
-        return Writing(self.schedule, self.model, self.store, self.volumes, self.local, name, vid)
+        return Writing(
+            self.schedule, self.model, self.store, self.volumes, self.local, name, vid, behind_ms=self.behind_ms
+        )
 
     def some_volume(self) -> Vid | None:
         """One that a name leads to, as far as was acked."""

@@ -26,8 +26,8 @@ from tests.simulation.run import simulate
 SCHEDULES, MOST_S = 300, 15
 SOAK_SCHEDULES, SOAK_S = 50_000, 2400
 FOUND_WITHIN = 100
-BEGIN = {"a name leaves its volume closing": 70}
-"""The first seed to try, where the first ones do not find a mistake: one schedule in fifty finds this one."""
+# One schedule in fifty finds it: for the default run, tests/catalog/test_closing.py goes through every order.
+RARE = {"a name leaves its volume closing"}
 _ROOT = Path(__file__).parents[2]
 
 
@@ -82,14 +82,17 @@ def test_the_same_seed_gives_the_same_trace() -> None:
         assert there.stdout == f"5 {here}\n"
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "mutant", [pytest.param(each, marks=pytest.mark.soak) if each in RARE else each for each in MUTANTS]
+)
 def test_a_mistake_is_found(mutant: str) -> None:
-    begin = BEGIN.get(mutant, 0)
-    for seed in count(begin):
+    within = 10 * FOUND_WITHIN if mutant in RARE else FOUND_WITHIN
+    for seed in count():
         try:
             with MUTANTS[mutant]():
                 simulate(seed)
         except (Broken, CatalogError) as error:
-            print(f"{mutant}: found by seed {seed}, the {seed - begin + 1}th: {error}")
+            print(f"{mutant}: found by schedule {seed + 1}: {error}")
             return
-        assert seed - begin + 1 < FOUND_WITHIN, f"not found by {FOUND_WITHIN} schedules: {mutant}"
+        assert seed + 1 < within, f"not found by {within} schedules: {mutant}"

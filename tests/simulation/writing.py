@@ -63,11 +63,15 @@ class Writing:
     local: LocalMemory
     name: str
     vid: Vid
+    behind_ms: int = 0
+    """By how much the clock is that gives segments their ids."""
+    collected_before_ms: int = 0
 
     def once(self) -> None:
         """One commit more, of some kind. Raises `Diverged` if another's came first, and what the store raises."""
         handle = self._settled()
         tip = self._newest(handle)
+        self.collected_before_ms = tip.collected_before_ms
         random = self.schedule.random
         drawn = random.random()
         if drawn < 0.6 or not tip.segments:
@@ -183,7 +187,7 @@ class Writing:
         now_ms = self.schedule.now_ms
         first, last = seqs or (records[0].seq, records[-1].seq)
         from_ms, to_ms = times or (records[0].ts_ms, records[-1].ts_ms)
-        sid = Sid.new(now_ms)
+        sid = self._new_sid(now_ms)
         self.local.save(attempt=Attempt(sid, self.name, self.vid, first, last, "planned", now_ms))
         body = b"".join(entry.packed() for entry in records)
         self.store.put(keys.data_key(self.vid, sid), body, {})
@@ -204,6 +208,9 @@ class Writing:
             live_records=len(records),
         )
 
+    def _new_sid(self, now_ms: int) -> Sid:
+        return Sid.new(max(now_ms - self.behind_ms, self.collected_before_ms))
+
     # ------------------------------------------------------------ the commit
 
     def _commit(
@@ -220,8 +227,6 @@ class Writing:
         deletions: Deletions | None = None,
         truncate_from: int | None = None,
     ) -> None:
-        if any(ref.sid.created_ms < tip.collected_before_ms for ref in segments):
-            return  # they may be gone
         commit = Commit(
             vid=self.vid,
             lsn=tip.lsn + 1,
