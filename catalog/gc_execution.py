@@ -55,6 +55,8 @@ class Execution:
     writer_id: str
     now_ms: int
     _pruned: dict[Vid, bytes] = field(default_factory=dict[Vid, bytes])
+    _before: dict[Vid, CheckpointSet] = field(default_factory=dict[Vid, CheckpointSet])
+    """What each CheckpointSet was before this run pruned it."""
 
     def run(self, plan: Plan) -> None:
         """It may end anywhere, and be repeated."""
@@ -153,10 +155,16 @@ class Execution:
             self.marker.block(kept.vid, damage)
 
     def _make_checkpoint(self, vid: Vid, lsn: int) -> None:
-        """Below the boundary only after this run has pruned, and before another one does, which sees to it then."""
-        volumes = self.marker.volumes()
+        """Below the boundary only what was kept until this run has pruned, and before another one does (K3).
+
+        Who holds another one came too late, and is told so, or has it from before a run that ended between these two:
+        then it is kept for him, and nobody else gets it.
+        """
+        before = self._before.get(vid)
+        was_kept = before is not None and (lsn >= before.floor or any(mark.lsn == lsn for mark in before.marks))
+        pruned = self._pruned.get(vid) if was_kept else None
         with contextlib.suppress(OutOfWindow):
-            make_checkpoint(volumes, vid, lsn, now_ms=self.now_ms, pruned=self._pruned.get(vid))
+            make_checkpoint(self.marker.volumes(), vid, lsn, now_ms=self.now_ms, pruned=pruned)
 
     def _settle(self, newest_orphans: dict[Vid, int]) -> None:
         """After the names were looked at again: what they added stands on its own, and stalled writers are shut out."""
@@ -251,6 +259,7 @@ class Execution:
                 return None  # nothing is left that could be held
             known = CheckpointSet(vid) if body is None else decode_checkpoint_set(body, vid)
             marks = tuple(mark for mark in known.marks if kept.keeps(mark.lsn))
+            self._before[vid] = known
             if len(marks) == len(known.marks) and kept.boundary <= known.floor:
                 return None
             return encode_checkpoint_set(CheckpointSet(vid, marks, 0, kept.boundary, os.urandom(16)))

@@ -203,15 +203,19 @@ class Volumes:
 
         Raises `NoSuchObject` if there is no such commit, or its state was collected.
         """
-        lsn = self.newest_lsn(vid) if lsn is None else lsn
-        try:
-            whole = self._whole(vid, lsn)
-        except NoSuchObject:
-            if not self._known:
-                raise
-            self._known.clear()  # GC may have passed what is known: a checkpoint is above it then
-            whole = self._whole(vid, lsn)
-        return whole if seq is None else cut(whole, seq)
+        missing = ""
+        while True:
+            try:
+                whole = self._whole(vid, self.newest_lsn(vid) if lsn is None else lsn)
+            except (NoSuchObject, InvalidObject) as trouble:
+                # GC may have passed what is known, or what was being read: then a checkpoint is above it, and what is
+                # missing now is something else than before.
+                if str(trouble) == missing:
+                    raise
+                missing = str(trouble)
+                self._known.clear()
+            else:
+                return whole if seq is None else cut(whole, seq)
 
     def history(self, vid: Vid, lsn: int | None = None) -> History:
         """The commits that `vid` stands on at `lsn` (None: the newest), as far back as their states are kept.
@@ -229,6 +233,8 @@ class Volumes:
             _check_new(vid, seen)
             boundary, checkpoints = self._kept(vid)
             boundaries[vid] = boundary
+            if lsn is None and not legs and last_lsn < boundary < DEAD:
+                last_lsn = max(boundary, self.newest_lsn(vid))  # GC has passed what was the newest when it was listed
             # Below its boundary a volume may still keep the one state that a fork stands on.
             parent, first_lsn = self.control(vid).parent, max(1, min(boundary, last_lsn))
             is_cut = boundary > 1 and (first_lsn > 1 or parent is not None)

@@ -90,6 +90,7 @@ class World:
         self.branches: dict[Vid, Branch] = {}
         self._numbers = count(1)
         self.refused = 0
+        self.unsure: set[str] = set()  # tags and pins that may be taken back yet
         self.undeleting: dict[str, int] = {}  # names of which nobody was told yet that they are back; when they went
 
     # ------------------------------------------------------------ ids
@@ -273,19 +274,23 @@ class World:
 
     def pin_steps(self, name: str, point: ForkPoint, ttl_ms: int) -> Iterator[str]:
         key = pin_key(point.vid, name)
+        self.unsure.add(key)
         self.store.put_new(key, encode_pin(Pin(point, self.now_ms + ttl_ms, "world", self.nonce())))
         yield "pin"
         if not self.is_good(point):
             self.store.delete(key)
             self.refused += 1
+        self.unsure.discard(key)
 
     def tag_steps(self, name: str, point: ForkPoint) -> Iterator[str]:
         key = tag_key(TOPIC, name)
+        self.unsure.add(key)
         self.store.put_new(key, encode_tag(Tag(point, "main", self.now_ms, nonce=self.nonce())))
         yield "tag"
         if not self.is_good(point):
             self.delete_tag(key)
             self.refused += 1
+        self.unsure.discard(key)
 
     def is_good(self, point: ForkPoint) -> bool:
         """What whoever makes a holder has to ask after it is made."""
@@ -369,7 +374,7 @@ class World:
             for lsn, after in zip(lsns, [*lsns[1:], None], strict=True):
                 if after is None or branch.at_ms[after] > since_ms:
                     yield branch, lsn
-        for point in self.points():
+        for point in self.points(sure=True):
             if point.vid in self.branches:
                 yield self.branches[point.vid], point.lsn
 
@@ -381,14 +386,16 @@ class World:
             if ref.vid == branch.vid and is_kept:
                 yield branch
 
-    def points(self) -> Iterator[ForkPoint]:
+    def points(self, *, sure: bool = False) -> Iterator[ForkPoint]:
+        """Of tags and pins; if `sure`, of those whose makers have looked whether it is kept."""
+        unsure = self.unsure if sure else ()
         for key in self.store.list(tags_prefix()):
             tag = self.tag(key)
-            if tag.deleted_at_ms is None:
+            if tag.deleted_at_ms is None and key not in unsure:
                 yield tag.point
         for key in self.store.list(pins_prefix()):
             pin = decode_pin(self.store.get(Key(key)), key)
-            if pin.expires_at_ms > self.latest_ms:
+            if pin.expires_at_ms > self.latest_ms and key not in unsure:
                 yield pin.point
 
     def objects(self) -> dict[str, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -19,6 +20,7 @@ from catalog.timeline import Seq, Time
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World, fork, grown, settle
 from tests.catalog.samples import HistoryMaker
+from tests.faults.in_caller import InCaller
 from tests.faults.store import CountingStore, WrappedStore
 
 # ---------------------------------------------------------------- what stays
@@ -313,6 +315,27 @@ def test_a_history_that_gc_passes_while_it_is_looked_at_says_so_and_is_asked_aga
     histories = [past, volumes.history(main.vid)]
     assert [each.commit.lsn for each in asked(lambda: histories.pop(0), list)] == [10, 9, 8, 7, 6, 5]
     assert newest.commit.lsn == 10
+
+
+@pytest.mark.parametrize("first", range(1, 6))
+def test_a_state_that_is_kept_is_read_though_gc_passes_by_twice_meanwhile(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catalog.volume.ThreadPoolExecutor", InCaller)
+    for second in range(first + 1, first + 6):
+        world = World()
+        main = grown(world)
+        settle(world)
+        calls = count(1)
+
+        class Passing(WrappedStore):
+            def _call(self, method, key, act, world=world, calls=calls, second=second):  # type: ignore[no-untyped-def]
+                if next(calls) in (first, second):
+                    world.now_ms += HOUR_MS
+                    settle(world)
+                return act()
+
+        assert Volumes(Passing(world.store)).snapshot(main.vid, 8) == main.shown[8]
 
 
 def test_commits_of_a_history_that_are_missing_above_the_boundary_are_damage() -> None:

@@ -13,7 +13,7 @@ from catalog.control import DEAD, Control
 from catalog.errors import CatalogError, NoSuchObject, OutOfWindow
 from catalog.gid import Vid
 from catalog.holds import check_kept
-from catalog.keys import boundary_key, ref_key
+from catalog.keys import boundary_key, commit_key, ref_key
 from catalog.objects import ObjectStore
 from catalog.pin import Pins
 from catalog.small_objects import decode_ref
@@ -255,6 +255,28 @@ def test_a_mark_that_comes_after_gc_has_passed_its_commit_lets_nobody_in() -> No
         assert world.left_over() == []
         pinned, refused = pinned + any(world.points()), refused + (world.refused > 0)
     assert min(pinned, refused) > 0
+
+
+def test_gc_vouches_for_nobody_who_comes_too_late() -> None:
+    """Whose commit is there again, by a request that landed late, though what it names may be gone."""
+    world = World()
+    main = grown(world)
+    body = world.store.get(commit_key(main.vid, 1))
+    world.now_ms += 50 * HOUR_MS
+    settle(world)
+    world.store.put_new(commit_key(main.vid, 1), body)
+    point = ForkPoint(main.vid, 1)
+    late = world.pin_steps("late", point, 100 * HOUR_MS)
+    assert next(late) == "pin"  # and it has not looked yet
+    for _ in range(3):
+        world.offload(main)
+        world.now_ms += 9 * HOUR_MS
+        world.collect()
+    assert 1 not in [mark.lsn for mark in Volumes(world.store).checkpoints(main.vid).marks]
+    assert [*world.pin_steps("later", point, 100 * HOUR_MS), *late] == ["pin"]
+    assert world.refused == 2
+    settle(world)
+    assert world.left_over() == []
 
 
 def test_a_late_mark_is_refused_with_the_window() -> None:

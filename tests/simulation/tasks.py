@@ -34,7 +34,7 @@ from tests.simulation.ground import Way
 from tests.simulation.local import LocalMemory
 from tests.simulation.model import Broken, Held, Model, State, entries_in, records_of
 from tests.simulation.schedule import DAY_MS, Schedule, Task
-from tests.simulation.writing import Writing
+from tests.simulation.writing import Writing, newest_lsn
 
 __all__ = [
     "TOPIC",
@@ -189,10 +189,8 @@ class Reader(Member):
     def _found_by_time(self, vid: Vid, ms: int, tries: int) -> State | None:
         """None if it is not kept any more. GC may pass the state between it is found and it is read: then once more."""
         try:
-            listed = self.volumes.newest_lsn(vid)
-            newest = listed + len(self.volumes.next_commits(vid, listed))
             point = asked(
-                lambda: self.volumes.history(vid, newest),
+                lambda: self.volumes.history(vid, newest_lsn(self.volumes, vid)),
                 lambda history: resolve(Time(ms), history, self._last_seq_at),
             )
             return records_of(self.store, self.volumes.snapshot(point.vid, point.lsn, point.seq))

@@ -38,14 +38,15 @@ from catalog import (
     keys,
     make_checkpoint,
 )
+from catalog.control import DEAD
 from catalog.encoding import decode_commit_at
-from catalog.errors import Diverged, Missing, Unavailable
+from catalog.errors import Diverged, InvalidObject, Missing, Unavailable
 from catalog.objects.base import ObjectStore
 from tests.simulation.local import LocalMemory
 from tests.simulation.model import Broken, Entry, Model, Op, State, records_of
 from tests.simulation.schedule import Schedule
 
-__all__ = ["Writing"]
+__all__ = ["Writing", "newest_lsn"]
 
 _ACCOUNTS = 4
 _INDEX = b"an index object"
@@ -93,8 +94,7 @@ class Writing:
         return handle
 
     def _newest(self, handle: Handle) -> Snapshot:
-        listed = max(self.volumes.newest_lsn(self.vid), handle.lsn)
-        newest = listed + len(self.volumes.next_commits(self.vid, listed))
+        newest = newest_lsn(self.volumes, self.vid, handle.lsn)
         try:
             snapshot = self.volumes.snapshot(self.vid, newest)
         except Missing:
@@ -278,6 +278,23 @@ class Writing:
     def _forget(self) -> None:
         for attempt in self.local.attempts(self.name):
             self.local.delete_attempt(attempt.sid)
+
+
+def newest_lsn(volumes: Volumes, vid: Vid, known: int = 0) -> int:
+    """As `catalog.sync` finds it: what lies below the boundary does not count, whatever is under its key."""
+    listed = max(volumes.newest_lsn(vid), known)
+    damage: InvalidObject | None = None
+    newest = listed
+    try:
+        newest += len(volumes.next_commits(vid, listed))
+    except InvalidObject as error:
+        damage = error
+    boundary = volumes.boundary(vid)
+    if listed + 1 < boundary < DEAD:
+        return max(boundary, volumes.newest_lsn(vid))
+    if damage is not None:
+        raise damage
+    return newest
 
 
 def _shows(view: SegmentView, seqs: set[int]) -> bool:
