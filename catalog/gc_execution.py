@@ -213,7 +213,12 @@ class Execution:
             except Outdated:
                 return  # another run is further on
             except Diverged:
-                following = volumes.next_commits(vid, tip.lsn)
+                try:
+                    following = volumes.next_commits(vid, tip.lsn)
+                except Corrupt as damage:
+                    if volumes.boundary(vid) <= tip.lsn + 1:
+                        self.marker.block(vid, damage)
+                    return  # else another run is further on, and what lies there is no part of the history
             for stored in following:
                 for ref in stored.commit.segments:
                     self.marker.sids[vid].add(ref.sid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from catalog import gc_plan
 from catalog.commit import ForkPoint
 from catalog.control import DEAD
+from catalog.encoding import encode_commit
 from catalog.errors import CatalogError, OutOfWindow, StoreUnreachable
 from catalog.holds import check_kept
 from catalog.keys import Key, boundary_key, checkpoints_key, commit_key, control_key, plan_key, ref_key, tag_key
@@ -327,6 +329,34 @@ def test_what_a_tag_holds_of_a_dead_volume_can_be_forked() -> None:
     settle(world)
     world.check()
     assert Volumes(world.store).snapshot(again.vid).bounds.head_seq == 100
+
+
+def test_a_late_commit_where_a_run_shuts_writers_out_ends_no_run_if_another_one_has_passed_it() -> None:
+    world = World()
+    main = grown(world)
+    commit = world.offload(main, prepare_only=True)  # an orphan, for which GC takes LSN 11
+    world.collect()
+
+    class Passed(WrappedStore):
+        """Another run comes by, and then one of somebody who stalled has the LSN, though others have gone on."""
+
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            if method == "put_new" and key == commit_key(main.vid, 11):
+                for _ in range(3):
+                    world.offload(main)
+                    world.now_ms += 9 * HOUR_MS
+                settle(world)
+                assert world.boundary(main.vid) > 12
+                body, _ = encode_commit(replace(commit, lsn=11, nonce=bytes(16)))
+                world.store.put(key, body, {})
+                world.store.put(commit_key(main.vid, 12), encode_commit(replace(commit, lsn=12))[0], {})
+            return act()
+
+    world.now_ms += 1
+    world.collect(store=Passed(world.store))
+    world.check()
+    settle(world)
+    assert world.left_over() == []
 
 
 def test_a_fault_of_the_store_is_no_damage() -> None:
