@@ -31,9 +31,9 @@ def test_what_is_whole_is_sound(started: Run) -> None:
 
 
 def test_a_changed_byte_is_told_by_its_key(started: Run, tmp_path: Path) -> None:
-    [path, *_] = sorted((tmp_path / "remote").glob("5*/segments/*[!x]"))
+    [path, *_] = (each for each in (tmp_path / "remote").glob("5*/segments/*") if not each.suffix)
     body = path.read_bytes()
-    path.write_bytes(body[:200] + bytes([body[200] ^ 1]) + body[201:])
+    path.write_bytes(body[:-1] + bytes([body[-1] ^ 1]))
     assert started("verify", "--remote").code == 0
     done = started("verify", "--remote", "--deep")
     assert (done.code, "1 damage in file://" in done.err) == (5, True)

@@ -2,7 +2,7 @@
 
 The model is a list of moments for each branch: what it showed after each append and each delete. It knows nothing of
 segments, commits or volumes. After every step some past state that is promised is read, and is the model's: by seq, by
-time, by LSN, by tag, by pin. A crash is a kill: the data directory goes on as it was at some call to the store.
+time, by LSN, by tag, by pin; after every GC all of them that can be told by LSN, tag and pin. A crash is a kill: the data directory goes on as it was at some call to the store.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -278,6 +278,7 @@ class CatalogModel(RuleBasedStateMachine):
         self._perhaps_killed(at if at < 10 else 0, is_after, collect)
         self.clock.ms += days * DAY_MS
         self._perhaps_killed(at if at < 20 else 0, is_after, collect)
+        self._check_all()
 
     @rule(days=st.integers(1, 5))
     def days_pass(self, days: int) -> None:
@@ -399,27 +400,45 @@ class CatalogModel(RuleBasedStateMachine):
     @invariant()
     def a_past_state_is_exact(self) -> None:
         what = self.random.choice(["seq", "time", "lsn", "tag", "pin"])
-        if what == "tag" and self.tags:
-            tag = self.random.choice(sorted(self.tags))
-            self._expect(self.archive.read(TOPIC, at=f"tag:{tag}"), self.tags[tag], f"tag {tag}")
+        if what == "tag":
+            self._check_tags(self._sample(sorted(self.tags)))
         elif what == "pin":
-            alive = [each for each in self.pins if each[0].pin.expires_at_ms > self.clock.ms]
-            if alive:
-                held, shown = self.random.choice(alive)
-                self._expect(self._records_at(held.pin.point), shown, f"{held.key}")
+            self._check_pins(self._sample(self.pins))
         elif what == "lsn":
-            name = self._some(lambda line: line.deleted_ms is None)
-            line = self.lines[name]
-            since_ms = self.clock.ms - WINDOW_MS
-            lsns = [lsn for lsn, (ms, _) in line.seen.items() if ms > since_ms]
-            if lsns:
-                lsn = self.random.choice(lsns)
-                self._expect(self.archive.read(name, at=f"lsn:{lsn}"), line.seen[lsn][1], f"lsn {lsn} of {name}")
+            self._check_lsns([self._some(lambda line: line.deleted_ms is None)], self._sample)
         elif self.random.random() < 0.5:  # it seals and offloads what the target needs
             found = self._some_target("seq" if what == "seq" else "time")
             if found is not None:
                 name, target, line = found
                 self._expect(self.archive.read(name, at=target), line.shown, f"{name} at {target}")
+
+    def _check_all(self) -> None:
+        """Every state that something holds, or that the window promises."""
+        alive = sorted(name for name, line in self.lines.items() if line.deleted_ms is None)
+        for name in alive:
+            self._expect(self.archive.read(name), self.lines[name].shown, f"{name} now")
+        self._check_tags(sorted(self.tags))
+        self._check_pins(self.pins)
+        self._check_lsns(alive, list)
+
+    def _check_tags(self, tags: Iterable[str]) -> None:
+        for tag in tags:
+            self._expect(self.archive.read(TOPIC, at=f"tag:{tag}"), self.tags[tag], f"tag {tag}")
+
+    def _check_pins(self, pins: Iterable[tuple[HeldPin, State]]) -> None:
+        for held, shown in pins:
+            if held.pin.expires_at_ms > self.clock.ms:
+                self._expect(self._records_at(held.pin.point), shown, held.key)
+
+    def _check_lsns(self, names: Iterable[str], drawn: Callable[[list[int]], Iterable[int]]) -> None:
+        since_ms = self.clock.ms - WINDOW_MS
+        for name in names:
+            seen = self.lines[name].seen
+            for lsn in drawn([lsn for lsn, (ms, _) in seen.items() if ms > since_ms]):
+                self._expect(self.archive.read(name, at=f"lsn:{lsn}"), seen[lsn][1], f"lsn {lsn} of {name}")
+
+    def _sample(self, found: Sequence[T]) -> list[T]:
+        return [self.random.choice(found)] if found else []
 
     def teardown(self) -> None:
         with contextlib.suppress(AttributeError):
