@@ -416,9 +416,12 @@ class Pinner(Member):
             self._note(held)
 
     def _renew(self, held: HeldPin) -> None:
-        begun_ms = self.now_ms
+        begun_ms, ttl_ms = self.now_ms, 3 * DAY_MS
+        # Who dies over it has the one or the other, and the new time may be the earlier one.
+        until_ms = min(held.pin.expires_at_ms, begun_ms + ttl_ms)
+        self.model.pins[held.key] = (held.pin.point, until_ms)
         try:
-            self.held = self.pins.renew(held, ttl_ms=3 * DAY_MS, now_ms=begun_ms)
+            self.held = self.pins.renew(held, ttl_ms=ttl_ms, now_ms=begun_ms)
         except PinLost:
             self.held = None
             self.model.pins.pop(held.key, None)
