@@ -7,8 +7,9 @@
 
 SHELL := /bin/sh
 RUN := scripts/isolated.sh
-# Two processes, a file of tests in one of them; `make test WORKERS=` is one process, as a debugger wants it.
-WORKERS := -n 2 --dist loadfile
+# Two processes, a file of tests in one of them, in the order of tests/conftest.py; `make test WORKERS=` is one process,
+# as a debugger wants it.
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-pulsar test-minio soak demo bench lock proto docs clean
