@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from catalog.commit import ForkPoint
 from catalog.control import DEAD
-from catalog.errors import NoSuchObject, OutOfWindow
-from catalog.keys import commit_key
+from catalog.errors import OutOfWindow
 from catalog.volume import Volumes
 
 __all__ = ["check_kept"]
@@ -25,16 +24,9 @@ def check_kept(volumes: Volumes, point: ForkPoint) -> None:
     boundary = volumes.boundary(point.vid)
     if point.lsn >= boundary or boundary <= 1:
         return
-    if any(mark.lsn == point.lsn for mark in volumes.checkpoints(point.vid).marks) and _is_there(volumes, point):
+    has_mark = any(mark.lsn == point.lsn for mark in volumes.checkpoints(point.vid).marks)
+    # When all of a volume is gone its CheckpointSet is, too, and so is what kept late marks out.
+    if has_mark and volumes.has_commit(point.vid, point.lsn):
         return
     what = "nothing of its volume" if boundary == DEAD else f"lsn {boundary} of its volume and what came later"
     raise OutOfWindow(f"lsn:{point.lsn}", what)
-
-
-def _is_there(volumes: Volumes, point: ForkPoint) -> bool:
-    """When all of a volume is gone its CheckpointSet is, too, and so is what kept late marks out."""
-    try:
-        volumes.store.head(commit_key(point.vid, point.lsn))
-    except NoSuchObject:
-        return False
-    return True

@@ -82,6 +82,11 @@ class ObjectStore(Protocol):
         """The remote as a user writes it: `s3://bucket/prefix` or `file:///path`."""
         ...
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether keys are kept in order, so that a LIST with a limit costs by that, and not by all that lies there."""
+        ...
+
     def put_new(self, key: Key, body: bytes) -> None:
         """Create `key`, once and without any retry.
 

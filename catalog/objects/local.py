@@ -75,6 +75,10 @@ class LocalStore:
     def url(self) -> str:
         return self._root.as_uri()
 
+    @property
+    def is_ordered(self) -> bool:
+        return False
+
     def put_new(self, key: Key, body: bytes) -> None:
         target = self._path(key)
         with self._errors(key), self._temporary(body) as temporary:

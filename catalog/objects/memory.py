@@ -77,6 +77,10 @@ class MemoryStore:
     def url(self) -> str:
         return "memory://"
 
+    @property
+    def is_ordered(self) -> bool:
+        return True
+
     def put_new(self, key: Key, body: bytes) -> None:
         check_key(key)
         with self._lock:

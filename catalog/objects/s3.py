@@ -132,6 +132,10 @@ class S3Store:
     def url(self) -> str:
         return self._url
 
+    @property
+    def is_ordered(self) -> bool:
+        return True
+
     def put_new(self, key: Key, body: bytes) -> None:
         with self._one_try(key, unmet=KeyTaken):
             self._once.put_object(**self._at(key), Body=body, IfNoneMatch="*", **self._writes.encryption())

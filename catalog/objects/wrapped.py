@@ -27,6 +27,10 @@ class WrappedStore(ABC):
     def url(self) -> str:
         return self.inner.url
 
+    @property
+    def is_ordered(self) -> bool:
+        return self.inner.is_ordered
+
     def put_new(self, key: Key, body: bytes) -> None:
         self._call("put_new", key, lambda: self.inner.put_new(key, body))
 

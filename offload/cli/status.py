@@ -92,8 +92,8 @@ def _erasure(state: TopicStatus) -> list[str]:
     lines = []
     if state.unerased_objects:
         lines.append(
-            f"  deleted records are still in {counted(state.unerased_objects, 'object')} of the remote: the daemon takes "
-            f"them out, or `seglog compact {state.name} --erase`"
+            f"  deleted records are still in {counted(state.unerased_objects, 'object')} of the remote: the daemon "
+            f"takes them out, or `seglog compact {state.name} --erase`"
         )
     if state.erased_by_ms is not None:
         others = "what else was deleted" if state.unerased_objects else "what was deleted"

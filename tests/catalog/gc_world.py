@@ -59,6 +59,7 @@ from catalog.small_objects import (
 from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.timeline import Head, Target, Time, resolve, span
 from catalog.volume import Volumes
+from tests.faults.store import UnorderedStore
 
 __all__ = ["HOUR_MS", "TOPIC", "Branch", "World", "fork", "grown", "settle"]
 
@@ -82,7 +83,7 @@ class Branch:
 class World:
     def __init__(self, seed: int = 0, *, window_ms: int = 6 * HOUR_MS) -> None:
         self.random = random.Random(seed)
-        self.store = MemoryStore()
+        self.store = UnorderedStore() if seed % 2 else MemoryStore()
         self.everything = MemoryStore()  # controls and commits, of which nothing ever goes
         self.now_ms = START_MS
         self.window_ms = window_ms

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from catalog import schema_pb2 as pb
+from catalog.checkpointer import make_checkpoint
 from catalog.commit import NO_PARENT, Bounds, Commit, CommitKind, ForkPoint
 from catalog.control import Boundary, Control
 from catalog.encoding import StoredCommit, encode_commit
 from catalog.envelope import MessageType, unwrap, wrap
 from catalog.errors import Diverged, FormatUnsupported, InvalidObject, NoSuchObject, OutcomeUnknown, StoreUnreachable
-from catalog.keys import Key, boundary_key, commit_key, control_key, fork_key
+from catalog.keys import Key, boundary_key, checkpoints_key, commit_key, control_key, fork_key
 from catalog.local import LocalCatalog
 from catalog.objects import LocalStore, MemoryStore, ObjectStore
 from catalog.objects.s3 import S3Store
@@ -27,7 +28,7 @@ from catalog.small_objects import decode_fork, encode_boundary, encode_control
 from catalog.timeline import Seq, resolve
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS, HistoryMaker, segment, vid
-from tests.faults.store import CountingStore, Fault, FaultyStore, lost, unreachable
+from tests.faults.store import CountingStore, Fault, FaultyStore, UnorderedStore, lost, unreachable
 
 MAIN, FORK, SECOND = vid(1), vid(2), vid(3)
 
@@ -95,6 +96,41 @@ def test_the_newest_lsn_is_one_request(store: MemoryStore) -> None:
     counting = CountingStore(store)
     assert Volumes(counting).newest_lsn(MAIN) == 3
     assert counting.counts == {"list": 1}
+
+
+@pytest.mark.parametrize("checkpoint", [0, 1, 70])
+def test_without_order_the_newest_lsn_is_searched_from_the_newest_checkpoint_on(checkpoint: int) -> None:
+    store = UnorderedStore()
+    assert Volumes(store).newest_lsn(MAIN) == 0
+    history = HistoryMaker(MAIN)
+    Volumes(store).create(Control(MAIN, None, START_MS, "orders", "main"))
+    for lsn in range(1, 201):
+        history.offload((lsn * 10 + 1, lsn * 10 + 10))
+        Volumes(store).publish(MAIN, lsn, encode_commit(history.stored[-1].commit)[0])
+        if lsn == checkpoint:
+            make_checkpoint(Volumes(store), MAIN, lsn, now_ms=START_MS)
+            store.delete_many([commit_key(MAIN, below) for below in range(1, lsn)])
+        counting = CountingStore(store)
+        assert Volumes(counting).newest_lsn(MAIN) == lsn
+        since = lsn - (checkpoint if lsn >= checkpoint else 0)
+        assert counting.counts.pop("get_range") == 1
+        assert counting.counts.pop("head") <= 2 * (since + 1).bit_length()
+        assert not counting.counts
+
+
+def test_damage_of_the_checkpoints_costs_a_listing_and_not_the_newest_lsn() -> None:
+    store = UnorderedStore()
+    push(store, main_history())
+    store.put(checkpoints_key(MAIN), b"damaged", {})
+    assert Volumes(store).newest_lsn(MAIN) == 3
+
+
+def test_in_a_directory_the_newest_lsn_lists_nothing(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "remote")
+    push(store, main_history())
+    counting = CountingStore(store)
+    assert Volumes(counting).newest_lsn(MAIN) == 3
+    assert "list" not in counting.counts
 
 
 def test_a_long_history_is_read_by_several_threads_and_in_order(store: MemoryStore) -> None:

@@ -3,6 +3,7 @@
     FaultyStore(inner, plan)              fails at the nth call, in the way that the plan says
     KillingStore(inner, effect, when)     kills the process before or after the nth effect
     CountingStore(inner)                  counts calls by method
+    UnorderedStore()                      is no wrapper: one in memory that says of its LISTs what a directory does
 
 An effect is a call that changes the store. A fault "after" lets the call happen and loses its answer; a late one sends
 the call again some calls later, when nobody waits for it any more. `faults_of` has every way in which a call may fail.
@@ -31,7 +32,7 @@ from catalog.errors import (
     StoreUnreachable,
 )
 from catalog.keys import Key
-from catalog.objects import ObjectStore, PartTag, Tagged
+from catalog.objects import MemoryStore, ObjectStore, PartTag, Tagged
 from catalog.objects.wrapped import WrappedStore
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Fault",
     "FaultyStore",
     "KillingStore",
+    "UnorderedStore",
     "When",
     "WrappedStore",
     "faults_of",
@@ -264,3 +266,9 @@ class CountingStore(WrappedStore):
         with self._lock:
             self.counts[method] += 1
         return act()
+
+
+class UnorderedStore(MemoryStore):
+    @property
+    def is_ordered(self) -> bool:
+        return False

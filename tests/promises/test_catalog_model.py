@@ -2,7 +2,8 @@
 
 The model is a list of moments for each branch: what it showed after each append and each delete. It knows nothing of
 segments, commits or volumes. After every step some past state that is promised is read, and is the model's: by seq, by
-time, by LSN, by tag, by pin; after every GC all of them that can be told by LSN, tag and pin. A crash is a kill: the data directory goes on as it was at some call to the store.
+time, by LSN, by tag, by pin; after every GC all of them that can be told by LSN, tag and pin.
+A crash is a kill: the data directory goes on as it was at some call to the store.
 """
 
 from __future__ import annotations

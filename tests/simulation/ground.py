@@ -44,11 +44,16 @@ _is_named = re.compile(r"^refs/").search
 class Ground(MemoryStore):
     """Tells `on_body(key, body)` of each object that comes or changes, and `on_gone(key)` of each that goes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_ordered: bool = True) -> None:
         super().__init__()
+        self._is_ordered = is_ordered
         self.on_body: Callable[[Key, bytes], None] = lambda _key, _body: None
         self.on_gone: Callable[[Key], None] = lambda _key: None
         self.came_ms: dict[str, int] = {}
+
+    @property
+    def is_ordered(self) -> bool:
+        return self._is_ordered
 
     def put_new(self, key: Key, body: bytes) -> None:
         super().put_new(key, body)
