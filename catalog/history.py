@@ -117,12 +117,19 @@ class History:
 
     @property
     def first_mark(self) -> Mark | None:
-        """The latest time, and the highest seq, of all up to its first commit; None if that is no checkpoint."""
+        """The latest time, and the highest seq, of all up to its first commit; None if that is no checkpoint.
+
+        A run of GC that ended early may have left that one without its mark (K3 of `catalog.checkpointer`): then the
+        commit itself is asked.
+        """
         leg = self.legs[-1]
         mark = next((mark for mark in leg.marks if mark.lsn == leg.first_lsn), None)
-        if mark is None or leg.cut_seq is None:
-            return mark
-        return mark._replace(max_seq=min(mark.max_seq, leg.cut_seq))
+        if mark is None:
+            [first] = self._load(leg.vid, leg.first_lsn, leg.first_lsn)
+            if first.checkpoint is None:
+                return None
+            mark = Mark(leg.first_lsn, first.checkpoint.max_ts_ms, first.checkpoint.max_seq)
+        return mark if leg.cut_seq is None else mark._replace(max_seq=min(mark.max_seq, leg.cut_seq))
 
     def oldest_first(self, is_passed: Callable[[Mark], bool] | None = None) -> Iterator[PastCommit]:
         """Beginning with the commit of the last checkpoint that `is_passed`, or with the oldest."""

@@ -224,8 +224,10 @@ def _up_to_records(commits: Iterable[PastCommit]) -> list[PastCommit]:
 
 
 def _after_seq(seq: int, history: History) -> ForkPoint | None:
-    if history.is_cut and (history.first_mark is None or seq <= history.first_mark.max_seq):
-        return None
+    if history.is_cut:
+        mark = history.first_mark
+        if mark is None or seq <= mark.max_seq:
+            return None
     last_taken: PastCommit | None = None
     covered = is_beyond = False
     for past in history.oldest_first(lambda mark: mark.max_seq < seq):
