@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +14,7 @@ from catalog.encoding import StoredCommit
 from catalog.errors import InvalidName, InvalidTarget, OutOfWindow
 from catalog.gid import Vid
 from catalog.history import NO_HISTORY, History, Leg
-from catalog.snapshot import cut, empty, fold
+from catalog.snapshot import checkpoint_of, cut, empty, fold
 from catalog.timeline import Head, Lsn, Named, Seq, Target, Time, parse_target, resolve, span, window
 from tests.catalog.samples import START_MS, HistoryMaker, segment, ts_of, vid
 
@@ -368,16 +370,19 @@ def shown(history: HistoryMaker, found: ForkPoint) -> set[int]:
 # ---------------------------------------------------------------- what is left of a history
 
 
-def collected(history: HistoryMaker, first_lsn: int, cut_seq: int | None = None) -> History:
-    """What GC leaves of it: from the checkpoint `first_lsn` on."""
+def collected(history: HistoryMaker, first_lsn: int, cut_seq: int | None = None, *, is_listed: bool = True) -> History:
+    """What GC leaves of it: from the checkpoint `first_lsn` on. With `is_listed` False it was ended before its time."""
     commits = [stored.commit for stored in history.stored[:first_lsn]]
     mark = Mark(first_lsn, max(c.at_ts_ms for c in commits), max(c.bounds.head_seq for c in commits))
+    checkpoint = checkpoint_of(fold(empty(MAIN), history.stored[:first_lsn]), now_ms=START_MS)
+    left = [replace(history.stored[first_lsn - 1], checkpoint=checkpoint), *history.stored[first_lsn:]]
 
     def load(_: Vid, first: int, last: int) -> list[StoredCommit]:
         assert first >= first_lsn
-        return history.stored[first - 1 : last]
+        return left[first - first_lsn : last - first_lsn + 1]
 
-    return History([Leg(history.vid, first_lsn, len(history.stored), cut_seq, (mark,), is_cut=True)], load)
+    marks = (mark,) if is_listed else ()
+    return History([Leg(history.vid, first_lsn, len(history.stored), cut_seq, marks, is_cut=True)], load)
 
 
 def eventful() -> HistoryMaker:
@@ -395,9 +400,12 @@ def eventful() -> HistoryMaker:
 
 @pytest.mark.parametrize("first_lsn", range(2, 9))
 @pytest.mark.parametrize("cut_seq", [None, 25, 33])
-def test_what_is_left_of_a_history_tells_the_same_or_nothing(first_lsn: int, cut_seq: int | None) -> None:
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_what_is_left_of_a_history_tells_the_same_or_nothing(
+    first_lsn: int, cut_seq: int | None, is_listed: bool
+) -> None:
     history = eventful()
-    whole, left = past(history, cut_seq), collected(history, first_lsn, cut_seq)
+    whole, left = past(history, cut_seq), collected(history, first_lsn, cut_seq, is_listed=is_listed)
     known = left.first_mark
     last = span(whole)
     assert known is not None
