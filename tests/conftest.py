@@ -11,11 +11,18 @@ from tests.s3_server import s3_endpoint, s3_environment, s3_remote
 __all__ = ["no_pauses", "remote", "s3_endpoint", "s3_environment", "s3_remote"]
 
 _LONG = {"promises", "seglog"}
+_SOAK_S = 3600
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Directories whose files take long go first: of two processes that share the files none is idle at the end."""
+    """Directories whose files take long go first: of two processes that share the files none is idle at the end.
+
+    What belongs to the soak has an hour, unless it says otherwise.
+    """
     items.sort(key=lambda item: item.path.parent.name not in _LONG)
+    for item in items:
+        if item.get_closest_marker("soak") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_SOAK_S))
 
 
 @pytest.fixture(params=["file", "s3"])

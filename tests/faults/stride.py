@@ -6,11 +6,7 @@ import pytest
 
 __all__ = ["every"]
 
-_SOAK_S = 3600
-
 
 def every(number: int) -> pytest.MarkDecorator:
     """The test's argument `every`: `number`, as a stride; once more in the soak: 1."""
-    return pytest.mark.parametrize(
-        "every", [number, pytest.param(1, marks=[pytest.mark.soak, pytest.mark.timeout(_SOAK_S)])]
-    )
+    return pytest.mark.parametrize("every", [number, pytest.param(1, marks=pytest.mark.soak)])

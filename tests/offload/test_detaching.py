@@ -13,6 +13,7 @@ from catalog.objects.wrapped import WrappedStore
 from offload.errors import TopicAttached
 from seglog import NoSuchTopic
 from tests.faults.steps import Place, crashes
+from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
@@ -83,7 +84,7 @@ def test_a_hot_copy_stays_if_the_remote_has_another_one(tmp_path: Path, store: M
         assert values(archive, "t") == [b"a"]
 
 
-@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.soak)])
+@every(23)
 def test_it_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> None:
     base = Place(tmp_path / "base")
     with base.opened() as (log, archive):

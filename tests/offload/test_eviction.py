@@ -16,6 +16,7 @@ from offload.cli.session import format_time
 from offload.replica_topic import ReplicaTopic
 from seglog import Evicted, Gap, Log, NotTruncatable
 from tests.faults.steps import Place, crashes
+from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
 
@@ -151,7 +152,7 @@ def test_gc_takes_it_when_the_window_has_passed(
     assert values(archive, "t", "head") == [b"5", b"6", b"7", b"8"]
 
 
-@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.soak)])
+@every(23)
 def test_it_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> None:
     base = Place(tmp_path / "base")
     with base.opened() as (log, archive):

@@ -21,6 +21,7 @@ from offload.publisher import divergence
 from seglog import Log, LogSettings, NotTruncatable, SeqOutOfRange, TopicMoved
 from tests.faults.steps import Place, crashes
 from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
+from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
 
@@ -300,7 +301,7 @@ def test_a_commit_whose_answer_is_lost_is_the_same_one_later(tmp_path: Path, sto
         assert values(archive, "t", "head") == [*old(2), b"new 3"]
 
 
-@pytest.mark.parametrize("every", [19, pytest.param(1, marks=pytest.mark.soak)])
+@every(19)
 def test_it_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> None:
     """Each effect on the disk, each transaction of the local catalog, each request; and then it is appended to."""
     base = Place(tmp_path / "base")

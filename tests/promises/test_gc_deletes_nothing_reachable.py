@@ -312,7 +312,6 @@ def test_some_histories() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(4))
 def test_ten_thousand_histories(part: int) -> None:
     first = part * 2_500
