@@ -4,7 +4,8 @@
     1 mark: what is kept, of every volume
     for each plan that is older than the grace:
     2 checkpoints: the first state that is kept, and those below     more checkpoints
-    3 the boundary of each volume in the plan is raised to there     states below it are refused, and still there
+    3 the boundary of each volume in the plan is raised to where     states below it are refused, and still there
+      what is kept began when that was made, if it begins there now
       one that nobody holds is closed, with a look at the names      closing, or closed (catalog.closing)
       and what nothing holds below it loses its mark
     4 the names are looked at once more, and what they hold is kept
@@ -13,8 +14,9 @@
     7 the plan goes
     8 a new plan of what is garbage now, and in no plan yet          pages, or the plan
 
-G1  Only what two marks, a grace apart, found to be garbage goes. So a LIST may miss what is new, and an upload has
-    that long to be published.
+G1  Only what two marks, a grace apart, found to be garbage goes, and the boundary rises no higher than both allow. So a
+    LIST may miss what is new, an upload has that long to be published, and a run with a clock that is ahead, by however
+    much, takes nothing from the window: what it plans itself is of a time still to come, and no plan for the next run.
 G2  The boundary is raised before the names are looked at for the last time. Whoever makes a fork, a pin or a tag writes
     it first, reads the boundary then, and takes its own back if its LSN lies below and has no mark: so one of the two
     sees the other. A volume that goes as a whole is closed first (its boundary is `DEAD`), and stays so
@@ -128,11 +130,14 @@ class Collector:
                         marker.refused.append(f"branch {topic}@{branch}, of volume {vid}")
 
     def _carry_out(self, found: list[Plan], marker: Marker, report: GcReport, now_ms: int) -> list[Plan]:
-        """Those whose time has come, oldest first. Returns the others."""
+        """Those whose time has come, oldest first. Returns the others. One of a time still to come is no plan (G1)."""
         waiting: list[Plan] = []
+        grace_ms, latest_ms = self._policy.grace_s * 1000, now_ms + self._policy.skew_s * 1000
         execution = Execution(self._store, marker, report, self._attempts, self._note, self._writer_id, now_ms)
         for plan in reversed(found):
-            if plan.written_at_ms + self._policy.grace_s * 1000 > now_ms:
+            if plan.written_at_ms > latest_ms:
+                remove_plan(self._store, plan.number)
+            elif plan.written_at_ms + grace_ms > now_ms:
                 waiting.append(plan)
             elif plan.is_whole:
                 execution.run(plan)

@@ -12,7 +12,7 @@ from catalog.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
 from catalog.checkpointer import make_checkpoint
 from catalog.closing import begin_closing, close, keep_open
 from catalog.commit import Commit, CommitKind
-from catalog.control import DEAD, Boundary, CheckpointSet
+from catalog.control import Boundary, CheckpointSet
 from catalog.encoding import StoredCommit, decode_commit_at, encode_commit
 from catalog.errors import Corrupt, Diverged, NoSuchObject, Outdated, OutOfWindow
 from catalog.gc_plan import Garbage, Plan, pages_of, remove_plan
@@ -55,12 +55,15 @@ class Execution:
     writer_id: str
     now_ms: int
     _pruned: dict[Vid, bytes] = field(default_factory=dict[Vid, bytes])
+    _planned: dict[Vid, int] = field(default_factory=dict[Vid, int])
+    """Where what is kept of each volume began when the plan was made that is carried out; 0 if nobody held it."""
     _before: dict[Vid, CheckpointSet] = field(default_factory=dict[Vid, CheckpointSet])
     """What each CheckpointSet was before this run pruned it."""
 
     def run(self, plan: Plan) -> None:
         """It may end anywhere, and be repeated."""
         newest_orphans: dict[Vid, int] = {}
+        self._planned.clear()
         closing: set[Vid] = set()
         try:
             for page in pages_of(self.store, plan):
@@ -68,6 +71,7 @@ class Execution:
                     newest = max((sid.created_ms for sid in garbage.orphans), default=-1)
                     newest_orphans[garbage.vid] = max(newest, newest_orphans.get(garbage.vid, -1))
                     closing |= {garbage.vid} if garbage.closes else set()
+                    self._planned[garbage.vid] = garbage.first_lsn
         except Corrupt as damage:
             self.report.damaged_plans.append(str(damage))
             remove_plan(self.store, plan.number)
@@ -89,8 +93,8 @@ class Execution:
     # ------------------------------------------------------------ before anything goes
 
     def _raise_boundary(self, kept: Kept) -> None:
-        vid, target = kept.vid, kept.first_lsn
-        if vid in self.marker.blocked or target is None or target <= max(kept.boundary, 1):
+        vid, target = kept.vid, self._begin(kept)
+        if vid in self.marker.blocked or target <= max(kept.boundary, 1):
             return
         self._make_checkpoints(kept)
         if vid in self.marker.blocked:
@@ -145,7 +149,8 @@ class Execution:
 
     def _make_checkpoints(self, kept: Kept) -> None:
         """Of each state that will have nothing below it."""
-        first = [kept.first_lsn] if kept.first_lsn is not None and kept.first_lsn > max(kept.boundary, 1) else []
+        begin = self._begin(kept)
+        first = [begin] if begin > max(kept.boundary, 1) else []
         marked = {mark.lsn for mark in kept.marks.marks}
         try:
             for lsn in sorted({*kept.held_alone(), *first} - marked):
@@ -247,23 +252,41 @@ class Execution:
         if kept.first_lsn is not None and not kept.is_dead:
             assert kept.tip is not None  # noqa: S101 - a volume with a range has one
             orphans = [sid for sid in orphans if sid.created_ms < kept.tip.collected_before_ms]
+            orphans = self._never_named(kept, orphans)
         sids = [*sizes, *orphans]
         if sids:
             self.store.delete_many([key for sid in sids for key in (data_key(vid, sid), index_key(vid, sid))])
             self.report.deleted["segments"] += len(sids)
         self.report.deleted_bytes += sum(sizes.values())
 
+    def _never_named(self, kept: Kept, orphans: list[Sid]) -> list[Sid]:
+        """Of those that no commit named when the plan was made: since then one may have, which the window has passed
+        by now, and the boundary has not.
+        """
+        begin, volumes = self._begin(kept), self.marker.volumes()
+        assert kept.first_lsn is not None  # noqa: S101 - else the volume goes as a whole
+        if not orphans or begin == kept.first_lsn:
+            return orphans
+        try:
+            commits = self.marker.commits(volumes, kept.vid, begin + 1, kept.first_lsn)
+            named = {ref.sid for commit in commits for ref in commit.segments}
+        except (Corrupt, NoSuchObject) as damage:
+            self.marker.block(kept.vid, damage)
+            return []
+        return [sid for sid in orphans if sid not in named]
+
     def _prune(self, kept: Kept) -> None:
         """No reader starts from what goes, and nobody comes to hold it any more (`catalog.holds`)."""
         vid = kept.vid
-        if vid in self._pruned or vid in self.marker.blocked or not self._is_passed(kept):
+        is_pruned = vid in self._pruned and kept.boundary <= kept.marks.floor
+        if is_pruned or vid in self.marker.blocked or not self._is_passed(kept):
             return
 
         def pruned(body: bytes | None) -> bytes | None:
             if body is None and kept.control is None:
                 return None  # nothing is left that could be held
             known = CheckpointSet(vid) if body is None else decode_checkpoint_set(body, vid)
-            marks = tuple(mark for mark in known.marks if kept.keeps(mark.lsn))
+            marks = tuple(mark for mark in known.marks if mark.lsn >= kept.boundary or kept.keeps(mark.lsn))
             self._before[vid] = known
             if len(marks) == len(known.marks) and kept.boundary <= known.floor:
                 return None
@@ -277,9 +300,13 @@ class Execution:
         kept.marks = CheckpointSet(vid) if body is None else decode_checkpoint_set(body, vid)
         self._pruned[vid] = kept.marks.nonce
 
+    def _begin(self, kept: Kept) -> int:
+        """Where what is kept of it begins by the plan and by now; 0 if one of the two found nobody who holds it."""
+        return min(kept.first_lsn or 0, self._planned.get(kept.vid, 0))
+
     def _is_passed(self, kept: Kept) -> bool:
-        """Whether the boundary stands where what is kept begins: else it is unheld since the plan was made."""
-        return (DEAD if kept.first_lsn is None else kept.first_lsn) <= max(kept.boundary, 1)
+        """Whether the boundary stands there: else who holds it has changed since the plan was made."""
+        return kept.is_dead if kept.first_lsn is None else 0 < self._begin(kept) <= max(kept.boundary, 1)
 
     def _delete_rest(self, kept: Kept) -> None:
         """Checkpoints and control, once there is nothing else but the boundary."""

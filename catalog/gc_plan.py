@@ -51,6 +51,7 @@ class Garbage:
 
     `closes`: nobody held it, but for single states: it takes no commit any more, and goes if nothing stays.
     `raises`: its boundary lies below what is kept, so its parents are held for it without need.
+    `first_lsn`: where what is kept of it begins; 0 if nobody holds it.
     """
 
     vid: Vid
@@ -62,6 +63,7 @@ class Garbage:
     pins: list[str] = field(default_factory=list[str])
     closes: bool = False
     raises: bool = False
+    first_lsn: int = 0
 
     def __len__(self) -> int:
         names = (self.lsns, self.segments, self.orphans, self.lists, self.forks, self.pins)
@@ -112,6 +114,7 @@ def encode_page(garbage: list[Garbage], written_at_ms: int, nonce: bytes) -> byt
             pins=each.pins,
             closes=each.closes,
             raises=each.raises,
+            first_lsn=each.first_lsn,
         )
         for each in garbage
     ]
@@ -138,6 +141,7 @@ def _garbage(message: pb.GcVolume) -> Garbage:
         list(message.pins),
         message.closes,
         message.raises,
+        message.first_lsn,
     )
 
 

@@ -185,7 +185,7 @@ class GcPage(_message.Message):
     def __init__(self, written_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., volumes: _Optional[_Iterable[_Union[GcVolume, _Mapping]]] = ..., nonce: _Optional[bytes] = ...) -> None: ...
 
 class GcVolume(_message.Message):
-    __slots__ = ("vid", "lsns", "segments", "segment_bytes", "orphans", "lists", "forks", "pins", "closes", "raises")
+    __slots__ = ("vid", "lsns", "segments", "segment_bytes", "orphans", "lists", "forks", "pins", "closes", "raises", "first_lsn")
     VID_FIELD_NUMBER: _ClassVar[int]
     LSNS_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -196,6 +196,7 @@ class GcVolume(_message.Message):
     PINS_FIELD_NUMBER: _ClassVar[int]
     CLOSES_FIELD_NUMBER: _ClassVar[int]
     RAISES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_LSN_FIELD_NUMBER: _ClassVar[int]
     vid: bytes
     lsns: _containers.RepeatedScalarFieldContainer[int]
     segments: _containers.RepeatedScalarFieldContainer[bytes]
@@ -206,7 +207,8 @@ class GcVolume(_message.Message):
     pins: _containers.RepeatedScalarFieldContainer[str]
     closes: bool
     raises: bool
-    def __init__(self, vid: _Optional[bytes] = ..., lsns: _Optional[_Iterable[int]] = ..., segments: _Optional[_Iterable[bytes]] = ..., segment_bytes: _Optional[_Iterable[int]] = ..., orphans: _Optional[_Iterable[bytes]] = ..., lists: _Optional[_Iterable[_Union[GcList, _Mapping]]] = ..., forks: _Optional[_Iterable[bytes]] = ..., pins: _Optional[_Iterable[str]] = ..., closes: _Optional[bool] = ..., raises: _Optional[bool] = ...) -> None: ...
+    first_lsn: int
+    def __init__(self, vid: _Optional[bytes] = ..., lsns: _Optional[_Iterable[int]] = ..., segments: _Optional[_Iterable[bytes]] = ..., segment_bytes: _Optional[_Iterable[int]] = ..., orphans: _Optional[_Iterable[bytes]] = ..., lists: _Optional[_Iterable[_Union[GcList, _Mapping]]] = ..., forks: _Optional[_Iterable[bytes]] = ..., pins: _Optional[_Iterable[str]] = ..., closes: _Optional[bool] = ..., raises: _Optional[bool] = ..., first_lsn: _Optional[int] = ...) -> None: ...
 
 class GcList(_message.Message):
     __slots__ = ("lsn", "digest")

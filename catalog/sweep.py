@@ -33,6 +33,7 @@ class _Planned:
 
     sids: SidSet = field(default_factory=SidSet)
     lsns: set[int] = field(default_factory=set[int])
+    first_lsn: int = 0
     rest: set[object] = field(default_factory=set[object])
 
 
@@ -69,7 +70,7 @@ class Sweep:
         for vid, name, until_ms in self._marker.roots.expired_pins:
             is_due = until_ms + self._grace_ms <= self._now_ms
             if is_due and vid not in self._marker.blocked and name not in self._planned[vid].rest:
-                self._writer.of(vid).pins.append(name)
+                self._of(self._marker.look(vid)).pins.append(name)
                 self._add("pins")
 
     def _sweep(self, kept: Kept) -> None:
@@ -103,10 +104,10 @@ class Sweep:
                 stays = self._tell(key)
         goes = has_rest and not stays
         if kept.first_lsn is None and (goes or not kept.is_dead) and "closes" not in planned.rest:
-            self._writer.of(vid).closes = True
+            self._of(kept).closes = True
             self._add("volumes")
-        if kept.first_lsn is not None and kept.first_lsn > max(kept.boundary, 1) and "raises" not in planned.rest:
-            self._writer.of(vid).raises = True
+        if kept.first_lsn is not None and kept.first_lsn > max(kept.boundary, planned.first_lsn, 1):
+            self._of(kept).raises = True
             self._add("boundaries")
 
     # Each of these returns whether the object is garbage, planned now or before.
@@ -119,7 +120,7 @@ class Sweep:
         if kept.keeps(lsn):
             return False
         if lsn not in planned.lsns:
-            self._writer.of(kept.vid).lsns.append(lsn)
+            self._of(kept).lsns.append(lsn)
             self._add("commits")
         return True
 
@@ -127,7 +128,7 @@ class Sweep:
         if kept.keeps(name[0]):
             return False
         if name not in planned.rest:
-            self._writer.of(kept.vid).lists.append(name)
+            self._of(kept).lists.append(name)
             self._add("lists")
         return True
 
@@ -139,19 +140,19 @@ class Sweep:
         if not self._marker.is_gone(fork):
             return False
         if fork not in planned.rest:
-            self._writer.of(kept.vid).forks.append(fork)
+            self._of(kept).forks.append(fork)
             self._add("forks")
         return True
 
     def _sweep_segment(self, kept: Kept, sid: Sid, named: dict[Sid, int]) -> bool:
         if sid in named:
-            self._writer.of(kept.vid).segments.append((sid, named[sid]))
+            self._of(kept).segments.append((sid, named[sid]))
             self._report.planned_bytes += named[sid]
         elif kept.first_lsn is not None and sid.created_ms + self._grace_ms > self._now_ms:
             self._report.young_segments += 1
             return False
         else:
-            self._writer.of(kept.vid).orphans.append(sid)
+            self._of(kept).orphans.append(sid)
         self._add("segments")
         return True
 
@@ -179,6 +180,11 @@ class Sweep:
             self._report.unknown_keys.append(key)
         return True
 
+    def _of(self, kept: Kept) -> Garbage:
+        garbage = self._writer.of(kept.vid)
+        garbage.first_lsn = kept.first_lsn or 0
+        return garbage
+
     def _add(self, kind: str) -> None:
         self._report.planned[kind] += 1
         self._writer.added(self._now_ms)
@@ -200,7 +206,8 @@ def _take(planned: _Planned, garbage: Garbage) -> None:
     for sid in garbage.orphans:
         planned.sids.add(sid)
     planned.rest.update(garbage.lists, garbage.forks, garbage.pins)
-    planned.rest.update(["closes"] * garbage.closes, ["raises"] * garbage.raises)
+    planned.rest.update(["closes"] * garbage.closes)
+    planned.first_lsn = max(planned.first_lsn, garbage.first_lsn if garbage.raises else 0)
 
 
 def _sid_of(name: str) -> Sid | None:

@@ -167,6 +167,22 @@ def test_a_dry_run_tells_and_changes_nothing() -> None:
     assert world.objects() == before
 
 
+def test_one_run_with_a_clock_that_is_ahead_takes_nothing_from_the_window() -> None:
+    world = World()
+    main = grown(world)
+    world.collect(grace_s=3600)
+    held = {lsn for branch, lsn in world.held() if branch is main}
+    right_ms, ahead_ms = world.now_ms, world.now_ms + 30 * 24 * HOUR_MS
+    policy = GcPolicy(world.window_ms // 1000, 3600)
+    for now_ms in (ahead_ms, right_ms, right_ms + HOUR_MS):
+        report = Collector(world.store, policy, clock=lambda now_ms=now_ms: now_ms, writer_id="gc").run()
+        assert not report.blocked
+        assert world.boundary(main.vid) == min(held)
+        for lsn in held:
+            assert Volumes(world.store).snapshot(main.vid, lsn) == main.shown[lsn]
+    assert all(each.due_ms <= now_ms + HOUR_MS for each in report.waiting)  # none of the time that never was
+
+
 def test_a_plan_waits_for_the_grace_and_is_not_planned_again() -> None:
     world = World()
     grown(world)
@@ -179,8 +195,8 @@ def test_a_plan_waits_for_the_grace_and_is_not_planned_again() -> None:
     world.now_ms += 2 * HOUR_MS
     third = world.collect(grace_s=7200)
     assert third.deleted == {"commits": 4}
-    assert world.boundary(next(iter(world.branches))) == 7  # where the window begins now
-    assert third.planned == {"commits": 2}
+    assert world.boundary(next(iter(world.branches))) == 5  # where the window began when that was planned
+    assert third.planned == {"commits": 2, "boundaries": 1}
 
 
 def test_what_came_back_since_the_plan_stays() -> None:

@@ -36,7 +36,7 @@ PAGE = [
         ["0123456789abcdef"],
         closes=True,
     ),
-    Garbage(vid(2), raises=True),
+    Garbage(vid(2), raises=True, first_lsn=8),
 ]
 NONCE = bytes(range(16))
 

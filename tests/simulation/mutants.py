@@ -25,6 +25,7 @@ from catalog.objects.base import ObjectStore
 from catalog.retention import first_kept
 from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.volume import Volumes
+from tests.simulation.schedule import DAY_MS
 from tests.simulation.writing import Writing
 
 __all__ = ["MUTANTS"]
@@ -71,9 +72,8 @@ def _by_the_clock_alone(self: Writing, now_ms: int) -> Sid:
     return Sid.new(now_ms - self.behind_ms)
 
 
-def _keeps_one_state_too_few(commits: Any, since_ms: int) -> int | None:
-    found = first_kept(commits, since_ms)
-    return None if found is None else found + 1
+def _keeps_too_little(commits: Any, since_ms: int) -> int | None:
+    return first_kept(commits, since_ms + 2 * DAY_MS)
 
 
 def _closes_without_a_look(self: Execution, vids: Iterable[Vid]) -> None:
@@ -98,7 +98,7 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "gc raises no boundary": lambda: mock.patch.object(Execution, "_raise_boundary", _raises_no_boundary),
     "gc shuts nobody out": lambda: mock.patch.object(Execution, "_shut_out", _shuts_nobody_out),
     "a clock that is behind is believed": lambda: mock.patch.object(Writing, "_new_sid", _by_the_clock_alone),
-    "gc keeps one state too few": lambda: mock.patch("catalog.mark.first_kept", _keeps_one_state_too_few),
+    "gc keeps too little": lambda: mock.patch("catalog.mark.first_kept", _keeps_too_little),
     "gc closes without a look": lambda: mock.patch.object(Execution, "_close", _closes_without_a_look),
     "a name leaves its volume closing": lambda: mock.patch("catalog.branch.keep_open", _takes_closing_for_open),
 }
