@@ -196,6 +196,8 @@ class Branches:
         if MAIN in {branch, new}:
             raise UnnamableBranch(topic, "be renamed" if branch == MAIN else "be the new name of a branch")
         vid = self.resolve(topic, branch)
+        if branch == new:
+            return self._existing(topic, branch)
 
         def named(ref: Ref | None) -> Ref | None:
             if ref is not None and ref.deleted_at_ms is None and ref.vid != vid:
@@ -309,7 +311,8 @@ class Branches:
     def _distance(self, branch: Branch) -> Distance:
         ahead = self._volumes.newest_lsn(branch.vid)
         parent = branch.parent
-        return Distance(ahead, 0 if parent is None else self._volumes.newest_lsn(parent.vid) - parent.lsn)
+        newest = 0 if parent is None else self._volumes.newest_lsn(parent.vid)
+        return Distance(ahead, 0 if parent is None else max(0, newest - parent.lsn))  # it may be gone
 
     def _each(self, items: Sequence[_T], ask: Callable[[_T], _R]) -> list[_R]:
         if len(items) < 2:

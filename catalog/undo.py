@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from catalog.branch import Branches
 from catalog.control import OplogEntry
-from catalog.errors import KeyChanged, NotUndone, OutOfWindow
+from catalog.errors import KeyChanged, NoSuchObject, NotUndone, OutOfWindow
 from catalog.keys import Key
 from catalog.oplog import NumberedEntry, Oplog
 from catalog.small_objects import decode_ref, decode_tag
@@ -19,18 +19,28 @@ __all__ = ["undo"]
 
 
 def undo(volumes: Volumes, number: int | None = None, *, writer_id: str = "", now_ms: int) -> NumberedEntry:
-    """Take back operation `number` of the oplog; None: the newest one that can be. Returns it.
+    """Take back operation `number` of the oplog; None: the newest that was made and not taken back. Returns it.
+
+    So without a number each call goes one step further back.
 
     Raises `NotUndone` if its subject is no name, or has changed since, and `NoSuchObject` for a number there is not.
     """
     oplog = Oplog(volumes.store, writer_id)
-    if number is None:
-        names = (each for each in oplog.entries() if _is_of_a_name(each.entry) and each.entry.operation != "undo")
-        found = next(names, None)
-        if found is None:
-            raise NotUndone(0, "no name was ever changed")
-    else:
-        found = NumberedEntry(number, oplog.entry(number))
+    if number is not None:
+        return _undone(volumes, NumberedEntry(number, oplog.entry(number)), writer_id, now_ms)
+    pasts: dict[str, _Past] = {}
+    for found in oplog.entries():
+        subject = found.entry.subject
+        if not _is_of_a_name(found.entry):
+            continue
+        if subject not in pasts:
+            pasts[subject] = _Past(_body(volumes, subject))
+        if pasts[subject].is_last(found.entry):
+            return _undone(volumes, found, writer_id, now_ms)
+    raise NotUndone(0, "no change of a name is left to take back")
+
+
+def _undone(volumes: Volumes, found: NumberedEntry, writer_id: str, now_ms: int) -> NumberedEntry:
     entry = found.entry
     if not _is_of_a_name(entry):
         raise NotUndone(found.number, f"{entry.operation} changes no name")
@@ -45,6 +55,34 @@ def undo(volumes: Volumes, number: int | None = None, *, writer_id: str = "", no
 
 def _is_of_a_name(entry: OplogEntry) -> bool:
     return entry.subject.startswith(("refs/", "tags/"))
+
+
+class _Past:
+    """What one name was, from now on backwards. `is_last` is asked of its entries, newest first."""
+
+    def __init__(self, body: bytes | None) -> None:
+        self._body = body
+        self._taken_back = 0
+
+    def is_last(self, entry: OplogEntry) -> bool:
+        """Whether this is the last change of the name that was neither taken back nor never made."""
+        if entry.value is None or entry.value != self._body:
+            return False
+        self._body = entry.former
+        if entry.operation == "undo":
+            self._taken_back += 1
+            return False
+        if self._taken_back:
+            self._taken_back -= 1
+            return False
+        return entry.operation != "topic create"
+
+
+def _body(volumes: Volumes, subject: str) -> bytes | None:
+    try:
+        return volumes.store.get(Key(subject))
+    except NoSuchObject:
+        return None
 
 
 def _put_back(volumes: Volumes, entry: OplogEntry, number: int, writer_id: str, now_ms: int) -> None:

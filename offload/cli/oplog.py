@@ -30,7 +30,10 @@ def undo(
     context: typer.Context,
     number: Annotated[int | None, typer.Argument(help="Of the operation, as `oplog` shows it.", min=1)] = None,
 ) -> None:
-    """Take back the last change of a branch or tag, or the one of that number. No record is changed by this."""
+    """Take back the last change of a branch or tag, or the one of that number. No record is changed by this.
+
+    Each `undo` without a number goes one step further back.
+    """
     session = session_of(context)
     with session.archive() as (_, archive):
         undone = archive.undo(number)

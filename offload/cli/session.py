@@ -177,8 +177,11 @@ def say(text: str) -> None:
 
 
 def format_time(ts_ms: int) -> str:
-    """UTC, with milliseconds: what a restore target takes back unchanged."""
-    moment = datetime.fromtimestamp(ts_ms / 1000, UTC)
+    """UTC, with milliseconds: what a restore target takes back unchanged. Beyond the year 9999 it is a number of ms."""
+    try:
+        moment = datetime.fromtimestamp(ts_ms / 1000, UTC)
+    except (OverflowError, ValueError):
+        return f"{ts_ms} ms after 1970"
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ts_ms % 1000:03d}Z"
 
 

@@ -29,7 +29,7 @@ from catalog.errors import (
     VolumeCollected,
 )
 from catalog.gid import Vid
-from catalog.keys import boundary_key, control_key, ref_key
+from catalog.keys import boundary_key, commit_key, control_key, ref_key
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.oplog import Oplog
 from catalog.pin import Pins
@@ -106,6 +106,8 @@ def test_a_branch_is_renamed_and_its_old_name_is_free(store: MemoryStore) -> Non
     branches = branches_of(store)
     half = branches.create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
     other = branches.create("orders", "other", ForkPoint(main, 2), now_ms=NOW_MS)
+    assert branches.rename("orders", "half", "half", now_ms=NOW_MS).vid == half
+    assert names(store) == ["half", "main", "other"]
     assert branches.rename("orders", "half", "fix", now_ms=NOW_MS + 1).vid == half
     assert names(store) == ["fix", "main", "other"]
     with pytest.raises(BranchExists):
@@ -151,7 +153,10 @@ def test_how_far_a_branch_and_its_parent_went(store: MemoryStore) -> None:
     history = HistoryMaker(half, head_seq=10, parent_hash=Volumes(store).snapshot(main, 1).head_hash)
     history.offload((11, 12))
     Volumes(store).publish(half, 1, encode_commit(history.stored[0].commit)[0])
-    assert branches.distances(branches.branches("orders")) == [Distance(1, 2), Distance(3, 0)]
+    both = branches.branches("orders")
+    assert branches.distances(both) == [Distance(1, 2), Distance(3, 0)]
+    store.delete_many([commit_key(main, lsn) for lsn in (1, 2, 3)])  # GC took the parent
+    assert branches.distances(both)[0] == Distance(1, 0)
 
 
 def test_a_branch_is_four_puts_whatever_the_size_of_the_topic(store: MemoryStore) -> None:
@@ -366,6 +371,22 @@ def test_undo_takes_back_the_last_change_of_a_name(store: MemoryStore) -> None:
     assert branches.resolve("orders", "half") == half
     assert undo(Volumes(store), 2, now_ms=NOW_MS + 3).entry.operation == "branch create"
     assert names(store) == ["main"]
+
+
+def test_each_undo_goes_one_step_further_back(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    branches, tags = branches_of(store), Tags(Volumes(store))
+    branches.create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
+    tags.create("orders", "v1", ForkPoint(main, 2), branch="main", now_ms=NOW_MS)
+    branches.delete("orders", "half", now_ms=NOW_MS + 1)
+    faulty = FaultyStore(store, [Fault(error=unreachable, method="swap")])
+    with pytest.raises(StoreUnreachable):  # put down, and never made
+        branches_of(faulty).undelete("orders", "half", now_ms=NOW_MS + 2)
+    undone = [undo(Volumes(store), now_ms=NOW_MS + number).entry.operation for number in range(3, 6)]
+    assert undone == ["branch delete", "tag create", "branch create"]
+    assert (names(store), tags.list("orders")) == (["main"], [])
+    with pytest.raises(NotUndone, match="no change of a name is left"):
+        undo(Volumes(store), now_ms=NOW_MS + 6)
 
 
 def test_undo_of_tags(store: MemoryStore) -> None:

@@ -129,3 +129,11 @@ def test_status_tells_by_when_deleted_records_are_gone(started: Run) -> None:
     assert after["unerased_objects"] == 0
     assert after["erased_by_ms"] > before["erased_by_ms"]
     assert "what was deleted is gone for good by 20" in started("status", "orders").text
+
+
+def test_a_window_of_thousands_of_years_is_told(started: Run) -> None:
+    assert started("topic", "set", "orders", "--window", "9999999d").code == 0
+    assert started("delete", "orders", "--before", "3").code == 0
+    for command in (["status", "orders"], ["log", "orders"]):
+        done = started(*command)
+        assert (done.code, done.err) == (0, "")
