@@ -276,11 +276,14 @@ class Model:
         )
         self.acked.add((vid, lsn, stored.hash))
 
-    def refused(self, vid: Vid, stored: StoredCommit) -> None:
-        """Its writer was told that another commit has its LSN, or that it came too late."""
+    def refused(self, vid: Vid, stored: StoredCommit, *, is_fenced: bool) -> None:
+        """Its writer was told that another commit has its LSN, of a higher epoch or not, or that it came too late."""
         volume, lsn = self.volumes[vid], stored.commit.lsn
         is_ours = lsn <= len(volume.pasts) and volume.pasts[lsn - 1].stored.hash == stored.hash
         self._hold(not is_ours or lsn < volume.boundary, f"lsn {lsn} of {vid} is its writer's own, who was refused")
+        if lsn <= len(volume.pasts) and lsn >= volume.boundary:
+            is_higher = volume.pasts[lsn - 1].stored.commit.epoch > stored.commit.epoch
+            self._hold(is_fenced == is_higher, f"who writes {vid} is fenced: {is_fenced}, and should be: {is_higher}")
 
     def check(self, sample: Callable[[range], range | list[int]] = lambda lsns: lsns) -> None:
         """J5, for what is promised now; of each volume's window only what `sample` draws."""

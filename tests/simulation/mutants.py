@@ -85,6 +85,10 @@ def _takes_closing_for_open(store: ObjectStore, vid: Vid) -> bool:
     return Volumes(store).boundary(vid) < DEAD
 
 
+def _never(*_: object) -> bool:
+    return False
+
+
 def _nothing(*_: object, **__: object) -> None:
     pass
 
@@ -99,6 +103,7 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "gc shuts nobody out": lambda: mock.patch.object(Execution, "_shut_out", _shuts_nobody_out),
     "a clock that is behind is believed": lambda: mock.patch.object(Writing, "_new_sid", _by_the_clock_alone),
     "gc keeps too little": lambda: mock.patch("catalog.mark.first_kept", _keeps_too_little),
+    "a fenced writer goes on": lambda: mock.patch.object(Writing, "_is_fenced", _never),
     "gc closes without a look": lambda: mock.patch.object(Execution, "_close", _closes_without_a_look),
     "a name leaves its volume closing": lambda: mock.patch("catalog.branch.keep_open", _takes_closing_for_open),
 }

@@ -5,6 +5,7 @@
     3 it is done, or another's, or too late: then what is there is looked up, and the next one builds on that
 
 Several may write to one volume. Who loses an LSN sends its records anew, under new ids: what it had sent is garbage.
+Now and then one takes the volume over, by a commit of a higher epoch: the others write nothing more until they do.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from catalog import (
 )
 from catalog.control import DEAD
 from catalog.encoding import decode_commit_at
-from catalog.errors import Diverged, InvalidObject, Missing, Unavailable
+from catalog.errors import Diverged, Fenced, InvalidObject, Missing, Unavailable
 from catalog.objects.base import ObjectStore
 from tests.simulation.local import LocalMemory
 from tests.simulation.model import Broken, Entry, Model, Op, State, records_of
@@ -50,6 +51,7 @@ __all__ = ["Writing", "newest_lsn"]
 
 _ACCOUNTS = 4
 _INDEX = b"an index object"
+_TAKEOVER_RATE = 0.05
 POLICY = CheckpointPolicy(commits=4)
 
 
@@ -67,6 +69,7 @@ class Writing:
     behind_ms: int = 0
     """By how much the clock is that gives segments their ids."""
     collected_before_ms: int = 0
+    epoch: int = 1
 
     def once(self) -> None:
         """One commit more, of some kind. Raises `Diverged` if another's came first, and what the store raises."""
@@ -74,6 +77,12 @@ class Writing:
         tip = self._newest(handle)
         self.collected_before_ms = tip.collected_before_ms
         random = self.schedule.random
+        if self.schedule.chance(_TAKEOVER_RATE):
+            self.epoch = tip.epoch + 1
+            self._commit(tip, CommitKind.CONFIG, lambda state: state)
+            return
+        if self._is_fenced(tip):
+            return
         drawn = random.random()
         if drawn < 0.6 or not tip.segments:
             self._append(tip, random.randrange(1, 4))
@@ -87,8 +96,12 @@ class Writing:
             if self.model.is_promised(ForkPoint(self.vid, tip.lsn)):
                 raise Broken(f"lsn {tip.lsn} of {self.vid} cannot be read: {error}") from error
 
+    def _is_fenced(self, tip: Snapshot) -> bool:
+        return tip.epoch > self.epoch
+
     def _settled(self) -> Handle:
-        handle = self.local.handle(self.name) or Handle(self.name, self.vid, 0)
+        handle = self.local.handle(self.name) or Handle(self.name, self.vid, 0, epoch=1)
+        self.epoch = handle.epoch
         if handle.pending_body is not None:
             handle = self._publish(handle)
         return handle
@@ -236,7 +249,7 @@ class Writing:
             nonce=os.urandom(16),
             created_at_ms=self.schedule.now_ms,
             writer_id=self.name,
-            epoch=max(tip.epoch, 1),
+            epoch=self.epoch,
             at_seq=tip.bounds.head_seq if at_seq is None else at_seq,
             at_ts_ms=tip.max_ts_ms if at_ts_ms is None else at_ts_ms,
             segments=segments,
@@ -246,7 +259,7 @@ class Writing:
         )
         body, digest = encode_commit(commit)
         self.model.intents[digest] = op
-        handle = Handle(self.name, self.vid, tip.lsn, commit.lsn, body)
+        handle = Handle(self.name, self.vid, tip.lsn, commit.lsn, body, epoch=self.epoch)
         self.local.save(handle=handle)
         self._publish(handle)
 
@@ -255,11 +268,11 @@ class Writing:
         assert lsn is not None
         assert body is not None
         ours = decode_commit_at(body, self.vid, lsn)
-        done = Handle(self.name, self.vid, handle.lsn)
+        done = Handle(self.name, self.vid, handle.lsn, epoch=handle.epoch)
         try:
             self.volumes.publish(self.vid, lsn, body)
-        except Diverged:
-            self.model.refused(self.vid, ours)
+        except Diverged as lost:
+            self.model.refused(self.vid, ours, is_fenced=isinstance(lost, Fenced))
             self.local.save(handle=done)
             self._forget()
             raise
