@@ -49,6 +49,18 @@ _LOG = LogSettings(segment_max_events=6)
 _OFFLOAD = OffloadSettings(codec="none", concurrency=1, merge_below_bytes=1 << 20, merge_count=2)
 _UPKEEP = CatalogSettings(checkpoint_commits=4, pitr_window_s=WINDOW_MS // 1000)
 _COLD = ColdSettings(cache_bytes=0, connections=1)
+_HAPPENS = (
+    "evictions",
+    "kills",
+    "pins",
+    "renamed",
+    "restored by who died",
+    "tags",
+    "takeovers",
+    "truncations",
+    "truncations of what only the log has",
+    "undeleted",
+)
 _POLICY = GcPolicy(WINDOW_MS // 1000, DAY_MS // 1000)
 _SHM = Path("/dev/shm")
 
@@ -295,6 +307,23 @@ class CatalogModel(RuleBasedStateMachine):
         self._copy()
         self._go_on()
 
+    @rule(is_fine=st.integers(0, 7))
+    def another_machine_takes_over(self, is_fine: int) -> None:
+        """What this one has is offloaded; then it is lost, and another one writes, by a higher epoch."""
+        if is_fine:
+            return
+        for name in sorted(name for name, line in self.lines.items() if line.is_open):
+            self.log.topic(name).seal()
+            self.archive.offload(name)
+            self._remember(name)
+            self.lines[name].is_open = False
+        self._close()
+        self.life += 1
+        self._open()
+        self.archive.take_over(TOPIC)
+        self.lines[TOPIC].is_open = True
+        self.counts["takeovers"] += 1
+
     # ------------------------------------------------------------ names
 
     @rule(kind=st.sampled_from(["seq", "time", "head", "tag"]), at=st.integers(0, 9), is_after=st.booleans())
@@ -328,6 +357,7 @@ class CatalogModel(RuleBasedStateMachine):
         else:
             self.archive.tag(name, tag, to=target)
             self.tags[tag] = line.shown
+            self.counts["tags"] += 1
 
     @rule()
     def delete_tag(self) -> None:
@@ -345,6 +375,7 @@ class CatalogModel(RuleBasedStateMachine):
             pins = Pins(self.archive._volumes)
             held = pins.hold(point, "model", ttl_ms=days * DAY_MS + 1000, now_ms=self.clock.ms)
             self.pins.append((held, line.shown))
+            self.counts["pins"] += 1
 
     @rule(days=st.integers(0, 20))
     def renew_a_pin(self, days: int) -> None:
@@ -380,6 +411,7 @@ class CatalogModel(RuleBasedStateMachine):
             del self.lines[name]
         else:
             line.deleted_ms = None
+            self.counts["undeleted"] += 1
 
     @rule()
     def rename_branch(self) -> None:
@@ -389,6 +421,7 @@ class CatalogModel(RuleBasedStateMachine):
             self.made += 1
             self.archive.rename_branch(TOPIC, name.partition("@")[2], new.partition("@")[2])
             self.lines[new] = self.lines.pop(name)
+            self.counts["renamed"] += 1
 
     # ------------------------------------------------------------ what must be
 
@@ -556,4 +589,6 @@ def test_an_archive_is_what_the_model_says() -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
 def test_an_archive_is_what_the_model_says_for_long() -> None:
-    assert _run(examples=1_000, steps=80)["deleted"] > 100
+    counts = _run(examples=1_000, steps=80)
+    assert counts["deleted"] > 100
+    assert min(counts[what] for what in _HAPPENS) > 20
