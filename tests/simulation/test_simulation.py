@@ -25,6 +25,7 @@ from tests.simulation.run import simulate
 
 SCHEDULES, MOST_S = 300, 15
 SOAK_PARTS, SOAK_SCHEDULES, SOAK_S = 4, 12_500, 3600
+SOAK_LEAST = 5_000  # of each part: tens of thousands in all
 FOUND_WITHIN = 100
 # One schedule in fifty or a hundred finds these: for the default run, tests/catalog/test_closing.py goes through every
 # order of the one, and test_volume.py tries the other.
@@ -66,7 +67,7 @@ def test_what_is_promised_holds_whoever_is_next() -> None:
 def test_what_is_promised_holds_for_long(part: int) -> None:
     first = 1_000_000 + part * SOAK_SCHEDULES
     totals = _simulate(range(first, first + SOAK_SCHEDULES), SOAK_S)
-    assert totals["schedules"] > SOAK_SCHEDULES // 4
+    assert totals["schedules"] >= SOAK_LEAST
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:
