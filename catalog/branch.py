@@ -49,9 +49,10 @@ from catalog.errors import (
     UnnamableBranch,
     VolumeCollected,
 )
+from catalog.first_known import first_known
 from catalog.gid import Vid
 from catalog.holds import check_kept
-from catalog.keys import Key, branch_of, ref_key, refs_prefix, topic_of
+from catalog.keys import Key, branch_of, named_by, ref_key, refs_prefix, topic_of
 from catalog.naming import Found, Naming, is_same
 from catalog.oplog import Oplog
 from catalog.small_objects import decode_ref, encode_ref
@@ -101,15 +102,15 @@ class Branches:
 
     def topics(self) -> list[str]:
         """Ascending."""
-        return sorted({topic_of(key) for key in self._store.list(refs_prefix())})
+        return sorted({topic for topic, _ in self.names()})
 
     def names(self) -> list[tuple[str, str]]:
         """Topic and branch of every name, ascending; deleted ones too. One LIST."""
-        return sorted((topic_of(key), branch_of(key)) for key in self._store.list(refs_prefix()))
+        return sorted(named for key in self._store.list(refs_prefix()) if (named := named_by(key)))
 
     def branches(self, topic: str, *, deleted: bool = False) -> list[Branch]:
         """Ascending by name; with `deleted`, those too that are deleted and can be had back. Raises `NoSuchTopic`."""
-        names = [branch_of(key) for key in self._store.list(refs_prefix(topic))]
+        names = [named[1] for key in self._store.list(refs_prefix(topic)) if (named := named_by(key))]
         if not names:
             raise NoSuchTopic(topic, self._store.url)
         found = self._each(names, lambda name: self._branch(topic, name))
@@ -286,7 +287,7 @@ class Branches:
         return ref
 
     def _unknown(self, topic: str, branch: str) -> Missing:
-        if any(self._store.list(refs_prefix(topic), limit=1)):
+        if first_known(self._store, refs_prefix(topic), named_by):
             return NoSuchBranch(topic, branch)
         return NoSuchTopic(topic, self._store.url)
 

@@ -26,7 +26,8 @@ G3  Segments that no commit names go if they are older than the grace and no att
     their age may be added any more (`collected_before_ms`). Who builds on that commit gives his segments younger ids,
     whatever his clock says; who had sent them before loses the LSN, and sends them anew.
 G4  What does not decode, or is missing, stops GC of what it may hold (M3 of `catalog.mark`), and of nothing else.
-G5  A key that is none of ours is left alone, and told.
+G5  A key that is none of ours is left alone, stops nothing, and is told: of those among refs, tags, pins, plans and the
+    objects of volumes, which are listed anyway. The oplog is not listed here.
 
 Refs and tags are never deleted; the boundary of a volume that is gone stays. Deletes are idempotent.
 """
@@ -91,7 +92,9 @@ class Collector:
         now_ms, grace_ms = self._clock(), self._policy.grace_s * 1000
         marker = self._marker(now_ms)
         marker.mark()
-        waiting = plans(self._store)
+        for key in marker.roots.unknown_keys:
+            report.tell_unknown(key)
+        waiting = plans(self._store, report.tell_unknown)
         if not dry_run:
             self._take_back(marker, now_ms)
             waiting = self._carry_out(waiting, marker, report, now_ms)

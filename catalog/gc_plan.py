@@ -16,12 +16,12 @@ Numbers of plans grow with the time at which they were begun.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from catalog import schema_pb2 as pb
 from catalog.envelope import MessageType, wrap
-from catalog.errors import Corrupt, InvalidKey, InvalidObject, NoSuchObject
+from catalog.errors import Corrupt, InvalidObject, NoSuchObject
 from catalog.gid import Sid, Vid
 from catalog.keys import Key, page_key, plan_key, plan_of, plan_prefix, plans_prefix
 from catalog.objects.base import ObjectStore
@@ -199,15 +199,21 @@ class PlanWriter:
         self._waiting.clear()
 
 
-def plans(store: ObjectStore) -> list[Plan]:
-    """Those that are there, newest first. A plan that does not decode counts as none: its pages are only pages."""
+def _unheard(_key: str) -> None:
+    """Nobody asks."""
+
+
+def plans(store: ObjectStore, on_unknown: Callable[[str], None] = _unheard) -> list[Plan]:
+    """Those that are there, newest first. A plan that does not decode counts as none: its pages are only pages.
+
+    `on_unknown` is told of the keys among them that are none of ours.
+    """
     found: dict[int, Plan] = {}
     for key in store.list(plans_prefix()):
-        try:
-            number = plan_of(key)
-        except InvalidKey:
-            continue
-        if number not in found:
+        number = plan_of(key)
+        if number is None:
+            on_unknown(key)
+        elif number not in found:
             found[number] = _plan(store, number, key)
     return list(found.values())
 
@@ -235,6 +241,6 @@ def pages_of(store: ObjectStore, plan: Plan) -> Iterator[list[Garbage]]:
 
 
 def remove_plan(store: ObjectStore, number: int) -> None:
-    """The plan, then its pages. Idempotent."""
+    """The plan, then its pages, and nothing else that lies among them. Idempotent."""
     store.delete(plan_key(number))
-    store.delete_many([Key(key) for key in store.list(plan_prefix(number))])
+    store.delete_many([Key(key) for key in store.list(plan_prefix(number)) if plan_of(key) is not None])

@@ -10,6 +10,8 @@ from catalog.retention import Holder
 
 __all__ = ["GcPolicy", "GcReport", "KeptVolume", "Waiting"]
 
+_UNKNOWN_KEYS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class GcPolicy:
@@ -64,3 +66,8 @@ class GcReport:
     unknown_keys: list[str] = field(default_factory=list[str])
     refused: list[str] = field(default_factory=list[str])
     damaged_plans: list[str] = field(default_factory=list[str])
+
+    def tell_unknown(self, key: str) -> None:
+        """Of a key that is none of ours (G5 of `catalog.gc`)."""
+        if len(self.unknown_keys) < _UNKNOWN_KEYS:
+            self.unknown_keys.append(key)

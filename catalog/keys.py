@@ -18,7 +18,8 @@
     cold/{place}/{topic}/{seq}.data     segments that a log moved here as they are, and
     cold/{place}/{topic}/{seq}.idx      their entries; topic: 8 hex digits, seq: 16 digits
 
-Keys are relative: a store adds the prefix it was opened with, and knows no way out of it.
+Keys are relative: a store adds the prefix it was opened with, and knows no way out of it. A listing may show any other
+key, too: what parses one gives None for what no function here makes.
 Source: Graft RFC 0001 (Object storage keyspace); refs are ours. This module does no I/O.
 """
 
@@ -55,6 +56,8 @@ __all__ = [
     "list_of",
     "lists_prefix",
     "lsn_of",
+    "named_by",
+    "number_of",
     "oplog_key",
     "oplog_prefix",
     "page_key",
@@ -80,6 +83,8 @@ Key = NewType("Key", str)
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _LIST = re.compile(r"/lists/([0-9A-F]{16})\.([0-9a-f]{64})\Z")
+_NUMBERED = re.compile(r"(oplog|[^/]+/log)/([0-9A-F]{16})")
+_PLAN = re.compile(r"gc/([0-9A-F]{16})/(plan|[0-9]{8})")
 _COLD_SEGMENT = re.compile(r"/([0-9]{16})\.(data|idx)\Z")
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
 
@@ -133,7 +138,8 @@ def volume_in_pin(key: str) -> tuple[Vid, str] | None:
     """The volume and the name of a pin; None for what is none."""
     parts = key.split("/")
     try:
-        return (Vid.parse(parts[1]), parts[2]) if len(parts) == 3 and parts[0] == "pins" else None
+        is_one = len(parts) == 3 and parts[0] == "pins" and _NAME.fullmatch(parts[2])
+        return (Vid.parse(parts[1]), parts[2]) if is_one else None
     except InvalidKey:
         return None
 
@@ -145,6 +151,19 @@ def oplog_prefix() -> str:
 def oplog_key(number: int) -> Key:
     """`number` counts from 1."""
     return Key(f"{oplog_prefix()}{to_cbe64(number)}")
+
+
+def number_of(key: str) -> int | None:
+    """That of an entry of the oplog; None for any other key."""
+    return _numbered(key) if key.startswith(oplog_prefix()) else None
+
+
+def named_by(key: str) -> tuple[str, str] | None:
+    """Topic and branch of a ref's key, topic and name of a tag's; None for any other."""
+    kind, _, names = key.partition("/")
+    topic, _, name = names.partition("/")
+    is_one = kind in {"refs", "tags"} and _NAME.fullmatch(topic) and _NAME.fullmatch(name)
+    return (topic, name) if is_one else None
 
 
 def topic_of(key: str) -> str:
@@ -210,9 +229,9 @@ def commit_key(vid: Vid, lsn: int) -> Key:
     return Key(f"{vid}/log/{to_cbe64(lsn)}")
 
 
-def lsn_of(key: str) -> int:
-    """The LSN of a commit key, the number of an oplog key."""
-    return from_cbe64(key.rpartition("/")[2])
+def lsn_of(key: str) -> int | None:
+    """The LSN of a commit's key; None for any other."""
+    return None if key.startswith(oplog_prefix()) else _numbered(key)
 
 
 def doctor_prefix(run: Sid) -> str:
@@ -282,6 +301,19 @@ def page_key(number: int, page: int) -> Key:
     return Key(f"{plan_prefix(number)}{page:08d}")
 
 
-def plan_of(key: str) -> int:
-    """The number of the plan that an object belongs to."""
-    return from_cbe64(key.split("/")[1])
+def plan_of(key: str) -> int | None:
+    """The number of the plan that an object belongs to; None for what is neither a plan nor a page."""
+    match = _PLAN.fullmatch(key)
+    return None if match is None else _from_cbe64(match[1])
+
+
+def _numbered(key: str) -> int | None:
+    match = _NUMBERED.fullmatch(key)
+    return None if match is None else _from_cbe64(match[2])
+
+
+def _from_cbe64(text: str) -> int | None:
+    try:
+        return from_cbe64(text)
+    except InvalidKey:
+        return None

@@ -4,6 +4,7 @@ O1  An entry is put down before its change is made, so no change is missing from
     be (a crash, a lost race) is told by its value: the object never was that, and the entry after it starts from what
     this one started from.
 O2  Entries are never changed. Whoever puts the next one takes the first number that is free.
+O3  A key among them that is no entry's is passed by, and stays.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 
 from catalog.control import OplogEntry
 from catalog.errors import KeyChanged
-from catalog.keys import Key, lsn_of, oplog_key, oplog_prefix
+from catalog.first_known import first_known
+from catalog.keys import Key, number_of, oplog_key, oplog_prefix
 from catalog.objects.base import ObjectStore
 from catalog.put_once import put_once
 from catalog.small_objects import decode_oplog_entry, encode_oplog_entry
@@ -55,7 +57,9 @@ class Oplog:
     def entries(self) -> Iterator[NumberedEntry]:
         """Newest first, fetched as they are looked at."""
         for key in self._store.list(oplog_prefix()):
-            yield NumberedEntry(lsn_of(key), decode_oplog_entry(self._store.get(Key(key)), key))
+            number = number_of(key)
+            if number is not None:
+                yield NumberedEntry(number, decode_oplog_entry(self._store.get(Key(key)), key))
 
     def entry(self, number: int) -> OplogEntry:
         """Raises `NoSuchObject`."""
@@ -64,4 +68,4 @@ class Oplog:
 
     def _newest(self) -> int:
         """By a LIST, which is a hint: a number that is taken after all is found to be when it is tried."""
-        return next((lsn_of(key) for key in self._store.list(oplog_prefix(), limit=1)), 0)
+        return first_known(self._store, oplog_prefix(), number_of) or 0

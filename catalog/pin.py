@@ -15,7 +15,7 @@ from catalog.commit import ForkPoint
 from catalog.control import Pin
 from catalog.errors import OutOfWindow, PinLost
 from catalog.holds import check_kept
-from catalog.keys import Key, pin_key, pins_prefix
+from catalog.keys import Key, pin_key, pins_prefix, volume_in_pin
 from catalog.put_once import put_once
 from catalog.small_objects import decode_pin, encode_pin
 from catalog.volume import Volumes
@@ -67,6 +67,7 @@ class Pins:
         return [
             HeldPin(key.rpartition("/")[2], decode_pin(self._store.get(Key(key)), key))
             for key in self._store.list(pins_prefix())
+            if volume_in_pin(key)
         ]
 
     def _changed(self, held: HeldPin, expires_at_ms: int, now_ms: int) -> HeldPin:

@@ -1,12 +1,13 @@
 """The names that hold something: refs, tags and pins, as they are in the store. And which volumes there are.
 
-A name that does not decode may be that of anything of its topic, or for a pin of its volume: it is told as such.
+A name that does not decode may be that of anything of its topic, or for a pin of its volume: it is told as such. A key
+that is none of a name is not read.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ from catalog.keys import (
     Key,
     after_volume,
     branch_of,
+    named_by,
     pins_prefix,
     refs_prefix,
     tags_prefix,
@@ -42,6 +44,7 @@ class Roots:
 
     `named` has the topic and branch of each of `refs`.
     `expired_pins` has (volume, name, when). `doubtful_topics` and `doubtful_volumes` have a name that does not decode.
+    `unknown_keys` lie among the names and are none.
     """
 
     refs: dict[Vid, list[Holder]] = field(default_factory=lambda: defaultdict[Vid, list[Holder]](list))
@@ -55,6 +58,15 @@ class Roots:
     expired_pins: list[tuple[Vid, str, int]] = field(default_factory=list[tuple[Vid, str, int]])
     doubtful_topics: dict[str, Corrupt] = field(default_factory=dict[str, Corrupt])
     doubtful_volumes: dict[Vid, Corrupt] = field(default_factory=dict[Vid, Corrupt])
+    unknown_keys: list[str] = field(default_factory=list[str])
+
+    def known(self, keys: Iterable[str], parse: Callable[[str], object | None]) -> Iterator[str]:
+        """Those that `parse` knows; the others are put down."""
+        for key in keys:
+            if parse(key) is None:
+                self.unknown_keys.append(key)
+            else:
+                yield key
 
     def take_ref(self, key: str, body: bytes, *, only: Vid | None = None) -> None:
         """`only`: if it names that volume."""
@@ -86,8 +98,7 @@ class Roots:
 
     def take_pin(self, key: str, body: bytes, now_ms: int) -> None:
         named = volume_in_pin(key)
-        if named is None:
-            return
+        assert named is not None  # noqa: S101 - no other key is read
         vid, name = named
         try:
             pin = decode_pin(body, key)
@@ -103,11 +114,11 @@ class Roots:
 def read_roots(store: ObjectStore, now_ms: int) -> Roots:
     """One GET for each name there is. Pins that expired by `now_ms` hold nothing."""
     roots = Roots()
-    for key, body in _bodies(store, store.list(refs_prefix())):
+    for key, body in _bodies(store, roots.known(store.list(refs_prefix()), named_by)):
         roots.take_ref(key, body)
-    for key, body in _bodies(store, store.list(tags_prefix())):
+    for key, body in _bodies(store, roots.known(store.list(tags_prefix()), named_by)):
         roots.take_tag(key, body)
-    for key, body in _bodies(store, store.list(pins_prefix())):
+    for key, body in _bodies(store, roots.known(store.list(pins_prefix()), volume_in_pin)):
         roots.take_pin(key, body, now_ms)
     return roots
 

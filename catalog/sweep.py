@@ -24,7 +24,6 @@ from catalog.sid_set import SidSet
 __all__ = ["Sweep"]
 
 _LEFT_FOR_LAST = frozenset({"boundary", "checkpoints", "control"})
-_UNKNOWN_KEYS = 100
 
 
 @dataclass(slots=True)
@@ -80,7 +79,7 @@ class Sweep:
         last_sid = None
         for key in self._store.list(f"{vid}/"):
             _, kind, name = f"{key}//".split("/", 2)
-            if kind in _LEFT_FOR_LAST:
+            if kind in _LEFT_FOR_LAST and name == "/":
                 has_rest = has_rest or kind != "boundary"
             elif kind == "log":
                 stays = not self._sweep_commit(kept, planned, key) or stays
@@ -113,9 +112,8 @@ class Sweep:
     # Each of these returns whether the object is garbage, planned now or before.
 
     def _sweep_commit(self, kept: Kept, planned: _Planned, key: str) -> bool:
-        try:
-            lsn = lsn_of(key)
-        except InvalidKey:
+        lsn = lsn_of(key)
+        if lsn is None:
             return not self._tell(key)
         if kept.keeps(lsn):
             return False
@@ -176,8 +174,7 @@ class Sweep:
 
     def _tell(self, key: str) -> bool:
         """Of a key that is none of ours (G5 of `catalog.gc`): it stays."""
-        if len(self._report.unknown_keys) < _UNKNOWN_KEYS:
-            self._report.unknown_keys.append(key)
+        self._report.tell_unknown(key)
         return True
 
     def _of(self, kept: Kept) -> Garbage:

@@ -13,7 +13,7 @@ from catalog.commit import ForkPoint
 from catalog.control import Tag
 from catalog.errors import KeyChanged, NoSuchTag, OutOfWindow, TagExists
 from catalog.holds import check_kept
-from catalog.keys import Key, branch_of, tag_key, tags_prefix, topic_of
+from catalog.keys import Key, branch_of, named_by, tag_key, tags_prefix, topic_of
 from catalog.naming import Found, Naming, is_same
 from catalog.oplog import Oplog
 from catalog.small_objects import decode_tag, encode_tag
@@ -59,7 +59,8 @@ class Tags:
 
     def list(self, topic: str) -> list[NamedTag]:
         """Ascending by name."""
-        found = [(key, decode_tag(self._store.get(Key(key)), key)) for key in self._store.list(tags_prefix(topic))]
+        keys = [key for key in self._store.list(tags_prefix(topic)) if named_by(key)]
+        found = [(key, decode_tag(self._store.get(Key(key)), key)) for key in keys]
         return [NamedTag(branch_of(key), tag) for key, tag in found if tag.deleted_at_ms is None]
 
     def delete(self, topic: str, name: str, *, now_ms: int) -> Tag:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from catalog.branch import Branches
 from catalog.control import OplogEntry
 from catalog.errors import KeyChanged, NoSuchObject, NotUndone, OutOfWindow
-from catalog.keys import Key
+from catalog.keys import Key, named_by
 from catalog.oplog import NumberedEntry, Oplog
 from catalog.small_objects import decode_ref, decode_tag
 from catalog.tag import Tags
@@ -54,7 +54,7 @@ def _undone(volumes: Volumes, found: NumberedEntry, writer_id: str, now_ms: int)
 
 
 def _is_of_a_name(entry: OplogEntry) -> bool:
-    return entry.subject.startswith(("refs/", "tags/"))
+    return named_by(entry.subject) is not None
 
 
 class _Past:

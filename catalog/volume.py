@@ -45,7 +45,6 @@ from catalog.errors import (
     Corrupt,
     Diverged,
     Fenced,
-    InvalidKey,
     InvalidObject,
     NoSuchBucket,
     NoSuchObject,
@@ -53,6 +52,7 @@ from catalog.errors import (
     Outdated,
     Unavailable,
 )
+from catalog.first_known import first_known
 from catalog.gid import Vid
 from catalog.history import History, KeptCommits, Leg
 from catalog.keys import (
@@ -125,12 +125,7 @@ class Volumes:
         if not self.store.is_ordered:
             with contextlib.suppress(Corrupt):  # damage is for those who need the checkpoints
                 return self._searched_newest(vid)
-        for key in self.store.list(commits_prefix(vid), limit=1):
-            try:
-                return lsn_of(key)
-            except InvalidKey:
-                raise InvalidObject(key, "it is not a commit, and lies among them") from None
-        return 0
+        return first_known(self.store, commits_prefix(vid), lsn_of) or 0
 
     def has_commit(self, vid: Vid, lsn: int) -> bool:
         """Whether it is in the store. One HEAD."""

@@ -12,12 +12,24 @@ from catalog import gc_plan
 from catalog.commit import ForkPoint
 from catalog.control import DEAD
 from catalog.encoding import encode_commit
-from catalog.errors import CatalogError, OutOfWindow, StoreUnreachable
+from catalog.errors import CatalogError, InvalidKey, OutOfWindow, StoreUnreachable
+from catalog.gc_report import GcReport
 from catalog.holds import check_kept
-from catalog.keys import Key, boundary_key, checkpoints_key, commit_key, control_key, plan_key, ref_key, tag_key
+from catalog.keys import (
+    Key,
+    boundary_key,
+    check_key,
+    checkpoints_key,
+    commit_key,
+    control_key,
+    plan_key,
+    plan_prefix,
+    ref_key,
+    tag_key,
+)
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, World, fork, grown, settle
-from tests.faults.store import Fault, FaultyStore, WrappedStore, faults_of, unreachable
+from tests.faults.store import Fault, FaultyStore, StrayKeysStore, WrappedStore, faults_of, unreachable
 from tests.faults.stride import every
 
 
@@ -70,14 +82,73 @@ def test_a_missing_commit_is_damage_too() -> None:
     assert "missing" in world.collect().blocked[main.vid]
 
 
-def test_a_key_that_is_none_of_ours_stays_and_is_told() -> None:
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("refs/", "refs/README", f"refs/{TOPIC}/", f"refs/{TOPIC}/main/x", "refs/x/", "refs//main"),
+        f"refs/{TOPIC}/.x",
+        *("tags/", "tags/README", f"tags/{TOPIC}/", f"tags/{TOPIC}/v1/x", "pins/", "pins/README", "pins/x/y"),
+        *("pins/{vid}/", "pins/{vid}/job/x", "gc/", "gc/README", "gc/FFFFFFFFFFFFFFFE/", "gc/FFFFFFFFFFFFFFFE/README"),
+        *("{vid}/", "{vid}/README", "{vid}/control/x", "{vid}/log/", "{vid}/log/README"),
+        *(
+            "{vid}/log/x/FFFFFFFFFFFFFFFE",
+            "{vid}/forks/",
+            "{vid}/lists/",
+            "{vid}/lists/README",
+            "{vid}/segments/",
+            "{vid}/segments/README",
+        ),
+    ],
+)
+def test_a_key_that_is_none_of_ours_stays_stops_nothing_and_is_told(pattern: str) -> None:
+    report = _collect_among(pattern)
+    assert report.unknown_keys == [pattern.format(vid=report.kept[0].vid)]
+
+
+@pytest.mark.parametrize("key", ["oplog/", "oplog/README", "oplog/00"])
+def test_one_in_the_oplog_stays_and_stops_nothing(key: str) -> None:
+    assert _collect_among(key).unknown_keys == []
+
+
+def _collect_among(pattern: str) -> GcReport:
+    """Plan and carry out what there is with such a key there; the last report."""
     world = World()
     main = grown(world)
-    strange = Key(f"{main.vid}/segments/README")
-    world.store.put(strange, b"hello", {})
-    assert world.collect().unknown_keys == [strange]
-    settle(world)
-    assert world.store.get(strange) == b"hello"
+    half = fork(world, "half", ForkPoint(main.vid, 2))
+    world.delete_ref("half")
+    [*world.tag_steps("v1", ForkPoint(main.vid, 3))]
+    world.now_ms += 50 * HOUR_MS
+    key = pattern.format(vid=main.vid)
+    with contextlib.suppress(InvalidKey):  # that one is only shown, and whoever deletes or reads it fails
+        world.store.put(check_key(key), b"hello", {})
+    store = StrayKeysStore(world.store, [key])
+    for _ in range(4):
+        report = world.collect(store=store)
+        assert not report.blocked
+        world.now_ms += 1
+    with contextlib.suppress(InvalidKey):
+        assert world.store.get(Key(key)) == b"hello"
+        world.store.delete(Key(key))
+    world.check()
+    assert world.boundary(half.vid) == DEAD
+    assert world.left_over() == []
+    assert not report.waiting
+    return report
+
+
+def test_what_lies_among_the_pages_of_a_plan_stays_when_the_plan_goes() -> None:
+    world = World()
+    grown(world)
+    world.collect()
+    [plan] = gc_plan.plans(world.store)
+    note, folder = Key(f"{plan_prefix(plan.number)}README"), plan_prefix(plan.number)
+    world.store.put(note, b"hello", {})
+    for _ in range(3):
+        world.now_ms += 1
+        report = world.collect(store=StrayKeysStore(world.store, [folder]))
+    assert report.unknown_keys == [folder, note]
+    assert [*world.store.list("gc/")] == [note]
+    assert world.left_over() == []
 
 
 @pytest.mark.parametrize("prefix", ["refs/", "tags/", "pins/", "5"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from catalog import keys
@@ -29,6 +31,50 @@ def test_keys_read_back() -> None:
     assert keys.lsn_of(keys.commit_key(vid(1), 931)) == 931
     assert keys.topic_of(keys.ref_key("orders", "half")) == "orders"
     assert keys.branch_of(keys.ref_key("orders", "half")) == "half"
+    assert keys.named_by(keys.ref_key("orders", "half")) == ("orders", "half")
+    assert keys.named_by(keys.tag_key("orders", "v1")) == ("orders", "v1")
+    assert keys.volume_in_pin(keys.pin_key(vid(1), "job")) == (vid(1), "job")
+    assert keys.number_of(keys.oplog_key(931)) == 931
+    assert keys.plan_of(keys.plan_key(931)) == 931
+    assert keys.plan_of(keys.page_key(931, 7)) == 931
+
+
+_ONE = "FFFFFFFFFFFFFFFE"
+_PARSERS = {
+    keys.named_by: ("refs/{}", "tags/{}"),
+    keys.volume_in_pin: ("pins/{}",),
+    keys.number_of: ("oplog/{}",),
+    keys.plan_of: ("gc/{}",),
+    keys.lsn_of: (f"{vid(1)}/log/{{}}",),
+}
+
+
+@pytest.mark.parametrize("parse", _PARSERS, ids=lambda parse: parse.__name__)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "t", "t/", "t/b/", "t/b/c", "t/.b", "-t/b", "t b/c", "FF", "F" * 16, f"{_ONE}\n", f"{_ONE}/"),
+        *(f"{_ONE}/plan/", f"{_ONE}/.x", f"{vid(1)}", f"{vid(1)}/", f"{vid(1)}/.x", f"{vid(1)}/job/x"),
+    ],
+)
+def test_what_no_key_is_like_is_taken_by_no_parser(parse: Callable[[str], object], name: str) -> None:
+    for pattern in _PARSERS[parse]:
+        assert parse(pattern.format(name)) is None
+    assert parse(name) is None
+    assert parse(f"5/{name}") is None
+
+
+@pytest.mark.parametrize("parse", _PARSERS, ids=lambda parse: parse.__name__)
+def test_no_parser_takes_another_kind_of_key(parse: Callable[[str], object]) -> None:
+    known = {
+        keys.ref_key("t", "b"): keys.named_by,
+        keys.tag_key("t", "v1"): keys.named_by,
+        keys.pin_key(vid(1), "job"): keys.volume_in_pin,
+        keys.oplog_key(1): keys.number_of,
+        keys.plan_key(1): keys.plan_of,
+        keys.commit_key(vid(1), 1): keys.lsn_of,
+    }
+    assert [key for key in known if parse(key) is not None] == [key for key, its in known.items() if its is parse]
 
 
 def test_keys_begin_with_their_prefixes() -> None:

@@ -19,6 +19,7 @@ from catalog.errors import (
     KeyTaken,
     NoSuchBranch,
     NoSuchTag,
+    NoSuchTopic,
     NotUndone,
     OutcomeUnknown,
     OutOfWindow,
@@ -39,7 +40,7 @@ from catalog.tag import Tags
 from catalog.undo import undo
 from catalog.volume import DEAD, Volumes
 from tests.catalog.samples import START_MS, HistoryMaker
-from tests.faults.store import CountingStore, Fault, FaultyStore, lost, unreachable
+from tests.faults.store import CountingStore, Fault, FaultyStore, StrayKeysStore, lost, unreachable
 
 NOW_MS = START_MS + 1_000
 
@@ -440,3 +441,56 @@ def test_a_lost_answer_while_a_branch_is_deleted_leaves_it_deleted_once(store: M
         raise AssertionError(f"a lost answer is settled by reading back: {error}") from error
     assert names(store) == ["main"]
     assert len([each for each in Oplog(store).entries() if each.entry.operation == "branch delete"]) == 1
+
+
+# ---------------------------------------------------------------- keys that are none of ours
+
+STRAYS = (
+    *("refs/", "refs/README", "refs/orders/", "refs/orders/a/b", "refs/empty/", "refs/orders/.x"),
+    *("tags/", "tags/README", "tags/orders/", "tags/orders/v1/x"),
+    *("pins/", "pins/README", "pins/orders/x"),
+    *("oplog/", "oplog/00README", "oplog/FFFFFFFFFFFFFFFF", "oplog/README", "oplog/x/FFFFFFFFFFFFFFFE"),
+)
+
+
+def test_keys_that_are_none_of_ours_are_passed_by(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    among = StrayKeysStore(store, [*STRAYS, f"pins/{main}/", f"{main}/log/", f"{main}/log/00README"])
+    branches, tags, pins = branches_of(among), Tags(Volumes(among)), Pins(Volumes(among))
+    branches.create("orders", "half", ForkPoint(main, 2, 15), now_ms=NOW_MS)
+    branches.rename("orders", "half", "part", now_ms=NOW_MS)
+    tag = tags.create("orders", "v1", ForkPoint(main, 2), branch="main", now_ms=NOW_MS)
+    pin = pins.hold(ForkPoint(main, 2), "job", ttl_ms=1_000, now_ms=NOW_MS)
+    branches.delete("orders", "part", now_ms=NOW_MS)
+    undo(Volumes(among), now_ms=NOW_MS)
+
+    assert branches.topics() == ["orders"]
+    assert branches.names() == [("orders", "half"), ("orders", "main"), ("orders", "part")]
+    assert names(among) == ["main", "part"]
+    assert [(each.name, each.tag) for each in tags.list("orders")] == [("v1", tag)]
+    assert pins.list() == [pin]
+    numbers = [each.number for each in Oplog(among).entries()]
+    assert (
+        numbers == sorted(range(1, len(numbers) + 1), reverse=True) == [each.number for each in Oplog(store).entries()]
+    )
+    assert Volumes(among).newest_lsn(main) == 3
+    roots = read_roots(among, NOW_MS)
+    assert dict(roots.points) == dict(read_roots(store, NOW_MS).points)
+    assert set(roots.unknown_keys) == {key for key in among.strays if key.startswith(("refs/", "tags/", "pins/"))}
+
+
+def test_a_folder_of_a_topic_is_no_topic(store: MemoryStore) -> None:
+    branches = branches_of(StrayKeysStore(store, ["refs/empty/"]))
+    for ask in (branches.resolve, branches.branches):
+        with pytest.raises(NoSuchTopic):
+            ask("empty")
+
+
+@pytest.mark.parametrize(("strays", "lists"), [((), 1), (("oplog/",), 2), (("oplog/", "oplog/0", "oplog/README"), 2)])
+def test_the_newest_operation_is_found_behind_any_number_of_strays(
+    store: MemoryStore, strays: tuple[str, ...], lists: int
+) -> None:
+    topic_of_three(store)
+    counting = CountingStore(StrayKeysStore(store, strays))
+    number = Oplog(counting).note("test", ref_key("orders", "main"), None, None, now_ms=NOW_MS)
+    assert (number, counting.counts["list"], counting.counts["put_new"]) == (2, lists, 1)

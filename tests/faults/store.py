@@ -3,6 +3,7 @@
     FaultyStore(inner, plan)              fails at the nth call, in the way that the plan says
     KillingStore(inner, effect, when)     kills the process before or after the nth effect
     CountingStore(inner)                  counts calls by method
+    StrayKeysStore(inner, strays)         lists keys that are none of ours
     UnorderedStore()                      is no wrapper: one in memory that says of its LISTs what a directory does
 
 An effect is a call that changes the store. A fault "after" lets the call happen and loses its answer; a late one sends
@@ -16,8 +17,9 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Literal, TypeVar
 
 from catalog.errors import (
@@ -41,6 +43,7 @@ __all__ = [
     "Fault",
     "FaultyStore",
     "KillingStore",
+    "StrayKeysStore",
     "UnorderedStore",
     "When",
     "WrappedStore",
@@ -252,6 +255,21 @@ class KillingStore(WrappedStore):
         if fatal:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
+
+
+class StrayKeysStore(WrappedStore):
+    """Lists `strays`, too, which may be keys that no store takes from us: a console's "folder" ends with a slash."""
+
+    def __init__(self, inner: ObjectStore, strays: Iterable[str]) -> None:
+        super().__init__(inner)
+        self.strays = frozenset(strays)
+
+    def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
+        there = sorted({*self.inner.list(prefix, start_after=start_after), *self.strays})
+        return islice((key for key in there if key.startswith(prefix) and key > start_after), limit)
+
+    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
+        return act()
 
 
 class CountingStore(WrappedStore):

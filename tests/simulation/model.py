@@ -181,7 +181,9 @@ class Model:
             is_named = vid in self._named(self._now_ms() - self.window_ms)
             self._hold(lsn < DEAD or not is_named, f"{vid} is closed, and has a name")
         elif "/log/" in key:
-            self._on_commit(key, vid, decode_commit_at(body, vid, keys.lsn_of(key)))
+            lsn = keys.lsn_of(key)
+            assert lsn is not None
+            self._on_commit(key, vid, decode_commit_at(body, vid, lsn))
 
     def _on_control(self, vid: Vid, body: bytes) -> None:
         if vid in self.volumes:
