@@ -22,10 +22,12 @@ from catalog.encoding import (
     commit_hash,
     decode_commit,
     decode_commit_at,
+    decode_views,
     encode_commit,
+    encode_views,
     with_checkpoint,
 )
-from catalog.envelope import MAGIC, MessageType, unwrap, wrap
+from catalog.envelope import HEADER, MAGIC, MessageType, unwrap, wrap
 from catalog.errors import FormatUnsupported, InvalidObject
 from catalog.gid import Sid, Vid
 from catalog.small_objects import (
@@ -62,6 +64,7 @@ from tests.catalog.samples import (
     GOLDEN_PRUNED_CHECKPOINTS,
     GOLDEN_REF,
     GOLDEN_TAG,
+    GOLDEN_VIEWS,
     segment,
     sid,
     vid,
@@ -113,6 +116,11 @@ KINDS: dict[str, tuple[object, bytes, Callable[[bytes, str], object]]] = {
         with_checkpoint(encode_commit(GOLDEN_COMMIT)[0], GOLDEN_CHECKPOINT, "golden"),
         decode_commit,
     ),
+    "segment_list": (
+        GOLDEN_VIEWS,
+        wrap(MessageType.SEGMENT_LIST, encode_views(GOLDEN_VIEWS)),
+        lambda body, place: decode_views(unwrap(MessageType.SEGMENT_LIST, body, place), place),
+    ),
 }
 TYPES = {
     "deleted_ref": "REF",
@@ -134,6 +142,12 @@ def test_golden_files_are_what_is_written_and_what_is_read(kind: str) -> None:
     golden = (GOLDEN / f"catalog_{kind}.bin").read_bytes()
     assert body == golden
     assert decode(golden, "golden") == value
+
+
+def test_every_type_of_message_has_a_golden_file() -> None:
+    golden = b"".join(path.read_bytes() for path in GOLDEN.glob("catalog_*.bin"))
+    beginnings = {kind: HEADER.pack(MAGIC, bytes(3), kind) for kind in MessageType}
+    assert [kind.name for kind, beginning in beginnings.items() if beginning not in golden] == []
 
 
 @each_kind
