@@ -238,7 +238,7 @@ class _ServedSession(Session):
             "is_offloading": work.is_running,
             "failures": work.failures,
             "last_error": work.last_error,
-            "retry_in_s": max(0, work.retry_at_ms - now_ms) / 1000 if work.failures else None,
+            "retry_in_s": work.wait_ms(now_ms) / 1000 if work.failures else None,
         }
 
     def _archive(self) -> Archive | None:

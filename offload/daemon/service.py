@@ -12,6 +12,8 @@ S1  No task waits for another. What is slow in a topic holds up neither the othe
 S2  A failure is logged and counted, and tried again: a topic's offload later each time (offload.daemon.triggers).
     Nothing that is wrong with one topic ends a task.
 S3  `close` ends what is under way at its next step: attempts stay on record, and the next start goes on with them.
+S4  A clock that goes back, by however much, holds up no task and no retry: each comes within its interval (T4 of
+    offload.daemon.triggers).
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from offload.cold_settings import load_cold_settings
 from offload.daemon.disk import DiskState, disk_state
 from offload.daemon.gate import Gate, GatedStore, Rate
 from offload.daemon.metrics import MeteredFiles, Metrics, TopicFigures
-from offload.daemon.triggers import Backlog, Backoff, Due, due, policy_of
+from offload.daemon.triggers import Backlog, Backoff, Due, due, is_over, policy_of
 from offload.errors import Stopping
 from offload.settings import PROCESS, OffloadSettings, ServeSettings, load_archive_settings, load_serve_settings
 from offload.wiring import open_store
@@ -60,10 +62,16 @@ class TopicWork:
 
     is_running: bool = False
     failures: int = 0
-    retry_at_ms: int = 0
+    failed_at_ms: int = 0
+    delay_ms: int = 0
     last_error: str | None = None
     unsealed_since_ms: int | None = None
     unsealed_from_seq: int = 0
+
+    def wait_ms(self, now_ms: int) -> int:
+        """Until the next try; 0 if its time has come."""
+        is_due = is_over(self.failed_at_ms, self.delay_ms, now_ms)
+        return 0 if is_due else self.failed_at_ms + self.delay_ms - now_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +188,7 @@ class Service:
     def retry(self, name: str) -> None:
         """Try the topic at the next look, however often it failed."""
         work = self.work(name)
-        work.failures, work.retry_at_ms = 0, 0
+        work.failures, work.delay_ms = 0, 0
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
@@ -239,8 +247,9 @@ class Service:
         archive = self.archive
         if archive is None:
             return
-        if self._clock.now_ms() - self._collected_at_ms >= _LOCAL_GC_INTERVAL_MS:
-            self._collected_at_ms = self._clock.now_ms()
+        now_ms = self._clock.now_ms()
+        if is_over(self._collected_at_ms, _LOCAL_GC_INTERVAL_MS, now_ms):
+            self._collected_at_ms = now_ms
             await self._in(self._upkeep, archive.drop_copies)
         for name in sorted(await self._in(self._upkeep, archive.with_hot_copies)):
             if self.work(name).is_running or self.stopping.is_set():
@@ -260,7 +269,7 @@ class Service:
             return
         now_ms = self._clock.now_ms()
         names = await self._in(self._syncs, archive.replicas)
-        due = [name for name in names if now_ms - self._synced_at_ms.get(name, 0) >= interval_s * 1000]
+        due = [name for name in names if is_over(self._synced_at_ms.get(name, 0), interval_s * 1000, now_ms)]
         await asyncio.gather(*(self._sync(archive, name) for name in due))
 
     async def _sync(self, archive: Archive, name: str) -> None:
@@ -274,7 +283,9 @@ class Service:
     async def _look_at_garbage(self) -> None:
         archive, interval_s = self.archive, self._catalog_settings.gc_interval_s
         now_ms = self._clock.now_ms()
-        if archive is None or not isinstance(interval_s, int) or now_ms - self._gc_at_ms < interval_s * 1000:
+        if archive is None or not isinstance(interval_s, int):
+            return
+        if not is_over(self._gc_at_ms, interval_s * 1000, now_ms):
             return
         self._gc_at_ms = now_ms
         outcome = "failed"
@@ -291,7 +302,9 @@ class Service:
     async def _look_at_deleted(self) -> None:
         archive, interval_s = self.archive, self._catalog_settings.erase_interval_s
         now_ms = self._clock.now_ms()
-        if archive is None or not isinstance(interval_s, int) or now_ms - self._erased_at_ms < interval_s * 1000:
+        if archive is None or not isinstance(interval_s, int):
+            return
+        if not is_over(self._erased_at_ms, interval_s * 1000, now_ms):
             return
         self._erased_at_ms = now_ms
         for name in self.sync.topics():
@@ -325,7 +338,7 @@ class Service:
         found = []
         for name in self.sync.topics():
             work = self.work(name)
-            if work.is_running or work.retry_at_ms > self._clock.now_ms():
+            if work.is_running or work.wait_ms(self._clock.now_ms()):
                 continue
             try:
                 wanted = self._due(archive, name, work)
@@ -382,7 +395,7 @@ class Service:
         settings = self._offload_settings
         backoff = Backoff(settings.retry_min_s * 1000, settings.retry_max_s * 1000)
         delay_ms = backoff.delay_ms(work.failures, random.random())
-        work.retry_at_ms, work.last_error = self._clock.now_ms() + delay_ms, str(error)
+        work.failed_at_ms, work.delay_ms, work.last_error = self._clock.now_ms(), delay_ms, str(error)
         _log.warning("%s: offload failed, next try in %.1f s: %s", name, delay_ms / 1000, error)
 
     def _run(self, archive: Archive, name: str, wanted: Due) -> bool:

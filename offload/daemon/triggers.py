@@ -10,6 +10,8 @@
 T1  The oldest go first, always: what is due takes everything below with it.
 T2  A topic that is paused, or has diverged, is never due. One that failed waits: `Backoff`.
 T3  `never` is a word, not a number: no value of a bound means anything but itself.
+T4  A clock that goes back holds up no task: what was done later than now is due again (`is_over`). Only the age of
+    records counts by what they say.
 
 Source: PIP-17 ("Triggering an offload").
 """
@@ -22,7 +24,7 @@ from dataclasses import dataclass, replace
 from offload.settings import OffloadSettings, trigger_overrides
 from seglog import SegmentInfo
 
-__all__ = ["Backlog", "Backoff", "Due", "Policy", "due", "policy_of"]
+__all__ = ["Backlog", "Backoff", "Due", "Policy", "due", "is_over", "policy_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ class Due:
 
 def due(backlog: Backlog, policy: Policy, now_ms: int) -> Due | None:
     """What has to be done now, if anything."""
-    if _is_over(backlog.unsealed_since_ms, policy.tail_interval_ms, now_ms):
+    since_ms, interval_ms = backlog.unsealed_since_ms, policy.tail_interval_ms
+    if since_ms is not None and interval_ms is not None and is_over(since_ms, interval_ms, now_ms):
         return Due(backlog.head_seq, "tail", seal=True)
     found = [
         Due(up_to, reason)
@@ -100,8 +103,9 @@ def _by_bytes(backlog: Backlog, policy: Policy) -> int:
     return 0
 
 
-def _is_over(since_ms: int | None, interval_ms: int | None, now_ms: int) -> bool:
-    return since_ms is not None and interval_ms is not None and now_ms - since_ms >= interval_ms
+def is_over(since_ms: int, interval_ms: int, now_ms: int) -> bool:
+    """Whether so much time has passed; so it has, too, if the clock has gone back behind `since_ms` (T4)."""
+    return not 0 <= now_ms - since_ms < interval_ms
 
 
 @dataclass(frozen=True, slots=True)

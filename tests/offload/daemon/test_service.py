@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,13 @@ import offload
 import seglog
 from catalog.objects import ObjectStore
 from catalog.objects.memory import MemoryStore
+from offload.archive import Archive
 from offload.daemon.disk import DiskState
 from offload.daemon.metrics import Metrics
 from seglog import AppendsHeld, TopicConfig
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
 from tests.offload.daemon.conftest import HandClock, serving, until
+from tests.offload.replicas import opened, ship
 
 
 class TopicFails(WrappedStore):
@@ -321,6 +324,50 @@ def test_objects_are_rid_of_deleted_records_in_their_interval(tmp_path: Path) ->
             assert [record.value for record in service.sync.topic("t").read()] == [b"y"]
 
     asyncio.run(run())
+
+
+def test_a_clock_that_goes_back_by_a_month_holds_up_no_task_and_no_retry(tmp_path: Path) -> None:
+    async def run() -> None:
+        clock, store = HandClock(), MemoryStore()
+        with opened(tmp_path / "writer", store, clock) as (log, archive):
+            ship(archive, log, "followed", b"x")
+        settings = {f"CATALOG_{task}_INTERVAL_S": "3600" for task in ("SYNC", "GC", "ERASE")}
+        failing = TopicFails(store, "bad")
+        async with serving(tmp_path / "d", failing, clock, OFFLOAD_OFFLOAD_HOT_BYTES="0", **settings) as service:
+            archive = service.archive
+            assert archive is not None
+            calls = _counted(archive, "follow", "collect", "erase", "drop_copies")
+            archive.sync("followed")
+            await service.log.topic("bad").append([b"x"])
+            service.sync.topic("bad").seal()
+            clock.now += 3_600_000
+            await until(lambda: len(calls) == 4 and service.work("bad").failures > 0, "every task")
+            for step_ms in (-30 * 24 * 3_600_000, 3_600_000):
+                before, failures = Counter(calls), service.work("bad").failures
+                clock.now += step_ms
+                for task in before:
+                    await until(lambda task=task, before=before: calls[task] > before[task], task)
+                await until(lambda failures=failures: service.work("bad").failures > failures, "the next try")
+                assert 0 < service.work("bad").wait_ms(clock.now) <= service.work("bad").delay_ms
+
+    asyncio.run(run())
+
+
+def _counted(archive: Archive, *methods: str) -> Counter[str]:
+    calls: Counter[str] = Counter()
+
+    def count(method: str) -> None:
+        inner = getattr(archive, method)
+
+        def counted(*arguments: object, **options: object) -> object:
+            calls[method] += 1
+            return inner(*arguments, **options)
+
+        setattr(archive, method, counted)
+
+    for method in methods:
+        count(method)
+    return calls
 
 
 def _sample(metrics: Metrics, name: str, **labels: str) -> float:

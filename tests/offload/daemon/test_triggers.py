@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offload.daemon.triggers import Backlog, Backoff, Due, Policy, due, policy_of
+from offload.daemon.triggers import Backlog, Backoff, Due, Policy, due, is_over, policy_of
 from offload.settings import OffloadSettings
 from seglog import InvalidSetting, SegmentInfo
 
@@ -44,6 +44,16 @@ def test_the_tail_is_sealed_and_goes_when_its_interval_is_over() -> None:
     policy = Policy(after_ms=None, hot_bytes=None, tail_interval_ms=500)
     assert due(backlog(head_seq=33, unsealed_since_ms=1_000), policy, 1_499) is None
     assert due(backlog(head_seq=33, unsealed_since_ms=1_000), policy, 1_500) == Due(33, "tail", seal=True)
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "is_so"), [(1_000, False), (1_499, False), (1_500, True), (9_999, True), (999, True), (0, True)]
+)
+def test_an_interval_is_over_in_time_and_when_the_clock_has_gone_back(now_ms: int, is_so: bool) -> None:
+    assert is_over(1_000, 500, now_ms) is is_so
+    policy = Policy(after_ms=None, hot_bytes=None, tail_interval_ms=500)
+    found = due(backlog(head_seq=33, unsealed_since_ms=1_000), policy, now_ms)
+    assert found == (Due(33, "tail", seal=True) if is_so else None)
 
 
 def test_what_an_earlier_attempt_left_is_due_whatever_the_triggers_say() -> None:
