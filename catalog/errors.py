@@ -9,7 +9,8 @@
     │   ├── KeyChanged           compare-and-swap found another state; it may be our own lost answer
     │   ├── Diverged             the volume has a commit at our LSN that is not ours
     │   │   ├── Fenced               of a higher epoch: another writer has taken over
-    │   │   └── Outdated             our LSN lies below the boundary: GC has passed it
+    │   │   ├── Outdated             our LSN lies below the boundary: GC has passed it
+    │   │   └── BranchCollected      the branch was deleted, and GC has taken its volume
     │   ├── BranchExists
     │   ├── TagExists
     │   ├── HistoryCollected     GC has passed commits while they were looked at
@@ -46,6 +47,7 @@ from typing import ClassVar
 
 __all__ = [
     "AccessDenied",
+    "BranchCollected",
     "BranchExists",
     "CatalogError",
     "ChecksumNotKept",
@@ -181,6 +183,20 @@ class Outdated(Diverged):
             message=f"{topic} has diverged: lsn {lsn} of volume {vid} lies below its boundary, {boundary}",
         )
         self.boundary = boundary
+
+
+class BranchCollected(Diverged):
+    """No commit follows any more, nor is any kept: for good."""
+
+    def __init__(self, name: str, vid: str) -> None:
+        super().__init__(
+            name,
+            vid,
+            0,
+            message=f"{name} was deleted in the remote, and its volume {vid} was collected since; nothing was changed",
+            hint=f"`seglog reset {name} --as NAME` makes what is still here a branch that begins with nothing, "
+            "`--discard` drops it",
+        )
 
 
 class BranchExists(Conflict):

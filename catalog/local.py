@@ -62,6 +62,7 @@ class Handle:
     `pending_body` is a commit, as it is or will be sent to `pending_lsn`. It stays until the answer is definite.
     `epoch` is that of the commits that are made here; 0 is a replica's, which makes none and follows the volume.
     `fenced_epoch` is that of another writer, who took the volume over. `config` is the topic's configuration at `lsn`.
+    `diverged_lsn` is the LSN that another's commit took, 0 where the volume as a whole was collected.
     `topic_id` is the log's id of the topic that a writer's commits tell of: one of the same name may come after it.
     """
 
@@ -75,6 +76,10 @@ class Handle:
     fenced_epoch: int | None = None
     config: str = ""
     topic_id: int = 0
+
+    @property
+    def is_collected(self) -> bool:
+        return self.diverged_lsn == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catalog.commit import Bounds, CommitKind
+from catalog.control import DEAD
 from catalog.encoding import StoredCommit
-from catalog.errors import InvalidObject
+from catalog.errors import BranchCollected, InvalidObject
 from catalog.gid import Vid
 from catalog.keys import commit_key
 from catalog.snapshot import Snapshot
@@ -84,7 +85,8 @@ def pull(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes, *, each: bool =
 
     Without `each`, of many commits that a checkpoint adds up it may be the state alone.
 
-    Raises `InvalidObject` if it does not continue that one, and what the store raises.
+    Raises `BranchCollected` if GC has taken all of the volume, `InvalidObject` if it does not continue that one, and
+    what the store raises.
     """
     damage: InvalidObject | None = None
     commits: tuple[StoredCommit, ...] = ()
@@ -93,6 +95,8 @@ def pull(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes, *, each: bool =
     except InvalidObject as error:
         damage = error
     boundary = volumes.boundary(vid)
+    if boundary == DEAD:
+        raise BranchCollected(volumes.full_name(vid), str(vid))
     if boundary > lsn + 1:
         volumes.forget(vid, lsn + 1, boundary)
         return News(vid, lsn, newest=volumes.snapshot(vid, max(boundary, volumes.newest_lsn(vid))))

@@ -83,6 +83,7 @@ __all__ = ["DEAD", "Volumes"]
 
 _CONCURRENT_GETS = 16
 _FAR = 64  # commits: from there on a checkpoint may be nearer than what is known
+_LSNS = 2**63  # what a local catalog can count
 _log = logging.getLogger(__name__)
 
 
@@ -119,6 +120,14 @@ class Volumes:
         if self.cache:
             self.cache.put_control(vid, body)
         return control
+
+    def full_name(self, vid: Vid) -> str:
+        """`topic@branch`, as its control says it, for messages: it may be gone with the volume."""
+        try:
+            control = self.control(vid)
+        except NoSuchObject:
+            return "a branch"
+        return control.topic if control.branch == MAIN else f"{control.topic}@{control.branch}"
 
     def newest_lsn(self, vid: Vid) -> int:
         """Of the commits in the store; 0 if there is none yet. One LIST, or a search by name (V8)."""
@@ -205,6 +214,7 @@ class Volumes:
 
         Raises `NoSuchObject` if `last_lsn` is not there, or the first ones were collected.
         """
+        _check_lsn(vid, last_lsn)
         return self._load(vid, first_lsn, last_lsn) if first_lsn <= last_lsn else ()
 
     def snapshot(self, vid: Vid, lsn: int | None = None, seq: int | None = None) -> Snapshot:
@@ -212,6 +222,7 @@ class Volumes:
 
         Raises `NoSuchObject` if there is no such commit, or its state was collected.
         """
+        _check_lsn(vid, lsn or 0)
         missing = ""
         while True:
             try:
@@ -404,6 +415,8 @@ class Volumes:
 
     def _load(self, vid: Vid, first_lsn: int, last_lsn: int) -> tuple[StoredCommit, ...]:
         found = self._cached(vid, first_lsn, last_lsn)
+        if last_lsn - first_lsn - len(found) > _FAR and last_lsn not in found and not self.has_commit(vid, last_lsn):
+            raise NoSuchObject(commit_key(vid, last_lsn))  # before as many are asked for as it says
         missing = [lsn for lsn in range(first_lsn, last_lsn + 1) if lsn not in found]
         fetched = dict(zip(missing, self._fetch(vid, missing), strict=True))
         absent = next((lsn for lsn in missing if fetched[lsn] is None), None)
@@ -477,15 +490,15 @@ class Volumes:
             # Hashes, not bytes: a commit that became a checkpoint meanwhile has other bytes and the same hash.
             there = decode_commit_at(found, vid, lsn)
             if there.commit.epoch > ours.commit.epoch:
-                raise Fenced(_full_name(self.control(vid)), str(vid), lsn, there.commit.epoch)
+                raise Fenced(self.full_name(vid), str(vid), lsn, there.commit.epoch)
             if there.hash != ours.hash:
-                raise Diverged(_full_name(self.control(vid)), str(vid), lsn)
+                raise Diverged(self.full_name(vid), str(vid), lsn)
         try:
             boundary = self.boundary(vid)
         except (Unavailable, NoSuchBucket) as trouble:
             raise OutcomeUnknown(boundary_key(vid), str(trouble)) from trouble
         if lsn < boundary:
-            raise Outdated(_full_name(self.control(vid)), str(vid), lsn, boundary)
+            raise Outdated(self.full_name(vid), str(vid), lsn, boundary)
 
     def _put_own(self, key: Key, body: bytes) -> None:
         if put_once(self.store, key, body) != body:
@@ -515,11 +528,13 @@ def _origin(control: Control, parent: Snapshot | None) -> Snapshot:
     return fork(parent if control.parent.seq is None else cut(parent, control.parent.seq), control.vid)
 
 
+def _check_lsn(vid: Vid, lsn: int) -> None:
+    """Before anything is as long as it says."""
+    if lsn >= _LSNS:
+        raise NoSuchObject(commit_key(vid, lsn))
+
+
 def _check_new(vid: Vid, seen: set[Vid]) -> None:
     if vid in seen:
         raise InvalidObject(control_key(vid), "its parent is a fork of it")
     seen.add(vid)
-
-
-def _full_name(control: Control) -> str:
-    return control.topic if control.branch == MAIN else f"{control.topic}@{control.branch}"

@@ -61,7 +61,7 @@ class ReplicaCalls(StatusCalls):
         if as_branch is not None:
             keys.check_name("branch", as_branch)
         with self._turn(name):
-            return self._reset.run(self._followed(name), as_branch=as_branch, discard=discard)
+            return self._reset.run(self._handles.follow(name), as_branch=as_branch, discard=discard)
 
     def take_over(self, name: str) -> Topic:
         """Become the writer of the topic: whoever writes it now is fenced (offload.takeover).
@@ -97,7 +97,7 @@ class ReplicaCalls(StatusCalls):
                     self._open(name)
                     topic.seal()
                     self._offloader.run(name)
-                self._reset.run(self._followed(name), discard=discard)
+                self._reset.run(self._handles.follow(name), discard=discard)
                 self._replicas.forget(name)
                 return
             self._log.configure(name, replace(topic.config, keep_history=False))

@@ -6,6 +6,8 @@ N3  A handle whose epoch is 0, or whose topic is not in the log any more, is a r
     wants to write takes the volume over first (offload.takeover); only a volume without commits needs no such thing.
 N4  Before the first commit of a process, the remote's own ref must name the handle's volume. Another remote, or one
     that was restored from elsewhere, is refused: a commit there would tear the history in two.
+N5  That the volume was collected is on record once it was heard, and stays so: all that is here is only here then, and
+    no hot copy goes.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from catalog import MAIN, Bounds, Branches, Handle, LocalCatalog, Vid, Volumes, keys
-from catalog.errors import Diverged, InvalidName, NoSuchBranch, NoSuchTopic
-from catalog.sync import News
+from catalog.control import DEAD
+from catalog.errors import BranchCollected, Diverged, InvalidName, NoSuchBranch, NoSuchObject, NoSuchTopic
+from catalog.sync import News, pull
 from offload.errors import NeverWritten, OtherRemote
 from seglog import Log, TruncateOp
 from seglog.clock import Clock
@@ -61,7 +64,7 @@ class Handles:
     def open(self, name: str) -> Handle:
         """The handle of a topic of the log; the first time its volume is made, or joined if it fits (N2).
 
-        Raises `Diverged`, `OtherRemote`, `NeverWritten`, and what the store raises.
+        Raises `Diverged`, `BranchCollected`, `OtherRemote`, `NeverWritten`, and what the store raises.
         """
         if self._log.topic(name).config.durability == "ephemeral":
             raise NeverWritten(name)
@@ -97,10 +100,31 @@ class Handles:
         return handle
 
     def check_remote(self, handle: Handle) -> None:
-        """N4. Raises `OtherRemote`."""
+        """N4. Raises `OtherRemote`, `BranchCollected`."""
         if handle.name not in self._checked:
             self._check_remote(handle)
             self._checked.add(handle.name)
+
+    def heard(self, handle: Handle, *, each: bool = True) -> News:
+        """What the volume has that is not known here (`catalog.sync.pull`). Raises `BranchCollected` (N5)."""
+        if handle.is_collected:
+            self.check_alive(handle)
+        try:
+            return pull(self._volumes, handle.vid, handle.lsn, self.tip(handle).hash, each=each)
+        except (BranchCollected, NoSuchObject):
+            self.check_alive(handle)
+            raise
+
+    def check_alive(self, handle: Handle) -> None:
+        """N5. Raises `BranchCollected`; without a request if that is on record."""
+        if not handle.is_collected:
+            if self._volumes.boundary(handle.vid) != DEAD:
+                return
+            # What was pending is refused for good.
+            self._local.save(
+                handle=replace(handle, pending_lsn=None, pending_body=None, diverged_lsn=0, fenced_epoch=None)
+            )
+        raise BranchCollected(handle.name, str(handle.vid))
 
     def advanced(self, handle: Handle, news: News) -> Handle:
         """After `news`. Not on record yet."""
@@ -132,12 +156,14 @@ class Handles:
 
     def common_seq(self, handle: Handle) -> int:
         """Up to where what the volume has, as far as this directory knows, was not truncated here since."""
+        if handle.is_collected and self._log.has_topic(handle.name):
+            return self._log.topic(handle.name).hot_floor - 1  # N5
         waiting = self.waiting_truncations(handle)
         return waiting[-1].seq - 1 if waiting else self.tip(handle).bounds.head_seq
 
     def waiting_truncations(self, handle: Handle) -> tuple[TruncateOp, ...]:
         """Those of the topic in the log that take what the volume has, and that it was not told of; oldest first."""
-        if not self.is_writer(handle):
+        if handle.is_collected or not self.is_writer(handle):
             return ()
         head_seq = self.tip(handle).bounds.head_seq
         return tuple(op for op in self._log.topic(handle.name).truncate_ops() if op.seq <= head_seq)
@@ -175,6 +201,7 @@ class Handles:
         except (NoSuchTopic, NoSuchBranch):
             found = None
         if found != handle.vid:
+            self.check_alive(handle)
             raise OtherRemote(handle.name, self._volumes.store.url, str(handle.vid))
 
     def keep_deletes(self, name: str) -> None:

@@ -34,6 +34,7 @@ from catalog import (
     Volumes,
 )
 from catalog.commit import Codec
+from catalog.control import DEAD
 from catalog.errors import NoSuchObject
 from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState, Run, is_due, plan_run
@@ -231,7 +232,11 @@ class Offloader:
         try:
             check_published(self._store, attempt)
         except NoSuchObject:
-            if (attempt.lsn or 0) >= self._volumes.boundary(attempt.vid):
+            boundary = self._volumes.boundary(attempt.vid)
+            if boundary == DEAD:
+                self._handles.check_alive(self._handle(attempt.name))
+                raise
+            if (attempt.lsn or 0) >= boundary:
                 raise
             for view in self._volumes.snapshot(attempt.vid).segments:
                 if view.first <= attempt.last_seq and attempt.first_seq <= view.last:

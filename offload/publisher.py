@@ -6,6 +6,7 @@
     another's, and all since is maintenance             it goes on after that (offload.rebase), and is published again
     another's, of a higher epoch                        `Fenced`, on record: somebody took the volume over
     another's, anything else                            `Diverged`, on record
+    the volume collected as a whole                     `BranchCollected`, on record
 
 Q1  A commit is on record, as it will be sent, before it is sent (A2 of offload.attempt).
 Q2  What is on record as diverged or fenced stays so, without a request, until `reset` ends it.
@@ -39,8 +40,7 @@ from catalog import (
     make_checkpoint,
 )
 from catalog.encoding import decode_commit_at
-from catalog.errors import Diverged, Fenced, KeyTaken, Missing, Unavailable
-from catalog.sync import pull
+from catalog.errors import BranchCollected, Diverged, Fenced, KeyTaken, Missing, Unavailable
 from offload.attempt import AttemptState
 from offload.handles import Handles, Tip
 from offload.rebase import rebased
@@ -62,8 +62,10 @@ class Published:
 
 
 def divergence(handle: Handle) -> Diverged:
-    """The error for a handle that has diverged, or was fenced."""
+    """The error for a handle that has diverged, was fenced, or whose volume was collected."""
     assert handle.diverged_lsn is not None  # noqa: S101 - the caller has looked
+    if handle.is_collected:
+        return BranchCollected(handle.name, str(handle.vid))
     if handle.fenced_epoch is not None:
         return Fenced(handle.name, str(handle.vid), handle.diverged_lsn, handle.fenced_epoch)
     return Diverged(handle.name, str(handle.vid), handle.diverged_lsn)
@@ -183,8 +185,8 @@ class Publisher:
 
         Raises `Diverged` or `Fenced` for anything else, and puts it on record.
         """
+        news = self._handles.heard(handle)
         tip = self._handles.tip(handle)
-        news = pull(self._volumes, handle.vid, handle.lsn, tip.hash)
         if news.is_empty:
             return
         fence = news.fenced_by(handle.epoch)
@@ -226,10 +228,13 @@ class Publisher:
         return replace(attempt, state=AttemptState.PUBLISHED, published_at_ms=self._clock.now_ms())
 
     def _rebased(self, handle: Handle, loss: Diverged) -> Handle:
-        """On record after the maintenance that its pending commit lost to. Raises `Diverged`, `Fenced`."""
+        """On record after the maintenance that its pending commit lost to.
+
+        Raises `Diverged`, `Fenced`, `BranchCollected`.
+        """
         lsn, body = _pending(handle)
+        news = self._handles.heard(handle)
         tip = self._handles.tip(handle)
-        news = pull(self._volumes, handle.vid, handle.lsn, tip.hash)
         fence = news.fenced_by(handle.epoch)
         if fence is not None:
             raise self.note_divergence(handle, *fence) from None

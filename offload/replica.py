@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catalog import Handle, LocalCatalog, Volumes
-from catalog.sync import News, pull
+from catalog.sync import News
 from offload.handles import Handles
 from seglog import Log
 
@@ -62,8 +62,7 @@ class Replicas:
 
     def pull(self, handle: Handle) -> News:
         """A writer hears of each commit: what is no maintenance of its volume stops it."""
-        tip, each = self._handles.tip(handle), self._handles.is_writer(handle)
-        return pull(self._volumes, handle.vid, handle.lsn, tip.hash, each=each)
+        return self._handles.heard(handle, each=self._handles.is_writer(handle))
 
     def fetch(self, handle: Handle) -> News:
         news = self.pull(handle)

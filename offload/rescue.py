@@ -8,6 +8,8 @@ Y2  It may be repeated after any crash: it goes on after the last record that is
     is taken for one of an earlier try only if it begins at that commit and has no commits of its own.
 Y3  Where GC has passed that commit, the branch begins at the oldest state that is kept, without what came later.
 Y4  All of it is durable in this directory on return; the branch's offload brings it to the remote.
+Y5  Where the volume was collected, what lies before is gone, too: the branch begins with nothing, and its seqs with 1.
+    Of which volume, and after which seq, is in the branch's attributes, for the topic's first records may go meanwhile.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from catalog.errors import BranchExists
 from catalog.history import asked
 from catalog.timeline import no_time_is_asked
 from offload.handles import Handles, split_name
-from offload.topic_config import PAUSED
+from offload.topic_config import RESCUED_AFTER, shared_attributes
 from seglog import Log, Record, Topic
 from seglog.clock import Clock
 from seglog.frame import DELETED, read_header, record_of
@@ -51,20 +53,24 @@ class Rescue:
 
     def run(self, handle: Handle, topic: Topic, branch: str, common_seq: int) -> None:
         """What `topic` has above `common_seq` is on the branch on return. Raises `BranchExists`."""
-        saved = self._branch(handle, topic, branch, self._point(handle, common_seq))
+        saved = self._branch(handle, topic, branch, self._point(handle, common_seq), common_seq)
+        shift = _shift(handle, saved, branch)
         for op in sorted(topic.delete_ops(), key=lambda op: op.op):
             at_seq = max(op.at_seq, common_seq)
-            self._copy(topic, saved, at_seq)
-            if saved.head_seq == at_seq:  # else an earlier try came further
-                if op.evict_from is not None and op.before is not None:
-                    saved.evict(op.before)
+            self._copy(topic, saved, at_seq, shift)
+            before = None if op.before is None else max(op.before - shift, 1)
+            if saved.head_seq == at_seq - shift:  # else an earlier try came further
+                if op.evict_from is not None and before is not None:
+                    saved.evict(before)
                 else:
-                    saved.delete(before=op.before, tag=op.tag)
-        self._copy(topic, saved, topic.head_seq)
+                    saved.delete(before=before, tag=op.tag)
+        self._copy(topic, saved, topic.head_seq, shift)
         self._log.checkpoint()  # Y4
 
     def _point(self, handle: Handle, common_seq: int) -> ForkPoint | None:
         """Where the branch begins; None: with nothing."""
+        if handle.is_collected:
+            return None
         if self._handles.is_writer(handle):
             boundary = self._volumes.boundary(handle.vid)
             if handle.lsn >= boundary:
@@ -78,13 +84,15 @@ class Rescue:
             lambda history: resolve(Seq(common_seq), history, no_time_is_asked),
         )
 
-    def _branch(self, handle: Handle, topic: Topic, branch: str, point: ForkPoint | None) -> Topic:
+    def _branch(self, handle: Handle, topic: Topic, branch: str, point: ForkPoint | None, common_seq: int) -> Topic:
         base, _ = split_name(handle.name)
         name = f"{base}@{branch}"
         vid = self._forked(base, branch, point, self._handles.find(name))
         start = self._volumes.snapshot(vid, 0)
         if not self._log.has_topic(name):
-            attributes = {key: text for key, text in topic.config.attributes.items() if key != PAUSED}
+            attributes = shared_attributes(topic.config)
+            if handle.is_collected:
+                attributes[RESCUED_AFTER] = f"{handle.vid} {common_seq}"  # Y5
             config = replace(topic.config, attributes=attributes)
             self._log.create_topic(name, config, first_seq=start.bounds.head_seq + 1, ts_floor_ms=start.max_ts_ms)
         saved = self._log.topic(name)
@@ -110,18 +118,27 @@ class Rescue:
             raise BranchExists(base, branch)
         return vid
 
-    def _copy(self, topic: Topic, saved: Topic, last_seq: int) -> None:
+    def _copy(self, topic: Topic, saved: Topic, last_seq: int, shift: int) -> None:
         """Records up to `last_seq` that the branch does not have, deleted ones too: their deletes follow."""
-        if saved.head_seq >= last_seq:
+        first_seq = saved.head_seq + shift + 1
+        if first_seq > last_seq:
             return
         stood_in = False
-        for frames in topic.frame_batches(saved.head_seq + 1, last_seq):
+        for frames in topic.frame_batches(first_seq, last_seq):
             for (tag, node, unterminated), group in groupby(_records(frames), key=_labels):
                 values = [record.value for record in group]
                 saved.append(values, tag=tag, node=node, unterminated=unterminated, durability="memory")
                 stood_in |= tag == _GONE
         if stood_in:
             saved.delete(tag=_GONE)
+
+
+def _shift(handle: Handle, saved: Topic, branch: str) -> int:
+    """Y5. Raises `BranchExists` for a branch of another rescue."""
+    vid, _, seq = saved.config.attributes.get(RESCUED_AFTER, "").partition(" ")
+    if vid != (str(handle.vid) if handle.is_collected else ""):
+        raise BranchExists(split_name(handle.name)[0], branch)
+    return int(seq or 0)
 
 
 def _records(frames: Iterable[bytes]) -> Iterable[Record]:

@@ -13,6 +13,8 @@ X1  Nothing that only this directory has goes before it is on the branch, or bef
 X2  An append or delete that comes meanwhile stops step 5 (`TopicMoved` of the log): from step 2 on again.
 X3  A topic of that name which came past the archive has no commit in common with the volume (`Handle.topic_id`): all
     of it is only here.
+X4  Where the volume was collected, all that is here is only here: steps 1 and 3 fall away, the branch begins with
+    nothing, and nothing is followed after step 5.
 
 Source: Graft RFC 0001 (Reset volume).
 """
@@ -22,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catalog import Branches, Handle, LocalCatalog, Volumes
+from catalog.errors import BranchCollected
 from offload.attempt import AttemptState
 from offload.errors import LocalChangesLost
 from offload.handles import Handles
@@ -39,11 +42,15 @@ _ROUNDS = 100
 
 @dataclass(frozen=True, slots=True)
 class ResetResult:
-    """`changes` were local only: they are on `branch`, or gone if that is None. `lsn` is followed from now on."""
+    """`changes` were local only: they are on `branch`, or gone if that is None. `lsn` is followed from now on.
+
+    Nothing is if not `is_followed`: the volume was collected. Seqs of the branch begin with 1 then.
+    """
 
     changes: LocalChanges
     branch: str | None
     lsn: int
+    is_followed: bool = True
 
 
 class Reset:
@@ -74,6 +81,10 @@ class Reset:
 
         Repeat it after any of them.
         """
+        try:
+            self._handles.check_alive(handle)
+        except BranchCollected:
+            return self._leave(handle.name, as_branch, discard=discard)
         self._handles.check_remote(handle)
         handle = self._publisher.settled(handle)  # step 1: what lost its LSN is not in the volume, nor will it be
         changes = LocalChanges(0, 0)
@@ -82,6 +93,14 @@ class Reset:
             handle = self._handles.find(handle.name) or handle
         handle = self._replicas.forward(self._replicas.demote(handle))
         return ResetResult(changes, as_branch if changes else None, handle.lsn)
+
+    def _leave(self, name: str, as_branch: str | None, *, discard: bool) -> ResetResult:
+        """X4."""
+        changes, handle = LocalChanges(0, 0), self._handles.find(name)
+        if handle is not None and self._log.has_topic(name):
+            changes = self._let_go(handle, as_branch, discard=discard)
+        self._replicas.forget(name)
+        return ResetResult(changes, as_branch if changes else None, 0, is_followed=False)
 
     def _let_go(self, handle: Handle, as_branch: str | None, *, discard: bool) -> LocalChanges:
         """Steps 2 to 5."""
@@ -92,7 +111,7 @@ class Reset:
                 raise LocalChangesLost(handle.name, changes.records, changes.deletes, changes.truncations)
             if changes and as_branch is not None:
                 self._rescue.run(handle, topic, as_branch, self._replicas.common_seq(handle))
-            if self._handles.is_writer(handle):
+            if self._handles.is_writer(handle) and not handle.is_collected:
                 self._offloader.release(handle.name, at_once=True)
                 self._offloader.read_back(handle.name)
             self._drop_attempts(handle.name)

@@ -7,6 +7,7 @@
     any               maintenance only         that is taken in; then as if it had nothing new
     no changes        another writer's commits the topic is followed from now on (offload.reset: nothing is lost)
     changes           another writer's commits `Diverged`, or `Fenced` if that one took the topic over
+    any               been collected           `BranchCollected`
 
 Source: Graft RFC 0001 (Sync remote volume to local, Push Volume).
 """
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from catalog import Handle, LocalCatalog
-from catalog.errors import Diverged
+from catalog.errors import BranchCollected, Diverged
 from offload.handles import Handles
 from offload.offloader import Offloader
 from offload.publisher import Published, Publisher, divergence
@@ -74,6 +75,8 @@ class Sync:
         before = self._handle(name)
         try:
             self.take_in(name)
+        except BranchCollected:
+            raise
         except Diverged:
             if self._replicas.changes(self._handle(name)):
                 raise

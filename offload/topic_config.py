@@ -4,6 +4,7 @@ It is canonical JSON of what `TopicConfig.to_json` gives, with the attributes (c
 
     keep_history     every topic with a volume has it
     offload_paused   that is said to one directory, about itself
+    rescued_after    the same: of which volume and after which seq the first records of a branch are (offload.rescue)
 
 A volume that was never told of one has the default configuration. No I/O.
 """
@@ -16,16 +17,23 @@ from catalog.errors import InvalidObject
 from seglog import TopicConfig, canonical
 from seglog.errors import InvalidSetting
 
-__all__ = ["PAUSED", "config_of", "config_text", "told_anew"]
+__all__ = ["PAUSED", "RESCUED_AFTER", "config_of", "config_text", "shared_attributes", "told_anew"]
 
 PAUSED = "offload_paused"
 """An attribute: the daemon leaves the topic alone."""
 
+RESCUED_AFTER = "rescued_after"
+"""An attribute: a vid and a seq, by which the topic's first records have lower seqs than they had there."""
+
+
+def shared_attributes(config: TopicConfig) -> dict[str, str]:
+    """Those that are not about this directory."""
+    return {key: text for key, text in config.attributes.items() if key not in {PAUSED, RESCUED_AFTER}}
+
 
 def config_text(config: TopicConfig) -> str:
     """Empty for the default configuration."""
-    attributes = {key: text for key, text in config.attributes.items() if key != PAUSED}
-    told = replace(config, attributes=attributes, keep_history=False)
+    told = replace(config, attributes=shared_attributes(config), keep_history=False)
     return "" if told == TopicConfig() else _encoded(told)
 
 

@@ -116,6 +116,11 @@ def _describe(state: TopicStatus, work: Mapping[str, object]) -> str:
             f"  FENCED at lsn {state.diverged_lsn}: another writer took it over (epoch {state.fenced_epoch}); "
             f"offload is stopped, and what is appended stays here: `seglog reset {state.name} --as NAME`"
         )
+    elif state.diverged_lsn == 0:
+        lines.append(
+            "  COLLECTED: it was deleted in the remote, and its volume is gone; offload is stopped, and what is here "
+            f"stays here: `seglog reset {state.name} --as NAME`"
+        )
     elif state.diverged_lsn is not None:
         lines.append(f"  DIVERGED at lsn {state.diverged_lsn}: another writer committed there; offload is stopped")
     elif state.pending_lsn is not None:

@@ -89,6 +89,9 @@ def reset(
         changes = f"{counted(result.changes.records)} and {counted(result.changes.deletes, 'delete')}"
         base = topic.partition("@")[0]
         told = f"; {changes} are on {base}@{result.branch}" if result.branch else ""
+        if result.branch and not result.is_followed:
+            told += ", from seq 1 on"
+        end = f"{topic} follows its volume at lsn {result.lsn}" if result.is_followed else f"{topic} is gone here, too"
         if result.changes and result.branch is None:
             told = f"; {changes} were dropped"
         emit(
@@ -96,11 +99,12 @@ def reset(
             {
                 "topic": topic,
                 "lsn": result.lsn,
+                "is_followed": result.is_followed,
                 "records": result.changes.records,
                 "deletes": result.changes.deletes,
                 "branch": f"{base}@{result.branch}" if result.branch else None,
             },
-            f"{topic} follows its volume at lsn {result.lsn}{told}",
+            f"{end}{told}",
         )
 
 

@@ -269,7 +269,11 @@ class Service:
             return
         now_ms = self._clock.now_ms()
         names = await self._in(self._syncs, archive.replicas)
-        due = [name for name in names if is_over(self._synced_at_ms.get(name, 0), interval_s * 1000, now_ms)]
+        due = [
+            name
+            for name in names
+            if is_over(self._synced_at_ms.get(name, 0), interval_s * 1000, now_ms) and not archive.is_diverged(name)
+        ]
         await asyncio.gather(*(self._sync(archive, name) for name in due))
 
     async def _sync(self, archive: Archive, name: str) -> None:

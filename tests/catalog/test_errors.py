@@ -41,6 +41,7 @@ def test_every_error_but_the_groups_says_what_happened_in_one_line() -> None:
         errors.Diverged("orders", "vid", 7),
         errors.Fenced("orders", "vid", 7, 3),
         errors.Outdated("orders", "vid", 7, 9),
+        errors.BranchCollected("orders@half", "vid"),
         errors.BranchExists("orders", "half"),
         errors.NoSuchObject("vol/log/A"),
         errors.NoSuchBucket("bucket"),

@@ -9,9 +9,9 @@ import pytest
 
 from catalog.checkpointer import make_checkpoint
 from catalog.commit import Bounds, CommitKind
-from catalog.control import Boundary, Control
+from catalog.control import DEAD, Boundary, Control
 from catalog.encoding import StoredCommit, commit_hash, encode_commit
-from catalog.errors import InvalidObject, NoSuchObject, StoreUnreachable
+from catalog.errors import BranchCollected, InvalidObject, NoSuchObject, StoreUnreachable
 from catalog.keys import boundary_key, commit_key
 from catalog.local import LocalCatalog
 from catalog.objects.memory import MemoryStore
@@ -197,3 +197,15 @@ def test_a_state_far_from_the_one_that_is_known_is_built_from_a_checkpoint() -> 
         counting.counts.clear()
         assert volumes.snapshot(VID, at).bounds.head_seq == at * 10
         assert counting.counts["get"] == gets + (at == 5)  # and the control
+
+
+@pytest.mark.parametrize("has_cache", [False, True])
+def test_a_volume_that_was_collected_is_told_as_that(tmp_path: Path, *, has_cache: bool) -> None:
+    store, history = published("offload")
+    for key in [*store.list("")]:
+        store.delete(key)
+    store.put(boundary_key(VID), encode_boundary(Boundary(VID, DEAD)), {})
+    with LocalCatalog(tmp_path / "catalog.db") as cache:
+        for each in (False, True):
+            with pytest.raises(BranchCollected, match="was collected"):
+                pull(Volumes(store, cache if has_cache else None), VID, 1, history.stored[0].hash, each=each)

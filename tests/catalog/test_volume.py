@@ -26,7 +26,7 @@ from catalog.objects.s3 import S3Store
 from catalog.put_once import TRIES
 from catalog.small_objects import decode_fork, encode_boundary, encode_control
 from catalog.timeline import Seq, resolve
-from catalog.volume import Volumes
+from catalog.volume import DEAD, Volumes
 from tests.catalog.samples import START_MS, HistoryMaker, segment, vid
 from tests.faults.store import CountingStore, Fault, FaultyStore, UnorderedStore, lost, unreachable
 
@@ -540,7 +540,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from catalog.objects import LocalStore
-from catalog.volume import Volumes
+from catalog.volume import DEAD, Volumes
 from tests.catalog.test_volume import MAIN, OURS, control
 from tests.faults.store import KillingStore
 root, effect, when = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -575,3 +575,17 @@ def test_what_is_here_is_told_without_a_request_and_the_rest_is_not(store: Memor
     with pytest.raises(StoreUnreachable):
         volumes.unasked().newest_lsn(MAIN)
     assert not counting.counts
+
+
+@pytest.mark.parametrize("lsn", [2**40, 2**62, 2**63, DEAD])
+@pytest.mark.parametrize("has_cache", [False, True])
+def test_an_lsn_that_cannot_be_is_missing_and_nothing_is_as_long_as_it_says(
+    store: MemoryStore, cache: LocalCatalog, lsn: int, *, has_cache: bool
+) -> None:
+    push(store, main_history())
+    volumes = Volumes(store, cache if has_cache else None)
+    with pytest.raises(NoSuchObject):
+        volumes.commits(MAIN, 1, lsn)
+    with pytest.raises(NoSuchObject):
+        volumes.snapshot(MAIN, lsn)
+    assert volumes.snapshot(MAIN).lsn == 3
