@@ -40,7 +40,7 @@ from catalog import (
     make_checkpoint,
 )
 from catalog.encoding import decode_commit_at
-from catalog.errors import BranchCollected, Diverged, Fenced, KeyTaken, Missing, Unavailable
+from catalog.errors import BranchCollected, CatalogError, Diverged, Fenced, KeyTaken
 from offload.attempt import AttemptState
 from offload.handles import Handles, Tip
 from offload.rebase import rebased
@@ -263,12 +263,15 @@ class Publisher:
         )
 
     def _make_checkpoint(self, vid: Vid, lsn: int) -> None:
-        """If one is due. What was published stays published if it fails: the next commit tries again."""
+        """If one is due. What was published stays published if it fails: the next commit tries again.
+
+        So it does if it finds damage, which is told by whatever needs what is damaged.
+        """
         try:
             due = checkpoint_due(self._volumes, vid, lsn, self._checkpoints)
             if due is not None:
                 make_checkpoint(self._volumes, vid, due, now_ms=self._clock.now_ms())
-        except (Unavailable, Missing) as trouble:
+        except CatalogError as trouble:
             _log.warning("no checkpoint of volume %s at lsn %d: %s", vid, lsn, trouble)
 
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 import offload
 import seglog
-from catalog import CommitKind
-from catalog.errors import CatalogError
+from catalog import CommitKind, Vid
+from catalog.checkpoint_list import encode_checkpoint_set
+from catalog.control import CheckpointSet
+from catalog.errors import CatalogError, KeyChanged
+from catalog.keys import checkpoints_key
 from catalog.objects.memory import MemoryStore
+from catalog.scrub import Scrub
 from offload import Archive, OffloadSettings
+from offload.catalog_settings import CatalogSettings
 from seglog import Log, LogSettings
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, lost, unreachable
+from tests.offload.replicas import opened, ship, values
 
 SETTINGS = LogSettings(max_record_bytes=1 << 20)
 SMALL_BLOCKS = OffloadSettings(block_size=5 * 1024 * 1024, codec="none", concurrency=2)
@@ -134,3 +141,35 @@ def test_point_reads_are_one_request_when_the_index_is_known(template: Path, tmp
         store.counts.clear()
         assert [record.value for record in log.topic("t").read(7, 7)] == [VALUES[6]]
         assert store.counts == {"get_range": 1}
+
+
+@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.parametrize("trouble", ["damaged", "changed"])
+def test_what_was_published_stays_so_though_no_checkpoint_can_be_made(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, trouble: str
+) -> None:
+    class Troubled(WrappedStore):
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            if trouble == "changed" and method in {"put_new", "swap"} and str(key).endswith("/checkpoints"):
+                vid = Vid.parse(str(key).partition("/")[0])
+                inner.put(key, encode_checkpoint_set(CheckpointSet(vid, nonce=os.urandom(16))), {})
+                raise KeyChanged(key)
+            return act()
+
+    inner = MemoryStore()
+    with opened(tmp_path, inner) as (log, archive):
+        ship(archive, log, "t", b"a")
+        key = checkpoints_key(archive._handles.resolve("t"))
+        if trouble == "damaged":
+            inner.put(key, b"damaged", {})
+    with opened(tmp_path, Troubled(inner), upkeep=CatalogSettings(checkpoint_commits=1)) as (log, archive):
+        log.topic("t").append([b"b", b"c"])
+        log.topic("t").seal()
+        result = archive.offload("t", drop_hot=True)
+        assert ([each.lsn for each in result.published], result.released_seq) == ([2], 3)
+        assert archive.delete("t", before=3).lsn == 3
+        assert values(archive, "t") == [b"c"]
+    told = [record.getMessage() for record in caplog.records if record.name == "offload.publisher"]
+    assert len(told) == 2
+    assert all(key in message for message in told)
+    assert [each.place for each in Scrub(inner, now_ms=0).run().findings] == [key] * (trouble == "damaged")
