@@ -5,11 +5,12 @@ A topic that came past the archive (`Handle.topic_id`) begins after the seq that
 Y1  Records keep their seqs, tags and nodes, and deletes their place among them. Times are those of the rescue: the log
     gives them.
 Y2  It may be repeated after any crash: it goes on after the last record that is there. A branch that is there already
-    is taken for one of an earlier try only if it begins at that commit and has no commits of its own.
+    is taken for one of an earlier try only if it was made here for the very same topic of the log, as its attributes
+    tell, or begins at that commit and has no commits of its own.
 Y3  Where GC has passed that commit, the branch begins at the oldest state that is kept, without what came later.
 Y4  All of it is durable in this directory on return; the branch's offload brings it to the remote.
 Y5  Where the volume was collected, what lies before is gone, too: the branch begins with nothing, and its seqs with 1.
-    Of which volume, and after which seq, is in the branch's attributes, for the topic's first records may go meanwhile.
+    By how much they are lower is in the branch's attributes, for the topic's first records may go meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from catalog.errors import BranchExists
 from catalog.history import asked
 from catalog.timeline import no_time_is_asked
 from offload.handles import Handles, split_name
-from offload.topic_config import RESCUED_AFTER, shared_attributes
+from offload.topic_config import RESCUED_FROM, shared_attributes
 from seglog import Log, Record, Topic
 from seglog.clock import Clock
 from seglog.frame import DELETED, read_header, record_of
@@ -54,7 +55,7 @@ class Rescue:
     def run(self, handle: Handle, topic: Topic, branch: str, common_seq: int) -> None:
         """What `topic` has above `common_seq` is on the branch on return. Raises `BranchExists`."""
         saved = self._branch(handle, topic, branch, self._point(handle, common_seq), common_seq)
-        shift = _shift(handle, saved, branch)
+        shift = _shift(topic, saved, branch)
         for op in sorted(topic.delete_ops(), key=lambda op: op.op):
             at_seq = max(op.at_seq, common_seq)
             self._copy(topic, saved, at_seq, shift)
@@ -90,9 +91,8 @@ class Rescue:
         vid = self._forked(base, branch, point, self._handles.find(name))
         start = self._volumes.snapshot(vid, 0)
         if not self._log.has_topic(name):
-            attributes = shared_attributes(topic.config)
-            if handle.is_collected:
-                attributes[RESCUED_AFTER] = f"{handle.vid} {common_seq}"  # Y5
+            shift = common_seq if handle.is_collected else 0  # Y5
+            attributes = {**shared_attributes(topic.config), RESCUED_FROM: f"{topic.topic_id} {shift}"}
             config = replace(topic.config, attributes=attributes)
             self._log.create_topic(name, config, first_seq=start.bounds.head_seq + 1, ts_floor_ms=start.max_ts_ms)
         saved = self._log.topic(name)
@@ -133,12 +133,12 @@ class Rescue:
             saved.delete(tag=_GONE)
 
 
-def _shift(handle: Handle, saved: Topic, branch: str) -> int:
-    """Y5. Raises `BranchExists` for a branch of another rescue."""
-    vid, _, seq = saved.config.attributes.get(RESCUED_AFTER, "").partition(" ")
-    if vid != (str(handle.vid) if handle.is_collected else ""):
-        raise BranchExists(split_name(handle.name)[0], branch)
-    return int(seq or 0)
+def _shift(topic: Topic, saved: Topic, branch: str) -> int:
+    """Y2, Y5. Raises `BranchExists` for a branch that was not made for `topic`."""
+    topic_id, _, shift = saved.config.attributes.get(RESCUED_FROM, "").partition(" ")
+    if topic_id != str(topic.topic_id):
+        raise BranchExists(split_name(topic.name)[0], branch)
+    return int(shift)
 
 
 def _records(frames: Iterable[bytes]) -> Iterable[Record]:

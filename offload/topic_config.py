@@ -4,7 +4,7 @@ It is canonical JSON of what `TopicConfig.to_json` gives, with the attributes (c
 
     keep_history     every topic with a volume has it
     offload_paused   that is said to one directory, about itself
-    rescued_after    the same: of which volume and after which seq the first records of a branch are (offload.rescue)
+    rescued_from     the same: which topic's records a branch was made for, and how their seqs changed (offload.rescue)
 
 A volume that was never told of one has the default configuration. No I/O.
 """
@@ -17,18 +17,18 @@ from catalog.errors import InvalidObject
 from seglog import TopicConfig, canonical
 from seglog.errors import InvalidSetting
 
-__all__ = ["PAUSED", "RESCUED_AFTER", "config_of", "config_text", "shared_attributes", "told_anew"]
+__all__ = ["PAUSED", "RESCUED_FROM", "config_of", "config_text", "shared_attributes", "told_anew"]
 
 PAUSED = "offload_paused"
 """An attribute: the daemon leaves the topic alone."""
 
-RESCUED_AFTER = "rescued_after"
-"""An attribute: a vid and a seq, by which the topic's first records have lower seqs than they had there."""
+RESCUED_FROM = "rescued_from"
+"""An attribute: the id of a topic of this log, and by how much its records have lower seqs here than they had there."""
 
 
 def shared_attributes(config: TopicConfig) -> dict[str, str]:
     """Those that are not about this directory."""
-    return {key: text for key, text in config.attributes.items() if key not in {PAUSED, RESCUED_AFTER}}
+    return {key: text for key, text in config.attributes.items() if key not in {PAUSED, RESCUED_FROM}}
 
 
 def config_text(config: TopicConfig) -> str:

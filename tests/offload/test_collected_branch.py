@@ -199,7 +199,7 @@ def test_what_is_still_here_becomes_a_branch_that_begins_with_nothing(world: Wor
         assert found == [(1, b"c", "x"), (2, b"d", "x"), (4, b"f", None), (5, b"g", None)]
         before = list(archive.read("t@saved", at="seq:4"))
         assert [(each.seq, each.value, each.node) for each in before][2] == (3, b"e", "n")
-        assert "rescued_after" not in archive.snapshot("t@saved").config
+        assert "rescued_from" not in archive.snapshot("t@saved").config
 
 
 def test_deletes_that_reach_below_what_is_here_take_nothing_of_it(gone: World) -> None:

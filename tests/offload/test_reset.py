@@ -146,6 +146,27 @@ def test_a_branch_that_is_somebody_elses_is_not_written(diverged: Place) -> None
         assert {b"b", b"d", b"e"} <= set(values(archive, "t"))
 
 
+def test_a_branch_of_an_earlier_reset_and_one_that_was_made_otherwise_take_nothing(diverged: Place) -> None:
+    with diverged.opened() as (log, archive):
+        archive.reset("t", as_branch="mine")
+        ship(archive, log, "t", b"ours")
+        archive.restore("t", to="lsn:1", name="own")
+        archive.writable("t@own").append([b"x"])
+    with opened(diverged.path.parent / "other", diverged.store) as (log, archive):
+        archive.reset("t", discard=True)
+        ship(archive, log, "t", b"theirs again")
+    with diverged.opened() as (log, archive):
+        log.topic("t").append([b"mine again"])
+        before = {name: values(archive, name) for name in ("t@mine", "t@own")}
+        for branch in ("mine", "own"):
+            with pytest.raises(BranchExists):
+                archive.reset("t", as_branch=branch)
+        assert {name: values(archive, name) for name in before} == before
+        assert [each.value for each in log.topic("t").read(5)] == [b"mine again"]
+        assert archive.reset("t", as_branch="again").changes.records == 1
+        assert values(archive, "t@again")[-1] == b"mine again"
+
+
 def test_what_is_appended_while_it_runs_is_on_the_branch_too(diverged: Place) -> None:
     with diverged.opened() as (log, archive):
         run, appended = archive._reset._rescue.run, []
