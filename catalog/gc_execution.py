@@ -268,7 +268,7 @@ class Execution:
         if not orphans or begin == kept.first_lsn:
             return orphans
         try:
-            commits = self.marker.commits(volumes, kept.vid, begin + 1, kept.first_lsn)
+            commits = self.marker.commits(volumes, kept.vid, begin, kept.first_lsn)
             named = {ref.sid for commit in commits for ref in commit.segments}
         except (Corrupt, NoSuchObject) as damage:
             self.marker.block(kept.vid, damage)

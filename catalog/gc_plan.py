@@ -177,8 +177,8 @@ class PlanWriter:
             self._write(now_ms)
 
     def close(self, now_ms: int) -> Plan | None:
-        """The plan, which is there from now on; None if it is empty."""
-        if self._count:
+        """The plan, which is there from now on; None if it has nothing but what was not `added`."""
+        if self._count or (self.pages and any(map(len, self._waiting))):
             self._write(now_ms)
         if not self.pages:
             return None

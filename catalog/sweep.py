@@ -105,9 +105,11 @@ class Sweep:
         if kept.first_lsn is None and (goes or not kept.is_dead) and "closes" not in planned.rest:
             self._of(kept).closes = True
             self._add("volumes")
-        if kept.first_lsn is not None and kept.first_lsn > max(kept.boundary, planned.first_lsn, 1):
+        if kept.first_lsn is not None and kept.first_lsn > max(kept.boundary, 1):
+            # In every plan: what one takes may be what states of another volume below its boundary-to-be stand on.
             self._of(kept).raises = True
-            self._add("boundaries")
+            if kept.first_lsn > planned.first_lsn:
+                self._add("boundaries")
 
     # Each of these returns whether the object is garbage, planned now or before.
 
@@ -155,9 +157,12 @@ class Sweep:
         return True
 
     def _named(self, kept: Kept) -> dict[Sid, int]:
-        """What commits below the range have named, with the bytes: nobody can still be about to publish that."""
+        """What commits below the range have named, with the bytes: nobody can still be about to publish that.
+
+        Commits that the mark has not seen are not asked: what they name is needed.
+        """
         newest = 0 if kept.tip is None else kept.tip.lsn
-        last = newest if kept.first_lsn is None else kept.first_lsn
+        last = newest if kept.first_lsn is None else min(kept.first_lsn, newest)
         if kept.is_dead or last < kept.lowest:
             return {}
         volumes, vid = self._marker.volumes(), kept.vid
