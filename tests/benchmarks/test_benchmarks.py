@@ -80,10 +80,12 @@ def test_a_yardstick_that_is_not_there_is_named_with_the_reason(
 
 
 def test_catalog_runs_and_meets_its_aims(options: Options) -> None:
-    """They are counts of requests, so they are the same for any size."""
+    """Those that are counts of requests, which are the same for any size."""
     report = catalog.run(options)
     check(report, options.directory)
-    assert all(row.met is not False for row in report.rows)
+    counted = [row for row in report.rows if row.yardstick is None and row.met is not None]
+    assert len(counted) > 10
+    assert all(row.met for row in counted)
 
 
 def test_durability_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from tests.simulation.model import Broken
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.run import simulate
 
-SCHEDULES, MOST_S = 300, 15
+SCHEDULES, MOST_S = 300, 8
 SOAK_PARTS, SOAK_SCHEDULES, SOAK_S = 4, 12_500, 3600
 SOAK_LEAST = 5_000  # of each part: tens of thousands in all
 FOUND_WITHIN = 100
