@@ -83,7 +83,8 @@ Key = NewType("Key", str)
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _LIST = re.compile(r"/lists/([0-9A-F]{16})\.([0-9a-f]{64})\Z")
-_NUMBERED = re.compile(r"(oplog|[^/]+/log)/([0-9A-F]{16})")
+_ENTRY = re.compile(r"oplog/([0-9A-F]{16})")
+_COMMIT = re.compile(r"[^/]+/log/([0-9A-F]{16})")
 _PLAN = re.compile(r"gc/([0-9A-F]{16})/(plan|[0-9]{8})")
 _COLD_SEGMENT = re.compile(r"/([0-9]{16})\.(data|idx)\Z")
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
@@ -155,7 +156,7 @@ def oplog_key(number: int) -> Key:
 
 def number_of(key: str) -> int | None:
     """That of an entry of the oplog; None for any other key."""
-    return _numbered(key) if key.startswith(oplog_prefix()) else None
+    return _number(_ENTRY, key)
 
 
 def named_by(key: str) -> tuple[str, str] | None:
@@ -231,7 +232,7 @@ def commit_key(vid: Vid, lsn: int) -> Key:
 
 def lsn_of(key: str) -> int | None:
     """The LSN of a commit's key; None for any other."""
-    return None if key.startswith(oplog_prefix()) else _numbered(key)
+    return _number(_COMMIT, key)
 
 
 def doctor_prefix(run: Sid) -> str:
@@ -303,17 +304,12 @@ def page_key(number: int, page: int) -> Key:
 
 def plan_of(key: str) -> int | None:
     """The number of the plan that an object belongs to; None for what is neither a plan nor a page."""
-    match = _PLAN.fullmatch(key)
-    return None if match is None else _from_cbe64(match[1])
+    return _number(_PLAN, key)
 
 
-def _numbered(key: str) -> int | None:
-    match = _NUMBERED.fullmatch(key)
-    return None if match is None else _from_cbe64(match[2])
-
-
-def _from_cbe64(text: str) -> int | None:
+def _number(pattern: re.Pattern[str], key: str) -> int | None:
+    match = pattern.fullmatch(key)
     try:
-        return from_cbe64(text)
+        return None if match is None else from_cbe64(match[1])
     except InvalidKey:
         return None

@@ -209,7 +209,7 @@ def _take(planned: _Planned, garbage: Garbage) -> None:
         planned.sids.add(sid)
     planned.rest.update(garbage.lists, garbage.forks, garbage.pins)
     planned.rest.update(["closes"] * garbage.closes)
-    planned.first_lsn = max(planned.first_lsn, garbage.first_lsn if garbage.raises else 0)
+    planned.first_lsn = max(planned.first_lsn, garbage.first_lsn)
 
 
 def _sid_of(name: str) -> Sid | None:
