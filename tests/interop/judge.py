@@ -1,7 +1,7 @@
-"""Apache Pulsar's own code, built once a test session and asked by lines: see tests/interop/pulsar.
+"""Apache Pulsar's own code, in two releases, each built once a test session and asked by lines (tests/interop/pulsar).
 
-Without a JDK, without Maven, or with a registry that does not answer, its tests are skipped and say so. Whatever else
-goes wrong is a failure.
+Its tests are skipped, with the reason, without a JDK, without Maven, or if the registry does not answer. Any other
+trouble is a failure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ import pytest
 
 from tests.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
-__all__ = ["Answer", "Judge", "JudgeRefused", "judge"]
+__all__ = ["RELEASES", "Answer", "Judge", "JudgeRefused", "judge"]
+
+RELEASES = ("2.10.1", "4.0.6")
+"""The oldest release that we claim to serve, and the newest that Maven Central has as one archive."""
 
 PROJECT = Path(__file__).parent / "pulsar"
 _TARGET = PROJECT / "target"
@@ -47,9 +50,10 @@ class Answer:
 
 
 class Judge:
-    """A running judge. One command at a time."""
+    """A running judge of one release of Pulsar. It takes one command at a time."""
 
-    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+    def __init__(self, release: str, process: subprocess.Popen[str], log: Path) -> None:
+        self.release = release
         self._process = process
         self._log = log
 
@@ -75,14 +79,15 @@ class Judge:
         pytest.fail(f"the judge ended, or was ended after {_COMMAND_S} s:\n{self._log.read_text()[-4000:]}")
 
 
-@pytest.fixture(scope="session")
-def judge(s3_endpoint: str) -> Iterator[Judge]:
+@pytest.fixture(scope="session", params=RELEASES)
+def judge(request: pytest.FixtureRequest, s3_endpoint: str) -> Iterator[Judge]:
     """Pulsar's code, with the tests' S3 server as its object storage."""
+    release = str(request.param)
     for tool in ("java", "javac", "mvn"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not here: Apache Pulsar's code cannot be asked")
-    _fetch()
-    class_path = _compile()
+    _fetch(release)
+    class_path = _compile(release)
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "judge.log"
         with log.open("w") as errors:
@@ -94,17 +99,18 @@ def judge(s3_endpoint: str) -> Iterator[Judge]:
                 text=True,
             )
         with process:
-            yield Judge(process, log)
+            yield Judge(release, process, log)
             process.kill()
 
 
-def _fetch() -> None:
-    """Download Pulsar's archive, if Maven does not have it yet, and unpack it."""
+def _fetch(release: str) -> None:
+    """Download Pulsar's archive if Maven does not have it yet, and unpack it."""
     command = [
         "mvn",
         "--batch-mode",
         "--quiet",
         "-Dstyle.color=never",
+        f"-Dpulsar.version={release}",
         "--file",
         str(PROJECT / "pom.xml"),
         "process-resources",
@@ -112,7 +118,7 @@ def _fetch() -> None:
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=_DOWNLOAD_S, check=False)
     except subprocess.TimeoutExpired:
-        pytest.skip(f"Maven did not have Apache Pulsar's code after {_DOWNLOAD_S} s")
+        pytest.skip(f"Maven did not have Apache Pulsar {release} after {_DOWNLOAD_S} s")
     if run.returncode:
         output = run.stdout + run.stderr
         if _UNREACHABLE.search(output):
@@ -120,13 +126,15 @@ def _fetch() -> None:
         pytest.fail(f"Maven failed:\n{output[-4000:]}")
 
 
-def _compile() -> str:
-    """Compile the judge. Returns its class path."""
-    pulsar = f"{_TARGET / 'pulsar'}:{_TARGET / 'pulsar' / 'META-INF' / 'bundled-dependencies'}/*"
-    classes = _TARGET / "classes"
+def _compile(release: str) -> str:
+    """Compile the judge against one release. Returns its class path."""
+    unpacked = _TARGET / f"pulsar-{release}"
+    pulsar = f"{unpacked}:{unpacked / 'META-INF' / 'bundled-dependencies'}/*"
+    classes = _TARGET / f"classes-{release}"
     shutil.rmtree(classes, ignore_errors=True)
     classes.mkdir(parents=True)
-    sources = sorted(map(str, (PROJECT / "src").rglob("*.java")))
+    folders = (PROJECT / "src", PROJECT / "releases" / release)
+    sources = sorted(str(path) for folder in folders for path in folder.rglob("*.java"))
     run = subprocess.run(
         ["javac", "-Xlint:all,-processing,-classfile,-try", "-Werror", "-d", str(classes), "-cp", pulsar, *sources],
         capture_output=True,

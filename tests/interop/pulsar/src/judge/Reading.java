@@ -8,8 +8,6 @@ import java.util.concurrent.ScheduledExecutorService;
 import org.apache.bookkeeper.client.api.LedgerEntries;
 import org.apache.bookkeeper.client.api.LedgerEntry;
 import org.apache.bookkeeper.client.api.ReadHandle;
-import org.apache.bookkeeper.mledger.offload.jcloud.impl.BlobStoreBackedReadHandleImpl;
-import org.apache.bookkeeper.mledger.offload.jcloud.impl.DataBlockUtils;
 
 /**
  * Reads entries with Pulsar's read handles. An order is `forwards:N` (N at a time), `backwards`, or `random:SEED:COUNT`
@@ -20,8 +18,7 @@ final class Reading {
         ScheduledExecutorService threads = Executors.newSingleThreadScheduledExecutor();
         try {
             Bucket counted = new Bucket(bucket, dataKey);
-            ReadHandle handle = BlobStoreBackedReadHandleImpl.open(
-                    threads, counted.store(), bucket, dataKey, indexKey, DataBlockUtils.VERSION_CHECK, 0L, buffer);
+            ReadHandle handle = Release.open(threads, counted.store(), bucket, dataKey, indexKey, buffer);
             read(handle, order, counted);
         } finally {
             threads.shutdown();

@@ -21,7 +21,7 @@ import org.jclouds.blobstore.BlobStore;
 
 /** Offloads generated ledgers with Pulsar's offloader: a closed one as a whole, or several as a stream. */
 final class Writing {
-    private static final Map<String, String> USER_METADATA = Map.of("S3ManagedLedgerOffloaderSoftwareVersion", "2.10.1");
+    private static final Map<String, String> USER_METADATA = Map.of("S3ManagedLedgerOffloaderSoftwareVersion", Release.VERSION);
 
     static void offload(String bucket, String uuid, int blockSize, String ledgerText) throws Exception {
         Ledger ledger = Ledger.of(ledgerText);
@@ -35,8 +35,8 @@ final class Writing {
     }
 
     /**
-     * To a store in memory, whose objects are then copied to the bucket: this Pulsar's streaming offloader leaves out the
-     * length of a part, without which jclouds sends none to S3.
+     * Streams to a store in memory, and copies its objects to the bucket. Pulsar's streaming offloader leaves out the
+     * length of a part, in both releases, and without it jclouds sends no part to S3.
      */
     static void stream(String bucket, String uuid, int blockSize, String ledgersText) throws Exception {
         List<Ledger> ledgers = new ArrayList<>();
@@ -75,7 +75,7 @@ final class Writing {
 
     private static BlobStoreManagedLedgerOffloader offloader(TieredStorageConfiguration settings) throws Exception {
         OrderedScheduler threads = OrderedScheduler.newSchedulerBuilder().numThreads(1).name("offload").build();
-        return BlobStoreManagedLedgerOffloader.create(settings, USER_METADATA, threads);
+        return Release.offloader(settings, USER_METADATA, threads);
     }
 
     /** What the streaming offloader asks of a managed ledger: how many entries a ledger of it has. */
