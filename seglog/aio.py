@@ -171,7 +171,7 @@ class AsyncTopic:
         if tag is not None or node is not None or unterminated or durability is not None:
             kind = (self.sync.name, tag, node, unterminated, durability)
         queue = self._queue
-        size_bytes = write.check_append(queue.engine, values, tag=tag, node=node, durability=durability)
+        values, size_bytes = write.check_append(queue.engine, values, tag=tag, node=node, durability=durability)
         if not values:
             return self.sync.append(values)
         if queue.for_room or queue.is_closed or queue.waiting_bytes + size_bytes > queue.max_bytes:

@@ -31,6 +31,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import TracebackType
 
+from seglog.byte_strings import byte_string
 from seglog.errors import DiskFull, InvalidSetting, JournalClosed, NoSuchItem, SectionPruned
 from seglog.files import Files, OsFiles
 from seglog.journal_section import Item, Section
@@ -93,6 +94,7 @@ class Journal:
         `DiskFull`: nothing was appended. After `WriterPoisoned` the section takes no more until the journal is opened
         again.
         """
+        data = byte_string(data)
         return self._section_for(section).append(data)
 
     def get(self, section: int, offset: int, exact: int | None = None) -> bytes:

@@ -11,10 +11,11 @@ application/vnd.seglog.stream    what a command writes: messages of
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from offload.errors import InvalidInput
+from seglog.byte_strings import byte_strings
 
 __all__ = [
     "MESSAGE_HEAD",
@@ -37,8 +38,8 @@ def encode_message(kind: bytes, body: bytes) -> bytes:
     return MESSAGE_HEAD.pack(kind, len(body)) + body
 
 
-def encode_values(values: Iterable[bytes]) -> bytes:
-    return b"".join(piece for value in values for piece in (_LENGTH.pack(len(value)), value))
+def encode_values(values: Sequence[bytes]) -> bytes:
+    return b"".join(piece for value in byte_strings(values) for piece in (_LENGTH.pack(len(value)), value))
 
 
 def decode_values(body: bytes) -> list[bytes]:
