@@ -33,7 +33,7 @@ from __future__ import annotations
 import logging
 import time
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from seglog.config import LogSettings
@@ -46,6 +46,7 @@ from seglog.removal import remove_topics
 from seglog.retention import is_aged
 from seglog.run import RUN_MAX_RECORDS, lost_run
 from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
+from seglog.sizes import Sizes
 from seglog.state import TopicState, active_meta, reclaimable, relocated
 from seglog.tags import reached_seqs, write_tags
 from seglog.truncate_op import TruncateOp
@@ -101,6 +102,7 @@ class _Draft:
     recalled: int | None
     cold: tuple[SegmentInfo, ...]
     cold_ops: tuple[DeleteOp, ...] = ()
+    sizes: Sizes = field(default_factory=Sizes)
     has_new_tags: bool = False
 
     @property
@@ -115,7 +117,8 @@ class _Draft:
     def result(self) -> TopicMeta:
         """Once all is written: from now on it is published as this says."""
         self.cold_ops = _kept_cold_ops((*self.meta.cold_ops, *self.pending), self.cold)
-        return replace(self.meta, sealed=tuple(self.sealed), active=active_meta(self.active), cold_ops=self.cold_ops)
+        self.sizes = Sizes(tuple(self.sealed), self.cold)
+        return replace(self.meta, sealed=self.sizes.segments, active=active_meta(self.active), cold_ops=self.cold_ops)
 
     def replace(self, info: SegmentInfo) -> None:
         """What it says of that segment now."""
@@ -442,7 +445,7 @@ def _publish(draft: _Draft) -> None:
     state.generation += 1
     state.tail.drop(draft.last_seq - draft.first_seq + 1)
     state.kept_head = draft.last_seq
-    state.sealed = tuple(draft.sealed)
+    state.sealed, state.known_sizes = draft.sizes.segments, draft.sizes
     state.active = draft.active
     state.hot_floor = meta.hot_floor
     state.ops = (*meta.ops, *(op for op in state.ops if op.op >= planned))

@@ -54,7 +54,7 @@ def _largest(engine: Engine) -> TopicState | None:
 
 def _is_in_front(state: TopicState) -> bool:
     """Whether the oldest chunk is all that comes first."""
-    if not state.resident.chunks or state.is_being_cut or state.segments:
+    if not state.resident.chunks or state.is_being_cut or state.has_segments:
         return False
     return state.resident.chunks[0].first_seq < state.tail.first_seq and state.floors.earliest_seq >= state.hot_floor
 

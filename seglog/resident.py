@@ -49,13 +49,17 @@ class Memory:
 
 @dataclass(slots=True, eq=False)
 class Chunk:
-    """`is_deleted` and `tags` have one item a record. `counted_bytes` is what the log's `Memory` has of it."""
+    """`is_deleted` and `tags` have one item a record.
+
+    `counted_bytes` is what the log's `Memory` has of it, `counted_frames` what the topic's `frame_bytes` has.
+    """
 
     index: Tail
     frames: bytearray = field(default_factory=bytearray)
     is_deleted: bytearray = field(default_factory=bytearray)
     tags: list[str | None] = field(default_factory=list[str | None])
     counted_bytes: int = 0
+    counted_frames: int = 0
 
     @property
     def first_seq(self) -> int:
@@ -85,17 +89,14 @@ def held_bytes(frame_bytes: int, records: int) -> int:
 
 
 class Resident:
-    """Of one topic."""
+    """Of one topic. `frame_bytes` is a running total of the chunks' frames."""
 
-    __slots__ = ("_memory", "chunks")
+    __slots__ = ("_memory", "chunks", "frame_bytes")
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
+        self.frame_bytes = 0
         self._memory: Memory | None = None
-
-    @property
-    def frame_bytes(self) -> int:
-        return sum(len(chunk.frames) for chunk in self.chunks)
 
     @property
     def held_bytes(self) -> int:
@@ -119,7 +120,7 @@ class Resident:
         last.is_deleted += bytes(len(lengths))
         last.tags += [tag] * len(lengths)
         last.index.extend(0, offset, lengths, ts_ms)
-        self._count(last, last.held_bytes)
+        self._count(last, last.held_bytes, len(last.frames))
 
     def first_from(self, seq: int) -> int | None:
         """The first one that is here, of those from `seq` on."""
@@ -150,10 +151,15 @@ class Resident:
 
     def delete(self, op: DeleteOp) -> None:
         for chunk in self.chunks:
-            if op.may_reach(chunk.first_seq):
-                for position, (seq, tag) in enumerate(zip(_seqs(chunk), chunk.tags, strict=True)):
-                    if op.reaches(seq, tag):
-                        chunk.is_deleted[position] = True
+            if not op.may_reach(chunk.first_seq):
+                continue
+            if op.tag is None:
+                count = min(op.below, chunk.last_seq + 1) - chunk.first_seq
+                chunk.is_deleted[:count] = b"\1" * count
+                continue
+            for position, (seq, tag) in enumerate(zip(_seqs(chunk), chunk.tags, strict=True)):
+                if op.reaches(seq, tag):
+                    chunk.is_deleted[position] = True
 
     def drop_below(self, seq: int) -> None:
         """Chunks whose records are all below go."""
@@ -162,13 +168,13 @@ class Resident:
 
     def drop_oldest(self) -> Chunk:
         chunk = self.chunks[0]
-        self._count(chunk, 0)
+        self._count(chunk, 0, 0)
         return self.chunks.pop(0)
 
     def cut(self, seq: int) -> None:
         """There is nothing from `seq` on any more."""
         while self.chunks and self.chunks[-1].first_seq >= seq:
-            self._count(self.chunks[-1], 0)
+            self._count(self.chunks[-1], 0, 0)
             self.chunks.pop()
         if not self.chunks:
             return
@@ -177,7 +183,7 @@ class Resident:
             chunk.index.cut(seq)
         if len(chunk.tags) != len(chunk.index) or len(chunk.frames) != chunk.index.bytes:
             chunk.trim()
-            self._count(chunk, chunk.held_bytes)
+            self._count(chunk, chunk.held_bytes, len(chunk.frames))
 
     def clear(self) -> None:
         self.cut(0)
@@ -189,11 +195,14 @@ class Resident:
             return self.chunks[position - 1]
         return self.chunks[position] if position < len(self.chunks) else None
 
-    def _count(self, chunk: Chunk, held: int) -> None:
+    def _count(self, chunk: Chunk, held: int, frames: int) -> None:
         memory = self._memory
         if memory is not None:
+            used_bytes = memory.used_bytes + held - chunk.counted_bytes
+            frame_bytes = self.frame_bytes + frames - chunk.counted_frames
             # Together: an interrupt comes between calls only.
-            memory.used_bytes, chunk.counted_bytes = memory.used_bytes + held - chunk.counted_bytes, held
+            memory.used_bytes, chunk.counted_bytes = used_bytes, held
+            self.frame_bytes, chunk.counted_frames = frame_bytes, frames
 
 
 def _seqs(chunk: Chunk) -> range:

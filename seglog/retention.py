@@ -14,8 +14,10 @@ Source: topics engine architecture, section 3.4. No I/O.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from seglog.config import TopicConfig
 from seglog.segment import SegmentInfo
@@ -52,9 +54,8 @@ class Retention:
 def due_seq(config: TopicConfig, sealed: Sequence[SegmentInfo], retained: Retained, now_ms: int) -> int:
     """The last seq of the last sealed segment that has to go; 0 if none has to."""
     due, records, size_bytes = 0, retained.records, retained.size_bytes
-    for segment in sealed:
-        if segment.last_seq < retained.first_seq:
-            continue
+    start = bisect_left(sealed, retained.first_seq, key=lambda segment: segment.last_seq)
+    for segment in islice(sealed, start, None):
         records -= segment.last_seq - max(segment.first_seq, retained.first_seq) + 1
         size_bytes -= segment.data_bytes
         is_old = config.ttl_ms is not None and segment.max_ts_ms < now_ms - config.ttl_ms

@@ -22,6 +22,7 @@ from seglog.meta import ActiveMeta, TopicMeta
 from seglog.record import Gap
 from seglog.resident import Memory, Resident
 from seglog.segment import SegmentInfo
+from seglog.sizes import Sizes
 from seglog.tail import Tail
 from seglog.truncate_op import TruncateOp
 
@@ -44,6 +45,7 @@ class TopicState:
     for the first live record in the cold store.
     `resident` are the ephemeral records. Where others follow, the WAL says first up to where seqs were handed out:
     `logged_seq` is that, and `assigned_logged` with what is on its way. `kept_head` is the head in the newest snapshot.
+    `known_sizes` are the totals that were counted last: `sizes` counts anew if the segments are others.
     """
 
     topic_id: int
@@ -80,6 +82,7 @@ class TopicState:
     logged_seq: int = field(init=False)
     assigned_logged: int = field(init=False)
     kept_head: int = field(init=False)
+    known_sizes: Sizes = field(init=False, default_factory=Sizes)
 
     def __post_init__(self) -> None:
         self.head_seq = self.logged_seq = self.kept_head = self.tail.first_seq + len(self.tail) - 1
@@ -128,7 +131,7 @@ class TopicState:
 
     def settle_front(self) -> None:
         """What was lost in front of all else is told by the floors from now on, and has no place any more."""
-        if self.segments or self.floors.earliest_seq < self.hot_floor:
+        if self.has_segments or self.floors.earliest_seq < self.hot_floor:
             return
         first = self.resident.first_from(self.hot_floor)
         front = self.tail.first_seq if first is None else min(first, self.tail.first_seq)
@@ -160,11 +163,33 @@ class TopicState:
         return bisect_left(self.sealed, self.floors.earliest_seq, key=lambda segment: segment.last_seq)
 
     @property
+    def sizes(self) -> Sizes:
+        """Totals of the sealed segments. The lock is held."""
+        if self.known_sizes.segments is not self.sealed or self.known_sizes.cold is not self.cold:
+            self.known_sizes = Sizes(self.sealed, self.cold)
+        return self.known_sizes
+
+    @property
     def retained_bytes(self) -> int:
-        """Of frames on this disk and on their way, but for segments that are dead as a whole."""
-        first = self.retained_from
-        segments = sum(segment.data_bytes for segment in self.segments if segment.last_seq >= first)
-        return segments + self.tail.bytes + self.resident.frame_bytes + self.in_flight_bytes
+        """Of frames on this disk and on their way, but for segments that are dead as a whole. The lock is held."""
+        first, active = self.retained_from, self.active
+        unsealed = active.data_bytes if active is not None and active.last_seq >= first else 0
+        return self.sizes.bytes_from(first) + unsealed + self.unabsorbed_bytes + self.in_flight_bytes
+
+    @property
+    def hot_bytes(self) -> int:
+        """Of frames in the data directory and in memory, deleted ones included. The lock is held."""
+        unsealed = 0 if self.active is None else self.active.data_bytes
+        return self.sizes.hot_bytes + unsealed + self.unabsorbed_bytes
+
+    @property
+    def unabsorbed_bytes(self) -> int:
+        """Of published frames that are in no segment."""
+        return self.tail.bytes + self.resident.frame_bytes
+
+    @property
+    def has_segments(self) -> bool:
+        return self.active is not None or bool(self.sealed)
 
     @property
     def segments(self) -> tuple[SegmentInfo, ...]:
@@ -192,7 +217,7 @@ class TopicState:
     @property
     def is_resident(self) -> bool:
         """Whether all that it has is in memory only, and nothing on its way."""
-        is_written = bool(self.segments or len(self.tail) or self.floors.earliest_seq < self.hot_floor)
+        is_written = bool(self.has_segments or len(self.tail) or self.floors.earliest_seq < self.hot_floor)
         return self.is_quiet and not is_written and bool(self.resident.chunks)
 
     def take_back(self) -> None:

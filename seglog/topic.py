@@ -128,8 +128,7 @@ class Topic:
         if state is None:
             return 0
         with self._engine.committer.lock:
-            hot = sum(segment.data_bytes for segment in state.segments if segment.is_hot)
-            return hot + state.tail.bytes + state.resident.frame_bytes
+            return state.hot_bytes
 
     @property
     def bytes_relocated(self) -> int:
@@ -138,7 +137,7 @@ class Topic:
         if state is None:
             return 0
         with self._engine.committer.lock:
-            return sum(segment.data_bytes for segment in state.cold)
+            return state.sizes.cold_bytes
 
     def append(
         self,

@@ -34,6 +34,7 @@ from seglog.store_local import LocalSegmentStore
 from seglog.upkeep import InCaller
 from tests.faults.disk import Image, SimulatedDisk
 from tests.seglog.clocks import SetClock
+from tests.seglog.totals import check_totals
 from tests.seglog.workload import Bounds, Journal, look
 
 DIRECTORY = Path("/log")
@@ -168,6 +169,10 @@ class TopicModel(RuleBasedStateMachine):
         assert [(record.value, record.tag) for record in records] == [journal.tried["t"][seq - 1] for seq in expected]
         times = [record.ts_ms for record in records]
         assert times == sorted(times)
+
+    @invariant()
+    def totals_are_those_of_a_recount(self) -> None:
+        check_totals(self.log)
 
     def _check_batches(self, items: list[Record | Gap]) -> None:
         """They end with an error at the first gap."""

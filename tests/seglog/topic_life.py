@@ -17,6 +17,7 @@ from seglog import Gap, Log, LogSettings, TopicConfig, TruncateOp
 from seglog.files import Files
 from seglog.upkeep import InCaller
 from tests.seglog.clocks import SetClock
+from tests.seglog.totals import check_totals
 
 __all__ = ["SETTINGS", "SHARDED", "STEPS", "TIERED", "Shown", "TopicShown", "check", "live", "shown"]
 
@@ -137,6 +138,7 @@ def live(
 
 
 def shown(log: Log) -> Shown:
+    check_totals(log)
     return {name: _topic_shown(log, name) for name in log.topics()}
 
 

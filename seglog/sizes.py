@@ -1,0 +1,43 @@
+"""How many bytes the sealed segments of a topic have, as running totals. No I/O.
+
+An append to a capped topic asks for them under the lock of the log. So an answer costs a binary search, whatever the
+number of segments; the totals are counted when the segments change, and then by whoever changes them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from itertools import accumulate
+from operator import attrgetter
+
+from seglog.segment import SegmentInfo
+
+__all__ = ["Sizes"]
+
+_data_bytes = attrgetter("data_bytes")
+_last_seq = attrgetter("last_seq")
+
+
+class Sizes:
+    """Of `segments`, sealed and ascending, of which `cold` are relocated."""
+
+    __slots__ = ("_ends", "cold", "cold_bytes", "segments")
+
+    def __init__(self, segments: tuple[SegmentInfo, ...] = (), cold: tuple[SegmentInfo, ...] = ()) -> None:
+        self.segments = segments
+        self.cold = cold
+        self.cold_bytes: int = sum(map(_data_bytes, cold))
+        self._ends: array[int] = array("Q", accumulate(map(_data_bytes, segments), initial=0))
+
+    @property
+    def hot_bytes(self) -> int:
+        return self._ends[-1] - self.cold_bytes
+
+    def bytes_from(self, seq: int) -> int:
+        """Bytes of the segments that end at `seq` or later."""
+        return self._ends[-1] - self._ends[self.index_of(seq)]
+
+    def index_of(self, seq: int) -> int:
+        """The index of the first segment that ends at `seq` or later; their number if there is none."""
+        return bisect_left(self.segments, seq, key=_last_seq)
