@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from catalog import ForkPoint, History, Snapshot, timeline
+from catalog.errors import OutOfWindow
 from catalog.history import NO_HISTORY, asked
 from offload.archive_offload import OffloadCalls
 from offload.deletes import count_live, last_live_seq
@@ -59,15 +60,33 @@ class HistoryCalls(OffloadCalls):
         Offloads first what the target needs and the remote does not have. Raises `InvalidTarget`, `OutOfWindow`,
         `NoSuchTag`.
         """
-        wanted = timeline.parse_target(target, now_ms=self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        wanted = timeline.parse_target(target, now_ms=now_ms)
         if isinstance(wanted, timeline.Named):
             return self._tags.get(split_name(name)[0], wanted.name).point
-        if self._log.has_topic(name):
-            while self._needs_offload(name, wanted):
-                self._log.topic(name).seal()
-                self.offload(name)
-            if isinstance(wanted, timeline.Time) and self._is_quiet_since(name, wanted.ms):
-                wanted = timeline.Head()
+        if not self._log.has_topic(name):
+            return self._found(name, wanted)
+        with self._turn(name):
+            return self._found(name, self._brought(self._log.topic(name), wanted, now_ms))
+
+    def _brought(self, topic: Topic, wanted: timeline.Target, now_ms: int) -> timeline.Target:
+        """The target as the remote has it from now on: what it needs was sealed and offloaded, once.
+
+        What is appended or deleted meanwhile takes no part, and is not looked at again: else this might never end.
+        Raises `OutOfWindow` for a time in the future, and what `offload` raises.
+        """
+        name = topic.name
+        if isinstance(wanted, timeline.Time) and wanted.ms > max(now_ms, topic.last_ts_ms):
+            raise OutOfWindow(f"{wanted}, which is in the future", timeline.window(self._past(name, wanted)))
+        if self._needs_offload(name, wanted):
+            topic.seal()
+            self.offload(name)
+        if isinstance(wanted, timeline.Time) and self._handles.find(name) is not None:
+            is_quiet_since = self.snapshot(name).max_ts_ms <= wanted.ms
+            return timeline.Head() if is_quiet_since else wanted
+        return wanted
+
+    def _found(self, name: str, wanted: timeline.Target) -> ForkPoint:
         return asked(
             lambda: self._past(name, wanted),
             lambda past: timeline.resolve(wanted, past, self._reader.last_seq_at),
@@ -124,14 +143,3 @@ class HistoryCalls(OffloadCalls):
             [frame] = topic.frames(offloaded_seq + 1, offloaded_seq + 1)
             times.append(read_header(frame).ts_ms)
         return min(times)
-
-    def _is_quiet_since(self, name: str, ms: int) -> bool:
-        """Whether the remote knows all that happened up to `ms`, which is not in the future: this log would know."""
-        now_ms = self._clock.now_ms()  # before the look at what is missing: what comes after that is later
-        if self._handles.find(name) is None:
-            return False
-        topic, offloaded_seq = self._log.topic(name), self._handles.offloaded_seq(name)
-        waiting = topic.delete_ops()
-        is_complete = topic.head_seq == offloaded_seq and not waiting and not self._waiting_truncations(name)
-        unknown_ms = now_ms + 1 if is_complete else self._first_unknown_ms(topic, offloaded_seq, waiting)
-        return self.snapshot(name).max_ts_ms <= ms < unknown_ms and ms <= now_ms

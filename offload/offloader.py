@@ -10,6 +10,8 @@
         meanwhile makes it nobody's. One that comes later is a commit behind it.
     O6  The id of a segment is never older than what the volume says was collected (G3 of `catalog.gc`), however far the
         clock is behind: so GC, which may take it for an orphan, has to take the LSN first that it is published at.
+    O7  A run has an end, however much is appended, sealed and deleted meanwhile: what it brings is fixed when it begins.
+        A truncation ends that, and it is fixed once more.
 
 The states of an attempt are in `offload.attempt`. Source: PIP-17, Graft RFC 0001 (push).
 """
@@ -17,7 +19,7 @@ The states of an attempt are in `offload.attempt`. Source: PIP-17, Graft RFC 000
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 
@@ -84,9 +86,9 @@ class Offloader:
     def run(
         self, name: str, *, up_to: int | None = None, on_bytes: Callable[[int], None] = lambda _: None
     ) -> list[Published]:
-        """Offload every sealed segment (that ends at or below `up_to`), and publish the deletes that follow them.
+        """Offload every segment that is sealed now (and ends at or below `up_to`), and publish the deletes after them.
 
-        Then the topic's configuration, if the volume does not know it.
+        Then the topic's configuration, if the volume does not know it. What comes meanwhile waits for the next run (O7).
         `on_bytes` hears how many bytes of frames were taken, every now and then. Raises `Diverged`, `OutcomeUnknown`,
         and what the log and the store raise; whatever it raises, what was acked is safe and the next run goes on.
         """
@@ -103,11 +105,14 @@ class Offloader:
     def _run(self, name: str, up_to: int | None, on_bytes: Callable[[int], None]) -> list[Published]:
         done: list[Published] = []
         topic = self._log.topic(name)
+        goal = _goal_of(topic, up_to)
         while True:
             handle, epoch = self._handle(name), topic.epoch
+            if goal.epoch != epoch:
+                goal = _goal_of(topic, up_to)
             tip = self._handles.tip(handle)
             truncation = next(iter(topic.truncate_ops()), None)
-            delete = _due_delete(topic, tip.bounds.head_seq, truncation)
+            delete = _due_delete(topic, tip.bounds.head_seq, truncation, goal.last_op)
             if topic.epoch != epoch:
                 continue
             if delete is not None:
@@ -129,7 +134,7 @@ class Offloader:
             run = plan_run(
                 topic.segments(),
                 tip.bounds.head_seq,
-                up_to,
+                goal.last_seq,
                 self.settings.max_object_bytes,
                 age_s * 1000 if isinstance(age_s, int) else None,
             )
@@ -420,10 +425,26 @@ class Offloader:
         return handle
 
 
-def _due_delete(topic: Topic, head_seq: int, truncation: TruncateOp | None) -> DeleteOp | None:
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    """What a run brings: records up to `last_seq`, and deletes up to number `last_op` (O7)."""
+
+    epoch: int
+    last_seq: int
+    last_op: int
+
+
+def _goal_of(topic: Topic, up_to: int | None) -> _Goal:
+    """What is there now. The epoch comes first: if a truncation is in what follows, the run sees a higher one."""
+    epoch, sealed_seq = topic.epoch, topic.sealed_seq
+    last_op = max((op.op for op in topic.delete_ops()), default=0)  # after the seq: none below it is left out
+    return _Goal(epoch, sealed_seq if up_to is None else min(up_to, sealed_seq), last_op)
+
+
+def _due_delete(topic: Topic, head_seq: int, truncation: TruncateOp | None, last_op: int) -> DeleteOp | None:
     """The next one that may be published (O1): behind a truncation, none that was made after it."""
-    ops = topic.delete_ops() if truncation is None else (op for op in topic.delete_ops() if op.op < truncation.next_op)
-    return next((op for op in ops if op.at_seq <= head_seq), None)
+    below = last_op + 1 if truncation is None else min(truncation.next_op, last_op + 1)
+    return next((op for op in topic.delete_ops() if op.op < below and op.at_seq <= head_seq), None)
 
 
 def _ends_with_a_segment(topic: Topic, seq: int) -> bool:
