@@ -70,9 +70,9 @@ class HistoryCalls(OffloadCalls):
             return self._found(name, self._brought(self._log.topic(name), wanted, now_ms))
 
     def _brought(self, topic: Topic, wanted: timeline.Target, now_ms: int) -> timeline.Target:
-        """The target as the remote has it from now on: what it needs was sealed and offloaded, once.
+        """The target that the remote can tell, after one seal and one offload of the records that it needs.
 
-        What is appended or deleted meanwhile takes no part, and is not looked at again: else this might never end.
+        Records and deletes that come later take no part: a second look might never end.
         Raises `OutOfWindow` for a time in the future, and what `offload` raises.
         """
         name = topic.name

@@ -10,8 +10,8 @@
         meanwhile makes it nobody's. One that comes later is a commit behind it.
     O6  The id of a segment is never older than what the volume says was collected (G3 of `catalog.gc`), however far the
         clock is behind: so GC, which may take it for an orphan, has to take the LSN first that it is published at.
-    O7  A run has an end, however much is appended, sealed and deleted meanwhile: what it brings is fixed when it begins.
-        A truncation ends that, and it is fixed once more.
+    O7  A run has an end, however much is appended, sealed and deleted during it. It fixes its last record and its last
+        delete when it begins, and once more after a truncation.
 
 The states of an attempt are in `offload.attempt`. Source: PIP-17, Graft RFC 0001 (push).
 """
@@ -88,7 +88,7 @@ class Offloader:
     ) -> list[Published]:
         """Offload every segment that is sealed now (and ends at or below `up_to`), and publish the deletes after them.
 
-        Then the topic's configuration, if the volume does not know it. What comes meanwhile waits for the next run (O7).
+        Then the topic's configuration, if the volume does not know it. What comes later waits for the next run (O7).
         `on_bytes` hears how many bytes of frames were taken, every now and then. Raises `Diverged`, `OutcomeUnknown`,
         and what the log and the store raise; whatever it raises, what was acked is safe and the next run goes on.
         """
@@ -427,7 +427,7 @@ class Offloader:
 
 @dataclass(frozen=True, slots=True)
 class _Goal:
-    """What a run brings: records up to `last_seq`, and deletes up to number `last_op` (O7)."""
+    """The end of a run (O7): it brings records up to `last_seq`, and deletes up to number `last_op`."""
 
     epoch: int
     last_seq: int
@@ -435,7 +435,7 @@ class _Goal:
 
 
 def _goal_of(topic: Topic, up_to: int | None) -> _Goal:
-    """What is there now. The epoch comes first: if a truncation is in what follows, the run sees a higher one."""
+    """The newest of both. The epoch is read first: if a truncation comes in between, the run sees a higher one."""
     epoch, sealed_seq = topic.epoch, topic.sealed_seq
     last_op = max((op.op for op in topic.delete_ops()), default=0)  # after the seq: none below it is left out
     return _Goal(epoch, sealed_seq if up_to is None else min(up_to, sealed_seq), last_op)

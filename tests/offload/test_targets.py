@@ -1,4 +1,4 @@
-"""A target is fixed once: however much is appended, sealed and deleted meanwhile, it is one seal, one offload, one commit."""
+"""A target is fixed once, whatever is appended, sealed and deleted meanwhile: one seal, one offload, one commit."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_time_in_the_future_is_refused_with_the_window_and_nothing_is_sent(tmp
         log.topic("t").append([b"b"])
         before = sum(store.counts[method] for method in EFFECTS)
         for at in (1, 1000, 10**9):
-            with pytest.raises(OutOfWindow, match="which is in the future.*seq 1 to "):
+            with pytest.raises(OutOfWindow, match=r"which is in the future.*seq 1 to "):
                 archive.restore("t", to=format_time(clock.ms + at), name="b")
         assert sum(store.counts[method] for method in EFFECTS) == before
         archive.restore("t", to=format_time(clock.ms), name="b")
@@ -173,7 +173,7 @@ def test_a_time_of_now_is_what_was_there_when_it_was_asked_for(tmp_path: Path) -
         topic = log.topic("t")
         topic.append([b"a"])
         clock.ms += 5
-        store.live = lambda number: topic.append([b"at the same time"])
+        store.live = lambda _: topic.append([b"at the same time"])
         archive.restore("t", to=format_time(clock.ms), name="b")
         assert store.commits == 1
         assert [record.seq for record in archive.read("t@b")] == [1]
