@@ -33,6 +33,7 @@ from typing import Any, Literal, TypeAlias, overload
 
 import seglog.log
 from seglog import write
+from seglog.arguments import checked
 from seglog.checkpoint import wait_for_room
 from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
@@ -57,6 +58,7 @@ _Outcome: TypeAlias = "range | BaseException"
 _is_cancelled = asyncio.Future.cancelled
 
 
+@checked
 def open(path: str | os.PathLike[str], **options: Any) -> AsyncLog:
     """For `async with`, which opens it: with the options, and the errors, of `seglog.open`."""
     return AsyncLog(path, options)
@@ -171,7 +173,9 @@ class AsyncTopic:
         if tag is not None or node is not None or unterminated or durability is not None:
             kind = (self.sync.name, tag, node, unterminated, durability)
         queue = self._queue
-        values, size_bytes = write.check_append(queue.engine, values, tag=tag, node=node, durability=durability)
+        values, size_bytes = write.check_append(
+            queue.engine, values, tag=tag, node=node, unterminated=unterminated, durability=durability
+        )
         if not values:
             return self.sync.append(values)
         if queue.for_room or queue.is_closed or queue.waiting_bytes + size_bytes > queue.max_bytes:
@@ -198,6 +202,7 @@ class AsyncTopic:
         until_ms: int | None = None,
         gaps: bool,
     ) -> AsyncIterator[Record | Gap]: ...
+    @checked
     def read(
         self,
         start: int | None = None,
@@ -226,6 +231,7 @@ class AsyncTopic:
     def follow(
         self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool
     ) -> AsyncIterator[Record | Gap]: ...
+    @checked
     def follow(
         self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool = False
     ) -> AsyncIterator[Record] | AsyncIterator[Record | Gap]:

@@ -8,32 +8,37 @@ B2  The value of a memoryview is what `bytes()` of it is: items wider than a byt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import cast
+
+from seglog.errors import InvalidArgument
 
 __all__ = ["byte_string", "byte_strings"]
 
 _KINDS = (bytes, bytearray, memoryview)
-_NO_SEQUENCES = (*_KINDS, str)
+_NO_SEQUENCES = (*_KINDS, str, Mapping, Set)
+_WANTED = "bytes, a bytearray or a memoryview"
 _PLAIN = frozenset({bytes})
 
 
 def byte_string(value: bytes | bytearray | memoryview) -> bytes:
-    """Raises `TypeError` for what is none of these, and for a memoryview that was released."""
+    """Raises `InvalidArgument` for what is none of these, and for a memoryview that was released."""
     if type(value) is bytes:
         return value
     if not isinstance(value, _KINDS):
-        raise TypeError(f"a value is bytes, a bytearray or a memoryview, and not {type(value).__name__}")
+        raise InvalidArgument("values", value, _WANTED)
     try:
         return bytes(value)
     except (ValueError, BufferError) as error:
-        raise TypeError(f"a value cannot be read: {error}") from error
+        raise InvalidArgument("values", value, f"{_WANTED} that can be read: {error}") from error
 
 
-def byte_strings(values: Sequence[bytes | bytearray | memoryview]) -> Sequence[bytes]:
-    """Each of them, in a sequence of its own. Raises `TypeError`, also for one byte string in place of a sequence."""
-    if isinstance(values, _NO_SEQUENCES):
-        raise TypeError("append takes a sequence of byte strings, not one")
+def byte_strings(values: Iterable[bytes | bytearray | memoryview]) -> Sequence[bytes]:
+    """Each of them, in a sequence of its own. Raises `InvalidArgument`, also for one byte string alone, and for what
+    has no order.
+    """
+    if not isinstance(values, Iterable) or isinstance(values, _NO_SEQUENCES):
+        raise InvalidArgument("values", values, "a sequence of byte strings")
     own = tuple(values)
     # Most are: asked of their types, thousands of them take a tenth of the time.
     return cast("tuple[bytes, ...]", own) if _PLAIN.issuperset(map(type, own)) else tuple(map(byte_string, own))

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
+from seglog.arguments import WHOLE_MAX, checked, kind_of, taken
 from seglog.errors import InvalidSetting
 from seglog.files import OsFiles, replace_atomically
 from seglog.setting import check_settings, from_section, number, path, toml_lines
@@ -55,6 +56,7 @@ DURABILITIES: Final = {
 }
 
 DISCARDS: Final = ("old", "reject")
+_ATTRIBUTES: Final = kind_of(Mapping[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +136,14 @@ class TopicConfig:
 
     def __post_init__(self) -> None:
         check_durability(self.durability)
+        if type(self.keep_history) is not bool:
+            raise InvalidSetting("keep_history", f"{self.keep_history!r} is not True or False")
+        taken("attributes", self.attributes, _ATTRIBUTES)
         check_history(self.durability, keep_history=self.keep_history)
         for key in ("ttl_ms", "cap_records", "cap_bytes"):
             value = getattr(self, key)
-            if value is not None and (type(value) is not int or value < 1):
-                raise InvalidSetting(key, f"{value!r} is not a whole number from 1 on, or none")
+            if value is not None and (type(value) is not int or not 1 <= value <= WHOLE_MAX):
+                raise InvalidSetting(key, f"{value!r} is not a whole number from 1 to {WHOLE_MAX}, or none")
         if self.discard not in DISCARDS:
             raise InvalidSetting("discard", f"{self.discard!r} is none of {', '.join(DISCARDS)}")
 
@@ -173,7 +178,7 @@ class TopicConfig:
 
 def check_durability(name: str) -> str:
     """`name`, or `InvalidSetting`."""
-    if name not in DURABILITIES:
+    if not isinstance(name, str) or name not in DURABILITIES:
         raise InvalidSetting("durability", f"{name!r} is none of {', '.join(DURABILITIES)}")
     return name
 
@@ -187,6 +192,7 @@ def check_history(durability: str, *, keep_history: bool) -> None:
         raise InvalidSetting("durability", reason)
 
 
+@checked
 def read_sections(path: Path) -> dict[str, Any]:
     """The sections of the TOML file at `path`; none if there is no file. Raises `InvalidSetting` if it is not TOML."""
     try:
@@ -198,6 +204,7 @@ def read_sections(path: Path) -> dict[str, Any]:
         raise InvalidSetting(path.name, f"the file is not TOML: {error}") from error
 
 
+@checked
 def load_settings(path: Path, variables: Mapping[str, str] = NO_VARIABLES) -> LogSettings:
     """Of the seglog.toml at `path`; the defaults if there is none. `variables` is the environment, which wins.
 
@@ -206,6 +213,7 @@ def load_settings(path: Path, variables: Mapping[str, str] = NO_VARIABLES) -> Lo
     return from_section(LogSettings, read_sections(path).get(LogSettings.SECTION, {}), variables)
 
 
+@checked
 def default_toml(remote: str | None = None) -> str:
     """The body of a new seglog.toml. `remote` is the URL of the archive, if it is known already."""
     url = '# url = "s3://bucket/prefix"' if remote is None else f"url = {json.dumps(remote, ensure_ascii=False)}"
@@ -219,6 +227,7 @@ def default_toml(remote: str | None = None) -> str:
 """
 
 
+@checked
 def write_default(directory: Path, remote: str | None = None) -> None:
     """A new seglog.toml in `directory`, durable on return."""
     replace_atomically(OsFiles(), directory / SETTINGS_FILE, default_toml(remote).encode())

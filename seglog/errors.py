@@ -36,6 +36,7 @@
     │   ├── JournalClosed
     │   └── LogClosed
     └── Misuse               fix the call                                  exit 2
+        ├── InvalidArgument      a value that the call does not take; a TypeError and a ValueError too
         ├── InvalidTopicName
         ├── InvalidSetting
         ├── InvalidLabel         a tag or node that does not fit a frame
@@ -53,6 +54,7 @@ Each class says what happened; `hint`, where there is one, says what to do next.
 
 from __future__ import annotations
 
+import reprlib
 from pathlib import Path
 from typing import ClassVar
 
@@ -73,6 +75,7 @@ __all__ = [
     "FileCorrupt",
     "FormatUnsupported",
     "HistoryKept",
+    "InvalidArgument",
     "InvalidEntry",
     "InvalidFrame",
     "InvalidItem",
@@ -401,6 +404,19 @@ class LogClosed(Unavailable):
 
 class Misuse(SeglogError):
     exit_code = 2
+
+
+class InvalidArgument(Misuse, TypeError, ValueError):
+    """`name` is the argument, `given` its value, `wanted` says what the call takes. Nothing was done.
+
+    A `TypeError` and a `ValueError`, because Python raises either for such a value.
+    """
+
+    def __init__(self, name: str, given: object, wanted: str) -> None:
+        super().__init__(f"argument {name} is {reprlib.repr(given)} ({type(given).__name__}): it has to be {wanted}")
+        self.name = name
+        self.given = given
+        self.wanted = wanted
 
 
 class InvalidTopicName(Misuse):

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from seglog.arguments import checked
+
 __all__ = ["Files", "OsFiles", "replace_atomically"]
 
 
@@ -156,6 +158,7 @@ class OsFiles:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
+@checked
 def replace_atomically(files: Files, path: Path, body: bytes) -> None:
     """After this `path` holds `body`, or what it held before; whatever happens. Durable on return."""
     temporary = path.with_name(path.name + ".tmp")

@@ -30,9 +30,10 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import TracebackType
+from typing import Annotated, TypeAlias
 
-from seglog.byte_strings import byte_string
-from seglog.errors import DiskFull, InvalidSetting, JournalClosed, NoSuchItem, SectionPruned
+from seglog.arguments import Within, checked
+from seglog.errors import DiskFull, JournalClosed, NoSuchItem, SectionPruned
 from seglog.files import Files, OsFiles
 from seglog.journal_section import Item, Section
 from seglog.lock import DirectoryLock
@@ -41,6 +42,8 @@ from seglog.wal import NO_SPACE
 __all__ = ["SECTION_MAX", "Item", "Journal"]
 
 SECTION_MAX = 2**64 - 1
+SectionNumber: TypeAlias = Annotated[int, Within(0, SECTION_MAX)]
+Concurrency: TypeAlias = Annotated[int, Within(1, 1024)]
 _FILE = re.compile(r"section-([0-9]{20})\.log")
 _CONCURRENCY = 4
 
@@ -48,6 +51,7 @@ _CONCURRENCY = 4
 class Journal:
     """A context manager; safe for many threads, for one process at a time."""
 
+    @checked
     def __init__(self, path: str | os.PathLike[str], *, files: Files | None = None) -> None:
         """Opens the journal at `path`; makes it in a directory that is there.
 
@@ -87,17 +91,18 @@ class Journal:
         with self._lock:
             return sorted(self._sections)
 
-    def append(self, section: int, data: bytes) -> int:
+    @checked
+    def append(self, section: SectionNumber, data: bytes) -> int:
         """Append an item, and return its offset in the section. Not durable before `sync`.
 
-        Raises `OffsetOverflow`, `ItemTooLarge`, `SectionPruned`, `InvalidSetting` for what is no section's number, and
+        Raises `OffsetOverflow`, `ItemTooLarge`, `SectionPruned`, `InvalidArgument`, and
         `DiskFull`: nothing was appended. After `WriterPoisoned` the section takes no more until the journal is opened
         again.
         """
-        data = byte_string(data)
         return self._section_for(section).append(data)
 
-    def get(self, section: int, offset: int, exact: int | None = None) -> bytes:
+    @checked
+    def get(self, section: SectionNumber, offset: int, exact: int | None = None) -> bytes:
         """The data of the item at `offset`, verified.
 
         With `exact`, the size that the item is known to have, it takes one read; a wrong one is `WrongSize`.
@@ -108,7 +113,8 @@ class Journal:
             raise NoSuchItem(section, offset)
         return found.get(offset, exact)
 
-    def sync(self, section: int) -> None:
+    @checked
+    def sync(self, section: SectionNumber) -> None:
         """Everything appended to the section is durable on return; for none there is nothing to do.
 
         Raises `WriterPoisoned`: what of it is durable, only the next opening knows.
@@ -117,7 +123,8 @@ class Journal:
         if found is not None:
             found.sync()
 
-    def prune(self, min_section: int) -> None:
+    @checked
+    def prune(self, min_section: SectionNumber) -> None:
         """Remove the sections below `min_section`, durably. Appends to them are refused while this journal is open."""
         with self._lock:
             self._check_open()
@@ -130,8 +137,13 @@ class Journal:
             if pruned:
                 self._files.sync_dir(self.path)
 
+    @checked
     def replay(
-        self, sections: Iterable[int] | None = None, *, prefix: int | None = None, concurrency: int = _CONCURRENCY
+        self,
+        sections: Iterable[SectionNumber] | None = None,
+        *,
+        prefix: int | None = None,
+        concurrency: Concurrency = _CONCURRENCY,
     ) -> Iterator[Item]:
         """The items of these sections, or of all, as they are now, in one stream.
 
@@ -142,12 +154,9 @@ class Journal:
         be verified then: bytes, and even sizes and so the places of all items behind, are what the disk says they are.
         To be sure of an item, `get` it.
 
-        Raises `NoSuchItem` and `InvalidSetting` at once, and `FileCorrupt` where the damage is: the section's items
+        Raises `NoSuchItem` and `InvalidArgument` at once, and `FileCorrupt` where the damage is: the section's items
         before it have come, and other sections can be replayed without it.
         """
-        for name, value, low in (("prefix", prefix, 0), ("concurrency", concurrency, 1)):
-            if value is not None and value < low:
-                raise InvalidSetting(name, f"{value} is below {low}")
         with self._lock:
             self._check_open()
             wanted = sorted(self._sections) if sections is None else list(sections)
@@ -181,8 +190,6 @@ class Journal:
         """To append to: made if it is not there."""
         with self._lock:
             self._check_open()
-            if not 0 <= number <= SECTION_MAX:
-                raise InvalidSetting("section", f"{number} is outside 0 to {SECTION_MAX}")
             if number < self._min_section:
                 raise SectionPruned(number, self._min_section)
             section = self._sections.get(number)

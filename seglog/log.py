@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Annotated, TypeAlias
 
 from seglog import housekeeping, write
+from seglog.arguments import WHOLE_MAX, Within, checked
 from seglog.checkpoint import checkpoint, checkpoint_locked, relieve
 from seglog.clock import Clock, SystemClock
 from seglog.cold_stores import ColdStores
@@ -52,7 +54,13 @@ __all__ = ["Log", "open"]
 _logger = logging.getLogger("seglog.log")
 _PATIENCE_S = 1.0
 
+#: Half of the seqs stay for what is appended.
+FirstSeq: TypeAlias = Annotated[int, Within(1, WHOLE_MAX // 2)]
+#: No later than the year 9999: every record has such a time, and calendars end there.
+TimeFloor: TypeAlias = Annotated[int, Within(0, 253_402_300_799_999)]
 
+
+@checked
 def open(
     path: str | os.PathLike[str],
     *,
@@ -136,6 +144,7 @@ class Log:
         return self._engine.topic_defaults
 
     @topic_defaults.setter
+    @checked
     def topic_defaults(self, config: TopicConfig) -> None:
         self._engine.topic_defaults = config
 
@@ -163,25 +172,33 @@ class Log:
         """Names, ascending."""
         return sorted(name for name, state in list(self._engine.topics.items()) if state.is_published)
 
+    @checked
     def has_topic(self, name: str) -> bool:
         return self._engine.find(name) is not None
 
+    @checked
     def create_topic(
-        self, name: str, config: TopicConfig | None = None, first_seq: int = 1, ts_floor_ms: int = 0
+        self,
+        name: str,
+        config: TopicConfig | None = None,
+        first_seq: FirstSeq = 1,
+        ts_floor_ms: TimeFloor = 0,
     ) -> Topic:
         """A topic before its first append. Seqs begin with `first_seq`, and no time is below `ts_floor_ms`.
 
-        Durable on return. Raises `InvalidTopicName`, `TopicExists`, `InvalidSetting`.
+        Durable on return. Raises `InvalidTopicName`, `TopicExists`, `InvalidArgument`.
         """
         topic = self.topic(name)
         config = self.topic_defaults if config is None else config
         write.create_topic(self._engine, name, config, first_seq=first_seq, ts_floor_ms=ts_floor_ms)
         return topic
 
+    @checked
     def configure(self, name: str, config: TopicConfig) -> None:
         """Durable on return, and of effect for later appends. Raises `NoSuchTopic`."""
         write.configure(self._engine, name, config)
 
+    @checked
     def delete_topic(self, name: str, *, position: tuple[int, int, int] | None = None) -> None:
         """The topic and all its records go; the name is free. Durable on return; space comes back with a checkpoint.
 
@@ -191,6 +208,7 @@ class Log:
         """
         write.delete_topic(self._engine, name, position)
 
+    @checked
     def attach_cold(self, tier: ColdTier) -> None:
         """Reads below a topic's hot floor go there from now on. Raises `ColdTierAttached` if there is one already."""
         if self._engine.cold is not None:
@@ -201,6 +219,7 @@ class Log:
         """Reads below a topic's hot floor are `ColdTierRequired` from now on."""
         self._engine.cold = None
 
+    @checked
     def hold_appends(self, reason: str | None) -> None:
         """From now on appends are refused with `AppendsHeld`, which gives the reason; None takes them again.
 

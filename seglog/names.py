@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from seglog.arguments import TEXT, taken
 from seglog.errors import InvalidTopicName
 
 __all__ = ["BRANCH_MARK", "check_topic_name"]
@@ -15,7 +16,12 @@ _TOPIC = re.compile(f"{_NAME}(?:@{_NAME})?", re.ASCII)
 
 
 def check_topic_name(name: str) -> str:
-    """`name`, or `InvalidTopicName`. The whole of it has to match: `$` would let a trailing line end through."""
+    """`name`, or `InvalidTopicName`; `InvalidArgument` for what is no text.
+
+    The whole of it has to match: `$` would let a trailing line end through.
+    """
+    if type(name) is not str:
+        name = taken("name", name, TEXT)
     if not _TOPIC.fullmatch(name):
         raise InvalidTopicName(name)
     return name

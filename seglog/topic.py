@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Literal, cast, overload
 
 from seglog import housekeeping, write
+from seglog.arguments import checked
 from seglog.batches import read_batches
 from seglog.checkpoint import Wish, checkpoint
 from seglog.config import TopicConfig
@@ -181,6 +182,7 @@ class Topic:
         until_ms: int | None = None,
         gaps: bool,
     ) -> Iterator[Record | Gap]: ...
+    @checked
     def read(
         self,
         start: int | None = None,
@@ -210,6 +212,7 @@ class Topic:
         found = guarded(self._engine, state, continue_records(self._engine, state, first, last, cuts, gaps=gaps))
         return found if gaps else cast("Iterator[Record]", found)
 
+    @checked
     def read_batches(self, start: int | None = None, end: int | None = None) -> Iterator[list[Record]]:
         """The same as `read`, in lists of up to a MiB: several times as fast for whoever takes thousands at once.
 
@@ -229,6 +232,7 @@ class Topic:
     def follow(
         self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool
     ) -> Iterator[Record | Gap]: ...
+    @checked
     def follow(
         self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool = False
     ) -> Iterator[Record] | Iterator[Record | Gap]:
@@ -240,6 +244,7 @@ class Topic:
         found = follow_records(self.follower(start, gaps=gaps), timeout_s)
         return found if gaps else cast("Iterator[Record]", found)
 
+    @checked
     def follower(self, start: int | None = None, *, gaps: bool = False) -> Follower:
         """What `follow` stands on, for whoever waits in another way. Raises as `follow` does."""
         if self._engine.is_read_only:
@@ -248,6 +253,7 @@ class Topic:
         cuts = len(state.cuts)
         return Follower(self._engine, state, self._first(state, start), cuts, gaps=gaps)
 
+    @checked
     def seq_at(self, ts_ms: int) -> int:
         """The first seq whose time is `ts_ms` or later, not below `earliest_seq`; `head_seq + 1` if there is none.
 
@@ -255,6 +261,7 @@ class Topic:
         """
         return self._seq_at(self._engine.state(self.name), ts_ms)
 
+    @checked
     def frames(self, first: int, last: int) -> Iterator[bytes]:
         """Whole, verified frames of the hot records from `first` to `last`, deleted ones included.
 
@@ -265,15 +272,18 @@ class Topic:
         """
         return chain.from_iterable(self.frame_batches(first, last))
 
+    @checked
     def frame_batches(self, first: int, last: int) -> Iterator[Frames]:
         """The same as `frames`, up to a MiB at a time: for whoever takes thousands at once."""
         state = self._hot(first, last)
         return guarded(self._engine, state, read_frame_batches(self._engine, state, first, last))
 
+    @checked
     def sealed_files(self, first: int, last: int) -> SealedFiles:
         """The same records, for a process beside this one that reads sealed segments itself. Raises as `frames`."""
         return SealedFiles(self._engine, self._hot(first, last), last)
 
+    @checked
     def delete(self, *, before: int | None = None, tag: str | None = None) -> DeleteOp:
         """Delete the records that are there now and are below `before`, have the tag, or both. Durable on return.
 
@@ -283,6 +293,7 @@ class Topic:
         """
         return write.delete(self._engine, self.name, before=before, tag=tag)
 
+    @checked
     def evict(self, before: int) -> DeleteOp:
         """What retention does, once and by hand: the records below `before` are lost, and readers are told so, by
         `Gap` or `Evicted`. As `delete` in all else: it is listed in `delete_ops`. Raises `NoSuchTopic`.
@@ -296,6 +307,7 @@ class Topic:
         """
         return self._engine.state(self.name).ops
 
+    @checked
     def settle_deletes(self, op: int) -> None:
         """Delete number `op` is on record elsewhere: list it no more. Durable on return; one not listed is fine."""
         self._grant(Wish(self.name, settle_op=op))
@@ -310,6 +322,7 @@ class Topic:
         with self._engine.committer.lock:
             return state.segments
 
+    @checked
     def truncate(self, seq: int, *, position: tuple[int, int, int] | None = None) -> None:
         """Remove the records from `seq` on: later appends use their seqs again, in a higher `epoch`. Durable on return.
 
@@ -324,6 +337,7 @@ class Topic:
         """With `keep_history`: truncations that are not settled, oldest first, each deeper than the one before."""
         return self._engine.state(self.name).truncate_ops
 
+    @checked
     def settle_truncation(self, op: TruncateOp) -> None:
         """It is on record elsewhere: list it no more. Durable on return; one that is not listed is fine."""
         self._grant(Wish(self.name, settle_truncation=op))
@@ -341,6 +355,7 @@ class Topic:
         """The last sealed seq that ttl and caps want gone from this disk; 0 if none. Raises `NoSuchTopic`."""
         return housekeeping.due(self._engine, self._engine.state(self.name))
 
+    @checked
     def release(self, last_seq: int, *, epoch: int | None = None) -> None:
         """Unlink the sealed segments that end at or before `last_seq`: reads of their records go to the cold tier.
 

@@ -18,6 +18,7 @@ import os
 from bisect import bisect_left
 from pathlib import Path
 
+from seglog.arguments import checked
 from seglog.cold_stores import ColdStores, store_errors
 from seglog.config import LogSettings, load_settings
 from seglog.damage import Checked, Findings, Report
@@ -39,6 +40,7 @@ from seglog.wal_check import check_wal
 __all__ = ["verify"]
 
 
+@checked
 def verify(
     path: str | os.PathLike[str],
     *,

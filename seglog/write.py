@@ -33,6 +33,7 @@ from seglog.ephemeral import make_room, trim
 from seglog.errors import (
     AppendsHeld,
     HistoryKept,
+    InvalidArgument,
     InvalidLabel,
     InvalidSetting,
     NoSuchTopic,
@@ -90,7 +91,7 @@ def append(
     durability: str | None,
 ) -> range:
     """The seqs. A topic that is not there is made, in the same group; for no values nothing is."""
-    values, _ = check_append(engine, values, tag=tag, node=node, durability=durability)
+    values, _ = check_append(engine, values, tag=tag, node=node, unterminated=unterminated, durability=durability)
     if not values:
         known = engine.find(name)
         head = 0 if known is None else known.head_seq
@@ -108,12 +109,18 @@ def append(
 
 
 def check_append(
-    engine: Engine, values: Sequence[bytes], *, tag: str | None, node: str | None, durability: str | None
+    engine: Engine,
+    values: Sequence[bytes],
+    *,
+    tag: str | None,
+    node: str | None,
+    unterminated: bool,
+    durability: str | None,
 ) -> tuple[Sequence[bytes], int]:
     """The values as the log keeps them (seglog.byte_strings), and how many bytes they are.
 
     Raises `AppendsHeld`, and for a call that no log takes `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`,
-    `TypeError`, `ReadOnly`.
+    `InvalidArgument`, `ReadOnly`.
     """
     if engine.is_read_only:
         raise ReadOnly(engine.layout.root)
@@ -131,6 +138,9 @@ def check_append(
         _check_label("tag", tag)
     if node is not None:
         _check_label("node", node)
+    # Any other number would be other flags of the frame.
+    if unterminated is not False and unterminated is not True:
+        raise InvalidArgument("unterminated", unterminated, "True or False")
     if durability is not None:
         check_durability(durability)
     return own, size_bytes
@@ -236,10 +246,8 @@ def finish_append(engine: Engine, begun: Begun) -> range:
 
 @change
 def create_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int, ts_floor_ms: int) -> None:
-    """Raises `TopicExists`, `InvalidSetting`."""
+    """Raises `TopicExists`."""
     engine.check_writable()
-    if first_seq < 1:
-        raise InvalidSetting("first_seq", f"{first_seq} is below 1")
     committer = engine.committer
     entry: CreateEntry | None = None
     while entry is None:
@@ -442,6 +450,8 @@ def _check_sizes(values: Sequence[bytes], limit: int) -> int:
 
 
 def _check_label(label: str, text: str) -> None:
+    if not isinstance(text, str):
+        raise InvalidArgument(label, text, "a text or None")
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:

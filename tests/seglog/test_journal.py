@@ -15,7 +15,7 @@ from seglog.errors import (
     DirectoryInUse,
     DiskFull,
     FileCorrupt,
-    InvalidSetting,
+    InvalidArgument,
     JournalClosed,
     NoSuchItem,
     OffsetOverflow,
@@ -119,7 +119,7 @@ def test_what_is_not_there_is_missing(journal: Journal) -> None:
         journal.get(1, 0)
     journal.append(1, b"data")
     journal.sync(1)
-    for offset in (-1, 1, 2, 2**40):  # 1 is the sync mark
+    for offset in (1, 2, 2**40):  # 1 is the sync mark
         with pytest.raises(NoSuchItem):
             journal.get(1, offset)
     with pytest.raises(NoSuchItem):
@@ -140,7 +140,7 @@ def test_an_offset_within_an_item_is_never_an_item(journal: Journal) -> None:
 
 @pytest.mark.parametrize("section", [-1, 2**64])
 def test_a_section_is_a_u64(journal: Journal, section: int) -> None:
-    with pytest.raises(InvalidSetting, match="section"):
+    with pytest.raises(InvalidArgument, match="section"):
         journal.append(section, b"data")
     journal.append(2**64 - 1, b"data")
     assert replayed(journal, 2**64 - 1) == [b"data"]
@@ -148,7 +148,7 @@ def test_a_section_is_a_u64(journal: Journal, section: int) -> None:
 
 @pytest.mark.parametrize("arguments", [{"prefix": -1}, {"concurrency": 0}])
 def test_a_replay_that_makes_no_sense_is_refused_at_once(journal: Journal, arguments: dict[str, int]) -> None:
-    with pytest.raises(InvalidSetting, match=next(iter(arguments))):
+    with pytest.raises(InvalidArgument, match=next(iter(arguments))):
         journal.replay(**arguments)  # type: ignore[arg-type]
 
 

@@ -17,6 +17,7 @@ from seglog import (
     DiskFull,
     FileCorrupt,
     FormatUnsupported,
+    InvalidArgument,
     InvalidSetting,
     LogSettings,
     NoSuchTopic,
@@ -137,7 +138,7 @@ def test_a_topic_is_created_once(tmp_path: Path) -> None:
         log.create_topic("a")
         with pytest.raises(TopicExists):
             log.create_topic("a")
-        with pytest.raises(InvalidSetting):
+        with pytest.raises(InvalidArgument):
             log.create_topic("b", first_seq=0)
         with pytest.raises(NoSuchTopic):
             log.configure("b", TopicConfig())

@@ -10,6 +10,7 @@ import seglog
 from seglog import (
     ColdTierRequired,
     FileCorrupt,
+    InvalidArgument,
     InvalidLabel,
     InvalidSetting,
     InvalidTopicName,
@@ -141,9 +142,11 @@ def test_reads_are_bounded_by_what_is_there(log: Log) -> None:
     assert _seqs(topic.read(29, 1000)) == [29, 30]
     assert _seqs(topic.read(31)) == []
     assert _seqs(topic.read(5, 4)) == []
-    for start in (0, -1, 32):
+    for start in (0, 32):
         with pytest.raises(SeqOutOfRange, match="holds 1 to 30"):
             topic.read(start)
+    with pytest.raises(InvalidArgument, match="start is -1"):
+        topic.read(-1)
 
 
 def test_a_reader_sees_what_was_there_when_it_began_while_more_is_appended(log: Log) -> None:

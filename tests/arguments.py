@@ -1,0 +1,116 @@
+"""Arguments of the wrong type or range, for every public call: the values, the table, and the calls that there are.
+
+A package's test has a table of rows, one for each public call that takes arguments. `calls_of` finds these calls in the
+package, so that a call without a row fails the test. `wrong_values` are tried for one argument at a time, and `refused`
+says which of them were not refused as they have to be.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+__all__ = ["Row", "calls_of", "contents", "refused", "wrong_values"]
+
+NAIVE = dt.datetime(2026, 1, 2, 3, 4, 5)  # noqa: DTZ001 - a naive one is what is tried
+
+#: Kind of an argument to values that it never takes.
+WRONG: dict[str, tuple[object, ...]] = {
+    "whole": ("7", b"7", 1.5, 7.0, math.nan, math.inf, True, -1, 2**63, 2**64, [7], NAIVE, object()),
+    "u64": ("7", b"7", 1.5, 7.0, math.nan, math.inf, True, -1, 2**64, [7], NAIVE, object()),
+    "number": ("7", b"7", math.nan, math.inf, -math.inf, -1, -0.5, True, [7], NAIVE, object()),
+    "bool": (1, 0, 2, "yes", "", b"", 1.0, [True], object()),
+    "text": (7, b"text", True, 1.5, ["text"], "\ud800", NAIVE, Path("text"), object()),
+    "name": (7, b"name", True, 1.5, ["name"], "\ud800", "", "a b", "a/b", "../a", NAIVE, object()),
+    "bytes": ("text", 7, True, 1.5, ["x"], NAIVE, object()),
+    "values": (b"x", "x", bytearray(b"x"), 7, True, {b"x": b"x"}, {b"x"}, ["x"], [None], [7], [b"x", "y"], object()),
+    "path": (7, b"/x", True, 1.5, ["x"], "", "a\0b", NAIVE, object()),
+    "directory": (7, b"/x", True, 1.5, ["x"], "a\0b", NAIVE, Path("x"), object()),
+    "wholes": (7, "7", b"7", ["7"], [1.5], [True], [-1], [2**64], object()),
+    "position": (7, "abc", b"abc", (1, 2), (1, 2, 3, 4), (1, 2, "3"), (1, 2.0, 3), (1, True, 3), [1, 2, 3], object()),
+    "callable": (7, "x", b"x", True, [], object()),
+    "mapping": (7, "x", b"x", True, 1.5, [], {1: "x"}, {"x": 1}, {"x": None}, NAIVE, object()),
+    "instance": (7, "x", b"x", True, 1.5, [], {}, NAIVE, object()),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """`run` makes the call in a world, with keyword arguments. `takes` are the kinds of its arguments.
+
+    Of `optional` ones None is a fit value. `fit` are the values of the others while one is wrong.
+    """
+
+    run: Callable[..., object]
+    takes: dict[str, str]
+    fit: dict[str, object] = field(default_factory=dict)
+    optional: frozenset[str] = frozenset()
+
+
+def wrong_values(row: Row, argument: str) -> Iterator[object]:
+    yield from WRONG[row.takes[argument]]
+    if argument not in row.optional:
+        yield None
+
+
+def refused(world: Any, name: str, row: Row, errors: type[Exception] | tuple[type[Exception], ...]) -> list[str]:
+    """What is wrong with the refusals of one call: it took a value, raised another error, or did not say the name."""
+    found = []
+    for argument in row.takes:
+        for value in wrong_values(row, argument):
+            called = f"{name}({argument}={value!r})"
+            try:
+                row.run(world, **{**row.fit, argument: value})
+            except errors as error:
+                if argument not in str(error):
+                    found.append(f"{called} does not name the argument: {error}")
+            except BaseException as error:
+                found.append(f"{called} raised {error!r}")
+            else:
+                found.append(f"{called} was taken")
+    return found
+
+
+def calls_of(module: ModuleType, *, values: Iterable[type] = ()) -> dict[str, frozenset[str]]:
+    """The public calls of a module that take arguments, with the names of these. `values` are left out."""
+    found: dict[str, frozenset[str]] = {}
+    for name in module.__all__:
+        public = getattr(module, name)
+        if inspect.isfunction(public):
+            found[name] = _arguments(public)
+        elif inspect.isclass(public) and _is_of_calls(public) and public not in set(values):
+            found |= dict(_methods(name, public))
+    return {name: arguments for name, arguments in found.items() if arguments}
+
+
+def _is_of_calls(kind: type) -> bool:
+    is_port = getattr(kind, "_is_protocol", False)
+    return not (issubclass(kind, (BaseException, enum.Enum)) or is_port)
+
+
+def _methods(name: str, kind: type) -> Iterator[tuple[str, frozenset[str]]]:
+    home = kind.__module__.split(".")[0]
+    for attribute in dir(kind):
+        found = inspect.getattr_static(kind, attribute)
+        found = found.__func__ if isinstance(found, (classmethod, staticmethod)) else found
+        if isinstance(found, property) and found.fset is not None:
+            yield f"{name}.{attribute}", _arguments(found.fset)
+        elif inspect.isfunction(found) and not attribute.startswith("_") and found.__module__.startswith(home):
+            yield f"{name}.{attribute}", _arguments(found)
+
+
+def _arguments(call: Callable[..., object]) -> frozenset[str]:
+    parameters = list(inspect.signature(call).parameters)
+    return frozenset(parameters[1:] if parameters[:1] in (["self"], ["cls"]) else parameters)
+
+
+def contents(*roots: Path) -> dict[str, bytes]:
+    """Every file below these directories."""
+    return {str(path): path.read_bytes() for root in roots for path in sorted(root.rglob("*")) if path.is_file()}
