@@ -28,6 +28,8 @@ from seglog.damage import Checked, Damage, Report
 from seglog.deletes import DeleteOp
 from seglog.errors import (
     AppendsHeld,
+    ColdDirectoryNotApart,
+    ColdDirectoryTaken,
     ColdStoreFailed,
     ColdStoreRequired,
     ColdTierAttached,
@@ -63,6 +65,7 @@ from seglog.errors import (
     OffsetOverflow,
     ReadOnly,
     RecordTooLarge,
+    SameFile,
     SectionPruned,
     SeglogError,
     SegmentCut,
@@ -93,6 +96,8 @@ __all__ = [
     "AppendsHeld",
     "Checked",
     "Clock",
+    "ColdDirectoryNotApart",
+    "ColdDirectoryTaken",
     "ColdStoreFailed",
     "ColdStoreRequired",
     "ColdTier",
@@ -139,6 +144,7 @@ __all__ = [
     "RecordTooLarge",
     "Report",
     "Retention",
+    "SameFile",
     "SectionPruned",
     "SeglogError",
     "SegmentCut",

@@ -9,6 +9,8 @@ H3  What is missing, cut or not what was put there is `FileCorrupt` with its pla
 
 from __future__ import annotations
 
+import errno
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -17,17 +19,28 @@ from pathlib import Path
 
 from xxhash import xxh3_64_intdigest
 
+from seglog.cold_directory import ColdDirectory, IsOurs
 from seglog.config import LogSettings
-from seglog.errors import ColdStoreFailed, FileCorrupt, InvalidEntry, NoSuchSegment, SeglogError, SegmentCut
+from seglog.errors import (
+    ColdDirectoryNotApart,
+    ColdDirectoryTaken,
+    ColdStoreFailed,
+    FileCorrupt,
+    InvalidEntry,
+    NoSuchSegment,
+    SeglogError,
+    SegmentCut,
+)
 from seglog.files import Files
 from seglog.index import ENTRY, read_entries
-from seglog.layout import Layout
+from seglog.layout import Layout, number_in
 from seglog.segment import SegmentInfo, SegmentReader
 from seglog.store import Part, SegmentId, SegmentStore, SegmentStores
 from seglog.store_local import LocalSegmentStore
 
 __all__ = ["ColdStores", "StoredPart", "store_errors"]
 
+_logger = logging.getLogger("seglog.cold_stores")
 _KEPT_BYTES = 32 * 1024 * 1024
 
 
@@ -44,6 +57,17 @@ def store_errors(path: Path) -> Iterator[None]:
         raise
     except Exception as error:
         raise ColdStoreFailed(path, str(error) or type(error).__name__) from error
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    """Trouble with a cold directory is no reason not to open: whatever changes something there looks again."""
+    try:
+        yield
+    except (ColdDirectoryNotApart, ColdDirectoryTaken):
+        raise
+    except (SeglogError, OSError) as error:
+        _logger.warning("the cold directory is not taken for now: %s", error)
 
 
 class StoredPart:
@@ -99,11 +123,20 @@ class ColdSegment(SegmentReader):
 
 
 class ColdStores:
-    """Of a log. `place` is where the stores are, as errors name it. Safe for many threads."""
+    """Of a log. `place` is where the stores are, as errors name it. Safe for many threads.
 
-    def __init__(self, make: SegmentStores, place: Path, kept_bytes: int = _KEPT_BYTES) -> None:
+    `data` is the log's data directory, from which directories among the stores have to be apart.
+    """
+
+    def __init__(
+        self, make: SegmentStores, place: Path, kept_bytes: int = _KEPT_BYTES, data: Layout | None = None
+    ) -> None:
         self._make = make
         self._layout = Layout(place)
+        self._data = data
+        self._claims = threading.Lock()
+        self._directories: dict[Path, ColdDirectory] = {}
+        self.is_ours: IsOurs = lambda _topic_id, _segment: False
         self._kept_bytes = kept_bytes
         self._lock = threading.Lock()
         self._stores: dict[int, SegmentStore] = {}
@@ -116,18 +149,79 @@ class ColdStores:
     ) -> ColdStores | None:
         """`stores`, if they are given, or directories in `cold_dir`, which may be relative to the data directory."""
         if stores is not None:
-            return cls(stores, Path("cold store"))
-        if not settings.cold_dir:
+            found = cls(stores, Path("cold store"), data=layout)
+        elif settings.cold_dir:
+            place = Layout(layout.root / settings.cold_dir)
+            found = cls(lambda topic_id: LocalSegmentStore(files, place, topic_id), place.root, data=layout)
+            found.store(0)
+        else:
             return None
-        place = Layout(layout.root / settings.cold_dir)
-        return cls(lambda topic_id: LocalSegmentStore(files, place, topic_id), place.root)
+        found.check_apart(files)
+        return found
+
+    def check_apart(self, files: Files) -> None:
+        """Raises `ColdDirectoryNotApart`, before anything is recovered or moved."""
+        assert self._data is not None  # noqa: S101 - it is configured
+        with _logged():
+            names = files.list_dir(self._data.topics) if files.is_dir(self._data.topics) else []
+            for topic_id in filter(None, (number_in("topic", name) for name in names)):
+                self.store(topic_id)
+            for directory in self._directories.values():
+                directory.check_apart()
+                directory.check_topics()
+
+    def check_owners(self) -> None:
+        """Raises `ColdDirectoryTaken`. Nothing is written."""
+        for directory in list(self._directories.values()):
+            with _logged():
+                directory.check_owner()
+
+    def claim(self) -> None:
+        """For a log that is open for writing: whatever is a directory is this log's from now on.
+
+        Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`. Where the disk has trouble, nothing is moved yet.
+        """
+        for directory in list(self._directories.values()):
+            with _logged(), self._claims:
+                directory.claim(self.is_ours)
+
+    def release(self) -> None:
+        with self._claims:
+            for directory in self._directories.values():
+                directory.release()
+
+    def give_up(self) -> None:
+        """The log is gone: another one may have the directories."""
+        with self._claims:
+            for directory in self._directories.values():
+                directory.give_up()
+
+    def changing(self, topic_id: int) -> SegmentStore:
+        """The store, for a call that puts or deletes.
+
+        Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`, and what the disk raises.
+        """
+        store = self.store(topic_id)
+        directory = self._directory(store)
+        if directory is not None:
+            directory.check_apart(topic_id)
+            with self._claims:
+                is_there = directory.claim(self.is_ours)
+            if not is_there:
+                raise FileNotFoundError(errno.ENOENT, "there is no such directory", str(directory.root))
+        return store
 
     def store(self, topic_id: int) -> SegmentStore:
         with self._lock:
             found = self._stores.get(topic_id)
             if found is None:
                 found = self._stores[topic_id] = self._make(topic_id)
+                if isinstance(found, LocalSegmentStore) and self._data is not None:
+                    self._directories.setdefault(found.root, ColdDirectory(found.files, found.root, self._data))
             return found
+
+    def _directory(self, store: SegmentStore) -> ColdDirectory | None:
+        return self._directories.get(store.root) if isinstance(store, LocalSegmentStore) else None
 
     def part(self, topic_id: int, first_seq: int, part: Part) -> StoredPart:
         name = self._layout.data if part is Part.DATA else self._layout.idx

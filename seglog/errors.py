@@ -10,6 +10,7 @@
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             somebody else is there                        exit 4
     │   ├── DirectoryExists      where a new one was to be made
+    │   ├── ColdDirectoryTaken   it holds, or is to hold, segments of another log
     │   ├── ColdTierAttached
     │   ├── DirectoryInUse
     │   ├── TopicExists
@@ -37,6 +38,8 @@
     │   └── LogClosed
     └── Misuse               fix the call                                  exit 2
         ├── InvalidArgument      a value that the call does not take; a TypeError and a ValueError too
+        ├── ColdDirectoryNotApart  the cold directory leads into the data directory, or the other way round
+        ├── SameFile             a hot file is its own cold copy: it is not deleted
         ├── InvalidTopicName
         ├── InvalidSetting
         ├── InvalidLabel         a tag or node that does not fit a frame
@@ -60,6 +63,8 @@ from typing import ClassVar
 
 __all__ = [
     "AppendsHeld",
+    "ColdDirectoryNotApart",
+    "ColdDirectoryTaken",
     "ColdStoreFailed",
     "ColdStoreRequired",
     "ColdTierAttached",
@@ -95,6 +100,7 @@ __all__ = [
     "OffsetOverflow",
     "ReadOnly",
     "RecordTooLarge",
+    "SameFile",
     "SectionPruned",
     "SeglogError",
     "SegmentCut",
@@ -198,6 +204,18 @@ class DirectoryExists(Conflict):
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} is a seglog data directory already", hint="use it as it is, or choose another one")
         self.path = path
+
+
+class ColdDirectoryTaken(Conflict):
+    """`owner` says which log the cold directory belongs to, as far as that is known."""
+
+    def __init__(self, path: Path, owner: str) -> None:
+        super().__init__(
+            f"{path} is the cold directory of {owner}",
+            hint="set cold_dir to a directory that no other log uses; if that log is gone for good, empty this one",
+        )
+        self.path = path
+        self.owner = owner
 
 
 class ColdTierAttached(Conflict):
@@ -417,6 +435,31 @@ class InvalidArgument(Misuse, TypeError, ValueError):
         self.name = name
         self.given = given
         self.wanted = wanted
+
+
+class ColdDirectoryNotApart(Misuse):
+    """A segment that is moved there would replace, or be, the copy that is hot."""
+
+    def __init__(self, path: Path, data: Path, reason: str) -> None:
+        super().__init__(
+            f"{path} cannot be the cold directory of {data}: {reason}",
+            hint="set cold_dir to a directory of its own, on the slower disk; nothing was moved",
+        )
+        self.path = path
+        self.reason = reason
+
+
+class SameFile(Misuse):
+    """A hot file is its own cold copy. `cold` None: the store replaced it by a way that is not known."""
+
+    def __init__(self, hot: Path, cold: Path | None) -> None:
+        place = "the cold store writes there" if cold is None else f"{cold} is the same file"
+        super().__init__(
+            f"{hot} is not deleted: {place}",
+            hint="give the log a cold store that is apart from its data directory; nothing was lost",
+        )
+        self.hot = hot
+        self.cold = cold
 
 
 class InvalidTopicName(Misuse):

@@ -60,6 +60,10 @@ class Files(Protocol):
         ...
 
     def is_dir(self, path: Path) -> bool: ...
+    def identity(self, path: Path) -> tuple[int, int] | None:
+        """Device and inode of what is at `path`, links followed. None: nothing is there."""
+        ...
+
     def lock(self, fd: int) -> None:
         """Nobody else locks that file until `fd` is closed, or its process ends. `BlockingIOError`: somebody has it."""
         ...
@@ -150,6 +154,13 @@ class OsFiles:
 
     def is_dir(self, path: Path) -> bool:
         return path.is_dir()
+
+    def identity(self, path: Path) -> tuple[int, int] | None:
+        try:
+            found = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_dev, found.st_ino
 
     def lock(self, fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

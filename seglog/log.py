@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from seglog.arguments import WHOLE_MAX, Within, checked
 from seglog.checkpoint import checkpoint, checkpoint_locked, relieve
 from seglog.clock import Clock, SystemClock
 from seglog.cold_stores import ColdStores
+from seglog.cold_taking import take_cold
 from seglog.config import LogSettings, TopicConfig, load_settings
 from seglog.engine import Engine
 from seglog.erasure import erase, finish_erasure, is_being_erased
@@ -95,6 +97,8 @@ def open(
         if read_only:
             settings = load_settings(layout.settings) if settings is None else settings
             stores = ColdStores.configured(port, layout, settings, cold_stores)
+            if stores is not None:
+                stores.check_owners()
             return Log(look(port, layout, clock, settings, stores))
         lock = DirectoryLock(port, layout.lock)
         try:
@@ -271,7 +275,7 @@ class Log:
         if engine.doomed:
             topic_id, first_seq = engine.doomed[0]
             raise ColdStoreFailed(engine.layout.data(topic_id, first_seq), "it does not delete it")
-        self._close(then=lambda: erase(engine.files, engine.layout))
+        self._close(then=functools.partial(_erase, engine))
 
     def close(self) -> None:
         """Make everything durable, and let go of the directory, whatever is raised. Idempotent.
@@ -305,12 +309,20 @@ class Log:
             then()
         finally:
             self._close_engine()
+            if self._engine.cold_stores is not None:
+                self._engine.cold_stores.release()
             self._lock.release()
 
     def _close_engine(self) -> None:
         # Not between a relocation's flip and the end of its hot copy.
         with self._engine.checkpoint_lock:
             self._engine.close()
+
+
+def _erase(engine: Engine) -> None:
+    erase(engine.files, engine.layout)
+    if engine.cold_stores is not None:
+        engine.cold_stores.give_up()
 
 
 def _start(
@@ -324,8 +336,27 @@ def _start(
     settings = load_settings(layout.settings) if settings is None else settings
     if not _is_data_directory(files, layout):
         _make_new(files, layout)
-    found = _recover(files, layout)
     cold_stores = ColdStores.configured(files, layout, settings, stores)
+    found = _recover(files, layout)
+    if cold_stores is not None:
+        take_cold(files, layout, found.topics.values(), cold_stores)
+    try:
+        return _engine(files, layout, clock, settings, upkeep, cold_stores, found)
+    except BaseException:
+        if cold_stores is not None:
+            cold_stores.release()
+        raise
+
+
+def _engine(
+    files: Files,
+    layout: Layout,
+    clock: Clock,
+    settings: LogSettings,
+    upkeep: UpkeepFactory,
+    cold_stores: ColdStores | None,
+    found: Recovered,
+) -> tuple[Engine, Reclaimer]:
     if len(found.wal_ends) != settings.wal_shards:
         before = engine_of(files, layout, clock, settings, found, cold_stores)
         with before.checkpoint_lock:

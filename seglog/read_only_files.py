@@ -108,6 +108,9 @@ class ReadOnlyFiles:
     def is_dir(self, path: Path) -> bool:
         return self.inner.is_dir(self._place(path))
 
+    def identity(self, path: Path) -> tuple[int, int] | None:
+        return None if path in self._unlinked else self.inner.identity(self._place(path))
+
     def lock(self, fd: int) -> None:  # noqa: ARG002 - refused, whatever it is
         _refuse()
 

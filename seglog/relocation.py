@@ -12,6 +12,8 @@ once more: that it is seen there does not say that it is durable, only a `put` t
 M1  The hot copy goes only after the pointer is durable, and the pointer is flipped only after a read-back.
 M2  The pointer belongs to whoever keeps the topic's metadata: `flip` is theirs. Entered, it has made it durable, or
     raises; until it is left nobody brings the hot copy back. It may be asked again for a segment that has it already.
+M4  A hot file is never deleted that is the same file as its copy, by device and inode. Nor is one that a `put` into
+    the cold store has replaced: then that store writes into the hot tier, by whatever way.
 M3  Flags in the idx may change on the way: `flip` gets the XXH3-64 of the copied one, and raises if it is another now.
 
 Source: topics engine architecture, section 3.6, and the knobs of its layout section.
@@ -26,9 +28,10 @@ from typing import TypeAlias
 
 from xxhash import xxh3_64_intdigest
 
-from seglog.errors import InvalidSetting, NoSuchSegment, SegmentCut
+from seglog.errors import InvalidSetting, NoSuchSegment, SameFile, SegmentCut
 from seglog.segment import SegmentInfo
 from seglog.store import Part, SegmentId, SegmentStore
+from seglog.store_local import LocalSegmentStore
 from seglog.topic_tier import TopicTier, is_whole
 
 __all__ = ["Flip", "HotRetention", "relocate", "to_relocate"]
@@ -82,8 +85,25 @@ def relocate(tier: TopicTier, segment: SegmentId, flip: Flip) -> None:
         idx = _read(tier.cold, segment, Part.IDX)
     else:
         raise NoSuchSegment(segment)
+    _check_apart(tier, segment)
     with flip(segment, xxh3_64_intdigest(idx)):
+        _check_apart(tier, segment)
         tier.hot.delete(segment)
+
+
+def _check_apart(tier: TopicTier, segment: SegmentId) -> None:
+    """M4. Raises `SameFile`. Of a store that is no directory only its bytes are known."""
+    hot, cold = tier.hot, tier.cold
+    if not isinstance(hot, LocalSegmentStore) or not isinstance(cold, LocalSegmentStore):
+        return
+    for part in Part:
+        found = hot.identity(segment, part)
+        if found is not None and found == cold.identity(segment, part):
+            raise SameFile(hot.path(segment, part), cold.path(segment, part))
+
+
+def _identities(store: SegmentStore, segment: SegmentId) -> list[tuple[int, int] | None]:
+    return [store.identity(segment, part) for part in Part] if isinstance(store, LocalSegmentStore) else []
 
 
 def _read(store: SegmentStore, segment: SegmentId, part: Part) -> bytes:
@@ -93,7 +113,10 @@ def _read(store: SegmentStore, segment: SegmentId, part: Part) -> bytes:
 def _copy(hot: SegmentStore, cold: SegmentStore, segment: SegmentId) -> bytes:
     """The idx."""
     bodies = {part: _read(hot, segment, part) for part in Part}
+    before = _identities(hot, segment)
     cold.put(segment, bodies[Part.DATA], bodies[Part.IDX])
+    if isinstance(hot, LocalSegmentStore) and _identities(hot, segment) != before:
+        raise SameFile(hot.path(segment, Part.DATA), None)
     difference = _first_difference(cold, segment, bodies)
     if difference is not None:
         part, offset = difference

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 
 from seglog.errors import NoSuchSegment, SegmentCut
 from seglog.files import Files, replace_atomically
@@ -26,6 +27,21 @@ class LocalSegmentStore:
         self._files = files
         self._layout = layout
         self._topic_id = topic_id
+
+    @property
+    def files(self) -> Files:
+        return self._files
+
+    @property
+    def root(self) -> Path:
+        return self._layout.root
+
+    def path(self, segment: SegmentId, part: Part) -> Path:
+        return self._layout.part(part.value, self._topic_id, segment)
+
+    def identity(self, segment: SegmentId, part: Part) -> tuple[int, int] | None:
+        """Device and inode of the file; None if it is not there."""
+        return self._files.identity(self.path(segment, part))
 
     def put(self, segment: SegmentId, data: bytes, idx: bytes) -> None:
         self._make_directory()

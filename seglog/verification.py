@@ -60,6 +60,8 @@ def verify(
         raise NotADataDirectory(layout.root)
     settings = load_settings(layout.settings) if settings is None else settings
     stores = ColdStores.configured(port, layout, settings, cold_stores)
+    if stores is not None:
+        stores.check_owners()
     with SharedLock(port, layout.lock):
         found = Findings()
         snapshot = _check_snapshots(port, layout, found)

@@ -331,6 +331,18 @@ class SimulatedDisk(Files):
             return False
         return True
 
+    def identity(self, path: Path) -> tuple[int, int] | None:
+        try:
+            with self._mutex:
+                if os.path.normpath(path) == "/":
+                    return 0, _ROOT
+                folder = self._folder(path)
+                name = Path(os.path.normpath(path)).name if ".." in path.parts else path.name
+                node = self._folders[folder].get(name)
+        except OSError:
+            return None
+        return None if node is None else (0, node)
+
     def lock(self, fd: int) -> None:
         with self._mutex:
             if self._locks.setdefault(self._node(fd), fd) != fd:

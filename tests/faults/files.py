@@ -120,6 +120,10 @@ class Effects(Files):
         self._check()
         return self.inner.is_dir(path)
 
+    def identity(self, path: Path) -> tuple[int, int] | None:
+        self._check()
+        return self.inner.identity(path)
+
     def lock(self, fd: int) -> None:
         self._check()
         self.inner.lock(fd)

@@ -1,0 +1,227 @@
+"""A directory that takes the relocated segments of one log: apart from its data directory, and of no other log.
+
+    LOCK    locked while a log that writes there is open; its text names the process
+    OWNER   a line of canonical JSON {"format": 1, "inode": of the cold directory, "log": 32 hex, "path": data
+            directory}, then its XXH3-64 as 16 hex digits and a line end
+    topics/ the segments (seglog.store_local)
+
+The log's own id is in `meta/log-id` of the data directory: the same two lines, of {"format": 1, "log": 32 hex}. It is
+made when the log first takes a cold directory.
+
+W1  Two paths are the same if device and inode are. So links, `..` and bind mounts are seen through.
+W2  The writer holds LOCK, and has found its own id in OWNER, before it puts or deletes a segment. Both are looked at
+    once for as long as the directory stays the same one.
+W3  OWNER is written after the id is durable, and under LOCK. Without OWNER an empty directory is free. One that holds
+    segments is taken only if one of them is this log's: by the checksum that the snapshot has, or by its bytes.
+W4  A copied data directory has the id of its original. It is refused as long as OWNER leads to the original.
+    If the cold directory has another inode than OWNER says, it was copied too, and goes with this copy.
+W5  A log that is open for reading takes nothing, and writes nothing. It only refuses what is not apart or not its own.
+
+Not seen: a copy of the data directory whose original is gone or on another machine, used with the same cold directory
+at another time than the original. Both have the same id.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from xxhash import xxh3_64_hexdigest
+
+from seglog import canonical
+from seglog.errors import ColdDirectoryNotApart, ColdDirectoryTaken, DirectoryInUse, FileCorrupt, FormatUnsupported
+from seglog.files import Files, replace_atomically
+from seglog.layout import Layout, number_in
+from seglog.lock import DirectoryLock
+from seglog.open_file import OpenFile
+from seglog.store import SegmentId
+from seglog.store_local import LocalSegmentStore
+
+__all__ = ["ColdDirectory", "IsOurs"]
+
+_FORMAT = 1
+_CHECK_BYTES = 18
+_MAX_BYTES = 65536
+IsOurs: TypeAlias = Callable[[int, SegmentId], bool]
+
+
+class ColdDirectory:
+    """`files` are the port of the cold directory, `data` is the layout of the data directory. For one thread at a time.
+
+    `is_ours` says whether a segment that is there has what this log had, or has, in the segment of that name.
+    """
+
+    def __init__(self, files: Files, root: Path, data: Layout) -> None:
+        self._files = files
+        self._place = Layout(root)
+        self._data = data
+        self._lock: DirectoryLock | None = None
+        self._claimed: tuple[int, int] | None = None
+
+    @property
+    def root(self) -> Path:
+        return self._place.root
+
+    def check_apart(self, topic_id: int | None = None) -> None:
+        """W1. Raises `ColdDirectoryNotApart`. What is not there yet is not looked at."""
+        identity = self._files.identity
+        data, place = self._data, self._place
+        if identity(place.root) is None:
+            return
+        if identity(place.root) == identity(data.root):
+            raise self._not_apart("it is the data directory itself")
+        own = {identity(path) for path in (data.topics, data.wal, data.meta)} - {None}
+        folders = [place.root, place.topics, *([] if topic_id is None else [place.topic(topic_id)])]
+        for folder in folders:
+            if any(one in own for one in self._upwards(folder)) or identity(folder) == identity(data.root):
+                raise self._not_apart(f"{folder} leads into the data directory")
+        if identity(place.topics) in {*self._upwards(data.root)} - {None}:
+            raise self._not_apart(f"the data directory lies in {place.topics}")
+        if identity(place.wal) is not None and identity(place.meta) is not None:
+            raise self._not_apart("it is the data directory of another log")
+
+    def check_topics(self) -> None:
+        """W1, of the folder of each topic. Raises `ColdDirectoryNotApart`."""
+        folders = self._files.list_dir(self._place.topics) if self._files.is_dir(self._place.topics) else []
+        for name in folders:
+            if self._files.identity(self._place.topics / name) == self._files.identity(self._data.topics / name):
+                raise self._not_apart(f"{self._place.topics / name} leads into the data directory")
+
+    def check_owner(self) -> None:
+        """W5. Raises `ColdDirectoryTaken`, and `FileCorrupt` for an OWNER or an id that is damaged."""
+        owner = _read(self._files, self.owner_path)
+        if owner is not None:
+            self._check_ours(owner, self._own_id())
+
+    def claim(self, is_ours: IsOurs) -> bool:
+        """W2 and W3. Durable on return. Nothing is done where it is done already. False: there is no such directory.
+
+        Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`, `FileCorrupt`, and what the disk raises.
+        """
+        self.check_apart()
+        identity = self._files.identity(self.root)
+        if identity is None or identity == self._claimed:
+            return identity is not None
+        self.release()
+        try:
+            self._lock = DirectoryLock(self._files, self._place.lock)
+            self._take(is_ours)
+        except DirectoryInUse as error:
+            owner = _read(self._files, self.owner_path)
+            raise ColdDirectoryTaken(self.root, _named(owner or {})) from error
+        except BaseException:
+            self.release()
+            raise
+        self._claimed = identity
+        return True
+
+    def release(self) -> None:
+        """The process holds it no more. It stays the log's."""
+        lock, self._lock, self._claimed = self._lock, None, None
+        if lock is not None:
+            lock.release()
+
+    def give_up(self) -> None:
+        """It is no log's any more: the log is gone, with all its segments."""
+        if self._lock is not None:
+            self._files.unlink(self.owner_path)
+            self._files.sync_dir(self.root)
+
+    @property
+    def owner_path(self) -> Path:
+        return self.root / "OWNER"
+
+    def _take(self, is_ours: IsOurs) -> None:
+        """LOCK is held."""
+        owner, own_id = _read(self._files, self.owner_path), self._own_id()
+        if owner is not None:
+            self._check_ours(owner, own_id)
+        elif not self._may_adopt(is_ours):
+            raise ColdDirectoryTaken(self.root, "another log, whose segments are there")
+        if own_id is None:
+            own_id = secrets.token_hex(16)
+            _write(self._files, self._id_path, {"format": _FORMAT, "log": own_id})
+        wanted = {"format": _FORMAT, "inode": self._inode(), "log": own_id, "path": str(self._data.root)}
+        if owner != wanted:
+            _write(self._files, self.owner_path, wanted)
+
+    def _check_ours(self, owner: dict[str, Any], own_id: str | None) -> None:
+        """W3 and W4."""
+        if owner.get("log") != own_id:
+            raise ColdDirectoryTaken(self.root, _named(owner))
+        other = Layout(Path(str(owner.get("path"))))
+        is_elsewhere = self._files.identity(other.root) not in {None, self._files.identity(self._data.root)}
+        is_original = owner.get("inode") == self._inode()
+        found = _read(self._files, other.meta / self._id_path.name) if is_elsewhere and is_original else None
+        if found is not None and found.get("log") == own_id:
+            raise ColdDirectoryTaken(self.root, f"{other.root}, of which {self._data.root} is a copy")
+
+    def _may_adopt(self, is_ours: IsOurs) -> bool:
+        found = list(self._segments())
+        return not found or any(is_ours(topic_id, segment) for topic_id, segment in found)
+
+    def _segments(self) -> Iterator[tuple[int, SegmentId]]:
+        names = self._files.list_dir(self._place.topics) if self._files.is_dir(self._place.topics) else []
+        for name in names:
+            topic_id = number_in("topic", name)
+            if topic_id is not None:
+                store = LocalSegmentStore(self._files, self._place, topic_id)
+                yield from ((topic_id, segment) for segment in store.list())
+
+    @property
+    def _id_path(self) -> Path:
+        return self._data.meta / "log-id"
+
+    def _inode(self) -> int:
+        found = self._files.identity(self.root)
+        return 0 if found is None else found[1]
+
+    def _own_id(self) -> str | None:
+        found = _read(self._files, self._id_path)
+        return None if found is None else str(found.get("log"))
+
+    def _upwards(self, path: Path) -> list[tuple[int, int] | None]:
+        """Identities of `path` and of all directories that it lies in."""
+        found = [self._files.identity(path)]
+        with suppress(PermissionError):
+            self._climb(path, found)
+        return found
+
+    def _climb(self, path: Path, found: list[tuple[int, int] | None]) -> None:
+        while found[-1] is not None:
+            path /= ".."
+            found.append(self._files.identity(path))
+            if found[-1] == found[-2]:
+                return
+
+    def _not_apart(self, reason: str) -> ColdDirectoryNotApart:
+        return ColdDirectoryNotApart(self._place.root, self._data.root, reason)
+
+
+def _named(owner: dict[str, Any]) -> str:
+    return f"log {owner['log']}, which was at {owner.get('path')}" if "log" in owner else "another log, which is open"
+
+
+def _write(files: Files, path: Path, value: dict[str, Any]) -> None:
+    body = canonical.encode(value)
+    replace_atomically(files, path, body + b"\n" + xxh3_64_hexdigest(body).encode() + b"\n")
+
+
+def _read(files: Files, path: Path) -> dict[str, Any] | None:
+    """None: there is no such file. Raises `FileCorrupt`, `FormatUnsupported`."""
+    try:
+        file = OpenFile(files, path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    raw = file.read(_MAX_BYTES, 0)
+    body = raw[:-_CHECK_BYTES]
+    if raw[-_CHECK_BYTES:] != b"\n" + xxh3_64_hexdigest(body).encode() + b"\n":
+        raise FileCorrupt(path, 0, "checksum mismatch")
+    found: dict[str, Any] = canonical.decode(body)
+    if found.get("format") != _FORMAT:
+        raise FormatUnsupported(path, str(found.get("format")))
+    return found
