@@ -12,7 +12,7 @@ RUN := scripts/isolated.sh
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-pulsar test-minio soak demo bench lock proto docs clean
+.PHONY: help setup check format test test-pulsar test-minio soak mutants demo bench lock proto docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-11s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ test-minio: setup ## the tests that ask an S3 server, with MinIO for it; it is b
 
 soak: setup ## the long tests, two at a time, and the figures that they print; hours
 	@$(RUN) python -m pytest -m soak -n 2 --dist worksteal -rP $(ARGS)
+
+mutants: setup ## each of a list of mistakes, and the tests that must notice it; ARGS="commit" picks some
+	@$(RUN) python -m tests.mutants $(ARGS)
 
 demo: setup ## the whole way of a record, narrated, in about a minute
 	@$(RUN) python -m demo demo-data $${FILE:+"$$FILE"}

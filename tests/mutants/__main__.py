@@ -1,0 +1,150 @@
+"""Run the tests against each mutant: `make mutants`, or `python -m tests.mutants [--jobs N] [WORD ...]`.
+
+A word picks the mutants whose name, file or mistake contains it.
+
+1. The runner copies the project to a scratch directory for each job.
+2. It runs all tests that mutants name, without a mutant. If one fails, the runner stops: a failure would prove nothing.
+3. For each mutant it changes one module in the copy, runs the mutant's tests, and puts the module back.
+
+Killed: a test failed, or the tests hung. Survived: all tests passed. Broken: pytest ran no test, or ended otherwise.
+The exit code is 0 if every mutant was killed or is explained as equivalent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutants.listing import ROOT, Mutant, all_mutants, mutated
+
+_COPIED = ("seglog", "catalog", "offload", "tests", "benchmarks", "demo", "docs", "scripts", "localstack")
+_OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--timeout=100")
+_LONGEST_S = 900
+_PASSED, _FAILED = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    mutant: Mutant
+    verdict: str
+    seconds: float
+    output: str
+
+
+class Copy:
+    """A copy of the project in which one mutant lives at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        for name in _COPIED:
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "target"))
+        for path in ROOT.iterdir():
+            if path.is_file():
+                shutil.copy2(path, folder)
+
+    def test(self, arguments: tuple[str, ...]) -> tuple[int | None, str]:
+        """Return pytest's exit code, or None if it hung, and its output."""
+        command = [sys.executable, "-B", "-m", "pytest", *_OPTIONS, *arguments]
+        environment = os.environ | {"PYTHONPATH": str(self._folder)}
+        process = subprocess.Popen(
+            command,
+            cwd=self._folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            output, _ = process.communicate(timeout=_LONGEST_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            output, _ = process.communicate()
+            return None, output
+        return process.returncode, output
+
+    def judge(self, mutant: Mutant) -> Outcome:
+        path = self._folder / mutant.file
+        sound = path.read_text()
+        began = time.monotonic()
+        path.write_text(mutated(mutant))
+        try:
+            code, output = self.test(mutant.tests)
+        finally:
+            path.write_text(sound)
+        verdict = {None: "killed", _FAILED: "killed", _PASSED: "survived"}.get(code, "broken")
+        if verdict == "survived" and mutant.equivalent:
+            verdict = "equivalent"
+        return Outcome(mutant, verdict, time.monotonic() - began, output)
+
+
+def check_sound(copy: Copy, mutants: list[Mutant]) -> None:
+    """Run each set of tests once without a mutant. Exits if one fails."""
+    for arguments in sorted({mutant.tests for mutant in mutants}):
+        code, output = copy.test(arguments)
+        if code != _PASSED:
+            sys.exit(f"{output}\nthe tests {' '.join(arguments)} do not pass without a mutant")
+
+
+def tell(outcomes: list[Outcome]) -> int:
+    """Print the survivors and the counts. Return the exit code."""
+    counts = dict.fromkeys(("killed", "equivalent", "survived", "broken"), 0)
+    for outcome in outcomes:
+        counts[outcome.verdict] += 1
+        mutant = outcome.mutant
+        if outcome.verdict == "equivalent":
+            print(f"equivalent: {mutant.name} {mutant.file}: {mutant.mistake}\n  {mutant.equivalent}")
+        if outcome.verdict in ("survived", "broken"):
+            print(f"{outcome.verdict}: {mutant.name} {mutant.file}: {mutant.mistake}\n  {' '.join(mutant.tests)}")
+        if outcome.verdict == "broken":
+            print(outcome.output)
+    print(f"mutants: {len(outcomes)}, " + ", ".join(f"{verdict} {count}" for verdict, count in counts.items()))
+    return 1 if counts["survived"] or counts["broken"] or not outcomes else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("words", nargs="*", metavar="WORD", help="only mutants with a WORD in name, file or mistake")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time (default: one a core)")
+    parser.add_argument("--unsound", action="store_true", help="skip the run without a mutant")
+    options = parser.parse_args()
+    mutants = [
+        mutant
+        for mutant in all_mutants()
+        if not options.words or any(word in f"{mutant.name} {mutant.file} {mutant.mistake}" for word in options.words)
+    ]
+    with tempfile.TemporaryDirectory() as scratch:
+        copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+        for number in range(options.jobs):
+            (folder := Path(scratch) / str(number)).mkdir()
+            copies.put(Copy(folder))
+        if not options.unsound:
+            copy = copies.get()
+            check_sound(copy, mutants)
+            copies.put(copy)
+
+        def judge(mutant: Mutant) -> Outcome:
+            copy = copies.get()
+            try:
+                outcome = copy.judge(mutant)
+            finally:
+                copies.put(copy)
+            print(f"{outcome.verdict:10} {outcome.seconds:6.1f} s  {mutant.name}: {mutant.mistake}", flush=True)
+            return outcome
+
+        with ThreadPoolExecutor(options.jobs) as threads:
+            outcomes = list(threads.map(judge, mutants))
+    return tell(outcomes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

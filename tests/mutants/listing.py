@@ -1,0 +1,54 @@
+"""The list of mutants: small mistakes in the product, each with the tests that must notice it.
+
+A list is a TOML file beside this one. Each `[[mutant]]` has
+
+    file         the module, from the root of the project
+    old, new     the text that the mistake replaces, which stands once in the module, and its replacement
+    tests        arguments to pytest: files, node ids, and `-k` with its words
+    mistake      the mistake, in a few words
+    equivalent   only for a mutant that no test can notice: the reason
+"""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["ROOT", "Mutant", "all_mutants", "mutated"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One mistake. `name` is its list and its number in it, such as `seglog-12`."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    mistake: str
+    tests: tuple[str, ...]
+    equivalent: str = ""
+
+
+def all_mutants() -> list[Mutant]:
+    """Return every mutant of every list. Raises TypeError for a field that a mutant lacks or does not have."""
+    found = []
+    for path in sorted(Path(__file__).parent.glob("*.toml")):
+        for number, fields in enumerate(tomllib.loads(path.read_text())["mutant"], start=1):
+            found.append(Mutant(f"{path.stem}-{number}", **(fields | {"tests": tuple(fields["tests"])})))
+    return found
+
+
+def mutated(mutant: Mutant, root: Path = ROOT) -> str:
+    """Return the module's text with the mistake in it. Raises ValueError if it does not apply, or is no Python."""
+    text = (root / mutant.file).read_text()
+    if text.count(mutant.old) != 1:
+        raise ValueError(f"{mutant.name}: its text stands {text.count(mutant.old)} times in {mutant.file}, not once")
+    changed = text.replace(mutant.old, mutant.new)
+    if ast.dump(ast.parse(changed)) == ast.dump(ast.parse(text)):
+        raise ValueError(f"{mutant.name}: it changes no code")
+    return changed

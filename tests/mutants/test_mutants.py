@@ -1,0 +1,39 @@
+"""The list of mutants fits the code. `make mutants` runs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.__main__ import Copy
+from tests.mutants.listing import ROOT, Mutant, all_mutants, mutated
+
+MUTANTS = all_mutants()
+
+
+def test_there_are_enough_of_each_package() -> None:
+    assert len(MUTANTS) >= 4
+    assert {mutant.file.split("/")[0] for mutant in MUTANTS} >= {"seglog"}
+    assert len({(mutant.file, mutant.old, mutant.new) for mutant in MUTANTS}) == len(MUTANTS)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_it_changes_code_that_is_there_and_names_tests_that_are_there(mutant: Mutant) -> None:
+    assert mutated(mutant)
+    files = [word.split("::")[0] for word in mutant.tests if word.startswith("tests/")]
+    assert files
+    assert all((ROOT / name).exists() for name in files)
+
+
+def test_a_killed_mutant_a_survivor_and_one_without_tests_are_told_apart(tmp_path: Path) -> None:
+    copy = Copy(tmp_path)
+    text = (ROOT / "seglog" / "names.py").read_text()
+    mistake = {"file": "seglog/names.py", "old": text, "new": text + "\nraise ImportError\n", "mistake": "no import"}
+    killed = Mutant("killed", tests=("tests/mutants/sample.py::test_of_names",), **mistake)
+    survivor = Mutant("survivor", tests=("tests/mutants/sample.py::test_of_nothing",), **mistake)
+    broken = Mutant("broken", tests=("tests/mutants/sample.py::test_that_is_missing",), **mistake)
+    equivalent = Mutant("equal", tests=survivor.tests, equivalent="It looks at nothing.", **mistake)
+    verdicts = [copy.judge(mutant).verdict for mutant in (killed, survivor, broken, equivalent)]
+    assert verdicts == ["killed", "survived", "broken", "equivalent"]
+    assert (tmp_path / "seglog" / "names.py").read_text() == text
