@@ -54,6 +54,7 @@ from catalog.gid import Vid
 from catalog.holds import check_kept
 from catalog.keys import Key, branch_of, named_by, ref_key, refs_prefix, topic_of
 from catalog.naming import Found, Naming, is_same
+from catalog.objects.store_time import latest_ms
 from catalog.oplog import Oplog
 from catalog.small_objects import decode_ref, encode_ref
 from catalog.volume import Volumes
@@ -167,11 +168,12 @@ class Branches:
             raise self._unknown(topic, branch)
         # Before it is made: once it is, GC may take all of the volume at any time.
         control = self._volumes.control(found.alive.vid)
+        deleted_at_ms = latest_ms(self._store, now_ms)
 
         def deleted(ref: Ref | None) -> Ref | None:
             if ref is None:
                 raise NoSuchBranch(topic, branch)
-            return ref if ref.deleted_at_ms is not None else replace(ref, deleted_at_ms=now_ms)
+            return ref if ref.deleted_at_ms is not None else replace(ref, deleted_at_ms=deleted_at_ms)
 
         ref = self._refs.change("branch delete", key, deleted, now_ms=now_ms, found=found)
         assert ref is not None  # noqa: S101 - `deleted` leaves one
@@ -218,11 +220,12 @@ class Branches:
     def put_back(self, key: Key, former: Ref | None, value: Ref, *, now_ms: int, message: str) -> Ref:
         """Undo: what was `value` becomes `former` again, or deleted if it was nothing. Raises `KeyChanged`."""
         topic, branch = topic_of(key), branch_of(key)
+        deleted_at_ms = latest_ms(self._store, now_ms) if former is None else None
 
         def as_before(ref: Ref | None) -> Ref | None:
             if not is_same(ref, value):
                 raise KeyChanged(key)
-            return replace(value, deleted_at_ms=now_ms) if former is None else former
+            return replace(value, deleted_at_ms=deleted_at_ms) if former is None else former
 
         return self._give("undo", topic, branch, as_before, now_ms=now_ms, message=message)
 

@@ -29,6 +29,7 @@
     │   ├── NotOffered           the store does not have what was asked for, such as a kind of encryption
     │   ├── AccessDenied
     │   ├── LocalCatalogUnavailable  the SQLite file cannot be opened or written
+    │   ├── ClocksDisagree       this machine's clock is not the store's: what goes by age has to wait
     │   └── OutcomeUnknown       nobody can say whether the write happened
     └── Misuse               fix the call                                exit 2
         ├── UnnamableBranch      main is the topic itself
@@ -43,6 +44,7 @@ Each class says what happened; `hint`, where there is one, says what to do next.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import ClassVar
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "BranchExists",
     "CatalogError",
     "ChecksumNotKept",
+    "ClocksDisagree",
     "Conflict",
     "Corrupt",
     "Diverged",
@@ -340,6 +343,22 @@ class LocalCatalogUnavailable(Unavailable):
         self.path = path
 
 
+class ClocksDisagree(Unavailable):
+    """This machine's clock and the store's differ by more than a caller that deletes by age may accept."""
+
+    def __init__(self, url: str, ahead_ms: int, now_ms: int, bound_ms: int, what: str) -> None:
+        way = "ahead of" if ahead_ms > 0 else "behind"
+        here, there = _moment(now_ms), _moment(now_ms - ahead_ms)
+        super().__init__(
+            f"{what}: this machine's clock is {_span(abs(ahead_ms))} {way} that of {url} "
+            f"({here} here, {there} there), and may differ by {_span(bound_ms)}",
+            hint="set the clock that is wrong, by NTP; `seglog doctor` compares them. Then run the same command again",
+        )
+        self.url = url
+        self.ahead_ms = ahead_ms
+        self.bound_ms = bound_ms
+
+
 class OutcomeUnknown(Unavailable):
     """A write got no definite answer, and reading back gave none either. Repeat the identical write later."""
 
@@ -396,3 +415,18 @@ class InvalidTarget(Misuse):
             hint="use seq:N, lsn:N, head, head~N, tag:NAME, or a time such as 2026-11-21T09:30:00Z or '15 minutes ago'",
         )
         self.text = text
+
+
+def _moment(ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms since 1970"  # a clock that is wrong may say anything
+
+
+def _span(ms: int) -> str:
+    """In the largest unit of which it has two: 36 hours, 40 days."""
+    for unit_ms, unit in ((86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes")):
+        if ms >= 2 * unit_ms:
+            return f"{ms // unit_ms} {unit}"
+    return f"{ms // 1000} s"

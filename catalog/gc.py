@@ -15,8 +15,7 @@
     8 a new plan of what is garbage now, and in no plan yet          pages, or the plan
 
 G1  Only what two marks, a grace apart, found to be garbage goes, and the boundary rises no higher than both allow. So a
-    LIST may miss what is new, an upload has that long to be published, and a run with a clock that is ahead, by however
-    much, takes nothing from the window: what it plans itself is of a time still to come, and no plan for the next run.
+    LIST may miss what is new, and an upload has that long to be published. A plan of a time still to come is no plan.
 G2  The boundary is raised before the names are looked at for the last time. Whoever makes a fork, a pin or a tag writes
     it first, reads the boundary then, and takes its own back if its LSN lies below and has no mark: so one of the two
     sees the other. A volume that goes as a whole is closed first (its boundary is `DEAD`), and stays so
@@ -28,6 +27,10 @@ G3  Segments that no commit names go if they are older than the grace and no att
 G4  What does not decode, or is missing, stops GC of what it may hold (M3 of `catalog.mark`), and of nothing else.
 G5  A key that is none of ours is left alone, stops nothing, and is told: of those among refs, tags, pins, plans and the
     objects of volumes, which are listed anyway. The oplog is not listed here.
+G6  No run trusts its own clock alone. It asks the store for the time when it begins, before it carries out a plan, and
+    before it writes one. If the clocks differ by more than a minute, either way, it raises `ClocksDisagree` and changes
+    nothing more: a clock that stays ahead would else pass the whole window, and one that is behind would make a plan
+    look old. A store that tells no time is taken at the machine's word, and the report says so.
 
 Refs and tags are never deleted; the boundary of a volume that is gone stays. Deletes are idempotent.
 """
@@ -47,6 +50,7 @@ from catalog.keys import Key
 from catalog.local import LocalCatalog
 from catalog.mark import Kept, Marker
 from catalog.objects.base import ObjectStore
+from catalog.objects.store_time import check_clock
 from catalog.sweep import Sweep
 from catalog.volume import Volumes
 
@@ -86,10 +90,11 @@ class Collector:
     def run(self, *, dry_run: bool = False) -> GcReport:
         """`dry_run`: what would be planned now, with nothing changed or written.
 
-        Raises what the store raises; the next run goes on. Damage is told in the report.
+        Raises `ClocksDisagree` (G6), and what the store raises; the next run goes on. Damage is told in the report.
         """
         report = GcReport()
         now_ms, grace_ms = self._clock(), self._policy.grace_s * 1000
+        report.is_clock_checked = self._check_clock("gc did not begin") is not None
         marker = self._marker(now_ms)
         marker.mark()
         for key in marker.roots.unknown_keys:
@@ -101,7 +106,9 @@ class Collector:
         writer = PlanWriter(None if dry_run else self._store, now_ms)
         sweep = Sweep(self._store, marker, writer, report, self._attempts(), now_ms=now_ms, grace_ms=grace_ms)
         sweep.run(waiting)
-        written = writer.close(self._clock())
+        if writer.objects and not dry_run:
+            self._check_clock("gc planned nothing")
+        written = writer.close(max(now_ms, self._clock()))
         if written is not None and not dry_run:
             waiting.append(written)
         report.waiting = [Waiting(p.number, p.objects, p.written_at_ms + grace_ms) for p in waiting if p.is_whole]
@@ -109,6 +116,9 @@ class Collector:
         report.blocked = {vid: str(trouble) for vid, trouble in marker.blocked.items()}
         report.kept = [_told(kept) for _, kept in sorted(marker.kept.items()) if kept.is_held]
         return report
+
+    def _check_clock(self, what: str) -> int | None:
+        return check_clock(self._store, self._clock, what)
 
     def _marker(self, now_ms: int) -> Marker:
         policy = self._policy
@@ -143,6 +153,7 @@ class Collector:
             elif plan.written_at_ms + grace_ms > now_ms:
                 waiting.append(plan)
             elif plan.is_whole:
+                self._check_clock("gc deleted nothing more")
                 execution.run(plan)
             else:
                 remove_plan(self._store, plan.number)

@@ -52,7 +52,8 @@ class Waiting:
 class GcReport:
     """What a run kept, deleted and planned, by kind. A segment counts once; bytes are those of segments, if known.
 
-    `refused` are holders that came too late. `unknown_keys` has some, not all of many.
+    `refused` are holders that came too late. `unknown_keys` has some, not all of many. `is_clock_checked` is False if
+    the store tells no time.
     """
 
     kept: list[KeptVolume] = field(default_factory=list[KeptVolume])
@@ -64,6 +65,7 @@ class GcReport:
     blocked: dict[Vid, str] = field(default_factory=dict[Vid, str])
     young_segments: int = 0
     unknown_keys: list[str] = field(default_factory=list[str])
+    is_clock_checked: bool = True
     refused: list[str] = field(default_factory=list[str])
     damaged_plans: list[str] = field(default_factory=list[str])
 

@@ -1,8 +1,8 @@
 """Pins: leases on a state, for whoever reads it while GC may run. A restore or a Spark job holds one.
 
 A pin is an object of its own that names who holds it and until when; its holder renews it in time. One that is not
-renewed ends by itself, so a reader that dies holds nothing for long. Clocks of holders and GC may differ by much less
-than the time to live.
+renewed ends by itself, so a reader that dies holds nothing for long. It ends by the store's time, or by the holder's
+clock if that is ahead: a holder whose clock is behind loses nothing (T2 of `catalog.objects.store_time`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from catalog.control import Pin
 from catalog.errors import OutOfWindow, PinLost
 from catalog.holds import check_kept
 from catalog.keys import Key, pin_key, pins_prefix, volume_in_pin
+from catalog.objects.store_time import latest_ms
 from catalog.put_once import put_once
 from catalog.small_objects import decode_pin, encode_pin
 from catalog.volume import Volumes
@@ -44,6 +45,7 @@ class Pins:
 
     def hold(self, point: ForkPoint, holder: str, *, ttl_ms: int, now_ms: int) -> HeldPin:
         """Raises `OutOfWindow` if what `point` shows is not kept any more: such a pin is never granted."""
+        now_ms = latest_ms(self._store, now_ms)
         held = HeldPin(os.urandom(8).hex(), Pin(point, now_ms + ttl_ms, holder, os.urandom(16)))
         put_once(self._store, held.key, encode_pin(held.pin))
         try:
@@ -55,6 +57,7 @@ class Pins:
 
     def renew(self, held: HeldPin, *, ttl_ms: int, now_ms: int) -> HeldPin:
         """Raises `PinLost` if it had ended before: what it held may be gone."""
+        now_ms = latest_ms(self._store, now_ms)
         return self._changed(held, now_ms + ttl_ms, now_ms)
 
     def release(self, held: HeldPin, *, now_ms: int) -> None:

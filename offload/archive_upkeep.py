@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from catalog import keys
+from catalog.errors import AccessDenied, StoreUnreachable
 from catalog.gc import Collector
 from catalog.gc_report import GcPolicy, GcReport
+from catalog.objects.store_time import check_clock, earliest_ms
 from catalog.oplog import Oplog
 from offload.archive_history import HistoryCalls
 from offload.erasures import Erasures
@@ -64,8 +67,9 @@ class UpkeepCalls(HistoryCalls):
     def collect(self, *, dry_run: bool = False, retain_s: int | None = None, grace_s: int | None = None) -> GcReport:
         """One run of GC over everything under the remote's prefix: see `catalog.gc`.
 
-        `retain_s` goes before every topic's own window, `grace_s` before the setting. Raises what the store raises; the
-        next run goes on. Damage is told in the report.
+        `retain_s` goes before every topic's own window, `grace_s` before the setting. Raises `ClocksDisagree` if this
+        machine's clock is not the store's, and what the store raises; the next run goes on. Damage is told in the
+        report.
         """
         self._log.check_writable()
         oplog, upkeep = Oplog(self._store, self._writer_id), self._upkeep
@@ -85,18 +89,29 @@ class UpkeepCalls(HistoryCalls):
         )
         return collector.run(dry_run=dry_run)
 
+    def check_clock(self, what: str) -> None:
+        """Raise `ClocksDisagree` if this machine's clock is not the store's; `what` says what is not done then.
+
+        A store that does not answer judges nothing.
+        """
+        with contextlib.suppress(AccessDenied, StoreUnreachable):
+            check_clock(self._store, self._clock.now_ms, what)
+
     def orphan_uploads(self, min_age_ms: int = _ORPHAN_AGE_MS) -> list[OrphanUpload]:
         """Multipart uploads in the remote that no attempt on record here accounts for, and that are old enough.
 
-        Other data directories may upload under the same prefix: hence the age, by the segment's id.
+        Other data directories may upload under the same prefix: hence the age, by the segment's id. A clock here
+        that is ahead makes no upload older (T3 of `catalog.objects.store_time`). If the uploader's clock is behind, its
+        upload looks older than it is. If it is aborted then, its uploader sends it again.
         """
+        now_ms = earliest_ms(self._store, self._clock.now_ms())
         known = {attempt.sid for attempt in self._local.attempts()}
         found = []
         for key, upload_id in self._store.list_uploads(""):
             sid = keys.sid_of(key)
             if sid is None or sid in known:
                 continue
-            age_ms = self._clock.now_ms() - sid.created_ms
+            age_ms = now_ms - sid.created_ms
             if age_ms >= min_age_ms:
                 found.append(OrphanUpload(key, upload_id, age_ms))
         return found

@@ -72,7 +72,10 @@ class TellsTime(Protocol):
     """A store that has a clock of its own."""
 
     def time_ms(self) -> int | None:
-        """Its time, since the epoch, rounded down to a second; None if it does not say. One request."""
+        """Its time, since the epoch, rounded down to a second; None if it does not say. One request.
+
+        `catalog.objects.store_time` compares it with the machine's clock, before anything is deleted by age.
+        """
         ...
 
 

@@ -23,7 +23,7 @@ from catalog.objects.check import Check, NotKept, NotPermitted, Place, PromiseBr
 from catalog.objects.conformance import CHECKS
 from catalog.objects.wrapped import WrappedStore
 
-__all__ = ["Examination", "Outcome", "ahead_ms"]
+__all__ = ["Examination", "Outcome"]
 
 T = TypeVar("T")
 
@@ -36,17 +36,6 @@ class Outcome:
     check: Check
     state: Literal["kept", "broken", "skipped"]
     reason: str = ""
-
-
-def ahead_ms(asked_ms: int, told_ms: int, answered_ms: int) -> int:
-    """By how much a clock is ahead of the store's, at least; negative if it is behind.
-
-    `told_ms`, rounded down to a second, is the store's time at a moment that the clock has between the other two.
-    """
-    latest_ms = told_ms + 999
-    if asked_ms > latest_ms:
-        return asked_ms - latest_ms
-    return min(0, answered_ms - told_ms)
 
 
 class Examination:

@@ -206,6 +206,14 @@ class LocalStore:
                     found.append((self._read_upload(directory)[0], directory.name))
         return iter(sorted((key, upload_id) for key, upload_id in found if key.startswith(prefix)))
 
+    def time_ms(self) -> int | None:
+        """Of a file that was just written: over a network it is the file server's. None if nothing may be written."""
+        try:
+            with self._errors("the store's time"), self._temporary(b"?") as temporary:
+                return int(temporary.stat().st_mtime) * 1000
+        except AccessDenied:
+            return None
+
     def close(self) -> None:
         """Nothing to do: no file stays open between calls."""
 

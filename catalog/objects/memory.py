@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import xxhash
@@ -64,9 +64,13 @@ class _Order:
 
 
 class MemoryStore:
-    """An `ObjectStore`. Every reader and writer must share the instance."""
+    """An `ObjectStore`. Every reader and writer must share the instance.
 
-    def __init__(self) -> None:
+    It lies in the machine whose clock it would judge, so it has a time only if it is given a `clock` of its own.
+    """
+
+    def __init__(self, clock: Callable[[], int] | None = None) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self._objects: dict[str, _Object] = {}
         self._order = _Order()
@@ -174,6 +178,9 @@ class MemoryStore:
         with self._lock:
             found = sorted((upload.key, upload_id) for upload_id, upload in self._uploads.items())
         return ((key, upload_id) for key, upload_id in found if key.startswith(prefix))
+
+    def time_ms(self) -> int | None:
+        return None if self._clock is None else self._clock() // 1000 * 1000
 
     def close(self) -> None:
         """Nothing to do: the objects live as long as the instance."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from catalog.keys import Key
-from catalog.objects.base import ObjectInfo, ObjectStore, PartTag, Tagged
+from catalog.objects.base import ObjectInfo, ObjectStore, PartTag, Tagged, TellsTime
 
 __all__ = ["WrappedStore"]
 
@@ -78,6 +78,10 @@ class WrappedStore(ABC):
 
     def list_uploads(self, prefix: str) -> Iterator[tuple[Key, str]]:
         return self._call("list_uploads", prefix, lambda: iter([*self.inner.list_uploads(prefix)]))
+
+    def time_ms(self) -> int | None:
+        inner = self.inner
+        return self._call("time_ms", "", inner.time_ms) if isinstance(inner, TellsTime) else None
 
     def close(self) -> None:
         self.inner.close()

@@ -63,16 +63,15 @@ def _tell(session: Session, outcome: Outcome) -> bool:
 
 
 def _tell_time(session: Session, store: ObjectStore, now_ms: Callable[[], int]) -> None:
-    from catalog.objects.base import TellsTime
-    from catalog.objects.examination import ahead_ms
+    from catalog.errors import CatalogError
+    from catalog.objects.store_time import measured_ahead_ms
 
-    if not isinstance(store, TellsTime):
+    try:
+        ahead = measured_ahead_ms(store, now_ms)
+    except CatalogError:
+        return  # the checks told why
+    if ahead is None:
         return
-    asked_ms = now_ms()
-    told_ms = store.time_ms()
-    if told_ms is None:
-        return
-    ahead = ahead_ms(asked_ms, told_ms, now_ms())
     text = (
         f"at least {abs(ahead) / 1000:.1f} s {'ahead of' if ahead > 0 else 'behind'} the store's" if ahead else "right"
     )

@@ -38,6 +38,8 @@ def evict(
     with session.log_and_maybe_archive() as (log, archive):
         handle = log.existing(topic) if archive is None else log.existing(archive.writable(topic).name)
         if before is None:
+            if archive is not None:
+                archive.check_clock(f"nothing of {topic} was evicted")
             before = handle.seq_at(int(time.time() * 1000) - (age_ms or 0))
         if archive is None:
             taken: int | None = count_hot(handle, before, None)

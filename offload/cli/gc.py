@@ -32,6 +32,8 @@ def gc(
     A run takes away what an earlier one planned, if nothing needs it still, and plans what nothing needs now. Kept is
     what branches, tags, pins and the window of each topic reach; the report says which. Damage ends with exit code 5,
     and stops only what it may hold.
+
+    A run that finds this machine's clock more than a minute off the store's changes nothing, and ends with exit code 1.
     """
     retain_s, grace_s = _seconds("--retain", retain), _seconds("--grace", grace)
     session = session_of(context)
@@ -91,6 +93,9 @@ def _tell(session: Session, report: GcReport, *, dry_run: bool) -> None:
     if report.young_segments:
         young = counted(report.young_segments, "segment")
         emit(session, {"young_segments": report.young_segments}, f"waiting  {young} that may still be published")
+    if not report.is_clock_checked:
+        text = "clock    the store tells no time: this machine's clock decided alone"
+        emit(session, {"clock_checked": False}, text)
     for key in report.unknown_keys:
         emit(session, {"unknown": key}, f"unknown  {key} is none of seglog's, and stays")
     for what in report.refused:

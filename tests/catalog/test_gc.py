@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
+from typing import TypeVar
 
 import pytest
 
@@ -22,6 +24,8 @@ from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World, fork, grown, s
 from tests.catalog.samples import HistoryMaker
 from tests.faults.in_caller import InCaller
 from tests.faults.store import CountingStore, WrappedStore
+
+T = TypeVar("T")
 
 # ---------------------------------------------------------------- what stays
 
@@ -167,7 +171,15 @@ def test_a_dry_run_tells_and_changes_nothing() -> None:
     assert world.objects() == before
 
 
-def test_one_run_with_a_clock_that_is_ahead_takes_nothing_from_the_window() -> None:
+class _Timeless(WrappedStore):
+    def time_ms(self) -> None:
+        return None
+
+    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
+        return act()
+
+
+def test_where_no_store_tells_the_time_one_run_with_a_clock_that_is_ahead_takes_nothing_from_the_window() -> None:
     world = World()
     main = grown(world)
     world.collect(grace_s=3600)
@@ -175,8 +187,9 @@ def test_one_run_with_a_clock_that_is_ahead_takes_nothing_from_the_window() -> N
     right_ms, ahead_ms = world.now_ms, world.now_ms + 30 * 24 * HOUR_MS
     policy = GcPolicy(world.window_ms // 1000, 3600)
     for now_ms in (ahead_ms, right_ms, right_ms + HOUR_MS):
-        report = Collector(world.store, policy, clock=lambda now_ms=now_ms: now_ms, writer_id="gc").run()
+        report = Collector(_Timeless(world.store), policy, clock=lambda now_ms=now_ms: now_ms, writer_id="gc").run()
         assert not report.blocked
+        assert not report.is_clock_checked
         assert world.boundary(main.vid) == min(held)
         for lsn in held:
             assert Volumes(world.store).snapshot(main.vid, lsn) == main.shown[lsn]

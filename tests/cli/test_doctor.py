@@ -12,8 +12,8 @@ import pytest
 from catalog.keys import Key
 from catalog.objects import LocalStore, MemoryStore, ObjectStore
 from catalog.objects.conformance import CHECKS
-from catalog.objects.examination import ahead_ms
 from catalog.objects.s3 import S3Store
+from catalog.objects.store_time import ahead_ms
 from tests.catalog.test_conformance import CASES, Broken, Writer
 from tests.cli.conftest import Run
 from tests.faults.store import CountingStore
@@ -39,7 +39,9 @@ def test_a_directory_keeps_every_promise_and_is_left_as_it_was(run: Run, tmp_pat
     LocalStore(root).put_new(Key("refs/orders/main"), b"the user's")
     done = run("--remote", root.as_uri(), "doctor")
     assert (done.code, done.err) == (0, "")
-    assert [line.split()[:2] for line in done.text.splitlines()] == [["ok", f"{name}:"] for name in NAMES]
+    *checks, clock = done.text.splitlines()
+    assert [line.split()[:2] for line in checks] == [["ok", f"{name}:"] for name in NAMES]
+    assert clock == "clock   this machine's is right"
     assert files_of(root) == [root / "refs/orders/main"]
 
 
@@ -47,7 +49,9 @@ def test_the_remote_of_the_data_directory_is_the_one_that_is_checked(run: Run, t
     assert run("init", "--remote", (tmp_path / "remote").as_uri()).code == 0
     done = run("--json", "doctor")
     assert done.code == 0
-    assert [value["outcome"] for value in values_of(done.text)] == ["ok"] * len(NAMES)
+    *checks, clock = values_of(done.text)
+    assert [value["outcome"] for value in checks] == ["ok"] * len(NAMES)
+    assert clock == {"clock_ahead_ms": 0}
     assert (tmp_path / "remote").is_dir()
 
 

@@ -137,3 +137,21 @@ def test_a_window_of_thousands_of_years_is_told(started: Run) -> None:
     for command in (["status", "orders"], ["log", "orders"]):
         done = started(*command)
         assert (done.code, done.err) == (0, "")
+
+
+def test_a_clock_that_is_not_the_stores_deletes_nothing(
+    started: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = objects(tmp_path / "remote")
+    with monkeypatch.context() as patch:
+        patch.setattr("seglog.SystemClock.now_ms", lambda _: 4_102_444_800_000)  # 2100
+        for arguments in (["gc", "--grace", "0", "--retain", "0"], ["gc", "--dry-run"]):
+            done = started(*arguments)
+            assert (done.code, done.out) == (1, b"")
+            assert "gc did not begin: this machine's clock is " in done.err
+            assert "days ahead of that of file:///" in done.err
+            assert "by NTP" in done.err
+        done = started("evict", "orders", "--older-than", "1d")
+        assert (done.code, "nothing of orders was evicted: this machine's clock" in done.err) == (1, True)
+    assert objects(tmp_path / "remote") == before
+    assert started("evict", "orders", "--older-than", "1d").code == 0
