@@ -29,7 +29,7 @@ from contextlib import suppress
 from itertools import islice
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 import seglog.log
 from seglog import write
@@ -41,6 +41,7 @@ from seglog.engine import Engine
 from seglog.errors import LogClosed, TopicFull
 from seglog.follow import Follower
 from seglog.log import Log
+from seglog.ownership import Owned, check_process, is_foreign
 from seglog.record import Gap, Record
 from seglog.retention import Retention
 from seglog.topic import Topic
@@ -51,6 +52,9 @@ __all__ = ["AsyncLog", "AsyncTopic", "open"]
 _MERGED_MAX_BYTES = 16 * 1024 * 1024
 _READ_RECORDS = 1024
 _READ_BYTES = 1024 * 1024
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
 
 # Topic, tag, node, unterminated, durability: what appends have in common that can be one.
 _Kind: TypeAlias = tuple[str, str | None, str | None, bool, str | None]
@@ -64,7 +68,7 @@ def open(path: str | os.PathLike[str], **options: Any) -> AsyncLog:
     return AsyncLog(path, options)
 
 
-class AsyncLog:
+class AsyncLog(Owned):
     """Use `open`. For the tasks of one event loop."""
 
     def __init__(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
@@ -134,7 +138,7 @@ class AsyncLog:
 
     async def close(self) -> None:
         """Appends on their way come to their end; later ones raise `LogClosed`. Idempotent."""
-        if self._log is None or self._queue is None:
+        if is_foreign(self) or self._log is None or self._queue is None:
             return
         try:
             await self._queue.close()
@@ -215,11 +219,13 @@ class AsyncTopic:
         """`Topic.read`, up to a MiB at a time in another thread. It raises when a record is asked for."""
         if since_ms is None and until_ms is None and not gaps:
             return self._read_batches(start, end)
-        return _in_batches(lambda: self.sync.read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=gaps))
+        return _in_batches(
+            self._queue, lambda: self.sync.read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=gaps)
+        )
 
     async def _read_batches(self, start: int | None, end: int | None) -> AsyncIterator[Record]:
         batches = self.sync.read_batches(start, end)
-        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+        while (batch := await self._in_thread(next, batches, None)) is not None:
             for record in batch:
                 yield record
 
@@ -242,7 +248,7 @@ class AsyncTopic:
         follower = self.sync.follower(start, gaps=gaps)
         try:
             while True:
-                async for item in _in_batches(follower.news):
+                async for item in _in_batches(self._queue, follower.news):
                     yield item
                 if not await _wait(follower, timeout_s):
                     return
@@ -250,22 +256,27 @@ class AsyncTopic:
             return
 
     async def delete(self, *, before: int | None = None, tag: str | None = None) -> DeleteOp:
-        return await asyncio.to_thread(self.sync.delete, before=before, tag=tag)
+        return await self._in_thread(self.sync.delete, before=before, tag=tag)
 
     async def evict(self, before: int) -> DeleteOp:
-        return await asyncio.to_thread(self.sync.evict, before)
+        return await self._in_thread(self.sync.evict, before)
 
     async def truncate(self, seq: int, *, position: tuple[int, int, int] | None = None) -> None:
-        await asyncio.to_thread(self.sync.truncate, seq, position=position)
+        await self._in_thread(self.sync.truncate, seq, position=position)
 
     async def seq_at(self, ts_ms: int) -> int:
-        return await asyncio.to_thread(self.sync.seq_at, ts_ms)
+        return await self._in_thread(self.sync.seq_at, ts_ms)
 
     async def seal(self) -> None:
-        await asyncio.to_thread(self.sync.seal)
+        await self._in_thread(self.sync.seal)
 
     async def enforce_retention(self) -> Retention:
-        return await asyncio.to_thread(self.sync.enforce_retention)
+        return await self._in_thread(self.sync.enforce_retention)
+
+    async def _in_thread(self, call: Callable[_Given, _Result], *given: _Given.args, **named: _Given.kwargs) -> _Result:
+        # A forked child has no thread to wait for.
+        check_process(self._queue)
+        return await asyncio.to_thread(call, *given, **named)
 
 
 class _Part:
@@ -312,7 +323,7 @@ class _Part:
             first = stop
 
 
-class _Queue:
+class _Queue(Owned):
     """What waits to be appended. All but the commit itself happens in the loop's thread, once for each group:
 
     _send       takes what waits and hands it to the committing thread; without any, rests
@@ -475,11 +486,12 @@ def _own(error: BaseException) -> BaseException:
     return own
 
 
-async def _in_batches(start: Callable[[], Iterator[Any]]) -> AsyncIterator[Any]:
+async def _in_batches(queue: _Queue, start: Callable[[], Iterator[Any]]) -> AsyncIterator[Any]:
     records: Iterator[Any] | None = None
     error: Exception | None = None
     is_at_end = False
     while not is_at_end:
+        check_process(queue)
         if records is None:
             records = await asyncio.to_thread(start)
         batch, is_at_end, error = await asyncio.to_thread(_take, records)

@@ -1,7 +1,7 @@
 """Values of callers as `bytes`: a copy that nothing changes while it is checksummed and written.
 
-B1  A value is copied once, before it is measured. So its length, its checksum and what is written agree, whatever
-    another thread does to a bytearray meanwhile.
+B1  A value is copied once, before it is measured. Another thread may change a bytearray at any time, and the length,
+    the checksum and the written bytes still agree.
 B2  The value of a memoryview is what `bytes()` of it is: items wider than a byte, strides and several dimensions are
     laid out in order. `len()` of such a view counts its items, and not its bytes.
 """

@@ -31,6 +31,7 @@ from collections.abc import Callable
 from seglog.errors import DiskFull, OffsetOverflow, SeglogError, WriterPoisoned
 from seglog.interrupts import failure_under, uninterrupted
 from seglog.meta import WalPosition
+from seglog.ownership import Owned
 from seglog.wal import Wal
 
 __all__ = ["Barrier", "Common", "Entry", "GroupCommit"]
@@ -111,7 +112,7 @@ class Common:
         self.poison: WriterPoisoned | None = None
 
 
-class GroupCommit:
+class GroupCommit(Owned):
     """Of one shard."""
 
     def __init__(self, wal: Wal, common: Common) -> None:

@@ -9,12 +9,13 @@ from seglog.commit import Barrier, Common, Entry, GroupCommit
 from seglog.errors import LogClosed, SeglogError, WriterPoisoned
 from seglog.interrupts import uninterrupted
 from seglog.meta import WalPosition
+from seglog.ownership import Owned
 from seglog.shards import Wals, shard_of
 
 __all__ = ["Committer"]
 
 
-class Committer:
+class Committer(Owned):
     """`lock` guards whatever entries assign and publish.
 
     `take_back` is called under it: what has been handed out is to be what is published. What the entries on their way

@@ -16,6 +16,7 @@ from seglog.errors import LogClosed, NoSuchTopic, ReadOnly, SeglogError
 from seglog.files import Files
 from seglog.layout import Layout
 from seglog.meta import Encoder, WalPosition
+from seglog.ownership import Owned
 from seglog.resident import Memory
 from seglog.segment import SegmentInfo, SegmentReader
 from seglog.segment_cache import SegmentCache
@@ -31,7 +32,7 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(slots=True, eq=False)
-class Engine:
+class Engine(Owned):
     """`topics` also has those whose creation is on its way; `state` and `find` show published ones only.
 
     `checkpointed` are the ends of what the newest snapshot covers, one a shard. `upkeep`, `reclaim`, `relocator` and
@@ -77,6 +78,11 @@ class Engine:
     def __post_init__(self) -> None:
         self.memory = Memory(self.settings.ephemeral_max_bytes)
         self.committer = Committer(self.wals, threading.Lock(), self._take_back)
+
+    def _leave_to_parent(self) -> None:
+        """Readers on their way look again at their next record, and find that the log is the parent's."""
+        for state in (*self.topics.values(), *self.leaving.values()):
+            state.generation += 1
 
     def states(self) -> list[TopicState]:
         """Of all topics that the WAL up to its published end has. The lock is held."""

@@ -44,6 +44,7 @@
         ├── InvalidSetting
         ├── InvalidLabel         a tag or node that does not fit a frame
         ├── ItemTooLarge         for one item of a journal
+        ├── OpenedByParent       a log, journal or archive in a fork of the process that opened it
         ├── OffsetOverflow       a file takes no more: an offset in it has 32 bits
         ├── SectionPruned        an append below what was pruned
         ├── WrongSize            the size of an item that the caller gave is not the one it has
@@ -98,6 +99,7 @@ __all__ = [
     "NotADataDirectory",
     "NotTruncatable",
     "OffsetOverflow",
+    "OpenedByParent",
     "ReadOnly",
     "RecordTooLarge",
     "SameFile",
@@ -539,6 +541,18 @@ class OffsetOverflow(Misuse):
         super().__init__(f"{path} takes no more: offsets end at {limit_bytes}; nothing was appended", hint=hint)
         self.path = path
         self.limit_bytes = limit_bytes
+
+
+class OpenedByParent(Misuse):
+    """This process is a fork of the one that opened it: what it has is a copy, beside which the parent goes on."""
+
+    def __init__(self, parent: int) -> None:
+        super().__init__(
+            f"it was opened by process {parent}, of which this process is a fork; nothing was done",
+            hint="open it in this process once the parent has closed it, ask the daemon (`seglog serve`), or start "
+            "processes by multiprocessing's spawn",
+        )
+        self.parent = parent
 
 
 class SectionPruned(Misuse):

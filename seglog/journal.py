@@ -37,6 +37,7 @@ from seglog.errors import DiskFull, JournalClosed, NoSuchItem, SectionPruned
 from seglog.files import Files, OsFiles
 from seglog.journal_section import Item, Section
 from seglog.lock import DirectoryLock
+from seglog.ownership import Owned, check_process, is_foreign
 from seglog.wal import NO_SPACE
 
 __all__ = ["SECTION_MAX", "Item", "Journal"]
@@ -48,7 +49,7 @@ _FILE = re.compile(r"section-([0-9]{20})\.log")
 _CONCURRENCY = 4
 
 
-class Journal:
+class Journal(Owned):
     """A context manager; safe for many threads, for one process at a time."""
 
     @checked
@@ -164,10 +165,12 @@ class Journal:
                 if number not in self._sections:
                     raise NoSuchItem(number, 0)
             found = [self._sections[number] for number in wanted]
-        return _merged([section.batches(section.end, prefix) for section in found], concurrency)
+        return self._items([section.batches(section.end, prefix) for section in found], concurrency)
 
     def close(self) -> None:
         """Sync every section, and let go of the journal, whatever is raised. Idempotent."""
+        if is_foreign(self):
+            return
         with self._lock:
             if self._is_closed:
                 return
@@ -180,6 +183,11 @@ class Journal:
                     stack.callback(section.close)
         finally:
             self._directory_lock.release()
+
+    def _items(self, readers: list[Iterator[list[Item]]], concurrency: int) -> Iterator[Item]:
+        for item in _merged(readers, concurrency):
+            yield item
+            check_process(self)
 
     def _find(self, number: int) -> Section | None:
         with self._lock:

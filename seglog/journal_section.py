@@ -47,6 +47,7 @@ from seglog.journal_item import (
     slot_bytes,
 )
 from seglog.open_file import OpenFile
+from seglog.ownership import Owned
 from seglog.wal import NO_SPACE
 from seglog.window import WINDOW_BYTES, Window
 
@@ -69,7 +70,7 @@ class Item:
     data: bytes
 
 
-class Section:
+class Section(Owned):
     """Safe for many threads. Whatever changes it waits for its sync; reads wait for nothing."""
 
     __slots__ = (

@@ -13,6 +13,7 @@ from types import TracebackType
 
 from seglog.errors import DirectoryInUse, DirectoryNotWritable
 from seglog.files import Files
+from seglog.ownership import Owned
 
 __all__ = ["DirectoryLock", "SharedLock"]
 
@@ -20,7 +21,7 @@ _TEXT_MAX_BYTES = 512
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-class DirectoryLock:
+class DirectoryLock(Owned):
     """Held from construction to `release`. Raises `DirectoryInUse` or `DirectoryNotWritable`."""
 
     def __init__(self, files: Files, path: Path) -> None:
@@ -38,7 +39,13 @@ class DirectoryLock:
             raise
 
     def release(self) -> None:
-        self._files.close(self._fd)
+        # First, so that a fork in between closes no other file of this number.
+        fd, self._fd = self._fd, -1
+        self._files.close(fd)
+
+    def _leave_to_parent(self) -> None:
+        if self._fd >= 0:
+            self._files.close(self._fd)
 
     def _take(self, path: Path) -> None:
         try:
@@ -54,7 +61,7 @@ class DirectoryLock:
                 raise
 
 
-class SharedLock:
+class SharedLock(Owned):
     """For those who only read, any number of them, and no `DirectoryLock` meanwhile. A context manager.
 
     Nothing is written. Where there is no LOCK there is nobody to keep out. Raises `DirectoryInUse`.
@@ -80,6 +87,11 @@ class SharedLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            self._files.close(fd)
+
+    def _leave_to_parent(self) -> None:
         if self._fd >= 0:
             self._files.close(self._fd)
 

@@ -38,6 +38,7 @@ from seglog.meta import Snapshot, WalPosition, store
 from seglog.names import check_topic_name
 from seglog.open_file import OpenFile
 from seglog.opening import engine_of
+from seglog.ownership import Owned, is_foreign
 from seglog.reclaim import Reclaimer
 from seglog.recovery import Recovered, recover
 from seglog.relocator import relocate_due
@@ -109,7 +110,7 @@ def open(
             raise
 
 
-class Log:
+class Log(Owned):
     """Use `open`. A context manager; safe for many threads."""
 
     def __init__(self, engine: Engine, lock: DirectoryLock | None = None, reclaimer: Reclaimer | None = None) -> None:
@@ -286,7 +287,7 @@ class Log:
 
     def _close(self, *, then: Callable[[], None]) -> None:
         """`then` is done while the directory is still locked."""
-        if self._engine.is_closed:
+        if is_foreign(self) or self._engine.is_closed:
             return
         if self._lock is None or self._reclaimer is None:
             self._engine.close()

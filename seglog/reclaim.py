@@ -22,6 +22,7 @@ from collections.abc import Callable
 from seglog.engine import Engine
 from seglog.errors import LogClosed
 from seglog.interrupts import uninterrupted
+from seglog.ownership import Owned
 from seglog.rewrite import discard_rewrite, write_anew
 from seglog.segment import SegmentFiles, SegmentInfo
 from seglog.state import TopicState, reclaimable
@@ -35,7 +36,7 @@ class _Stopped(Exception):
     """The log is closing."""
 
 
-class Reclaimer:
+class Reclaimer(Owned):
     """`run` is the work of an Upkeep of its own; `stop` ends a copy on its way."""
 
     def __init__(self, engine: Engine) -> None:

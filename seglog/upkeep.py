@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from seglog.interrupts import uninterrupted
+from seglog.ownership import Owned
 
 __all__ = ["Background", "InCaller", "Upkeep", "UpkeepFactory"]
 
@@ -40,7 +41,7 @@ class Upkeep(Protocol):
 UpkeepFactory: TypeAlias = Callable[[Callable[[], None]], Upkeep]
 
 
-class Background:
+class Background(Owned):
     """A daemon thread: a process that ends without `close` does not wait for it, and recovery makes up for it."""
 
     def __init__(self, work: Callable[[], None]) -> None:

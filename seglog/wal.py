@@ -37,6 +37,7 @@ from seglog.index import OFFSET_END
 from seglog.layout import WalFolder
 from seglog.meta import WalPosition
 from seglog.open_file import OpenFile
+from seglog.ownership import Owned
 
 __all__ = [
     "NO_SPACE",
@@ -56,7 +57,7 @@ _ZEROS = bytes(_LOOK_BYTES)
 _BLANK_BYTES = 256 * 1024
 
 
-class Wal:
+class Wal(Owned):
     def __init__(
         self, files: Files, folder: WalFolder, file_bytes: int, end: WalPosition, older: Sequence[int] = ()
     ) -> None:

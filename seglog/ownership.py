@@ -1,0 +1,97 @@
+"""Objects that work only in the process that made them.
+
+A fork copies the memory of a process. The copy has the same open files, and none of the other threads. So a lock in it
+may be held by a thread that is not there, and a write in it goes over what the parent writes.
+
+    1  The parent opens a log. Each object of it with a file, a lock or a thread is an `Owned`.
+    2  Any thread of the parent forks. The others may hold locks, or be in the middle of a write.
+    3  Before `fork` returns in the child, each `Owned` gives up its descriptors (`_leave_to_parent`), then its
+       attributes. Its class becomes one that refuses to look for them. The parent notices nothing.
+    4  The child calls a method. That finds no attribute, and raises `OpenedByParent` before it takes any lock.
+
+OWN-1  In the child `close` does nothing, and every other call raises. No lock or thread of the parent is waited for.
+OWN-2  The parent pays nothing: only the class that an object gets in the child looks for missing attributes.
+OWN-3  The child closes the descriptor of a lock and never unlocks it. A flock belongs to the open file, which is the
+       parent's too: so the parent keeps the lock, and a child that outlives it does not.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Any, Self
+from weakref import WeakSet
+
+from seglog.errors import OpenedByParent
+
+__all__ = ["Owned", "check_process", "is_foreign"]
+
+_KEPT = frozenset({"__weakref__", "__dict__", "__slots__"})
+
+
+class Owned:
+    """A base class. The `close` of a subclass returns at once if the object `is_foreign`."""
+
+    __slots__ = ("__weakref__",)
+
+    def __new__(cls, *_args: Any, **_named: Any) -> Self:
+        self = super().__new__(cls)
+        _owned.add(self)
+        return self
+
+    def _leave_to_parent(self) -> None:
+        """Close descriptors that no other object closes. Called in the child, perhaps on an object half made."""
+
+
+def is_foreign(owned: Owned) -> bool:
+    """True in a forked child, for an object that the parent made."""
+    return type(owned) in _foreign_kinds.values()
+
+
+def check_process(owned: Owned) -> None:
+    """Call this before waiting for a thread. Raises `OpenedByParent` in a forked child."""
+    if is_foreign(owned):
+        raise OpenedByParent(_parent)
+
+
+_owned: WeakSet[Owned] = WeakSet()
+_foreign_kinds: dict[type[Owned], type[Owned]] = {}
+_process = os.getpid()
+_parent = 0
+
+
+def _in_child() -> None:
+    global _process, _parent
+    _process, _parent = os.getpid(), _process
+    inherited = [owned for owned in list(_owned) if not is_foreign(owned)]
+    for owned in inherited:
+        with suppress(Exception):
+            owned._leave_to_parent()  # noqa: SLF001 - the hook of this module
+    for owned in inherited:
+        _empty(owned)
+        owned.__class__ = _foreign(type(owned))
+
+
+def _empty(owned: Owned) -> None:
+    """The files that nothing else refers to are closed with it."""
+    getattr(owned, "__dict__", {}).clear()
+    for kind in type(owned).__mro__:
+        for name in kind.__dict__.get("__slots__", ()):
+            if name not in _KEPT:
+                with suppress(AttributeError):
+                    delattr(owned, name)
+
+
+def _foreign(kind: type[Owned]) -> type[Owned]:
+    """The class of such an object in a forked child. Python lets an object change to a subclass of the same layout."""
+    found = _foreign_kinds.get(kind)
+    if found is None:
+        found = _foreign_kinds[kind] = type(kind.__name__, (kind,), {"__slots__": (), "__getattr__": _refuse})
+    return found
+
+
+def _refuse(_self: Owned, _name: str) -> Any:
+    raise OpenedByParent(_parent)
+
+
+os.register_at_fork(after_in_child=_in_child)
