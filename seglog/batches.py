@@ -11,7 +11,7 @@ from typing import cast
 
 from seglog.engine import Engine
 from seglog.errors import FileCorrupt
-from seglog.read import check_place, continue_records, is_reached, live_records, load_run
+from seglog.read import check_place, continue_records, live_records, load_run
 from seglog.record import Gap, Record
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 from seglog.state import TopicState
@@ -43,9 +43,12 @@ def read_batches(engine: Engine, state: TopicState, first: int, last: int, cuts:
         assert isinstance(run, Run)  # noqa: S101 - what is no run is lost
         run = run.before_lost()
         try:
-            batch = list(live_records(run))
-            if state.pending:
-                batch = [record for record in batch if not is_reached(state.pending, record)]
+            # The number before the deletes: one that comes in between is looked for after.
+            deletes = state.next_op
+            batch = list(live_records(run, state.pending.reach))
+            if state.next_op != deletes:
+                late = state.pending.reach
+                batch = [record for record in batch if not late.reaches(record.seq, record.tag)]
         except FileCorrupt:
             # What is sound before it comes first, and then the error, if it is one: this may be around a truncation.
             yield from _one_by_one(engine, state, seq, run.last_seq, cuts)

@@ -37,10 +37,12 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from seglog.config import LogSettings
-from seglog.deletes import DeleteOp, without_covered
+from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.errors import DiskFull, SeglogError, WriterPoisoned
+from seglog.listed import Listed
 from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store
+from seglog.reach import NOTHING, Reach
 from seglog.read import lost_times, tail_run
 from seglog.removal import remove_topics
 from seglog.retention import is_aged
@@ -85,7 +87,8 @@ class _Draft:
     """A topic on its way through a checkpoint: as planned, then as it will be published.
 
     The tail goes from `first_seq` to `last_seq`, and is absorbed up to `kept_seq`; from `lost_seq` to the tail all were
-    ephemeral.
+    ephemeral. `deletes` is what is to be flagged: of `pending` the first `pending_count`, and of a recalled segment
+    what it was not flagged for.
     """
 
     state: TopicState
@@ -94,14 +97,16 @@ class _Draft:
     first_seq: int
     kept_seq: int
     last_seq: int
-    pending: tuple[DeleteOp, ...]
+    pending: Listed
+    pending_count: int
     seal: bool
     sealed: list[SegmentInfo]
     active: SegmentInfo | None
     released: list[SegmentInfo]
     recalled: int | None
     cold: tuple[SegmentInfo, ...]
-    cold_ops: tuple[DeleteOp, ...] = ()
+    cold_ops: Listed = field(default_factory=Listed)
+    deletes: Reach = NOTHING
     sizes: Sizes = field(default_factory=Sizes)
     has_new_tags: bool = False
 
@@ -116,9 +121,16 @@ class _Draft:
 
     def result(self) -> TopicMeta:
         """Once all is written: from now on it is published as this says."""
-        self.cold_ops = _kept_cold_ops((*self.meta.cold_ops, *self.pending), self.cold)
+        cold_ops = _kept_cold_ops((*self.meta.cold_ops, *self.deletes.tagged), self.cold)
+        self.cold_ops = Listed(cold_ops)
         self.sizes = Sizes(tuple(self.sealed), self.cold)
-        return replace(self.meta, sealed=self.sizes.segments, active=active_meta(self.active), cold_ops=self.cold_ops)
+        return replace(self.meta, sealed=self.sizes.segments, active=active_meta(self.active), cold_ops=cold_ops)
+
+    def merge_deletes(self) -> None:
+        """Without the lock: there may be many."""
+        recalled = () if self.recalled is None else self.meta.cold_ops
+        if recalled or self.pending_count:
+            self.deletes = Reach((*recalled, *self.pending.first(self.pending_count)))
 
     def replace(self, info: SegmentInfo) -> None:
         """What it says of that segment now."""
@@ -244,19 +256,18 @@ def is_to_be_sealed(engine: Engine, state: TopicState) -> bool:
 
 def _is_outdated(state: TopicState) -> bool:
     """Whether segments may be dropped, or listed deletes forgotten."""
-    return _kept_ops(state, state.hot_floor) != state.ops or (state.dead_segments > 0 and not state.config.keep_history)
+    if state.ops and not _keeps_ops(state, state.hot_floor):
+        return True
+    return state.dead_segments > 0 and not state.config.keep_history
 
 
 def _draft(state: TopicState, wish: Wish | None, *, seal: bool) -> _Draft:
     sealed = list(state.sealed)
-    pending = state.pending
     recalled = None if wish is None else wish.recalled
     if wish is not None and wish.relocated is not None:
         sealed = [_with_check(info, *wish.relocated) for info in sealed]
     if recalled is not None:
         sealed = [info._replace(cold_check=None) if info.first_seq == recalled else info for info in sealed]
-        # It has the flags that it left with.
-        pending = (*(op for op in state.cold_ops if op not in pending), *pending)
     release_seq = 0 if wish is None or wish.release_seq is None else wish.release_seq
     if wish is not None and wish.epoch not in {None, state.epoch}:
         release_seq = 0
@@ -266,8 +277,9 @@ def _draft(state: TopicState, wish: Wish | None, *, seal: bool) -> _Draft:
     del sealed[: len(released)]
     has_moved = released or recalled is not None or (wish is not None and wish.relocated is not None)
     hot_floor = released[-1].last_seq + 1 if released else state.hot_floor
-    settle_op = None if wish is None else wish.settle_op
-    ops = tuple(op for op in _kept_ops(state, hot_floor) if op.op != settle_op)
+    ops = tuple(state.ops) if _keeps_ops(state, hot_floor) else ()
+    if wish is not None and wish.settle_op is not None:
+        ops = tuple(op for op in ops if op.op != wish.settle_op)
     truncate_ops = tuple(op for op in state.truncate_ops if wish is None or op != wish.settle_truncation)
     return _Draft(
         state=state,
@@ -276,7 +288,8 @@ def _draft(state: TopicState, wish: Wish | None, *, seal: bool) -> _Draft:
         first_seq=state.tail.first_seq,
         kept_seq=state.tail.kept_seq,
         last_seq=state.head_seq,
-        pending=pending,
+        pending=state.pending,
+        pending_count=len(state.pending),
         seal=seal or (wish is not None and wish.seal),
         sealed=sealed,
         active=state.active,
@@ -295,25 +308,23 @@ def _kept_cold_ops(ops: tuple[DeleteOp, ...], cold: tuple[SegmentInfo, ...]) -> 
     if not cold:
         return ()
     # Who does not reach the first record of all reaches none behind it.
-    return without_covered([op for op in ops if op.tag is not None and op.may_reach(cold[0].first_seq)])
+    return tuple(op for op in Reach(ops).tagged if op.may_reach(cold[0].first_seq))
 
 
-def _kept_ops(state: TopicState, hot_floor: int) -> tuple[DeleteOp, ...]:
+def _keeps_ops(state: TopicState, hot_floor: int) -> bool:
     """A delete that reaches into the cold tier has no flags there to live on in: it stays until it is settled."""
-    return state.ops if state.config.keep_history or state.floors.earliest_seq < hot_floor else ()
+    return state.config.keep_history or state.floors.earliest_seq < hot_floor
 
 
 def _write_segments(engine: Engine, plan: _Plan, pause_s: float) -> None:
     """Steps 2 and 3."""
     try:
         for draft in plan.drafts:
+            draft.merge_deletes()
             _absorb(engine, draft, pause_s)
-            for info in draft.segments if draft.pending else ():
-                if not info.is_hot:
-                    continue
-                ops = [op for op in draft.pending if op.may_reach(info.first_seq)]
-                if ops:
-                    draft.replace(_flag(engine, draft.state.topic_id, info, ops))
+            for info in draft.segments if draft.deletes.top else ():
+                if info.is_hot and draft.deletes.may_reach(info.first_seq):
+                    draft.replace(_flag(engine, draft.state.topic_id, info, draft.deletes))
     except OSError as error:
         raise _failure(engine, error) from error
 
@@ -398,10 +409,10 @@ def _is_full(info: SegmentInfo, frame_bytes: int, settings: LogSettings) -> bool
     return info.records >= settings.segment_max_events or (info.records > 0 and is_over)
 
 
-def _flag(engine: Engine, topic_id: int, info: SegmentInfo, ops: list[DeleteOp]) -> SegmentInfo:
+def _flag(engine: Engine, topic_id: int, info: SegmentInfo, deletes: Reach) -> SegmentInfo:
     """Step 3 of one segment: also where the flag is set already (K6). One that has nothing to flag is not read."""
     segment = engine.segments.get(topic_id, info)
-    seqs = reached_seqs(engine.files, engine.layout, segment, info, ops)
+    seqs = reached_seqs(engine.files, engine.layout, segment, info, deletes)
     if not seqs:
         return info
     for _, group in groupby(seqs, key=lambda seq: (seq - info.first_seq) // RUN_MAX_RECORDS):
@@ -448,8 +459,11 @@ def _publish(draft: _Draft) -> None:
     state.sealed, state.known_sizes = draft.sizes.segments, draft.sizes
     state.active = draft.active
     state.hot_floor = meta.hot_floor
-    state.ops = (*meta.ops, *(op for op in state.ops if op.op >= planned))
-    state.pending = tuple(op for op in state.pending if op.op >= planned)
+    later = state.ops.since(planned)
+    if len(state.ops) != len(meta.ops) + len(later):
+        state.ops = Listed((*meta.ops, *later))
+    if state.pending:
+        state.pending = Listed(state.pending.since(planned))
     state.truncate_ops = meta.truncate_ops  # of truncations there are none between: they hold the checkpoint lock
     state.cold, state.cold_ops = draft.cold, draft.cold_ops
     state.resident.drop_below(state.hot_floor)

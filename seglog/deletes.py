@@ -1,19 +1,16 @@
 """A delete as a value: which records it reaches is decided here, from the record alone.
 
-Of relocated segments there may be as many as tags were ever deleted: what is asked of many together takes time by their
-number once, and not for each of them or each record.
+What many of them reach together: seglog.reach.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 from seglog.record import Record
 
-__all__ = ["DeleteOp", "matcher", "without_covered"]
+__all__ = ["DeleteOp"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class DeleteOp:
 
     @property
     def below(self) -> int:
-        """Of one without a tag: every record below that is gone."""
+        """Where its reach ends: of one without a tag, every record below is gone."""
         end = self.at_seq + 1
         return end if self.before is None else min(self.before, end)
 
@@ -65,29 +62,3 @@ class DeleteOp:
         """Raises `KeyError` or `TypeError` for what `to_json` does not write."""
         evict_from = value.get("evict_from")
         return cls(value["op"], value["at_seq"], value["ts_ms"], value["before"], value["tag"], evict_from)
-
-
-def without_covered(ops: Sequence[DeleteOp]) -> tuple[DeleteOp, ...]:
-    """Those that reach something no later one of the same tag does. No later one has a lower `at_seq`."""
-    widest: dict[str | None, float] = {}
-    kept: list[DeleteOp] = []
-    for op in reversed(ops):
-        before = inf if op.before is None else op.before
-        if before > widest.get(op.tag, 0):
-            widest[op.tag] = before
-            kept.append(op)
-    return tuple(reversed(kept))
-
-
-def matcher(ops: Sequence[DeleteOp]) -> Callable[[Record], bool]:
-    """Whether one of them reaches a record. Of those with an exact tag, only the record's own are asked."""
-    by_tag: dict[str | None, list[DeleteOp]] = {}
-    others: list[DeleteOp] = []
-    for op in ops:
-        is_exact = op.tag is not None and not op.tag.endswith("*")
-        (by_tag.setdefault(op.tag, []) if is_exact else others).append(op)
-
-    def reaches(record: Record) -> bool:
-        return any(op.matches(record) for op in (*by_tag.get(record.tag, ()), *others))
-
-    return reaches

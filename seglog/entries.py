@@ -237,14 +237,11 @@ def apply_evict(state: TopicState, floors: Floors) -> None:
 
 def apply_delete(state: TopicState, op: DeleteOp) -> None:
     _reach(state, op)
+    state.ops.add(op)
+    state.pending.add(op)
+    # Last: a reader that sees the number finds the delete.
     next_op, last_ts_ms = max(state.next_op, op.op + 1), max(state.last_ts_ms, op.ts_ms)
-    # Together: an interrupt comes between calls only.
-    state.ops, state.pending, state.next_op, state.last_ts_ms = (
-        (*state.ops, op),
-        (*state.pending, op),
-        next_op,
-        last_ts_ms,
-    )
+    state.next_op, state.last_ts_ms = next_op, last_ts_ms
 
 
 def delete_resident(state: TopicState, op: DeleteOp) -> None:
@@ -259,6 +256,7 @@ def _reach(state: TopicState, op: DeleteOp) -> None:
     """What a delete does at once. Done again after an interrupt, it is the same."""
     if op.evict_from is not None:
         state.floors = state.floors.evicted(op.below, Gap(op.evict_from, op.below - 1))
+        state.generation += 1  # readers on their way are told
     elif op.tag is None:
         state.floors = state.floors.raised(op.below)
     state.resident.delete(op)

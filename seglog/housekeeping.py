@@ -23,6 +23,7 @@ from seglog.entries import EvictEntry
 from seglog.ephemeral import trim
 from seglog.errors import SeglogError
 from seglog.frame import DELETED, LOST
+from seglog.reach import Reach
 from seglog.read import read_records
 from seglog.record import Gap
 from seglog.retention import Retained, Retention, due_seq, passed_cap
@@ -33,6 +34,7 @@ __all__ = ["advance_front", "due", "enforce", "enforce_caps", "expect_flags", "f
 
 _logger = logging.getLogger("seglog.housekeeping")
 _LOOK_RECORDS = 8192
+_NEAR_RECORDS = (1, 8, 64)
 _TRIES = 5
 
 
@@ -73,7 +75,7 @@ def advance_front(engine: Engine, state: TopicState, *, may_ask_store: bool = Fa
         return
     cuts, head = len(state.cuts), state.head_seq
     try:
-        found = _first_read(engine, state, first, min(first, head)) or _first_live(engine, state, first, head)
+        found = _first_near(engine, state, first, head)
     except (SeglogError, FileNotFoundError) as error:
         _logger.warning("%s: what the first live record is stays unknown: %s", state.name, error)
         return
@@ -86,7 +88,7 @@ def expect_flags(engine: Engine) -> None:
     """After recovery: which deletes may have more flags in the .idx files than the snapshot counts."""
     for state in engine.topics.values():
         if state.pending:
-            engine.segments.expect_flags(state.topic_id, state.pending)
+            engine.segments.expect_flags(state.topic_id, Reach(state.pending))
 
 
 def find_fronts(engine: Engine) -> None:
@@ -100,13 +102,21 @@ def find_fronts(engine: Engine) -> None:
             advance_front(engine, state)
 
 
+def _first_near(engine: Engine, state: TopicState, first: int, last: int) -> int | None:
+    """The next few are read: a queue loses its first record again and again, and the one behind it is live."""
+    for count in _NEAR_RECORDS:
+        found = _first_read(engine, state, first, min(last, first + count - 1))
+        if found is not None:
+            return found
+        first += count
+    return _first_live(engine, state, first, last)
+
+
 def _first_live(engine: Engine, state: TopicState, first: int, last: int) -> int | None:
     """In hot sealed segments by flags and tags alone; elsewhere by reading."""
     with engine.committer.lock:
-        sealed, pending = state.sealed, state.pending
+        sealed, pending = state.sealed[state.sizes.index_of(first) :], state.pending
     for info in sealed:
-        if info.last_seq < first:
-            continue
         if not info.is_hot:
             found = _first_read(engine, state, first, min(last, info.last_seq))
             if found is not None:
@@ -114,7 +124,7 @@ def _first_live(engine: Engine, state: TopicState, first: int, last: int) -> int
             first = info.last_seq + 1
             continue
         segment = engine.segments.get(state.topic_id, info)
-        reached = {*reached_seqs(engine.files, engine.layout, segment, info, pending)}
+        reached = {*reached_seqs(engine.files, engine.layout, segment, info, pending.reach)}
         for begin in range(max(first, info.first_seq), min(last, info.last_seq) + 1, _LOOK_RECORDS):
             entries = segment.entries(begin, min(last, info.last_seq, begin + _LOOK_RECORDS - 1))
             for seq, flags in enumerate(entries["flags"].tolist(), begin):

@@ -11,19 +11,19 @@ R4  What retention took is told, as a `Gap` in between or by raising `Evicted`; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seglog.deletes import DeleteOp, matcher
 from seglog.engine import Engine
 from seglog.errors import ColdTierRequired, Evicted, FileCorrupt, NoSuchTopic, SeqOutOfRange, Truncated
 from seglog.frame import DELETED, tombstone
 from seglog.frames import Frames, take_apart
 from seglog.open_file import OpenFile
+from seglog.reach import NOTHING, Reach
 from seglog.record import Gap, Record
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run, lost_run
 from seglog.state import TopicState
@@ -32,7 +32,6 @@ __all__ = [
     "BATCH_MAX_RECORDS",
     "check_place",
     "continue_records",
-    "is_reached",
     "live_records",
     "load_run",
     "lost_times",
@@ -130,9 +129,13 @@ def _items(
             continue
         assert isinstance(run, Run)  # noqa: S101 - what is no run is lost
         run = run.before_lost()
+        # The number before the deletes: one that comes in between is looked for below.
+        deletes, late = state.next_op, NOTHING
         try:
-            for record in live_records(run):
-                if state.pending and is_reached(state.pending, record):
+            for record in live_records(run, state.pending.reach):
+                if state.next_op != deletes:
+                    deletes, late = state.next_op, state.pending.reach
+                if late is not NOTHING and late.reaches(record.seq, record.tag):
                     continue
                 # Looked at after the deletes: a checkpoint raises the generation before it drops one that is in the
                 # flags.
@@ -166,13 +169,12 @@ def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, cut
             upto = min(run.gap_to, seq + RUN_MAX_RECORDS - 1)
             run = lost_run(state.topic_id, seq, lost_times(engine, state, seq, upto))
         try:
-            reaches = matcher(run.deletes)
             frames = run.apart()
-            if frames is None and not run.deletes and run.headers() is not None:
-                frames = _with_tombstones(state, run, reaches)
+            if frames is None and run.deletes is None and run.headers() is not None:
+                frames = _with_tombstones(state, run)
             if frames is None:
                 for index in range(len(run)):
-                    yield take_apart([_frame(state, run, index, reaches)])
+                    yield take_apart([_frame(state, run, index)])
                     seq += 1
                 continue
             yield frames
@@ -242,9 +244,9 @@ def load_run(
         return Gap(first, first + len(entries) - 1) if file is None else _read_run(state, first, file, entries)
     try:
         run = engine.segment(state.topic_id, segment).run(first, min(last, segment.last_seq), max_records)
-        if segment.is_hot or not cold_ops:
+        if segment.is_hot or not cold_ops.reach.may_reach(first):
             return run
-        return replace(run, deletes=tuple(op for op in cold_ops if op.may_reach(first)))
+        return replace(run, deletes=cold_ops.reach)
     except FileCorrupt:
         if state.generation != generation:
             return None
@@ -268,33 +270,29 @@ def _read_run(state: TopicState, first: int, file: OpenFile, entries: NDArray[An
     return Run(file.path, state.topic_id, first, entries, file.read_exactly(end - begin, begin))
 
 
-def live_records(run: Run) -> Iterator[Record]:
-    """Those that no delete in the flags has reached, nor one of `run.deletes`; the topic's pending ones may have."""
-    records = run.records(np.flatnonzero(run.entries["flags"] & DELETED == 0))
-    if not run.deletes:
-        return records
-    reaches = matcher(run.deletes)
-    return (record for record in records if not reaches(record))
+def live_records(run: Run, pending: Reach) -> Iterator[Record]:
+    """Those that no delete in the flags has reached, nor one of `run.deletes`, nor one of `pending`."""
+    deletes = [reach for reach in (run.deletes, pending) if reach is not None and reach.may_reach(run.first_seq)]
+    return run.records(np.flatnonzero(run.entries["flags"] & DELETED == 0), deletes)
 
 
-def _frame(state: TopicState, run: Run, index: int, reaches: Callable[[Record], bool]) -> bytes:
-    """`reaches`: by the run's deletes."""
+def _frame(state: TopicState, run: Run, index: int) -> bytes:
     entry, position, header = run.frame(index)
     if not entry.length:
         return tombstone(header)
-    if entry.flags & DELETED or run.deletes:
+    if entry.flags & DELETED or run.deletes is not None:
         record = run.record(index)
-        is_deleted = entry.flags & DELETED or reaches(record)
-        if is_deleted and not is_reached(state.ops, record):
+        is_deleted = entry.flags & DELETED or (run.deletes is not None and run.deletes.reaches(record.seq, record.tag))
+        if is_deleted and not state.ops.reach.reaches(record.seq, record.tag):
             return tombstone(header)
     return run.buffer[position : position + entry.length]
 
 
-def _with_tombstones(state: TopicState, run: Run, reaches: Callable[[Record], bool]) -> Frames:
+def _with_tombstones(state: TopicState, run: Run) -> Frames:
     """Of a run in which every frame is sound."""
     whole = run.frames()
     for index in np.flatnonzero(run.entries["flags"] & DELETED).tolist():
-        whole[index] = _frame(state, run, index, reaches)
+        whole[index] = _frame(state, run, index)
     return take_apart(whole)
 
 
@@ -303,9 +301,5 @@ def _cold_records(engine: Engine, state: TopicState, first: int, last: int) -> I
     if engine.cold is None:
         raise ColdTierRequired(state.name, first, last)
     for record in engine.cold.read(state.name, first, last):
-        if not is_reached(state.ops, record):
+        if not state.ops.reach.reaches(record.seq, record.tag):
             yield record
-
-
-def is_reached(ops: tuple[DeleteOp, ...], record: Record) -> bool:
-    return any(op.matches(record) for op in ops)

@@ -42,6 +42,7 @@ from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
 from seglog.files import Files
 from seglog.frame import Buffer, FrameType, Header, data_of
 from seglog.layout import SEGMENT_PARTS, Layout, WalFolder, number_in
+from seglog.listed import Listed
 from seglog.meta import ActiveMeta, Snapshot, TopicMeta, WalPosition, load
 from seglog.open_file import OpenFile
 from seglog.removal import remove_leftovers, remove_topics
@@ -206,14 +207,14 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
         sealed=meta.sealed,
         cold=meta.cold,
         active=active,
-        ops=meta.ops,
-        cold_ops=meta.cold_ops,
+        ops=Listed(meta.ops),
+        cold_ops=Listed(meta.cold_ops),
         truncate_ops=meta.truncate_ops,
         next_op=meta.next_op,
         is_published=True,
         floors=meta.floors,
         # Right after a truncation: which of the deletes are in the flags is not said, and to set one twice is no harm.
-        pending=meta.ops if meta.is_ahead else (),
+        pending=Listed(meta.ops if meta.is_ahead else ()),
     )
 
 
@@ -423,7 +424,7 @@ class _Replay:
         apply_truncate(state, header.seq, header.ts_ms, epoch, kept)
 
     def _open(self, state: TopicState, info: SegmentInfo) -> SegmentFiles:
-        may_flag = any(op.may_reach(info.first_seq) for op in state.pending)
+        may_flag = state.pending.reach.may_reach(info.first_seq)
         return open_first(self.files, self.layout, state.topic_id, info, may_flag=may_flag)
 
     def _delete_topic(self, header: Header, epoch: int) -> None:

@@ -173,7 +173,7 @@ def _drop_if_gone(engine: Engine, stores: ColdStores, state: TopicState, info: S
 
 def _look_for_front(engine: Engine, state: TopicState) -> None:
     last_op = state.next_op
-    has_tags = any(op.tag is not None for op in (*state.cold_ops, *state.pending))
+    has_tags = state.cold_ops.reach.has_tags or state.pending.reach.has_tags
     is_cold = any(info.last_seq >= state.floors.earliest_seq for info in state.cold)
     if has_tags and is_cold and state.front_op != last_op:
         advance_front(engine, state, may_ask_store=True)

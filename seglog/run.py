@@ -6,16 +6,15 @@ says where it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
+from itertools import compress, repeat
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seglog.deletes import DeleteOp
 from seglog.errors import FileCorrupt, InvalidFrame
 from seglog.frame import (
     DELETED,
@@ -34,6 +33,7 @@ from seglog.frame import (
 )
 from seglog.frames import Frames, picked_headers, read_frames, read_headers
 from seglog.index import ENTRIES, Entry
+from seglog.reach import Reach
 from seglog.record import Gap, Record
 
 __all__ = ["RUN_MAX_BYTES", "RUN_MAX_RECORDS", "Run", "lost_run"]
@@ -54,7 +54,7 @@ class Run:
     """`buffer` holds the bytes of `path` from the first entry's offset to the last one's end; `entries` are ENTRIES.
 
     `deletes` may reach the records, and are not in the entries' flags: of relocated segments, where those stay as they
-    are.
+    are. None: no delete of that kind does.
     Of a deleted record whose bytes were given back, entry and header are there, and the frame is empty.
     """
 
@@ -63,7 +63,7 @@ class Run:
     first_seq: int
     entries: NDArray[Any]
     buffer: bytes
-    deletes: tuple[DeleteOp, ...] = ()
+    deletes: Reach | None = None
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -185,11 +185,15 @@ class Run:
         _, position, header = self.frame(index)
         return self._record(position, header)
 
-    def records(self, indices: NDArray[np.intp]) -> Iterator[Record]:
-        """Those of that number in the run, ascending. Raises `FileCorrupt` when the reader gets there."""
+    def records(self, indices: NDArray[np.intp], deletes: Sequence[Reach] = ()) -> Iterator[Record]:
+        """Those of that number in the run, ascending, that none of `deletes` reaches.
+
+        Raises `FileCorrupt` when the reader gets there.
+        """
         headers = self.headers() if len(indices) > _FEW else None
         if headers is None:
-            return map(self.record, indices.tolist())
+            records = map(self.record, indices.tolist())
+            return _unreached(records, deletes) if deletes else records
         starts, buffer = self.starts(), self.buffer
         if len(indices) < len(self):
             headers, starts = picked_headers(headers, indices), starts[indices]
@@ -199,14 +203,17 @@ class Run:
             try:
                 rest = _labels(buffer, values_at, headers)
             except UnicodeDecodeError:
-                return map(self._record, starts.tolist(), map(Header._make, headers.tolist()))
+                records = map(self._record, starts.tolist(), map(Header._make, headers.tolist()))
+                return _unreached(records, deletes) if deletes else records
             values_at += headers["node_len"]
             values_at += headers["tag_len"]
         # One after the other, as they are asked for: who lets go of each gets the same memory for the next one.
         places = map(slice, values_at.tolist(), (values_at + headers["data_len"]).tolist())
         values = map(buffer.__getitem__, places)
-        columns = zip((indices + self.first_seq).tolist(), headers["ts_ms"].tolist(), values, *rest, strict=False)
-        return map(tuple.__new__, repeat(Record), columns)
+        seqs = (indices + self.first_seq).tolist()
+        columns = zip(seqs, headers["ts_ms"].tolist(), values, *rest, strict=False)
+        kept = _kept(seqs, rest[0], deletes) if deletes else None
+        return map(tuple.__new__, repeat(Record), columns if kept is None else compress(columns, kept))
 
     def _record(self, position: int, header: Header) -> Record:
         try:
@@ -214,6 +221,21 @@ class Run:
         except InvalidFrame as error:
             offset = int(self.entries[0]["offset"]) + position
             raise FileCorrupt(self.path, offset, error.reason) from error
+
+
+def _kept(seqs: Sequence[int], tags: Iterable[str | None], deletes: Sequence[Reach]) -> Iterable[bool] | None:
+    """Which of these records no delete reaches; None: all."""
+    listed = tags if isinstance(tags, list) else None
+    found = [kept for reach in deletes if (kept := reach.kept(seqs, listed)) is not None]
+    if not found:
+        return None
+    return found[0] if len(found) == 1 else map(all, zip(*found, strict=True))
+
+
+def _unreached(records: Iterator[Record], deletes: Sequence[Reach]) -> Iterator[Record]:
+    for record in records:
+        if not any(reach.reaches(record.seq, record.tag) for reach in deletes):
+            yield record
 
 
 def _labels(buffer: bytes, nodes_at: NDArray[np.int64], headers: NDArray[Any]) -> _Rest:

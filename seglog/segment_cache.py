@@ -23,11 +23,11 @@ import os
 import threading
 from collections import OrderedDict
 
-from seglog.deletes import DeleteOp
 from seglog.errors import FileCorrupt
 from seglog.files import Files
 from seglog.index import ENTRY
 from seglog.layout import Layout
+from seglog.reach import NOTHING, Reach
 from seglog.segment import SegmentFiles, SegmentInfo
 
 __all__ = ["SegmentCache", "open_first"]
@@ -93,10 +93,10 @@ class SegmentCache:
         self._lock = threading.Lock()
         self._open: OrderedDict[tuple[int, int], SegmentFiles] = OrderedDict()
         self._kept: dict[tuple[int, int], SegmentFiles] = {}
-        self._pending: dict[int, tuple[DeleteOp, ...]] = {}
+        self._pending: dict[int, Reach] = {}
         self._checked: set[tuple[int, int]] = set()
 
-    def expect_flags(self, topic_id: int, pending: tuple[DeleteOp, ...]) -> None:
+    def expect_flags(self, topic_id: int, pending: Reach) -> None:
         """After recovery: of that topic, these deletes are in the WAL only."""
         self._pending[topic_id] = pending
 
@@ -156,7 +156,7 @@ class SegmentCache:
             self._kept.clear()
 
     def _open_first(self, topic_id: int, info: SegmentInfo) -> SegmentFiles:
-        may_flag = any(op.may_reach(info.first_seq) for op in self._pending.get(topic_id, ()))
+        may_flag = self._pending.get(topic_id, NOTHING).may_reach(info.first_seq)
         try:
             return open_first(self._files, self._layout, topic_id, info, may_flag=may_flag, is_shared=self._is_shared)
         except FileCorrupt:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seglog.config import TopicConfig
-from seglog.deletes import DeleteOp
 from seglog.errors import ColdStoreRequired
 from seglog.floors import Floors
+from seglog.listed import Listed
 from seglog.meta import ActiveMeta, TopicMeta
 from seglog.record import Gap
 from seglog.resident import Memory, Resident
@@ -59,9 +59,9 @@ class TopicState:
     sealed: tuple[SegmentInfo, ...] = ()
     cold: tuple[SegmentInfo, ...] = ()
     active: SegmentInfo | None = None
-    ops: tuple[DeleteOp, ...] = ()
-    pending: tuple[DeleteOp, ...] = ()
-    cold_ops: tuple[DeleteOp, ...] = ()
+    ops: Listed = field(default_factory=Listed)
+    pending: Listed = field(default_factory=Listed)
+    cold_ops: Listed = field(default_factory=Listed)
     next_op: int = 1
     is_published: bool = False
     generation: int = 0
@@ -248,10 +248,10 @@ class TopicState:
             head_seq=self.head_seq,
             last_ts_ms=self.last_ts_ms,
             next_op=self.next_op,
-            ops=self.ops,
+            ops=tuple(self.ops),
             floors=self.floors,
             sealed=self.sealed,
-            cold_ops=self.cold_ops,
+            cold_ops=tuple(self.cold_ops),
             truncate_ops=self.truncate_ops,
         )
 

@@ -14,18 +14,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seglog.deletes import DeleteOp
 from seglog.errors import FileCorrupt, InvalidEntry
 from seglog.files import Files
 from seglog.frame import HAS_TAG
 from seglog.layout import Layout
 from seglog.open_file import OpenFile
+from seglog.reach import Reach
 from seglog.run import RUN_MAX_RECORDS
 from seglog.segment import SegmentFiles, SegmentInfo
 from seglog.tag_index import encode_tag_index, read_directory, read_head, read_positions
@@ -36,24 +36,24 @@ _logger = logging.getLogger("seglog.tags")
 _HEAD_BYTES = 4096
 
 
-def reached_seqs(
-    files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo, ops: Iterable[DeleteOp]
-) -> list[int]:
-    """Of the segment's records those that one of `ops` reaches, ascending; some of them may be deleted already.
+def reached_seqs(files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo, reach: Reach) -> Sequence[int]:
+    """Of the segment's records those that the deletes reach, ascending; some of them may be deleted already.
 
     Raises `FileCorrupt`.
     """
-    found: set[int] = set()
-    by_tag = []
-    for op in ops:
-        end = min(info.last_seq, op.at_seq, info.last_seq if op.before is None else op.before - 1)
-        if op.tag is None:
-            found.update(range(info.first_seq, end + 1))
-        elif end >= info.first_seq:
-            by_tag.append(op)
-    if by_tag:
-        for seqs, fitting in _by_tag(files, layout, segment, info, by_tag):
-            found.update(seq for seq in seqs if any(op.may_reach(seq) for op in fitting))
+    below = range(info.first_seq, min(info.last_seq + 1, reach.below))
+    if not reach.has_tags or reach.top <= max(info.first_seq, reach.below):
+        return below
+    first_seq, found = info.first_seq, {*below}
+    ends: dict[bytes, int] = {}
+
+    def wants(tag: bytes) -> bool:
+        ends[tag] = reach.end(tag.decode())
+        return ends[tag] > first_seq
+
+    for tag, positions in _positions(files, layout, segment, info, wants).items():
+        end = (ends[tag] if tag in ends else reach.end(tag.decode())) - first_seq
+        found.update(first_seq + position for position in positions if position < end)
     return sorted(found)
 
 
@@ -89,19 +89,6 @@ def listed_tags(
         for tag, place in read_directory(raw, head).items()
         if wants(tag)
     }
-
-
-def _by_tag(
-    files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo, ops: list[DeleteOp]
-) -> Iterable[tuple[list[int], list[DeleteOp]]]:
-    """For each tag that fits: the seqs that have it, and the deletes that it fits."""
-
-    def fitting(tag: bytes) -> list[DeleteOp]:
-        text = tag.decode()
-        return [op for op in ops if op.tag_fits(text)]
-
-    positions = _positions(files, layout, segment, info, lambda tag: bool(fitting(tag)))
-    return [([info.first_seq + each for each in where], fitting(tag)) for tag, where in positions.items()]
 
 
 def _positions(

@@ -305,7 +305,7 @@ class Topic:
 
         Where records have left the local disk, they stay listed until they are settled in any case.
         """
-        return self._engine.state(self.name).ops
+        return tuple(self._engine.state(self.name).ops)
 
     @checked
     def settle_deletes(self, op: int) -> None:

@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.files import Files
 from seglog.layout import SEGMENT_PARTS, Layout, number_in
@@ -56,9 +55,9 @@ def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: Se
     """Step 1 in memory. `kept` as `kept_part` says."""
     if state.config.keep_history:
         state.truncate_ops = listed_with(state.truncate_ops, TruncateOp(seq, ts_ms, state.next_op))
-    state.ops = _ended_below(state.ops, seq)
-    state.pending = _ended_below(state.pending, seq)
-    state.cold_ops = _ended_below(state.cold_ops, seq)
+    state.ops = state.ops.ended_below(seq)
+    state.pending = state.pending.ended_below(seq)
+    state.cold_ops = state.cold_ops.ended_below(seq)
     state.floors = state.floors.cut(seq)
     state.resident.cut(seq)
     state.head_seq = state.logged_seq = seq - 1
@@ -145,7 +144,3 @@ def _cut_files(engine: Engine, meta: TopicMeta, active: SegmentInfo | None) -> N
         drop_tags(engine.files, engine.layout, topic_id, active.first_seq)
         cut(engine.segments.get(topic_id, active), active.records, active.data_bytes)
     engine.files.sync_dir(engine.layout.topic(topic_id))
-
-
-def _ended_below(ops: tuple[DeleteOp, ...], seq: int) -> tuple[DeleteOp, ...]:
-    return tuple(op if op.at_seq < seq else replace(op, at_seq=seq - 1) for op in ops)

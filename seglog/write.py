@@ -79,6 +79,9 @@ _APPEND_MAX_BYTES = 1024 * 1024 * 1024
 # Behind a record that is in the WAL only, the index has an entry for each ephemeral one, until a checkpoint.
 _LOST_IN_TAIL_MAX = 100_000
 
+# Deletes by tag that no checkpoint has put into the flags: readers keep an entry for each tag of theirs.
+_PENDING_TAGS_MAX = 10_000
+
 
 def append(
     engine: Engine,
@@ -302,6 +305,7 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None, ev
             committer.enqueue(entry)
     if not is_resident:
         committer.finish(entry)
+        engine.wants_checkpoint |= state.pending.tagged >= _PENDING_TAGS_MAX
         _wake_upkeep(engine)
     if tag is not None:
         advance_front(engine, state)

@@ -14,6 +14,7 @@ from seglog.files import OsFiles
 from seglog.frame import DELETED, read_header
 from seglog.index import ENTRY, encode_entry
 from seglog.layout import Layout
+from seglog.reach import Reach
 from seglog.rewrite import write_anew
 from seglog.segment import SegmentInfo, SegmentWriter
 from seglog.segment_cache import SegmentCache
@@ -48,7 +49,7 @@ def _written(layout: Layout, *, sealed: bool = True, ts_ms: int = 50) -> Segment
 def _found(layout: Layout, info: SegmentInfo, *, is_shared: bool = False, pending: bool = False) -> FileCorrupt | None:
     cache = SegmentCache(OsFiles(), layout, is_shared=is_shared)
     if pending:
-        cache.expect_flags(1, (DeleteOp(1, 9, 0, None, "any"),))
+        cache.expect_flags(1, Reach([DeleteOp(1, 9, 0, None, "any")]))
     try:
         assert cache.get(1, info).entries(1, info.last_seq)["flags"].any()
     except FileCorrupt as error:

@@ -8,26 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import seglog
 from seglog import (
     ColdStoreFailed,
     ColdStoreRequired,
-    DeleteOp,
     FileCorrupt,
     Gap,
     Log,
     LogSettings,
     NoSuchTopic,
-    Record,
     Topic,
     TopicConfig,
     ViewOutdated,
 )
 from seglog.cold_stores import ColdStores
-from seglog.deletes import matcher, without_covered
 from seglog.files import OsFiles
 from seglog.frame import DELETED, read_header
 from seglog.index import ENTRY
@@ -259,43 +254,6 @@ def test_what_is_listed_of_deletes_does_not_grow_with_their_number(log: Log) -> 
     topic.release(30)
     _, snapshot = load(OsFiles(), Layout(log.path))
     assert (snapshot.topics[0].cold_ops, snapshot.topics[0].cold) == ((), ())
-
-
-DELETES = st.lists(
-    st.builds(
-        DeleteOp,
-        st.just(1),
-        st.integers(1, 9),
-        st.just(0),
-        st.none() | st.integers(1, 9),
-        st.none() | st.sampled_from(["a", "b", "a*", "*"]),
-    ),
-    max_size=6,
-)
-
-
-@given(DELETES)
-def test_what_is_listed_and_asked_of_many_deletes_is_what_each_of_them_reaches(ops: list[DeleteOp]) -> None:
-    ops = [replace(op, op=number) for number, op in enumerate(sorted(ops, key=lambda op: op.at_seq), 1)]
-    kept = without_covered(ops)
-    for record in (Record(seq, 0, b"", tag) for seq in range(1, 12) for tag in (None, "a", "ab", "b")):
-        reached = any(op.matches(record) for op in ops)
-        assert reached == any(op.matches(record) for op in kept) == matcher(ops)(record) == matcher(kept)(record)
-    assert without_covered(kept) == kept == tuple(op for op in ops if op in kept)
-    for op in kept:
-        later = [other for other in kept if other.tag == op.tag and other.op > op.op]
-        assert all(other.before is not None and (op.before is None or op.before > other.before) for other in later)
-
-
-def test_a_record_asks_the_deletes_of_its_own_tag(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    matches = DeleteOp.matches
-    monkeypatch.setattr(DeleteOp, "matches", lambda op, record: (asked.append(op.op), matches(op, record))[1])
-    ops = [DeleteOp(number, number, 0, None, f"user {number}") for number in range(1, 1001)]
-    assert len(without_covered(ops)) == 1000
-    reaches = matcher(ops)
-    assert [seq for seq in range(1, 1001) if reaches(Record(seq, 0, b"", f"user {seq % 7 + 1}"))] == [1, 2, 3, 4, 5, 6]
-    assert asked == [seq % 7 + 1 for seq in range(1, 1001)]
 
 
 def test_a_delete_while_a_segment_is_on_its_way_is_not_lost(tmp_path: Path) -> None:

@@ -1,0 +1,129 @@
+"""Reads, deletes and checkpoints cost the same, whatever number of deletes no checkpoint has applied yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog import Gap, Log, LogSettings, Topic, TopicConfig
+from seglog.upkeep import InCaller
+from tests.seglog.calls import count_calls
+
+RECORDS = 2_000
+SETTINGS = LogSettings(segment_max_events=500)
+WAYS: dict[str, Callable[[Topic, int], object]] = {
+    "before": lambda topic, number: topic.delete(before=2 + number % 3),
+    "tag": lambda topic, number: topic.delete(tag=f"gone-{number}"),
+    "prefix": lambda topic, number: topic.delete(tag=f"gone-{number:04}*"),
+}
+READS: dict[str, Callable[[Topic], int]] = {
+    "read": lambda topic: sum(1 for _ in topic.read()),
+    "read_batches": lambda topic: sum(map(len, topic.read_batches())),
+    "frames": lambda topic: sum(1 for _ in topic.frames(topic.hot_floor, topic.head_seq)),
+}
+
+
+@pytest.fixture(params=[False, True], ids=["", "keep_history"])
+def log(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Log]:
+    with seglog.open(tmp_path / "data", settings=SETTINGS, upkeep=InCaller) as log:
+        topic = log.create_topic("t", TopicConfig(durability="memory", keep_history=request.param))
+        for number in range(0, RECORDS, 10):
+            topic.append([b"x"] * 10, tag=f"tag-{number % 70}")
+        log.checkpoint()
+        yield log
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_read_or_a_delete_does_is_the_same_after_one_delete_and_after_many(log: Log, way: str) -> None:
+    topic, delete = log.topic("t"), WAYS[way]
+    for _ in range(4):
+        delete(topic, 2)
+    counts: list[dict[str, int]] = []
+    for _ in range(2):
+        for read in READS.values():
+            read(topic)
+        counts.append({name: count_calls(lambda read=read: read(topic)) for name, read in READS.items()})  # type: ignore[misc]
+        counts[-1]["delete"] = count_calls(lambda: delete(topic, 2))
+        for number in range(300):
+            delete(topic, number)
+    # Where a delete without a tag reached a record, there is one less to show.
+    for name, count in counts[1].items():
+        assert count <= counts[0][name] + 30, name
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_checkpoint_does_follows_the_number_of_deletes_and_not_its_square(log: Log, way: str) -> None:
+    topic, counts = log.topic("t"), []
+    for number in (100, 400):
+        for each in range(number):
+            WAYS[way](topic, each)
+        topic.settle_deletes(1)
+        topic.append([b"x"])
+        for each in range(number):
+            WAYS[way](topic, each)
+        counts.append(count_calls(log.checkpoint))
+    assert counts[1] < 6 * counts[0]
+
+
+def test_a_consumer_that_deletes_what_it_has_read_reads_each_record_once(log: Log) -> None:
+    topic = log.topic("t")
+    found = []
+    for record in topic.read():
+        found.append(record.seq)
+        topic.delete(before=record.seq + 1)
+        if record.seq == 300:
+            break
+    assert found == [*range(1, 301)]
+    assert topic.earliest_seq == 301
+    assert [record.seq for record in topic.read()] == [*range(301, RECORDS + 1)]
+
+
+def test_a_reader_on_its_way_does_not_show_what_is_deleted_before_it_gets_there(log: Log) -> None:
+    topic = log.topic("t")
+    reader = topic.read()
+    assert next(reader).seq == 1
+    topic.delete(before=6)
+    assert next(reader).seq == 6
+    topic.delete(tag="tag-0")
+    assert next(reader).seq == 11
+    topic.delete(tag="tag-1*")
+    assert next(reader).seq == 21
+    log.checkpoint()
+    topic.delete(tag="tag-2*")
+    assert next(reader).seq == 31
+
+
+def test_a_reader_on_its_way_is_told_of_what_is_evicted_before_it_gets_there(log: Log) -> None:
+    topic = log.topic("t")
+    reader = topic.read(gaps=True)
+    next(reader)
+    topic.evict(before=6)
+    assert next(reader) == Gap(2, 5)
+
+
+def test_an_acknowledged_front_is_found_without_looking_at_the_segment_each_time(log: Log) -> None:
+    """A queue whose messages have a tag each: every delete takes the first record."""
+    topic = log.topic("t")
+    first = topic.append([b"x"], tag="ack-0", durability="fsync")[0]
+    for number in range(1, 400):
+        topic.append([b"x"], tag=f"ack-{number}")
+    topic.delete(before=first)
+    topic.seal()
+    counts = [count_calls(lambda number=number: topic.delete(tag=f"ack-{number}")) for number in range(300)]  # type: ignore[misc]
+    assert topic.earliest_seq == first + 300
+    assert max(counts[200:]) <= 2 * max(counts[:10])
+    assert max(counts) < 2_000
+
+
+def test_a_checkpoint_is_asked_for_when_there_are_many_by_tag(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seglog.write._PENDING_TAGS_MAX", 50)
+    topic, pending = log.topic("t"), []
+    for number in range(200):
+        topic.delete(tag=f"gone-{number}")
+        pending.append(len(log._engine.state("t").pending))
+    assert max(pending) < 50
+    kept = topic.config.keep_history
+    assert [op.tag for op in topic.delete_ops()] == [f"gone-{number}" for number in range(0 if kept else 150 + 50, 200)]

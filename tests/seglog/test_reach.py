@@ -1,0 +1,95 @@
+"""Many deletes together reach what each of them does, and a record takes one look."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seglog import DeleteOp, Record
+from seglog.listed import Listed
+from seglog.reach import NOTHING, Reach
+from tests.seglog.calls import count_calls
+
+DELETES = st.lists(
+    st.builds(
+        DeleteOp,
+        st.just(1),
+        st.integers(1, 9),
+        st.just(0),
+        st.none() | st.integers(1, 9),
+        st.none() | st.sampled_from(["a", "b", "ab", "a*", "ab*", "*"]),
+    ),
+    max_size=6,
+).map(lambda ops: [replace(op, op=number) for number, op in enumerate(sorted(ops, key=lambda op: op.at_seq), 1)])
+TAGS = (None, "", "a", "ab", "abc", "b")
+RECORDS = [Record(seq, 0, b"", tag) for seq in range(1, 12) for tag in TAGS]
+
+
+def _reached(ops: list[DeleteOp], record: Record) -> bool:
+    return any(op.matches(record) for op in ops)
+
+
+@given(DELETES)
+def test_they_reach_what_each_of_them_does(ops: list[DeleteOp]) -> None:
+    reach = Reach(ops)
+    for record in RECORDS:
+        reached = reach.reaches(record.seq, record.tag)
+        assert reached == _reached(ops, record)
+        assert not reached or reach.may_reach(record.seq)
+    assert reach.has_tags == any(op.tag is not None for op in ops)
+
+
+@given(DELETES)
+def test_of_each_tag_one_delete_covers_the_others(ops: list[DeleteOp]) -> None:
+    tagged = [op for op in ops if op.tag is not None]
+    kept = Reach(ops).tagged
+    assert {op.tag for op in kept} == {op.tag for op in tagged}
+    assert len({op.tag for op in kept}) == len(kept)
+    assert [op.op for op in kept] == sorted(op.op for op in kept)
+    assert all(_reached([*kept], record) == _reached(tagged, record) for record in RECORDS)
+
+
+@given(DELETES, st.integers(1, 11))
+def test_records_in_a_row_are_looked_up_together(ops: list[DeleteOp], first: int) -> None:
+    reach = Reach(ops)
+    for tags in (None, *([tag] * 4 for tag in TAGS), [*TAGS]):
+        seqs = [*range(first, first + len(tags or "1234"))]
+        expected = [not reach.reaches(seq, tag) for seq, tag in zip(seqs, tags or [None] * 4, strict=True)]
+        assert (reach.kept(seqs, tags) or [True] * len(seqs)) == expected
+
+
+@given(DELETES, st.integers(1, 10))
+def test_a_list_of_them_is_merged_as_it_grows_and_ends_where_the_topic_was_cut(ops: list[DeleteOp], cut: int) -> None:
+    listed = Listed()
+    for count, op in enumerate(ops, 1):
+        listed.add(op)
+        listed.add(op)  # as after an interrupt
+        assert (len(listed), tuple(listed)) == (count, (*ops[:count],))
+        if op.op % 2:
+            assert all(listed.reach.reaches(each.seq, each.tag) == _reached(ops[:count], each) for each in RECORDS)
+    assert listed.since(3) == (*ops[2:],)
+    assert listed.tagged == sum(op.tag is not None for op in ops)
+    ended = listed.ended_below(cut)
+    for record in RECORDS:
+        assert ended.reach.reaches(record.seq, record.tag) == (record.seq < cut and _reached(ops, record))
+        assert listed.reach.reaches(record.seq, record.tag) == _reached(ops, record)
+
+
+def test_nothing_is_nothing() -> None:
+    assert Listed().reach is NOTHING
+    assert not NOTHING.may_reach(1)
+
+
+def test_a_look_costs_the_same_whatever_the_number_of_deletes() -> None:
+    seqs, tags = [*range(1, 1001)], [f"user-{seq % 7}" for seq in range(1000)]
+    counts = []
+    for number in (10, 10_000):
+        ops = [DeleteOp(each, 500, 0, None, f"user-{each}") for each in range(1, number)]
+        ops += [DeleteOp(number + each, 500, 0, None, f"group-{each:05}*") for each in range(number)]
+        ops += [DeleteOp(2 * number + each, 500, 0, each, None) for each in range(1, number)]
+        reach = Reach(ops)
+        assert reach.kept(seqs, tags) == [seq > 500 or ((seq - 1) % 7 == 0 and seq >= number - 1) for seq in seqs]
+        counts.append(count_calls(lambda reach=reach: reach.kept(seqs, tags)))  # type: ignore[misc]
+    assert counts[0] == counts[1]
