@@ -13,7 +13,7 @@ Layers, each of which imports only those before it:
     values      lsn gid keys commit control checksum errors
     formats     envelope wire encoding checkpoint_list small_objects
     decisions   snapshot history timeline retention sid_set gc_report
-    effects     objects first_known local put_once change closing local_copy gc_plan roots
+    effects     objects first_known forked local put_once change closing local_copy gc_plan roots
     entry       volume sync checkpointer holds oplog naming branch tag pin undo mark scrub sweep gc_execution gc
 """
 

@@ -33,6 +33,7 @@
     │   └── OutcomeUnknown       nobody can say whether the write happened
     └── Misuse               fix the call                                exit 2
         ├── UnnamableBranch      main is the topic itself
+        ├── OpenedByParent       a local catalog in a fork of the process that opened it
         ├── InvalidName
         ├── InvalidKey
         ├── ChecksumNotKept      a store does not know the kind of checksum that was asked for
@@ -77,6 +78,7 @@ __all__ = [
     "NoSuchTopic",
     "NotOffered",
     "NotUndone",
+    "OpenedByParent",
     "OutOfWindow",
     "OutcomeUnknown",
     "Outdated",
@@ -370,6 +372,17 @@ class OutcomeUnknown(Unavailable):
 
 class Misuse(CatalogError):
     exit_code = 2
+
+
+class OpenedByParent(Misuse):
+    """This process is a fork of the one that opened it: what it has is a copy, beside which the parent goes on."""
+
+    def __init__(self, parent: int) -> None:
+        super().__init__(
+            f"the local catalog was opened by process {parent}, of which this process is a fork; nothing was done",
+            hint="open it in this process once the parent has closed it, or start processes by multiprocessing's spawn",
+        )
+        self.parent = parent
 
 
 class InvalidName(Misuse):

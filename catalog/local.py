@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -28,6 +27,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from catalog.errors import FormatUnsupported, InvalidObject, LocalCatalogUnavailable
+from catalog.forked import Connected
 from catalog.gid import Sid, Vid
 from catalog.keys import Key
 from catalog.local_copy import copy_aside
@@ -117,7 +117,7 @@ _SELECT_HANDLES = f"SELECT {', '.join(_HANDLE_COLUMNS)} FROM handles"  # noqa: S
 _SELECT_ATTEMPTS = f"SELECT {', '.join(_ATTEMPT_COLUMNS)} FROM attempts"  # noqa: S608 - the same
 
 
-class LocalCatalog:
+class LocalCatalog(Connected):
     """Opens `path`, or makes it. A context manager.
 
     `read_only`: a private copy of it, so that nothing changes there; what is saved in it goes when it is closed.
@@ -125,8 +125,8 @@ class LocalCatalog:
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        super().__init__()
         self._path = path
-        self._lock = threading.Lock()
         self._copy = copy_aside(path) if read_only else None
         if self._copy is not None:
             path = Path(self._copy.name, path.name)
@@ -151,6 +151,9 @@ class LocalCatalog:
         self.close()
 
     def close(self) -> None:
+        """In a forked child it does nothing (catalog.forked)."""
+        if self._is_foreign:
+            return
         with self._lock, self._errors():
             self._connection.close()
             self._drop_copy()

@@ -6,17 +6,28 @@ they are when two looks in a row find the same, and the copy is what is opened: 
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
+import weakref
 from pathlib import Path
 
 from catalog.errors import LocalCatalogUnavailable
 
-__all__ = ["copy_aside"]
+__all__ = ["Copy", "copy_aside"]
 
 _TRIES = 100
 
 
-def copy_aside(path: Path) -> tempfile.TemporaryDirectory[str]:
+class Copy:
+    """The directory `name`. It goes with this object, or with `cleanup`, in the process that made it only."""
+
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="seglog-")
+        self.cleanup = weakref.finalize(self, _remove, self.name, os.getpid())
+
+
+def copy_aside(path: Path) -> Copy:
     """A directory with a copy of the database at `path` under its name; without one if there is none.
 
     Raises `LocalCatalogUnavailable` if it cannot be read, or never stays the same long enough.
@@ -44,8 +55,13 @@ def _bodies(path: Path) -> dict[str, bytes]:
     return found
 
 
-def _made(name: str, bodies: dict[str, bytes]) -> tempfile.TemporaryDirectory[str]:
-    made = tempfile.TemporaryDirectory(prefix="seglog-")
+def _made(name: str, bodies: dict[str, bytes]) -> Copy:
+    made = Copy()
     for suffix, body in bodies.items():
         Path(made.name, name + suffix).write_bytes(body)
     return made
+
+
+def _remove(directory: str, maker: int) -> None:
+    if os.getpid() == maker:
+        shutil.rmtree(directory)

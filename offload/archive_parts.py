@@ -29,11 +29,12 @@ from offload.sync import Sync
 from offload.takeover import Takeover
 from seglog import Log, Record
 from seglog.clock import Clock
+from seglog.ownership import Owned, is_foreign
 
 __all__ = ["ArchiveParts"]
 
 
-class ArchiveParts:
+class ArchiveParts(Owned):
     """The parts, put together; `offload.archive` says what they are for."""
 
     def __init__(
@@ -107,7 +108,7 @@ class ArchiveParts:
 
     def close(self) -> None:
         """Reads of the log end at its hot floor from now on. Idempotent."""
-        if self._is_closed:
+        if is_foreign(self) or self._is_closed:
             return
         self._is_closed = True
         self._sender.close()

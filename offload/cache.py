@@ -33,6 +33,7 @@ from xxhash import xxh3_64_intdigest
 
 from offload.cache_policy import CachePolicy, Name
 from seglog.files import Files, OsFiles
+from seglog.ownership import Owned
 
 __all__ = ["ChunkCache", "open_cache"]
 
@@ -62,7 +63,7 @@ def open_cache(directory: Path, limit_bytes: int, files: Files | None = None) ->
     return None
 
 
-class ChunkCache:
+class ChunkCache(Owned):
     """Safe to use from many threads. Raises `OSError` and `NotOurs` when it cannot be opened; nothing does later.
 
     `hits` are the chunks that `get` gave, `misses` those that had to be fetched.
@@ -82,14 +83,18 @@ class ChunkCache:
             files.lock(self._lock_fd)
             self._find_entries()
         except BaseException:
-            files.close(self._lock_fd)
+            self.close()
             raise
 
     def close(self) -> None:
         with self._lock:
-            if self._lock_fd >= 0:
-                self._files.close(self._lock_fd)
-            self._lock_fd = -1
+            fd, self._lock_fd = self._lock_fd, -1
+            if fd >= 0:
+                self._files.close(fd)
+
+    def _leave_to_parent(self) -> None:
+        if self._lock_fd >= 0:
+            self._files.close(self._lock_fd)
 
     @property
     def held_bytes(self) -> int:

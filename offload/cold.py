@@ -33,6 +33,7 @@ from offload.metadata import SegmentIndex
 from offload.pool import Pool
 from offload.read_ahead import ReadAhead
 from seglog import Record
+from seglog.ownership import Owned, is_foreign
 
 __all__ = ["ColdReader"]
 
@@ -43,7 +44,7 @@ _Segment = tuple[SegmentView, int, int]
 """A segment, and the seqs to read of it, inclusive."""
 
 
-class ColdReader:
+class ColdReader(Owned):
     """Readers share its caches and GETs; it keeps no position, so any number of threads may use it.
 
     It closes `cache` with itself.
@@ -67,6 +68,8 @@ class ColdReader:
 
     def close(self) -> None:
         """What was read ahead and not begun is given up. Idempotent."""
+        if is_foreign(self):
+            return
         self._pool.close()
         if self._cache is not None:
             self._cache.close()

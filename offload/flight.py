@@ -28,6 +28,7 @@ from offload.budget import ByteBudget
 from offload.cache import ChunkCache
 from offload.metadata import SegmentIndex
 from offload.pool import Pool
+from seglog.ownership import Owned
 
 __all__ = ["Flight", "Flights", "Place"]
 
@@ -78,7 +79,7 @@ class Flight:
         self.error: BaseException | None = None
 
 
-class Flights:
+class Flights(Owned):
     """All that are on their way, of all readers of one store."""
 
     def __init__(self, store: ObjectStore, cache: ChunkCache | None, budget: ByteBudget, pool: Pool) -> None:

@@ -7,13 +7,15 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from seglog.ownership import Owned
+
 __all__ = ["Pool"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Pool:
+class Pool(Owned):
     def __init__(self, threads: int, name: str) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._is_closed = False

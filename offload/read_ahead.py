@@ -28,6 +28,7 @@ from offload.cache import ChunkCache
 from offload.codec import decode_chunk
 from offload.errors import InvalidChunk
 from offload.flight import Flight, Flights, Place
+from seglog.ownership import is_foreign
 
 __all__ = ["ReadAhead"]
 
@@ -77,7 +78,8 @@ class ReadAhead:
                     self._passed += 1
                 yield place, self._entries(place, flight)
         finally:
-            for window in self._windows:
+            # A forked child has the parent's flights, and nothing to leave.
+            for window in () if is_foreign(self._flights) else self._windows:
                 for _, flight in window:
                     if flight is not None:
                         self._flights.leave(flight)

@@ -30,6 +30,7 @@ from offload.settings import OffloadSettings
 from offload.worker.channel import Channel
 from offload.worker.child import Answer, Begin, Done, Failed, Part, Question, Taken, Told
 from seglog import Topic
+from seglog.ownership import Owned, is_foreign
 from seglog.sealed import SealedFiles
 
 __all__ = ["Turns", "WorkerPool"]
@@ -51,7 +52,7 @@ class Turns(Protocol):
     def answered(self, method: str, outcome: str, elapsed_s: float, sent_bytes: int, received_bytes: int) -> None: ...
 
 
-class WorkerPool:
+class WorkerPool(Owned):
     """A `Sender`. `url` is of the remote; its credentials come from the environment.
 
     `module` has the `main` of the child.
@@ -102,6 +103,8 @@ class WorkerPool:
 
     def close(self) -> None:
         """Every child has ended on return. Idempotent."""
+        if is_foreign(self):
+            return
         with self._lock:
             self._is_closed = True
             idle, workers = self._idle, list(self._all)

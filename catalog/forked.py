@@ -1,0 +1,101 @@
+"""A connection to SQLite belongs to the process that opened it. A fork must neither use it nor close it.
+
+    1  The parent has a connection. Its threads take turns by a lock.
+    2  Any thread of the parent forks. It first waits for the transaction that is under way, for a second at most.
+       So SQLite's own locks and its state in the child are those of a connection at rest.
+    3  In the child the lock becomes one that raises `OpenedByParent`. Nothing waits for a thread of the parent.
+    4  The child keeps the connection until it ends, and never closes it.
+
+FORK-1  The connection is not closed in the child, not even when Python ends: SQLite would write the parent's WAL into
+        the database, and delete it by its name.
+FORK-2  The child may open the same file later. SQLite then takes its own locks for those of the old connection. This
+        does no harm, because one process at a time has the directory.
+
+seglog.ownership does the same for the log. The two packages import nothing of each other.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sqlite3
+import threading
+from types import TracebackType
+from weakref import WeakSet
+
+from catalog.errors import OpenedByParent
+
+__all__ = ["Connected"]
+
+_PATIENCE_S = 1
+
+
+class Connected:
+    """A base class, of an object that uses its `_connection` under its `_lock` only."""
+
+    _connection: sqlite3.Connection
+
+    def __init__(self) -> None:
+        self._lock: threading.Lock | _Refusal = threading.Lock()
+        self._is_foreign = False
+        _connected.add(self)
+
+    def _leave_to_parent(self, parent: int) -> None:
+        """Called in a forked child."""
+        self._lock = _Refusal(parent)
+        self._is_foreign = True
+        if hasattr(self, "_connection"):  # it may be half made
+            # Keep it for ever, by a reference that nothing ever drops (FORK-1).
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+
+
+class _Refusal:
+    """In the place of a lock."""
+
+    def __init__(self, parent: int) -> None:
+        self._parent = parent
+
+    def __enter__(self) -> None:
+        raise OpenedByParent(self._parent)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+class _Held(threading.local):
+    """What a thread holds while it forks."""
+
+    def __init__(self) -> None:
+        self.locks: list[threading.Lock] = []
+
+
+_connected: WeakSet[Connected] = WeakSet()
+_held = _Held()
+_process = os.getpid()
+
+
+def _before() -> None:
+    # In one order, so that two threads that fork do not wait for each other.
+    for each in sorted(_connected, key=id):
+        lock = each._lock  # noqa: SLF001 - the hook of this module
+        if not isinstance(lock, _Refusal) and lock.acquire(timeout=_PATIENCE_S):
+            _held.locks.append(lock)
+
+
+def _in_parent() -> None:
+    while _held.locks:
+        _held.locks.pop().release()
+
+
+def _in_child() -> None:
+    global _process
+    _process, parent = os.getpid(), _process
+    _held.locks.clear()
+    for each in list(_connected):
+        if not each._is_foreign:  # noqa: SLF001 - the hook of this module
+            each._leave_to_parent(parent)  # noqa: SLF001 - the same
+
+
+os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
