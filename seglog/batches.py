@@ -19,17 +19,19 @@ from seglog.state import TopicState
 __all__ = ["read_batches"]
 
 
-def read_batches(engine: Engine, state: TopicState, first: int, last: int, cuts: int) -> Iterator[list[Record]]:
+def read_batches(
+    engine: Engine, state: TopicState, first: int, last: int, cuts: int, expired: int = 1
+) -> Iterator[list[Record]]:
     """The live records from `first` to `last`, which were chosen when the topic had been truncated `cuts` times."""
     seq = first
     while seq <= last:
         engine.check_open()
         generation = state.generation
         check_place(state, seq, cuts)
-        last, retained_from = min(last, state.head_seq), state.retained_from
+        last, retained_from = min(last, state.head_seq), max(state.retained_from, expired)
         if seq < retained_from:
             end = min(last, retained_from - 1)
-            yield from _one_by_one(engine, state, seq, end, cuts)
+            yield from _one_by_one(engine, state, seq, end, cuts, expired)
             seq = end + 1
             continue
         run = load_run(engine, state, seq, last)
@@ -60,12 +62,14 @@ def read_batches(engine: Engine, state: TopicState, first: int, last: int, cuts:
         seq = run.last_seq + 1
 
 
-def _one_by_one(engine: Engine, state: TopicState, first: int, last: int, cuts: int) -> Iterator[list[Record]]:
+def _one_by_one(
+    engine: Engine, state: TopicState, first: int, last: int, cuts: int, expired: int = 1
+) -> Iterator[list[Record]]:
     """From the cold tier, or where something is wrong: what came before an error is handed out before it."""
     batch: list[Record] = []
     size_bytes = 0
     try:
-        for record in continue_records(engine, state, first, last, cuts, gaps=False):
+        for record in continue_records(engine, state, first, last, cuts, gaps=False, expired=expired):
             batch.append(cast("Record", record))
             size_bytes += len(batch[-1].value)
             if len(batch) >= RUN_MAX_RECORDS or size_bytes >= RUN_MAX_BYTES:

@@ -45,7 +45,7 @@ from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store
 from seglog.reach import NOTHING, Reach
 from seglog.read import lost_times, tail_run
 from seglog.removal import remove_topics
-from seglog.retention import is_aged
+from seglog.retention import is_aged, seal_age_ms
 from seglog.run import RUN_MAX_RECORDS, lost_run
 from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.sizes import Sizes
@@ -246,12 +246,13 @@ def _plan(engine: Engine, wish: Wish | None) -> _Plan:
 
 def is_to_be_sealed(engine: Engine, state: TopicState) -> bool:
     """For the age of its oldest unsealed record. The lock is held."""
-    if not engine.settings.segment_max_age_ms:
+    max_age_ms = seal_age_ms(state.config, engine.settings.segment_max_age_ms)
+    if not max_age_ms:
         return False
     oldest = state.tail.ts_ms(state.tail.first_seq) if len(state.tail) else None
     if state.active is not None:
         oldest = state.active.min_ts_ms
-    return is_aged(oldest, engine.settings.segment_max_age_ms, engine.clock.now_ms())
+    return is_aged(oldest, max_age_ms, engine.clock.now_ms())
 
 
 def _is_outdated(state: TopicState) -> bool:

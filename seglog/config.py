@@ -5,7 +5,7 @@ What keys there are, with their defaults, units and ranges, the fields of `LogSe
 The retention of a topic (`TopicConfig`):
 
     key           default   meaning
-    ttl_ms        none      a segment goes when its newest record is older
+    ttl_ms        none      an older record is not shown; a segment goes when its newest record is older
     cap_records   none      records that are kept on this disk, at least
     cap_bytes     none      bytes of frames that are kept on this disk, at least
     discard       old       at a cap: "old" evicts the oldest whole segments; "reject" refuses the append
@@ -150,6 +150,11 @@ class TopicConfig:
     @property
     def is_capped(self) -> bool:
         return self.cap_records is not None or self.cap_bytes is not None
+
+    @property
+    def has_limits(self) -> bool:
+        """Caps or a ttl."""
+        return self.ttl_ms is not None or self.cap_records is not None or self.cap_bytes is not None
 
     def to_json(self) -> dict[str, Any]:
         return {

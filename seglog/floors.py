@@ -12,6 +12,9 @@ L3  Between `evict_from` and `evict_floor` all counts as lost, also what a delet
 L4  While the cold tier has live records, `earliest_seq` may be lower than the first one: deletes by tag are not looked
     up there.
 
+L5  The expiry floor of a ttl is no part of it: a reader adds it (`expired`) for as long as retention has not taken the
+    records (seglog.expiry).
+
 Source: topics engine architecture, sections 1.2 and 3.4; `evict_from` is ours. No I/O.
 """
 
@@ -48,6 +51,10 @@ class Floors:
             return raised
         begin = self.evict_from if self.evict_from < self.evict_floor else lost.gap_from
         return replace(raised, evict_from=begin, evict_floor=max(self.evict_floor, lost.gap_to + 1))
+
+    def expired(self, seq: int) -> Floors:
+        """All below `seq` is past the topic's ttl: lost, as if it were evicted."""
+        return self if seq <= self.earliest_seq else self.evicted(seq, Gap(self.earliest_seq, seq - 1))
 
     def cut(self, seq: int) -> Floors:
         """There is nothing at or above `seq` any more; it is not below `evict_floor`."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from seglog.engine import Engine
 from seglog.errors import LogClosed
+from seglog.expiry import expired_seq
 from seglog.read import check_place, continue_records
 from seglog.record import Gap, Record
 from seglog.state import TopicState
@@ -22,20 +23,27 @@ __all__ = ["Follower", "follow_records"]
 class Follower:
     """A place in a topic, for a reader that goes on from there. `seq` is the next one it wants."""
 
-    def __init__(self, engine: Engine, state: TopicState, first: int, cuts: int, *, gaps: bool) -> None:
-        """`cuts` is how often the topic had been truncated when the caller chose `first`."""
+    def __init__(
+        self, engine: Engine, state: TopicState, first: int, cuts: int, *, gaps: bool, expired: int = 1
+    ) -> None:
+        """`first` was chosen when the topic had been truncated `cuts` times, and `expired` was the expiry floor."""
         self.seq = first
         self._engine = engine
         self._state = state
         self._cuts = cuts
         self._gaps = gaps
+        self._expired: int | None = expired
 
     def news(self) -> Iterator[Record | Gap]:
         """What there is from `seq` on. Raises what a read raises, also `LogClosed`."""
         state = self._state
         head = state.head_seq
         check_place(state, self.seq, self._cuts)
-        for item in continue_records(self._engine, state, self.seq, head, self._cuts, gaps=self._gaps):
+        # The first time, that of the call: what expires between the two is no reason to fail.
+        expired = expired_seq(self._engine, state, self.seq) if self._expired is None else self._expired
+        self._expired = None
+        items = continue_records(self._engine, state, self.seq, head, self._cuts, gaps=self._gaps, expired=expired)
+        for item in items:
             self.seq = (item.gap_to if isinstance(item, Gap) else item.seq) + 1
             yield item
         # Below the head there may have been deleted ones at the end. After a cut the head is lower than it was.

@@ -30,7 +30,7 @@ from seglog.retention import Retained, Retention, due_seq, passed_cap
 from seglog.state import TopicState
 from seglog.tags import reached_seqs
 
-__all__ = ["advance_front", "due", "enforce", "enforce_caps", "expect_flags", "find_fronts"]
+__all__ = ["advance_front", "due", "enforce", "enforce_limits", "expect_flags", "find_fronts"]
 
 _logger = logging.getLogger("seglog.housekeeping")
 _LOOK_RECORDS = 8192
@@ -45,14 +45,14 @@ def enforce(engine: Engine, states: list[TopicState]) -> list[Retention]:
         return _enforce(engine, states)
 
 
-def enforce_caps(engine: Engine, state: TopicState) -> None:
+def enforce_limits(engine: Engine, state: TopicState) -> None:
     """After an append. It is not the caller's business if that fails: the next one tries again."""
     if not _is_over(engine, state) or not engine.retention_lock.acquire(blocking=False):
         return
     try:
         _enforce(engine, [state])
     except (SeglogError, OSError) as error:
-        _logger.warning("%s stays over its cap for now: %s", state.name, error)
+        _logger.warning("%s stays over its limits for now: %s", state.name, error)
     finally:
         engine.retention_lock.release()
 
@@ -223,9 +223,11 @@ def _live_range(engine: Engine, state: TopicState, first: int, last: int) -> tup
 
 
 def _is_over(engine: Engine, state: TopicState) -> bool:
-    """Whether segments can go for a cap, now or after a checkpoint."""
+    """Whether segments can go for a cap or the ttl, now or after a checkpoint."""
     config, settings = state.config, engine.settings
-    if config.discard != "old" or config.keep_history or state.is_gone:
+    if config.ttl_ms is not None and _has_expired(engine, state, config.ttl_ms):
+        return True
+    if not config.is_capped or config.discard != "old" or config.keep_history or state.is_gone:
         return False
     with engine.committer.lock:
         retained = _retained(state)
@@ -233,6 +235,19 @@ def _is_over(engine: Engine, state: TopicState) -> bool:
             return False
         is_segment = len(state.tail) >= settings.segment_max_events or state.tail.bytes >= settings.segment_max_bytes
         return is_segment or due_seq(config, state.sealed, retained, 0) >= retained.first_seq
+
+
+def _has_expired(engine: Engine, state: TopicState, ttl_ms: int) -> bool:
+    """Whether a segment is to be sealed for the ttl, or the first sealed one has expired."""
+    with engine.committer.lock:
+        if state.is_gone:
+            return False
+        if is_to_be_sealed(engine, state):
+            return True
+        if state.config.keep_history:
+            return False
+        first = state.sealed[state.dead_segments : state.dead_segments + 1]
+        return bool(first) and first[0].max_ts_ms < engine.clock.now_ms() - ttl_ms
 
 
 def _retained(state: TopicState) -> Retained:

@@ -62,10 +62,13 @@ def read_frame_batches(engine: Engine, state: TopicState, first: int, last: int)
 
 
 def continue_records(
-    engine: Engine, state: TopicState, first: int, last: int, cuts: int, *, gaps: bool
+    engine: Engine, state: TopicState, first: int, last: int, cuts: int, *, gaps: bool, expired: int = 1
 ) -> Iterator[Record | Gap]:
-    """As `read_records`, for a reader that began when the topic had been truncated `cuts` times."""
-    items = _items(engine, state, first, last, cuts, gaps=gaps)
+    """As `read_records`, for a reader that began when the topic had been truncated `cuts` times.
+
+    What is below `expired` is lost (seglog.expiry).
+    """
+    items = _items(engine, state, first, last, cuts, gaps=gaps, expired=expired)
     return _joined(items) if gaps else items
 
 
@@ -88,7 +91,7 @@ def _joined(items: Iterator[Record | Gap]) -> Iterator[Record | Gap]:
 
 
 def _items(
-    engine: Engine, state: TopicState, first: int, last: int, cuts: int, *, gaps: bool
+    engine: Engine, state: TopicState, first: int, last: int, cuts: int, *, gaps: bool, expired: int
 ) -> Iterator[Record | Gap]:
     """A gap may come in parts."""
     seq = first
@@ -97,6 +100,8 @@ def _items(
         generation = state.generation
         check_place(state, seq, cuts)
         last, floors = min(last, state.head_seq), state.floors
+        if seq < expired:
+            floors = floors.expired(min((expired, *state.cuts[cuts:])))
         if seq < floors.earliest_seq:
             gap = floors.gap(seq, last)
             if gap is not None and not gaps:

@@ -3,7 +3,8 @@
     ttl_ms                       a sealed segment goes when its newest record is older
     cap_records, cap_bytes       with discard "old", the oldest sealed segment goes as long as the cap is still filled
                                  without it; with "reject", an append that would pass a cap is refused
-    segment_max_age_ms           a segment is sealed when its oldest record is older
+    segment_max_age_ms           a segment is sealed when its oldest record is older than that, or than the ttl: so what
+                                 has expired gives its space back at most one ttl later
 
 R1  Only whole sealed segments go, from the front: a topic holds up to a segment more than its cap, and the segment
     that is written is never touched.
@@ -22,7 +23,7 @@ from itertools import islice
 from seglog.config import TopicConfig
 from seglog.segment import SegmentInfo
 
-__all__ = ["Retained", "Retention", "due_seq", "is_aged", "passed_cap"]
+__all__ = ["Retained", "Retention", "due_seq", "is_aged", "passed_cap", "seal_age_ms"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,11 @@ def passed_cap(config: TopicConfig, retained: Retained) -> tuple[str, int] | Non
     if config.cap_bytes is not None and retained.size_bytes > config.cap_bytes:
         return "cap_bytes", config.cap_bytes
     return None
+
+
+def seal_age_ms(config: TopicConfig, segment_max_age_ms: int) -> int:
+    """The age at which the active segment is sealed; 0: at none."""
+    return min(filter(None, (config.ttl_ms, segment_max_age_ms)), default=0)
 
 
 def is_aged(oldest_ts_ms: int | None, max_age_ms: int, now_ms: int) -> bool:

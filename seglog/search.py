@@ -15,7 +15,7 @@ from seglog.errors import ColdTierRequired, FileCorrupt
 from seglog.segment import SegmentInfo
 from seglog.state import TopicState
 
-__all__ = ["first_seq_at"]
+__all__ = ["cold_seq_at", "first_seq_at", "hot_seq_at"]
 
 
 def first_seq_at(engine: Engine, state: TopicState, ts_ms: int) -> int:
@@ -24,7 +24,7 @@ def first_seq_at(engine: Engine, state: TopicState, ts_ms: int) -> int:
         engine.check_open()
         generation = state.generation
         try:
-            found = _hot(engine, state, ts_ms)
+            found = hot_seq_at(engine, state, ts_ms)
         except (FileNotFoundError, FileCorrupt):
             if state.generation == generation:
                 raise
@@ -32,10 +32,14 @@ def first_seq_at(engine: Engine, state: TopicState, ts_ms: int) -> int:
         earliest, hot_floor = state.floors.earliest_seq, state.hot_floor
         if found > hot_floor or earliest >= hot_floor:
             return max(found, earliest)
-        return _cold(engine, state, earliest, hot_floor, ts_ms)
+        return cold_seq_at(engine, state, earliest, hot_floor, ts_ms)
 
 
-def _hot(engine: Engine, state: TopicState, ts_ms: int) -> int:
+def hot_seq_at(engine: Engine, state: TopicState, ts_ms: int, first: int = 0) -> int:
+    """Of what is in this log. Exact for whoever wants a seq from `first` on: below, a segment's start may stand for it.
+
+    Raises `FileNotFoundError` and `FileCorrupt` for a segment that changed meanwhile, too.
+    """
     with engine.committer.lock:
         segments = state.segments
         resident = state.resident.first_seq_at(ts_ms)
@@ -43,7 +47,9 @@ def _hot(engine: Engine, state: TopicState, ts_ms: int) -> int:
         if position == len(segments):
             found = state.tail.first_seq_at(ts_ms)
             return found if resident is None else min(found, resident)
-    found = _in_segment(engine, state, segments[position], ts_ms)
+    info = segments[position]
+    is_plain = info.min_ts_ms >= ts_ms or first > info.last_seq
+    found = info.first_seq if is_plain else _in_segment(engine, state, info, ts_ms)
     return found if resident is None else min(found, resident)
 
 
@@ -53,7 +59,7 @@ def _in_segment(engine: Engine, state: TopicState, info: SegmentInfo, ts_ms: int
     return seqs[bisect_left(seqs, ts_ms, key=lambda seq: int(segment.entries(seq, seq)["ts_ms"][0]))]
 
 
-def _cold(engine: Engine, state: TopicState, first: int, end: int, ts_ms: int) -> int:
+def cold_seq_at(engine: Engine, state: TopicState, first: int, end: int, ts_ms: int) -> int:
     """Among the live records from `first` on, below `end`."""
     cold = engine.cold
     if cold is None:

@@ -39,6 +39,8 @@ class TopicState:
     `next_op` is the number after that of the last published delete.
     `generation` goes up whenever records change place or flags: a reader that sees it go up looks again.
     `floors` is one value, so that it may be read without the lock.
+    `expired_seq` is the expiry floor as far as a reader has found it, `oldest_live_ms` the time of the record there, or
+    earlier (seglog.expiry). It never goes back, but for a truncation.
     `cuts` are the seqs at which the topic was truncated since the log was opened, `is_gone` says that it was deleted:
     readers on their way look at both. `cut_meta` waits for seglog.truncation to cut the files.
     While `recalls` is above 0, no segment is relocated. `front_op` is the delete up to which the relocator has looked
@@ -65,6 +67,8 @@ class TopicState:
     next_op: int = 1
     is_published: bool = False
     generation: int = 0
+    expired_seq: int = 1
+    oldest_live_ms: int = 0
     floors: Floors = field(default_factory=Floors)
     in_flight_bytes: int = 0
     cuts: tuple[int, ...] = ()
@@ -249,7 +253,7 @@ class TopicState:
             last_ts_ms=self.last_ts_ms,
             next_op=self.next_op,
             ops=tuple(self.ops),
-            floors=self.floors,
+            floors=self.floors if self.config.keep_history else self.floors.expired(self.expired_seq),
             sealed=self.sealed,
             cold_ops=tuple(self.cold_ops),
             truncate_ops=self.truncate_ops,

@@ -14,6 +14,7 @@ from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.errors import ReadOnly, SeqOutOfRange
+from seglog.expiry import expired_seq, known_floors
 from seglog.follow import Follower, follow_records
 from seglog.frames import Frames
 from seglog.read import continue_records, read_frame_batches
@@ -78,16 +79,20 @@ class Topic:
     def earliest_seq(self) -> int:
         """The first live seq; `head_seq + 1` if there is none. No lock, no I/O.
 
-        It may be lower while records are in the cold tier only: deletes by tag are not looked up there.
+        It may be lower while records are in the cold tier only: deletes by tag are not looked up there. With a ttl it
+        may be lower by what has expired within a segment since the last read.
         """
         state = self._engine.find(self.name)
-        return 1 if state is None else state.floors.earliest_seq
+        return 1 if state is None else known_floors(self._engine, state).earliest_seq
 
     @property
     def evict_floor(self) -> int:
-        """Above the last record that retention took; 1 before it took any. No lock, no I/O."""
+        """Above the last record that retention took, or that has expired; 1 before that. No lock, no I/O.
+
+        With a ttl it is as `earliest_seq` says.
+        """
         state = self._engine.find(self.name)
-        return 1 if state is None else state.floors.evict_floor
+        return 1 if state is None else known_floors(self._engine, state).evict_floor
 
     @property
     def epoch(self) -> int:
@@ -192,24 +197,24 @@ class Topic:
         until_ms: int | None = None,
         gaps: bool = False,
     ) -> Iterator[Record] | Iterator[Record | Gap]:
-        """The live records from `start` to `end`, both inclusive; None: from `earliest_seq`, to the head as it is now.
+        """The live records from `start` to `end`, both inclusive; None: from the first live one, to the head of now.
 
         `since_ms` and `until_ms` bound their times as well, both inclusive; what lies outside is not read.
         Records below `hot_floor` come from the cold tier, those in relocated segments from the cold store, as long as
         it takes: `ColdStoreFailed` if it fails. What was deleted is passed over. Where retention took records
         of the range, also while the reader is on its way, it gets a `Gap` in their place with `gaps`, or `Evicted` is
-        raised. Raises `NoSuchTopic` and `SeqOutOfRange` at once; `ColdTierRequired`, `FileCorrupt`, `Evicted`,
-        `Truncated` and what the cold tier raises when the reader gets there.
+        raised. So it is where a record is past the ttl when this is called (seglog.expiry). Raises `NoSuchTopic` and
+        `SeqOutOfRange` at once; `ColdTierRequired`, `FileCorrupt`, `Evicted`, `Truncated` and what the cold tier raises
+        when the reader gets there.
         """
         state = self._engine.state(self.name)
         cuts, head = len(state.cuts), state.head_seq
-        first = self._first(state, start)
+        first, expired = self._begin(state, start, since_ms)
         last = head if end is None else min(end, head)
-        if since_ms is not None:
-            first = max(first, self._seq_at(state, since_ms))
         if until_ms is not None:
             last = min(last, self._seq_at(state, until_ms + 1) - 1)
-        found = guarded(self._engine, state, continue_records(self._engine, state, first, last, cuts, gaps=gaps))
+        items = continue_records(self._engine, state, first, last, cuts, gaps=gaps, expired=expired)
+        found = guarded(self._engine, state, items)
         return found if gaps else cast("Iterator[Record]", found)
 
     @checked
@@ -222,7 +227,8 @@ class Topic:
         state = self._engine.state(self.name)
         cuts, head = len(state.cuts), state.head_seq
         last = head if end is None else min(end, head)
-        return guarded(self._engine, state, read_batches(self._engine, state, self._first(state, start), last, cuts))
+        first, expired = self._begin(state, start)
+        return guarded(self._engine, state, read_batches(self._engine, state, first, last, cuts, expired))
 
     @overload
     def follow(
@@ -251,7 +257,8 @@ class Topic:
             raise ReadOnly(self._engine.layout.root, "what it shows does not grow")
         state = self._engine.state(self.name)
         cuts = len(state.cuts)
-        return Follower(self._engine, state, self._first(state, start), cuts, gaps=gaps)
+        first, expired = self._begin(state, start)
+        return Follower(self._engine, state, first, cuts, gaps=gaps, expired=expired)
 
     @checked
     def seq_at(self, ts_ms: int) -> int:
@@ -259,7 +266,9 @@ class Topic:
 
         Asks the cold tier when that may lie below `hot_floor`. Raises `NoSuchTopic`, `ColdTierRequired`.
         """
-        return self._seq_at(self._engine.state(self.name), ts_ms)
+        state = self._engine.state(self.name)
+        found = self._seq_at(state, ts_ms)
+        return max(found, expired_seq(self._engine, state, found))
 
     @checked
     def frames(self, first: int, last: int) -> Iterator[bytes]:
@@ -375,11 +384,15 @@ class Topic:
                 raise SeqOutOfRange(self.name, seq, state.hot_floor, state.head_seq)
         return state
 
-    def _first(self, state: TopicState, start: int | None) -> int:
+    def _begin(self, state: TopicState, start: int | None, since_ms: int | None = None) -> tuple[int, int]:
+        """The first seq of a read, and the expiry floor for it. Raises `SeqOutOfRange`."""
         first = state.floors.earliest_seq if start is None else start
         if not 1 <= first <= state.head_seq + 1:
             raise SeqOutOfRange(self.name, first, 1, state.head_seq)
-        return first
+        if since_ms is not None:
+            first = max(first, self._seq_at(state, since_ms))
+        expired = expired_seq(self._engine, state, first)
+        return (max(first, expired) if start is None else first), expired
 
     def _grant(self, wish: Wish) -> None:
         self._engine.check_writable()

@@ -39,7 +39,7 @@ __all__ = ["apply_truncate", "kept_part", "lowest_cut", "segment_names", "settle
 def lowest_cut(state: TopicState) -> int:
     """U5."""
     evict_floor = state.floors.evict_floor
-    return evict_floor if state.config.keep_history else max(state.hot_floor, evict_floor)
+    return evict_floor if state.config.keep_history else max(state.hot_floor, evict_floor, state.expired_seq)
 
 
 def kept_part(state: TopicState, seq: int, open_segment: Callable[[SegmentInfo], SegmentFiles]) -> SegmentInfo | None:
@@ -59,6 +59,7 @@ def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: Se
     state.pending = state.pending.ended_below(seq)
     state.cold_ops = state.cold_ops.ended_below(seq)
     state.floors = state.floors.cut(seq)
+    state.expired_seq, state.oldest_live_ms = min(state.expired_seq, seq), 0
     state.resident.cut(seq)
     state.head_seq = state.logged_seq = seq - 1
     state.last_ts_ms = max(state.last_ts_ms, ts_ms)

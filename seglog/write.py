@@ -48,7 +48,7 @@ from seglog.errors import (
     TopicMoved,
 )
 from seglog.frame import LABEL_MAX_BYTES, encode_appends
-from seglog.housekeeping import advance_front, enforce_caps
+from seglog.housekeeping import advance_front, enforce_limits
 from seglog.index import OFFSET_END
 from seglog.names import BRANCH_MARK
 from seglog.relocator import recall
@@ -241,9 +241,9 @@ def finish_append(engine: Engine, begun: Begun) -> range:
     for entry in begun.entries:
         engine.committer.finish(entry)
     _wake_upkeep(engine)
-    if begun.state.config.is_capped:
+    if begun.state.config.has_limits:
         trim(engine, begun.state)
-        enforce_caps(engine, begun.state)
+        enforce_limits(engine, begun.state)
     return begun.seqs
 
 

@@ -51,11 +51,14 @@ def _truncate(name: str, seq: int) -> Step:
     return lambda log, _: log.topic(name).truncate(seq)
 
 
-def _pass(ms: int) -> Step:
-    def step(log: Log, clock: SetClock) -> None:
-        clock.ms += ms
+@dataclass(frozen=True)
+class Pass:
+    """Time goes by."""
 
-    return step
+    ms: int
+
+    def __call__(self, log: Log, clock: SetClock) -> None:
+        clock.ms += self.ms
 
 
 STEPS: tuple[Step, ...] = (
@@ -110,7 +113,7 @@ STEPS: tuple[Step, ...] = (
     _append("mixed", 4, "fifth"),
     lambda log, _: log.topic("mixed").enforce_retention(),
     _append("t", 2, "eighth"),
-    _pass(20_000),
+    Pass(20_000),
     lambda log, _: log.enforce_retention(),
     lambda log, _: log.configure("t", TopicConfig(ttl_ms=10_000)),
     lambda log, _: log.enforce_retention(),
@@ -123,6 +126,9 @@ STEPS: tuple[Step, ...] = (
     _append("t", 1, "eleventh"),
     _append("other", 1, "first"),
 )
+
+#: For each step, how much time it takes.
+PASSED_MS = [step.ms if isinstance(step, Pass) else 0 for step in STEPS]
 
 
 def live(
@@ -143,9 +149,10 @@ def shown(log: Log) -> Shown:
 
 
 def check(directory: Path, files: Files, dry: list[Shown], done: int, settings: LogSettings = SETTINGS) -> None:
-    """Recover after a crash when `done` entries had been told, go on, recover again."""
+    """Recover after a crash when `done` entries had been told, go on, recover again. The clock goes on too."""
+    clock = SetClock(1_000 + sum(ms for place, ms in enumerate(PASSED_MS) if place + 1 < done))
     before, after = dry[max(done - 1, 0)], dry[min(done, len(dry) - 1)]
-    with seglog.open(directory, upkeep=InCaller, files=files, settings=settings, clock=SetClock()) as log:
+    with seglog.open(directory, upkeep=InCaller, files=files, settings=settings, clock=clock) as log:
         found = shown(log)
         for name in {*before, *after, *found}:
             _check_topic(found.get(name), before.get(name), after.get(name))
@@ -153,7 +160,7 @@ def check(directory: Path, files: Files, dry: list[Shown], done: int, settings: 
         for name, head in heads.items():
             log.configure(name, replace(log.topic(name).config, cap_records=None))
             assert log.topic(name).append([b"next"], durability="fsync") == range(head + 1, head + 2)
-    with seglog.open(directory, upkeep=InCaller, files=files, settings=settings, clock=SetClock()) as log:
+    with seglog.open(directory, upkeep=InCaller, files=files, settings=settings, clock=clock) as log:
         for name, head in heads.items():
             topic = log.topic(name)
             assert topic.epoch == found[name].epoch

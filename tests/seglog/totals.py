@@ -13,7 +13,7 @@ def check_totals(log: Log) -> None:
         state, segments = log._engine.state(name), log.topic(name).segments()
         resident = sum(len(chunk.frames) for chunk in state.resident.chunks)
         unabsorbed = sum(state.tail._lengths) + resident
-        retained_from = max(log.topic(name).earliest_seq, log.topic(name).hot_floor)
+        retained_from = max(state.floors.earliest_seq, log.topic(name).hot_floor)
         retained = sum(segment.data_bytes for segment in segments if segment.last_seq >= retained_from)
         assert state.resident.frame_bytes == resident
         assert state.retained_bytes == retained + unabsorbed + state.in_flight_bytes
