@@ -3,6 +3,8 @@
 #   make test ARGS="-k wal"          further arguments to pytest
 #   make demo FILE=app.log           ingest this file
 #   make bench NAME="append" ARGS="--json"
+#   make soak PART=3                 one part of the long tests; without PART it lists them
+#   make test SEGLOG_TEST_SEED=7     the seed that a run before has printed
 #   make setup PYTHON=/opt/python3   the Python to make .venv with
 
 SHELL := /bin/sh
@@ -13,6 +15,8 @@ WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-pulsar test-minio soak mutants demo bench lock proto docs clean
+
+export SEGLOG_TEST_SEED
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-11s %s\n", $$1, $$2}'
@@ -43,8 +47,12 @@ test-minio: setup ## the tests that ask an S3 server, with MinIO for it; it is b
 	@$(RUN) env TESTS_MINIO="$$($(RUN) sh -c 'command -v minio')" \
 	    python -m pytest -m "not soak and not pulsar" -k "s3 or http" $(WORKERS) $(ARGS) tests/catalog tests/cli tests/faults tests/offload tests/promises
 
-soak: setup ## the long tests, two at a time, and the figures that they print; hours
-	@$(RUN) python -m pytest -m soak -n 2 --dist worksteal -rP $(ARGS)
+soak: setup ## list the parts of the long tests; PART=n runs one, two processes at a time
+ifdef PART
+	@$(RUN) python -m pytest -m "soak(part=$(PART))" -n 2 --dist worksteal --maxschedchunk 1 $(ARGS)
+else
+	@$(RUN) python -m tests.work
+endif
 
 mutants: setup ## each of a list of mistakes, and the tests that must notice it; ARGS="commit" picks some
 	@$(RUN) python -m tests.mutants $(ARGS)

@@ -2,27 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from tests import work
 from tests.s3_server import s3_endpoint, s3_environment, s3_remote
 
 __all__ = ["no_pauses", "remote", "s3_endpoint", "s3_environment", "s3_remote"]
 
 _LONG = {"promises", "seglog"}
-_SOAK_S = 3600
+_HANGS_AFTER_S = 3 * 3600
+
+
+def pytest_configure() -> None:
+    """The processes of a run inherit its seed, so it is drawn before they begin."""
+    work.run_seed()
+
+
+def pytest_report_header() -> str:
+    return f"seed: {work.SEED}={work.run_seed()}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Directories whose files take long go first: of two processes that share the files none is idle at the end.
 
-    What belongs to the soak has an hour, unless it says otherwise.
+    A test of the soak belongs to one of its parts, and gets a time that only a hang reaches.
     """
     items.sort(key=lambda item: item.path.parent.name not in _LONG)
     for item in items:
-        if item.get_closest_marker("soak") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(_SOAK_S))
+        if mark := item.get_closest_marker("soak"):
+            if mark.kwargs.get("part") not in work.PARTS:
+                raise pytest.UsageError(f"{item.nodeid}: the soak has no part {mark.kwargs}")
+            item.add_marker(pytest.mark.timeout(_HANGS_AFTER_S))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """The lines that a proof told travel in its report, from whatever process ran it."""
+    item.user_properties += [(work.LINE, line) for line in work.taken()]
+    return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    lines = [
+        f"{report.nodeid.removeprefix('tests/').replace('.py::test_', ': ').replace('_', ' ')}: {line}"
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport) and report.when == "call"
+        for name, line in report.user_properties
+        if name == work.LINE
+    ]
+    if lines:
+        terminalreporter.section(f"work done, with {work.SEED}={work.run_seed()}")
+        for line in sorted(lines):
+            terminalreporter.line(line)
 
 
 @pytest.fixture(params=["file", "s3"])

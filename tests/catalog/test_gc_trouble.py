@@ -31,6 +31,7 @@ from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, World, fork, grown, settle
 from tests.faults.store import Fault, FaultyStore, StrayKeysStore, WrappedStore, faults_of, unreachable
 from tests.faults.stride import every
+from tests.work import tell
 
 
 def test_damage_stops_gc_of_what_it_may_hold_and_of_nothing_else() -> None:
@@ -228,7 +229,7 @@ def test_an_end_at_any_request_leaves_all_that_is_held_and_the_next_runs_finish(
     assert looks > 60
 
 
-@every(11)
+@every(11, part=8)
 def test_a_store_that_fails_in_any_way_costs_nothing_that_is_held(every: int) -> None:
     """Errors before and after the effect, lost and late ones, flipped bits, and listings that show nothing."""
     plans = 0
@@ -256,7 +257,7 @@ def test_a_store_that_fails_in_any_way_costs_nothing_that_is_held(every: int) ->
             if not struck:
                 break
     assert plans > 30
-    print(f"T6 of GC: {plans} faults; reachable deleted: 0, orphans left: 0")
+    tell(f"T6 of GC: {plans} faults; reachable deleted: 0, orphans left: 0")
 
 
 def _busy() -> World:

@@ -29,6 +29,7 @@ from offload.cold import ColdReader
 from offload.errors import OffloadError
 from seglog import Log, LogSettings
 from tests.faults.store import CountingStore
+from tests.work import tell
 
 __all__ = ["BLOCK_BYTES", "SMALL_BLOCKS", "SMALL_LOG", "Figures", "Life"]
 
@@ -307,6 +308,6 @@ class Figures:
             self.faults["unfinished"].append(f"{plan}: {life.errors}")
 
     def check(self) -> None:
-        print(self)
+        tell(str(self))
         for kind, found in self.faults.items():
             assert not found, f"{kind}: {found[:5]}"

@@ -7,6 +7,6 @@ import pytest
 __all__ = ["every"]
 
 
-def every(number: int) -> pytest.MarkDecorator:
-    """The test's argument `every`: `number`, as a stride; once more in the soak: 1."""
-    return pytest.mark.parametrize("every", [number, pytest.param(1, marks=pytest.mark.soak)])
+def every(number: int, *, part: int) -> pytest.MarkDecorator:
+    """The test's argument `every`: `number`, as a stride; once more in that part of the soak: 1."""
+    return pytest.mark.parametrize("every", [number, pytest.param(1, marks=pytest.mark.soak(part=part))])

@@ -1,4 +1,4 @@
-"""`python -m tests.offload.fuzz NAME SECONDS DIRECTORY`: a target of `fuzz_targets` under atheris, guided by coverage.
+"""`python -m tests.offload.fuzz NAME RUNS DIRECTORY`: a target of `fuzz_targets` under atheris, guided by coverage.
 
 What it found interesting, and what failed, is kept in the directory. Exit code 0 if nothing went wrong. Only our own
 decoders are instrumented: all of Python takes minutes.
@@ -17,11 +17,11 @@ with atheris.instrument_imports(include=["offload", "seglog.frame"]):
 LIMITS = ("-timeout=20", "-rss_limit_mb=1024", "-malloc_limit_mb=256", "-max_len=8192")
 
 
-def main(name: str, seconds: int, directory: Path) -> None:
+def main(name: str, runs: int, directory: Path) -> None:
     for number, seed in enumerate(SEEDS[name]):
         (directory / f"seed-{number}").write_bytes(seed)
     corpus = str(directory)
-    arguments = [sys.argv[0], *LIMITS, f"-max_total_time={seconds}", f"-artifact_prefix={corpus}/", corpus]
+    arguments = [sys.argv[0], *LIMITS, f"-runs={runs}", f"-artifact_prefix={corpus}/", corpus]
     atheris.Setup(arguments, lambda data: run(name, data))
     atheris.Fuzz()
 

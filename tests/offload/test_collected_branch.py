@@ -241,7 +241,7 @@ def test_discard_drops_it(gone: World, act: str) -> None:
         assert archive.replicas() == []
 
 
-@every(41)
+@every(41, part=8)
 def test_saving_it_ends_anywhere_and_is_repeated(every: int, gone: World, tmp_path: Path) -> None:
     place = Place(gone.path / "writer", gone.store)
     steps = 0

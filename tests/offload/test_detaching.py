@@ -84,7 +84,7 @@ def test_a_hot_copy_stays_if_the_remote_has_another_one(tmp_path: Path, store: M
         assert values(archive, "t") == [b"a"]
 
 
-@every(23)
+@every(23, part=8)
 def test_it_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> None:
     base = Place(tmp_path / "base")
     with base.opened() as (log, archive):

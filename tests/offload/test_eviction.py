@@ -152,7 +152,7 @@ def test_gc_takes_it_when_the_window_has_passed(
     assert values(archive, "t", "head") == [b"5", b"6", b"7", b"8"]
 
 
-@every(23)
+@every(23, part=8)
 def test_it_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> None:
     base = Place(tmp_path / "base")
     with base.opened() as (log, archive):

@@ -39,6 +39,7 @@ from tests.faults.store import CountingStore, Fault, FaultyStore, lost
 from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
+from tests.work import tell
 
 
 @pytest.fixture
@@ -398,7 +399,7 @@ def test_maintenance_before_the_first_commit_is_of_no_epoch(tmp_path: Path, stor
         assert values(two, "t@y") == [b"a", b"c"]
 
 
-@every(9)
+@every(9, part=8)
 def test_a_rebase_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> None:
     """Each effect on the disk, each transaction of the local catalog, each request."""
     base = Place(tmp_path / "base")
@@ -421,5 +422,5 @@ def test_a_rebase_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) 
             assert status.unfinished_attempts == 0
         objects = {key.rpartition("/")[2].removesuffix(".index") for key in place.store.list("") if "/segments/" in key}
         assert objects == named, name
-    print(f"rebase: {steps} crashes")
+    tell(f"rebase: {steps} crashes")
     assert steps > 50 / every

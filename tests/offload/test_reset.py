@@ -18,6 +18,7 @@ from tests.faults.store import Fault, FaultyStore, lost
 from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
+from tests.work import tell
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
@@ -67,7 +68,7 @@ def _shown(place: Place, name: str):  # type: ignore[no-untyped-def]
         return archive.snapshot(name).segments
 
 
-@every(9)
+@every(9, part=8)
 def test_a_reset_to_a_branch_ends_anywhere_and_is_repeated(every: int, diverged: Place, tmp_path: Path) -> None:
     steps = 0
 
@@ -84,11 +85,11 @@ def test_a_reset_to_a_branch_ends_anywhere_and_is_repeated(every: int, diverged:
             archive.reset("t", as_branch="mine")
         check_reset(name, place)
         shutil.rmtree(place.path)
-    print(f"reset: {steps} crashes")
+    tell(f"reset: {steps} crashes")
     assert steps > 100 / every
 
 
-@every(9)
+@every(9, part=8)
 def test_a_takeover_ends_anywhere_and_is_repeated(every: int, tmp_path: Path) -> None:
     base = Place(tmp_path / "base")
     with opened(tmp_path / "writer", base.store) as (log, archive):
@@ -114,7 +115,7 @@ def test_a_takeover_ends_anywhere_and_is_repeated(every: int, tmp_path: Path) ->
             assert epochs[0] in {2, 3, 4}, name
             assert archive.status("t").diverged_lsn is None
         shutil.rmtree(place.path)
-    print(f"takeover: {steps} crashes")
+    tell(f"takeover: {steps} crashes")
     assert steps > 80 / every
 
 

@@ -24,6 +24,7 @@ from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
 from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
+from tests.work import tell
 
 _LOG = LogSettings(segment_max_events=6)
 _OFFLOAD = OffloadSettings(codec="none", concurrency=1, deletion_lag_s=0)
@@ -301,7 +302,7 @@ def test_a_commit_whose_answer_is_lost_is_the_same_one_later(tmp_path: Path, sto
         assert values(archive, "t", "head") == [*old(2), b"new 3"]
 
 
-@every(19)
+@every(19, part=8)
 def test_it_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> None:
     """Each effect on the disk, each transaction of the local catalog, each request; and then it is appended to."""
     base = Place(tmp_path / "base")
@@ -328,7 +329,7 @@ def test_it_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> Non
             named = {str(ref.sid) for past in archive.history("t") for ref in past.commit.segments}
         objects = {key.rpartition("/")[2].removesuffix(".index") for key in place.store.list("") if "/segments/" in key}
         assert objects == named, name
-    print(f"truncate: {steps} crashes")
+    tell(f"truncate: {steps} crashes")
     assert steps > 50 / every
 
 

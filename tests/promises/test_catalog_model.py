@@ -38,6 +38,7 @@ from offload.cli.session import format_time
 from seglog import Gap, LogSettings, Record
 from tests.faults.store import EFFECTS
 from tests.seglog.clocks import SetClock
+from tests.work import tell
 
 T = TypeVar("T")
 
@@ -578,7 +579,7 @@ def _run(examples: int, steps: int) -> Counter[str]:
             suppress_health_check=list(HealthCheck),
         ),
     )
-    print(", ".join(f"{count} {what}" for what, count in CatalogModel.counts.items()))
+    tell(", ".join(f"{count} {what}" for what, count in CatalogModel.counts.items()))
     return CatalogModel.counts
 
 
@@ -586,8 +587,7 @@ def test_an_archive_is_what_the_model_says() -> None:
     assert _run(examples=25, steps=40)["states read"] > 500
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(3000)
+@pytest.mark.soak(part=8)
 def test_an_archive_is_what_the_model_says_for_long() -> None:
     counts = _run(examples=1_000, steps=80)
     assert counts["deleted"] > 100

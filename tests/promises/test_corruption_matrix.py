@@ -30,6 +30,7 @@ from seglog.frame import FrameType, read_header
 from seglog.index import ENTRY
 from tests.faults.disk import Image, SimulatedDisk
 from tests.seglog.clocks import SetClock
+from tests.work import tell
 
 DIRECTORY = Path("/log")
 SETTINGS = LogSettings(segment_max_events=6, wal_file_bytes=4096)
@@ -246,7 +247,7 @@ def _prove(most: int, seed: int, shards: int = 1) -> None:
     for path in matrix.paths:
         for body, what in _damage(matrix, path, chance, most):
             matrix.judge(path, body, what)
-    print(f"{len(matrix.paths)} files, {matrix.figures()}")
+    tell(f"{len(matrix.paths)} files, {matrix.figures()}")
     assert not matrix.silent, "\n".join(matrix.silent[:20])
 
 
@@ -258,8 +259,7 @@ def test_damage_is_found_or_harmless_with_shards() -> None:
     _prove(most=8, seed=4, shards=2)
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(1200)
+@pytest.mark.soak(part=2)
 def test_every_bit_and_every_length() -> None:
     _prove(most=8000, seed=2)
 
@@ -274,5 +274,5 @@ def test_damaged_settings_are_refused_or_are_settings(tmp_path: Path) -> None:
             outcomes["read" if isinstance(load_settings(path), LogSettings) else "silent"] += 1
         except InvalidSetting:
             outcomes["refused"] += 1
-    print(f"{outcomes.total()} bits of seglog.toml: {dict(outcomes)}")
+    tell(f"{outcomes.total()} bits of seglog.toml: {dict(outcomes)}")
     assert set(outcomes) <= {"read", "refused"}

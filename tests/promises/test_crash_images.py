@@ -16,9 +16,9 @@ left has to find nothing to do.
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 import random
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,8 +31,10 @@ from seglog.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.seglog.clocks import SetClock
 from tests.seglog.workload import SETTINGS, SHARDED, TIERED, Bounds, Found, Journal, live, live_on, look
+from tests.work import tell
 
 DIRECTORY = Path("/parent/log")
+ALL = 10_000  # More moments than a life has.
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,25 @@ class Recovery:
     cut: tuple[Image, ...]
 
 
+@dataclass(frozen=True)
+class Work:
+    """How many moments of the first life are taken, each by a draw of its own.
+
+    `kills` have a life after a kill, `cuts` a life after a power cut. All images of `moments` are recovered.
+    Of the sets of changes that a power cut may leave, each moment has up to `subsets`.
+    """
+
+    kills: int
+    cuts: int
+    moments: int
+    subsets: int = 8
+
+    def __str__(self) -> str:
+        return f"lives after {self.kills} kills and {self.cuts} cuts, all images of {self.moments} moments"
+
+
 @dataclass
 class Explorer:
-    until: float
     chance: random.Random
     settings: LogSettings
     recoveries: dict[bytes, Recovery | str] = field(default_factory=dict)
@@ -67,22 +85,14 @@ class Explorer:
         default_factory=lambda: {"lost": [], "phantom": [], "failed opens": [], "not idempotent": []}
     )
 
-    @property
-    def is_over(self) -> bool:
-        return time.monotonic() > self.until
-
     def explore(self, notes: list[Note], subsets: int) -> None:
-        for note in self.chance.sample(notes, len(notes)):
+        for note in notes:
             for image in note.moment.images(self.chance, subsets):
-                if self.is_over:
-                    return
                 self.judge(_without_lock(image), note)
 
     def explore_cuts(self, notes: list[Note], subsets: int) -> None:
         """What is durable at each moment, and one other image of some."""
         for note in notes:
-            if self.is_over:
-                return
             self.judge(_without_lock(note.moment.image(())), note)
             if self.chance.random() < 0.1:
                 self.judge(_without_lock(self.chance.choice(list(note.moment.images(self.chance, subsets)))), note)
@@ -190,9 +200,8 @@ def after_kills(notes: list[Note], settings: LogSettings) -> Iterator[list[Note]
 
 
 def after_cuts(notes: list[Note], chance: random.Random, settings: LogSettings) -> Iterator[list[Note]]:
-    """Without end, a life on any image of some moment."""
-    while True:
-        note = chance.choice(notes)
+    """A life on any image of each of the moments."""
+    for note in notes:
         image = chance.choice(list(note.moment.images(chance, 8)))
         yield next_life(functools.partial(SimulatedDisk, image), note, settings)
 
@@ -204,33 +213,22 @@ def _without_lock(image: Image) -> Image:
 
 
 def _prove(
-    seconds: float,
-    most: int,
-    *,
-    subsets: int,
-    seed: int,
-    settings: LogSettings = SETTINGS,
-    first: tuple[LogSettings, LogSettings] | None = None,
-    kills: int | None = None,
-) -> Explorer:
-    """`first`: settings of the two parts of the first life, if others. `kills`: so many moments have one, not all."""
-    explorer = Explorer(time.monotonic() + seconds, random.Random(seed), settings)
+    work: Work, *, seed: int, settings: LogSettings = SETTINGS, first: tuple[LogSettings, LogSettings] | None = None
+) -> None:
+    """`first`: settings of the two parts of the first life, if others."""
+    explorer = Explorer(random.Random(seed), settings)
     notes = first_life(*(first or (settings, settings)))
-    lives = 1
-    killed = notes if kills is None else explorer.chance.sample(notes, kills)
-    for more in after_kills(killed, settings):
-        lives += 1
-        explorer.explore_cuts(more, subsets)
-    explorer.explore(notes, subsets)
-    for more in after_cuts(notes, explorer.chance, settings):
-        if explorer.is_over or len(explorer.recoveries) >= most:
-            break
-        lives += 1
-        explorer.explore_cuts(more, subsets)
-    print(f"{lives} lives, {explorer.figures()}")
+    some, cuts = functools.partial(_some, notes, explorer.chance), explorer.chance.choices(notes, k=work.cuts)
+    for more in itertools.chain(after_kills(some(work.kills), settings), after_cuts(cuts, explorer.chance, settings)):
+        explorer.explore_cuts(more, work.subsets)
+    explorer.explore(some(work.moments), work.subsets)
+    tell(f"{work}, {explorer.figures()}")
     for kind, what in explorer.faults.items():
         assert not what, f"{kind}: {what[:3]}"
-    return explorer
+
+
+def _some(notes: list[Note], chance: random.Random, most: int) -> list[Note]:
+    return chance.sample(notes, min(most, len(notes)))
 
 
 @pytest.fixture(autouse=True)
@@ -240,35 +238,30 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_every_crash_leaves_a_disk_that_recovers() -> None:
-    assert len(_prove(seconds=35, most=12_000, subsets=8, seed=1).recoveries) > 200
+    _prove(Work(kills=30, cuts=10, moments=80), seed=1)
 
 
 def test_every_crash_with_a_cold_store_leaves_a_disk_that_recovers() -> None:
-    assert len(_prove(20, 12_000, subsets=8, seed=3, settings=TIERED, kills=40).recoveries) > 100
+    _prove(Work(kills=6, cuts=2, moments=24), seed=3, settings=TIERED)
 
 
 @pytest.mark.parametrize(("before", "between", "after"), [(3, 2, 2), (1, 2, 3), (2, 3, 1)])
 def test_every_crash_with_shards_whose_number_changes(before: int, between: int, after: int) -> None:
     first = (SHARDED[before], SHARDED[between])
-    explorer = _prove(10, 3_000, subsets=4, seed=after, settings=SHARDED[after], first=first, kills=25)
-    assert len(explorer.recoveries) > 30
+    _prove(Work(kills=4, cuts=1, moments=12), seed=after, settings=SHARDED[after], first=first)
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(1500)
+@pytest.mark.soak(part=1)
+def test_crash_images_by_the_hundred_thousand() -> None:
+    _prove(Work(kills=ALL, cuts=900, moments=ALL, subsets=32), seed=2)
+
+
+@pytest.mark.soak(part=1)
+def test_crash_images_with_a_cold_store_by_the_hundred_thousand() -> None:
+    _prove(Work(kills=300, cuts=150, moments=300, subsets=32), seed=4, settings=TIERED)
+
+
+@pytest.mark.soak(part=1)
 def test_crash_images_with_shards_by_the_ten_thousand() -> None:
     first = (SHARDED[3], SHARDED[1])
-    explorer = _prove(600, 80_000, subsets=32, seed=5, settings=SHARDED[2], first=first)
-    assert len(explorer.recoveries) > 5_000
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(1500)
-def test_crash_images_by_the_hundred_thousand() -> None:
-    assert len(_prove(seconds=1140, most=150_000, subsets=32, seed=2).recoveries) > 10_000
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(1500)
-def test_crash_images_with_a_cold_store_by_the_hundred_thousand() -> None:
-    assert len(_prove(seconds=1140, most=150_000, subsets=32, seed=4, settings=TIERED).recoveries) > 10_000
+    _prove(Work(kills=300, cuts=100, moments=300, subsets=32), seed=5, settings=SHARDED[2], first=first)

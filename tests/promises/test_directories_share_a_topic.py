@@ -32,6 +32,7 @@ from offload.errors import LocalChangesLost, OffloadError
 from seglog import Log, SeglogError
 from tests.faults.files import UnsyncedFiles
 from tests.faults.store import EFFECTS, lost, unreachable
+from tests.work import amounts, tell
 
 _TROUBLE = (CatalogError, OffloadError, SeglogError)
 
@@ -204,14 +205,14 @@ def _settle(directories: list[_Directory]) -> None:
             directory.reset()
 
 
-@pytest.mark.parametrize("seeds", [6, pytest.param(400, marks=pytest.mark.soak)])
-def test_any_order_of_commands(seeds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@amounts(6, soak=400, part=8)
+def test_any_order_of_commands(amount: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
     monkeypatch.setattr("catalog.change.backoff_s", lambda _: 0.0)
     steps, raised = 0, Counter[str]()
-    for seed in range(seeds):
+    for seed in range(amount):
         done, errors = _run(tmp_path / str(seed), seed, 40)
         steps += done
         raised += errors
-    print(f"{seeds} seeds, {steps} steps; raised: {dict(raised)}; lost 0, doubled 0")
+    tell(f"{amount} seeds, {steps} steps; raised: {dict(raised)}; lost 0, doubled 0")
     assert {"Fenced", "StoreUnreachable"} <= set(raised)

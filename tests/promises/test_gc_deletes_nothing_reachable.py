@@ -9,7 +9,6 @@ there is read, with all its objects, and no volume that has a name is closed.
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -24,6 +23,7 @@ from catalog.timeline import Lsn, Seq, Target, Time, span
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, Branch, World
 from tests.faults.in_caller import InCaller
+from tests.work import shares, tell
 
 T = TypeVar("T")
 
@@ -45,6 +45,8 @@ _OPERATIONS = {
     "wake": 2,
     "collect": 8,
 }
+
+HISTORIES, SOAK_HISTORIES = 20, 2_500
 
 
 @pytest.fixture(autouse=True)
@@ -287,11 +289,9 @@ class _History:
         return f"{letter}{self.names}"
 
 
-def _run(seeds: Iterator[int], until: float) -> Counter[str]:
+def _run(seeds: range) -> Counter[str]:
     total: Counter[str] = Counter()
     for seed in seeds:
-        if time.monotonic() > until:
-            break
         history = _History(seed)
         try:
             history.run(history.random.randint(30, 90))
@@ -301,20 +301,16 @@ def _run(seeds: Iterator[int], until: float) -> Counter[str]:
         total += history.counts
         total["histories"] += 1
         total["refused"] += history.world.refused
+    tell(f"T9: {dict(total)}; reachable deleted: 0, orphans left: 0")
     return total
 
 
 def test_some_histories() -> None:
-    total = _run(iter(range(300)), time.monotonic() + 12)
-    assert total["histories"] >= 10
+    total = _run(range(HISTORIES))
+    assert min(total[name] for name in ("deleted", "ended", "late commits", "states")) > 0
+
+
+@shares(6, 6, 7, 7)
+def test_thousands_of_histories(share: int) -> None:
+    total = _run(range(share * SOAK_HISTORIES, (share + 1) * SOAK_HISTORIES))
     assert min(total[name] for name in ("deleted", "ended", "late commits", "refused", "states")) > 0
-    print(f"T9: {dict(total)}; reachable deleted: 0, orphans left: 0")
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("part", range(4))
-def test_ten_thousand_histories(part: int) -> None:
-    first = part * 2_500
-    total = _run(iter(range(first, first + 2_500)), time.monotonic() + 3500)
-    print(f"T9: {dict(total)}; reachable deleted: 0, orphans left: 0")
-    assert total["histories"] == 2_500

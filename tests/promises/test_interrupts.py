@@ -22,6 +22,7 @@ import seglog
 from seglog import Log, LogSettings
 from tests.faults.disk import SimulatedDisk
 from tests.faults.interrupts import interrupted, points
+from tests.work import tell
 
 DIRECTORY = Path("/log")
 SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
@@ -193,7 +194,7 @@ def test_a_process_that_is_interrupted_over_and_over_loses_and_stops_nothing(tmp
     acked = {int(words[1]): b" ".join(words[2:]) for line in lines[:-1] if len(words := line.split()) == 4}
     with seglog.open(tmp_path / "data") as log:
         there = {record.seq: record.value for record in log.topic("t").read()}
-    print(f"{interrupts} interrupts, {len(acked)} acked, {len(there)} there")
+    tell(f"{interrupts} interrupts, {len(acked)} acked, {len(there)} there")
     assert len(acked) > interrupts
     assert {seq: there.get(seq) for seq in acked} == acked
     assert len({*there}) == max(there)

@@ -28,6 +28,7 @@ from tests.faults.disk import Image, SimulatedDisk
 from tests.faults.files import FailingCalls
 from tests.seglog.clocks import SetClock
 from tests.seglog.workload import SETTINGS, SHARDED, TIERED, Journal, look
+from tests.work import tell
 
 DIRECTORY = Path("/parent/log")
 
@@ -158,15 +159,14 @@ def test_calls_fail_with_shards_whose_number_changes(error: str, for_good: bool)
     _prove(error, for_good=for_good, step=29, settings=SHARDED[3], later=SHARDED[2])
 
 
-@pytest.mark.soak
+@pytest.mark.soak(part=2)
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("error", ERRORS)
 def test_each_call_fails_with_each_error(error: str, for_good: bool) -> None:
     _prove(error, for_good=for_good, step=1)
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(1200)
+@pytest.mark.soak(part=2)
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 def test_each_call_fails_with_a_cold_store(error: str) -> None:
     _prove(error, for_good=False, step=1, settings=TIERED)
@@ -193,6 +193,5 @@ def _prove(
         except BaseException as problem:
             problem.add_note(f"call {at}, {files.failed}, {error}")
             raise
-    calls = ", ".join(f"{count} {name}" for name, count in sorted(hit.items()))
-    print(f"{error}: {sum(hit.values())} calls failed in turn ({calls}); acks after a failed sync: 0")
+    tell(f"{error}: {sum(hit.values())} calls failed in turn; acks after a failed sync: 0")
     assert hit

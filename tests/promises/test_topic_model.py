@@ -36,6 +36,7 @@ from tests.faults.disk import Image, SimulatedDisk
 from tests.seglog.clocks import SetClock
 from tests.seglog.totals import check_totals
 from tests.seglog.workload import Bounds, Journal, look
+from tests.work import tell
 
 DIRECTORY = Path("/log")
 COLD = Path("/cold")
@@ -247,7 +248,7 @@ def _run(examples: int, steps: int, model: type[TopicModel] = TopicModel) -> Non
             suppress_health_check=list(HealthCheck),
         ),
     )
-    print(f"{examples} histories of up to {steps} steps")
+    tell(f"{examples} histories of up to {steps} steps")
 
 
 def test_a_topic_is_a_list() -> None:
@@ -262,13 +263,11 @@ def test_a_topic_in_shards_is_a_list() -> None:
     _run(examples=50, steps=50, model=ShardedTopicModel)
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(3000)
+@pytest.mark.soak(part=2)
 def test_a_topic_is_a_list_for_long() -> None:
-    _run(examples=1000, steps=80)
+    _run(examples=2000, steps=80)
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(1200)
+@pytest.mark.soak(part=2)
 def test_a_topic_over_two_tiers_is_a_list_for_long() -> None:
     _run(examples=1500, steps=80, model=TieredTopicModel)

@@ -1,0 +1,73 @@
+"""How much work a proof does, where its seeds come from, and the line that tells the work.
+
+Bounds are numbers of images, faults, schedules and histories, never seconds. So a proof does the same on every machine.
+
+    default run    `make test`; each proof does a fixed amount
+    soak           `make soak PART=n`; a test says its part by `@pytest.mark.soak(part=n)`
+    seeds          fixed by default. `seed_of` draws one that is new in each run, unless SEGLOG_TEST_SEED gives it
+    counts         `tell` takes one line; the end of the run shows the lines of all proofs
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import zlib
+
+import pytest
+
+__all__ = ["LINE", "PARTS", "SEED", "amounts", "run_seed", "seed_of", "shares", "taken", "tell"]
+
+SEED = "SEGLOG_TEST_SEED"
+LINE = "work"  # The name of the property of a report that has the line.
+
+PARTS = {
+    1: "crash images: one directory, a cold store, shards",
+    2: "calls of the file system that fail, the corruption matrix, kill -9, the topic model",
+    3: "T6: pairs of faults of a store, single faults over HTTP",
+    4: "T8: the first half of the schedules, and the rare mistakes",
+    5: "T8: the second half of the schedules",
+    6: "T9: the first half of the histories",
+    7: "T9: the second half of the histories",
+    8: "T5: the model of the catalog; directories that share a topic; crashes of reset, takeover and rebase; fuzzers",
+}
+
+_told: list[str] = []
+
+
+def amounts(default: int, *, soak: int, part: int) -> pytest.MarkDecorator:
+    """The test's argument `amount`: `default`, and in that part of the soak `soak`."""
+    return pytest.mark.parametrize("amount", [default, pytest.param(soak, marks=pytest.mark.soak(part=part))])
+
+
+def shares(*parts: int) -> pytest.MarkDecorator:
+    """The test's argument `share`: 0, 1, 2, each in the part of the soak that is given for it."""
+    return pytest.mark.parametrize(
+        "share", [pytest.param(share, marks=pytest.mark.soak(part=part)) for share, part in enumerate(parts)]
+    )
+
+
+def run_seed() -> int:
+    """The seed of this run, the same in all its processes. Draws it if the environment has none."""
+    return int(os.environ.setdefault(SEED, str(random.SystemRandom().randrange(1 << 31))))
+
+
+def seed_of(proof: str) -> int:
+    """The seed of that proof in this run."""
+    return zlib.crc32(f"{run_seed()} {proof}".encode())
+
+
+def tell(line: str) -> None:
+    """Say what the running test did: the end of the run shows it."""
+    _told.append(line)
+
+
+def taken() -> list[str]:
+    """The lines since the last call."""
+    lines, _told[:] = _told.copy(), []
+    return lines
+
+
+if __name__ == "__main__":
+    for number, what in PARTS.items():
+        print(f"  make soak PART={number}  {what}")
