@@ -23,7 +23,7 @@ K7  No call of a cold store is made here, and nothing waits for one (seglog.relo
     below `earliest_seq` nothing is read.
 K8  Records that are in memory only stay there. Where others follow that are absorbed, a lost one takes the place of
     each, so that seqs stay dense; behind the last of those only the snapshot's `head_seq` knows of them.
-K5  Any failure but a full disk poisons the writer: what the files hold is unknown.
+K5  Any failure but a full disk, or a lack of file descriptors, poisons the writer: what the files hold is unknown.
 
 Source: topics engine architecture, section 3, without its CheckpointMark frames (see seglog.meta).
 """
@@ -39,7 +39,8 @@ from itertools import groupby
 from seglog.config import LogSettings
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
-from seglog.errors import DiskFull, SeglogError, WriterPoisoned
+from seglog.errors import DiskFull, SeglogError, TooManyOpenFiles, WriterPoisoned
+from seglog.files import NO_DESCRIPTOR
 from seglog.listed import Listed
 from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store
 from seglog.reach import NOTHING, Reach
@@ -436,6 +437,8 @@ def _store_and_publish(engine: Engine, plan: _Plan) -> None:
                 _publish(draft)
                 engine.doomed += tuple(draft.doomed)
                 engine.has_dead |= bool(reclaimable(draft.state, engine.settings.reclaim_dead_percent))
+    except TooManyOpenFiles:
+        raise  # before the snapshot had a name
     except OSError as error:
         if error.errno in NO_SPACE and number not in numbers(engine.files, engine.layout):
             raise DiskFull(engine.layout.meta) from error
@@ -488,8 +491,10 @@ def _free(engine: Engine, plan: _Plan) -> None:
         _logger.warning("cannot remove what is not needed any more: %s", error)
 
 
-def _failure(engine: Engine, error: OSError, *, is_final: bool = False) -> DiskFull | WriterPoisoned:
+def _failure(engine: Engine, error: OSError, *, is_final: bool = False) -> DiskFull | TooManyOpenFiles | WriterPoisoned:
     if error.errno in NO_SPACE and not is_final:
         return DiskFull(engine.layout.root)
+    if error.errno in NO_DESCRIPTOR and not is_final:
+        return TooManyOpenFiles(engine.layout.root)
     engine.committer.poison(error)
     return WriterPoisoned(engine.layout.root, str(error))

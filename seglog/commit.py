@@ -8,8 +8,8 @@
 So a lone appender never waits for another thread, and many of them share one datasync.
 
 C1  Entries become visible in queue order, and only when they are as safe as they asked to be.
-C2  Without space, or offsets, nothing of the group and of the queue behind it is published: what had been handed out is
-    taken back.
+C2  Without space, descriptors or offsets, nothing of the group and of the queue behind it is published: what had been
+    handed out is taken back.
 C3  The first failed write or sync is final: pending and later commits raise `WriterPoisoned`. A second sync could
     succeed without the data (Linux marks the pages clean after the first failure), so it is not tried.
 C4  What was written and is to be synced later (`Entry.written_ms`) is known until something has synced it:
@@ -28,7 +28,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from seglog.errors import DiskFull, OffsetOverflow, SeglogError, WriterPoisoned
+from seglog.errors import DiskFull, OffsetOverflow, SeglogError, TooManyOpenFiles, WriterPoisoned
 from seglog.interrupts import failure_under, uninterrupted
 from seglog.meta import WalPosition
 from seglog.ownership import Owned
@@ -36,6 +36,8 @@ from seglog.wal import Wal
 
 __all__ = ["Barrier", "Common", "Entry", "GroupCommit"]
 
+# Nothing was written when they are raised (C2).
+_HARMLESS = (DiskFull, OffsetOverflow, TooManyOpenFiles)
 _GROUP_MAX_BYTES = 64 * 1024 * 1024
 
 
@@ -255,7 +257,7 @@ class GroupCommit(Owned):
 
     def _give_up(self, error: Exception) -> None:
         """C2 and C3. The lock is held. The queue behind goes too: its seqs would leave a gap."""
-        if not isinstance(error, (DiskFull, OffsetOverflow)) and self._common.poison is None:
+        if not isinstance(error, _HARMLESS) and self._common.poison is None:
             self._common.poison = self.poisoned_by(error)
         self._group, self._queue = [*self._group, *self._queue], []
         for entry in self._group:
@@ -266,7 +268,9 @@ class GroupCommit(Owned):
 
     def _refusal(self, error: Exception) -> SeglogError:
         """One for each caller: an exception that several threads raise would mix up their tracebacks."""
-        refusal: SeglogError = DiskFull(error.path) if isinstance(error, DiskFull) else self.poisoned_by(error)
+        refusal: SeglogError = self.poisoned_by(error)
+        if isinstance(error, (DiskFull, TooManyOpenFiles)):
+            refusal = type(error)(error.path)
         if self._common.poison is not None:
             refusal = WriterPoisoned(self._common.poison.path, self._common.poison.cause)
         elif isinstance(error, OffsetOverflow):

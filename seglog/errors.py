@@ -34,6 +34,7 @@
     │   ├── ColdTierRequired     the records are only in the cold tier, and none is attached
     │   ├── ColdStoreFailed      the store that older segments went to does not give them
     │   ├── ColdStoreRequired    older segments are in a cold store, and the log is opened without one
+    │   ├── TooManyOpenFiles     the process, or the machine, has no file descriptor left
     │   ├── JournalClosed
     │   └── LogClosed
     └── Misuse               fix the call                                  exit 2
@@ -107,6 +108,7 @@ __all__ = [
     "SeglogError",
     "SegmentCut",
     "SeqOutOfRange",
+    "TooManyOpenFiles",
     "TopicExists",
     "TopicFull",
     "TopicMoved",
@@ -354,6 +356,17 @@ class DiskFull(Unavailable):
     def __init__(self, path: Path) -> None:
         super().__init__(
             f"no space left for {path}; nothing was appended", hint="free some space: appends work again at once"
+        )
+        self.path = path
+
+
+class TooManyOpenFiles(Unavailable):
+    """A file could not be opened. The step that needed it was not begun, so nothing is lost."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"no file descriptor is left for {path}; nothing was changed",
+            hint="close files or connections, or raise the limit (`ulimit -n`): then it works again at once",
         )
         self.path = path
 

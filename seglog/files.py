@@ -5,19 +5,26 @@ what is durable when is decided by the callers, and said there.
 
 D1  A new file or a rename is durable after `sync_dir` of its directory; data after `datasync` of the file.
 D2  `replace_atomically` is the one way to write a small file: write, datasync, rename, sync_dir.
+D3  `EMFILE` and `ENFILE` come from opening a file, also from `sync_dir` and `list_dir`, which open a directory. What
+    was to be done with the file was not begun then. After any other error of a sync the data may be lost.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from seglog.arguments import checked
+from seglog.errors import TooManyOpenFiles
 
-__all__ = ["Files", "OsFiles", "replace_atomically"]
+__all__ = ["NO_DESCRIPTOR", "Files", "OsFiles", "replace_atomically"]
+
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 
 class Files(Protocol):
@@ -74,6 +81,8 @@ class Files(Protocol):
 
 
 _IOV_MAX = 1024
+_TRIES = 20
+_PAUSE_S = 0.05
 
 
 class OsFiles:
@@ -171,13 +180,38 @@ class OsFiles:
 
 @checked
 def replace_atomically(files: Files, path: Path, body: bytes) -> None:
-    """After this `path` holds `body`, or what it held before; whatever happens. Durable on return."""
+    """After this `path` holds `body`, or what it held before; whatever happens. Durable on return.
+
+    Raises `TooManyOpenFiles` with nothing done.
+    """
     temporary = path.with_name(path.name + ".tmp")
-    fd = files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        fd = files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    except OSError as error:
+        if error.errno in NO_DESCRIPTOR:
+            raise TooManyOpenFiles(path) from error
+        raise
     try:
         files.pwrite(fd, body, 0)
         files.datasync(fd)
     finally:
         files.close(fd)
     files.rename(temporary, path)
-    files.sync_dir(path.parent)
+    _sync_renamed(files, path.parent)
+
+
+def _sync_renamed(files: Files, directory: Path) -> None:
+    """`sync_dir`, with patience: the caller has just closed a descriptor, which another thread may have taken.
+
+    Nobody can say that nothing was done once the file has its name.
+    """
+    for _ in range(_TRIES):
+        try:
+            files.sync_dir(directory)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR:
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            return
+    files.sync_dir(directory)

@@ -33,8 +33,8 @@ from types import TracebackType
 from typing import Annotated, TypeAlias
 
 from seglog.arguments import Within, checked
-from seglog.errors import DiskFull, JournalClosed, NoSuchItem, SectionPruned
-from seglog.files import Files, OsFiles
+from seglog.errors import DiskFull, JournalClosed, NoSuchItem, SectionPruned, TooManyOpenFiles
+from seglog.files import NO_DESCRIPTOR, Files, OsFiles
 from seglog.journal_section import Item, Section
 from seglog.lock import DirectoryLock
 from seglog.ownership import Owned, check_process, is_foreign
@@ -208,6 +208,8 @@ class Journal(Owned):
                 except OSError as error:
                     if error.errno in NO_SPACE:
                         raise DiskFull(path) from error
+                    if error.errno in NO_DESCRIPTOR:
+                        raise TooManyOpenFiles(path) from error
                     raise
                 self._sections[number] = section
             return section

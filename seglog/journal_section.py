@@ -30,10 +30,11 @@ from seglog.errors import (
     ItemTooLarge,
     NoSuchItem,
     OffsetOverflow,
+    TooManyOpenFiles,
     WriterPoisoned,
     WrongSize,
 )
-from seglog.files import Files
+from seglog.files import NO_DESCRIPTOR, Files
 from seglog.journal_item import (
     ITEM_MAX_BYTES,
     MARK_BYTES,
@@ -242,6 +243,8 @@ class Section(Owned):
             try:
                 self._files.sync_dir(self.path.parent)
             except BaseException as error:
+                if isinstance(error, OSError) and error.errno in NO_DESCRIPTOR:
+                    raise TooManyOpenFiles(self.path) from error
                 self._give_up(error)
                 raise
             self._has_entry = True

@@ -30,8 +30,9 @@ from seglog.errors import (
     FileCorrupt,
     HistoryKept,
     NotADataDirectory,
+    TooManyOpenFiles,
 )
-from seglog.files import Files, OsFiles
+from seglog.files import NO_DESCRIPTOR, Files, OsFiles
 from seglog.layout import Layout, number_in
 from seglog.lock import DirectoryLock
 from seglog.meta import Snapshot, WalPosition, store
@@ -441,6 +442,8 @@ def _plain_errors(root: Path, *, read_only: bool) -> Iterator[None]:
     except OSError as error:
         if error.errno in NO_SPACE:
             raise DiskFull(root) from error
+        if error.errno in NO_DESCRIPTOR:
+            raise TooManyOpenFiles(root) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             refusal = DirectoryNotReadable if read_only else DirectoryNotWritable
             raise refusal(root, os.strerror(error.errno)) from error

@@ -52,7 +52,7 @@ from seglog import canonical
 from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.errors import FileCorrupt, FormatUnsupported, SeglogError
-from seglog.files import Files, replace_atomically
+from seglog.files import NO_DESCRIPTOR, Files, replace_atomically
 from seglog.floors import Floors
 from seglog.layout import Layout, number_in
 from seglog.open_file import OpenFile
@@ -214,10 +214,19 @@ def load(files: Files, layout: Layout) -> tuple[int, Snapshot]:
 
 
 def store(files: Files, layout: Layout, number: int, snapshot: Snapshot, encoder: Encoder | None = None) -> None:
-    """Durable on return. Of the older ones, the newest stays for whoever has to repair by hand."""
+    """Durable on return. Of the older ones, the newest stays for an operator who has to repair by hand.
+
+    Without a descriptor to list them, they stay for the next call.
+    """
     encode = encode_snapshot if encoder is None else encoder.encode
     replace_atomically(files, layout.snapshot(number), encode(snapshot))
-    for old in numbers(files, layout):
+    try:
+        there = numbers(files, layout)
+    except OSError as error:
+        if error.errno not in NO_DESCRIPTOR:
+            raise
+        there = []
+    for old in there:
         if old <= number - _KEPT:
             files.unlink(layout.snapshot(old))
 

@@ -16,6 +16,8 @@ W4  After a failed write for lack of space the file is cut back to its last good
 W5  A step that an interrupt has cut off may be done again: the same bytes go to the same place.
 W6  Frames go where zeros have been written before, a quarter of a MiB ahead of them. It changes no byte that is read;
     but a sync of blocks that were only reserved has to commit the file system's journal too, which doubles its time.
+W7  If the process has no file descriptor left for the next file, nothing has changed, and frames go on in the active
+    one. An append is refused only where offsets end. Every later append tries the next file first.
 
 A writer is not thread-safe: seglog.commit sees to it that one thread at a time leads. What another thread may call at
 the same time, one at a time, says so.
@@ -26,12 +28,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from seglog.errors import DiskFull, FileCorrupt, InvalidFrame, OffsetOverflow
-from seglog.files import Files, replace_atomically
+from seglog.errors import DiskFull, FileCorrupt, InvalidFrame, OffsetOverflow, TooManyOpenFiles
+from seglog.files import NO_DESCRIPTOR, Files, replace_atomically
 from seglog.frame import MIN_FRAME_BYTES, FrameType, encode, encode_sync_mark, read_header
 from seglog.index import OFFSET_END
 from seglog.layout import WalFolder
@@ -49,6 +52,8 @@ __all__ = [
     "is_blank",
     "read_current",
 ]
+
+_logger = logging.getLogger("seglog.wal")
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SYNC_MARK_BYTES = MIN_FRAME_BYTES
@@ -73,6 +78,7 @@ class Wal(Owned):
         self._synced = end.offset
         self._next: OpenFile | None = None
         self._was_prepared_in = 0
+        self._is_overlong = False
         #: `ordinal` is that of the next frame, `written_at` file and offset of the last `write`.
         self.written_at = (end.file, end.offset)
 
@@ -102,7 +108,7 @@ class Wal(Owned):
         try:
             self._next = self._reserve(self._folder.wal_next)
         except OSError as error:
-            if error.errno not in NO_SPACE:
+            if error.errno not in (*NO_SPACE, *NO_DESCRIPTOR):
                 raise
             self._unlink_if_there(self._folder.wal_next)
 
@@ -161,7 +167,7 @@ class Wal(Owned):
 
     def _make_room(self, size: int) -> None:
         if self._offset and self._offset + size > self._file_bytes:
-            self._rotate()
+            self._rotate_or_go_on(size)
         needed = self._offset + size
         active = self._open[self._number]
         try:
@@ -190,8 +196,19 @@ class Wal(Owned):
             active.write(_ZEROS[: end - needed], needed)
         self._blanked = end
 
+    def _rotate_or_go_on(self, size: int) -> None:
+        """Without a descriptor for the next file the active one grows beyond its size (W7)."""
+        try:
+            self._rotate()
+        except TooManyOpenFiles as error:
+            if self._offset + size > OFFSET_END:
+                raise
+            if not self._is_overlong:
+                _logger.warning("the active file goes on: %s", error)
+            self._is_overlong = True
+
     def _rotate(self) -> None:
-        """W1 and W2, in that order."""
+        """W1 and W2, in that order. Raises `DiskFull` and `TooManyOpenFiles` with nothing changed."""
         number = self.ordinal
         path = self._folder.wal_file(number)
         active = self._open[self._number]
@@ -199,28 +216,32 @@ class Wal(Owned):
             fresh = self._take_next(path) or self._reserve(path)
             self._files.sync_dir(self._folder.path)
         except OSError as error:
-            self._drop_if_full(path, error)
+            self._drop_if_refused(path, error)
             raise
         # Without space or not: a file whose sync failed has lost what it was to hold, so that is final.
         active.truncate(self._offset)
-        self._reserved = self._offset
+        self._reserved = self._blanked = self._offset
         active.datasync()
         try:
             _point_to(self._files, self._folder, number)
+        except TooManyOpenFiles:
+            self._unlink_if_there(path)
+            raise
         except OSError as error:
             if read_current(self._files, self._folder) == active.path.name:
-                self._drop_if_full(path, error)
+                self._drop_if_refused(path, error)
             raise
         self._open[number] = fresh
         self._sizes[self._number] = self._offset
         self._number, self._offset, self._synced = number, 0, 0
         self._reserved, self._blanked = self._file_bytes, 0
+        self._is_overlong = False
 
-    def _drop_if_full(self, path: Path, error: OSError) -> None:
-        """There is no room for a new file, and nothing says that there is one."""
-        if error.errno in NO_SPACE:
+    def _drop_if_refused(self, path: Path, error: OSError) -> None:
+        """There is no room or no descriptor for a new file, and nothing says that there is one."""
+        if error.errno in (*NO_SPACE, *NO_DESCRIPTOR):
             self._unlink_if_there(path)
-            raise DiskFull(path) from error
+            raise (DiskFull if error.errno in NO_SPACE else TooManyOpenFiles)(path) from error
 
     def _reserve(self, path: Path) -> OpenFile:
         fresh = OpenFile(self._files, path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
