@@ -110,6 +110,19 @@ class History:
                 yield from reversed(self._past(leg, first, last))
                 last, size = first - 1, min(2 * size, _LARGEST_BATCH)
 
+    def followed_by(self, commits: Sequence[StoredCommit]) -> History:
+        """This past, and behind it `commits` of one volume, ascending, which are in no store."""
+        if not commits:
+            return self
+        first, last = commits[0].commit, commits[-1].commit
+
+        def load(vid: Vid, first_lsn: int, last_lsn: int) -> Sequence[StoredCommit]:
+            if vid == first.vid and first_lsn >= first.lsn:
+                return commits[first_lsn - first.lsn : last_lsn - first.lsn + 1]
+            return self._load(vid, first_lsn, last_lsn)
+
+        return History((Leg(first.vid, first.lsn, last.lsn), *self.legs), load, is_passed=self.is_passed)
+
     @property
     def is_cut(self) -> bool:
         """Whether what came before its first commit was collected: that one stands for all of it, as one state."""

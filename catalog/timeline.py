@@ -51,6 +51,7 @@ __all__ = [
     "parse_target",
     "resolve",
     "span",
+    "told",
     "window",
 ]
 
@@ -183,11 +184,15 @@ class Span:
 def window(history: History) -> str:
     """`DATE (lsn a) to DATE (lsn b), seq c to d`: what can be restored from `history`."""
     found = span(history)
-    if found is None:
-        return "nothing, because nothing is committed yet"
+    return "nothing, because nothing is committed yet" if found is None else told(found)
+
+
+def told(found: Span) -> str:
+    """As `window` says it; without LSNs where `last_lsn` is 0."""
     if found.first_ms is None or found.last_ms is None:
         return f"lsn {found.first_lsn} to lsn {found.last_lsn}"
-    dates = f"{_date(found.first_ms)} (lsn {found.first_lsn}) to {_date(found.last_ms)} (lsn {found.last_lsn})"
+    first, last = (f" (lsn {lsn})" if found.last_lsn else "" for lsn in (found.first_lsn, found.last_lsn))
+    dates = f"{_date(found.first_ms)}{first} to {_date(found.last_ms)}{last}"
     return f"{dates}, seq {found.seqs[0]} to {found.seqs[1]}" if found.seqs else dates
 
 

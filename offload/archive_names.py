@@ -34,13 +34,13 @@ class NameCalls(HistoryCalls):
     def restore(self, topic: str, *, to: str, name: str, message: str = "") -> Restored:
         """Make the branch `name` of the topic (or of its branch, as TOPIC@BRANCH) as it was at `to`.
 
-        Nothing is overwritten, no data is copied.
-        Raises `BranchExists`, and what `point` raises.
+        Nothing is overwritten, no data is copied. If the remote does not have that state yet, the topic is sealed and
+        offloaded once. Raises `BranchExists`, and what `point` and `offload` raise.
         """
         self._log.check_writable()
         keys.check_name("branch", name)
         base, _ = split_name(topic)
-        point = self.point(topic, to)
+        point = self._kept_point(topic, to)
         snapshot = self._volumes.snapshot(point.vid, point.lsn, point.seq)
         # Counted before the branch is made: damage is found while there is nothing to undo.
         count, last = self.count(snapshot)
@@ -80,12 +80,12 @@ class NameCalls(HistoryCalls):
         return self._branches.rename(topic, branch, new, now_ms=self._clock.now_ms())
 
     def tag(self, topic: str, name: str, *, to: str = "head", message: str = "") -> Tag:
-        """Name a point of the topic (or of its branch, as TOPIC@BRANCH): GC keeps it. Raises `TagExists`, and what
-        `point` raises.
+        """Name a point of the topic (or of its branch, as TOPIC@BRANCH): GC keeps it. It is offloaded
+        as `restore` does. Raises `TagExists`, and what `restore` raises.
         """
         self._log.check_writable()
         base, branch = split_name(topic)
-        point = self.point(topic, to)
+        point = self._kept_point(topic, to)
         return self._tags.create(base, name, point, branch=branch, now_ms=self._clock.now_ms(), message=message)
 
     def tags(self, topic: str) -> list[NamedTag]:

@@ -158,18 +158,22 @@ class ArchiveParts(Owned):
         try:
             return self._volumes.snapshot(handle.vid, handle.lsn)
         except NoSuchObject:
-            if not self._publisher.is_passed(handle) or not self._takes_in(handle):
+            moved = self._behind_gc(handle)
+            if moved is None:
                 raise
-            return self._newest(name)
+            return self._volumes.snapshot(moved.vid, moved.lsn)
 
-    def _takes_in(self, handle: Handle) -> bool:
-        """What GC has published behind the newest commit that is known here is taken in, where the topic is written."""
-        if self._log.is_read_only or not self._handles.is_writer(handle):
-            return False
-        with self._turn(handle.name):
-            self._sync.take_in(handle.name)
-        moved = self._handles.find(handle.name)
-        return moved is not None and moved.lsn > handle.lsn
+    def _behind_gc(self, handle: Handle) -> Handle | None:
+        """A writer's handle after the commits of GC that follow it, if GC keeps only these. The next offload takes
+        them in; this makes nothing of it.
+        """
+        if not self._handles.is_writer(handle) or not self._publisher.is_passed(handle):
+            return None
+        news = self._handles.heard(handle)
+        bounds = self._handles.tip(handle).bounds
+        if news.is_empty or not news.is_maintenance(bounds, handle.epoch):
+            return None
+        return self._handles.advanced(handle, news)
 
 
 class _ColdTier:

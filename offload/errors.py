@@ -14,6 +14,7 @@
     │   ├── OpenBranch           it is open for appends in this directory
     │   ├── DirectoryNotEmpty    a directory to recover into
     │   ├── LocalChangesLost     a reset would drop what only this directory has
+    │   ├── NotOffloaded         the remote has no such state yet
     │   ├── OtherRemote          the remote is not the one that has the history
     │   └── TopicAttached        deleting it would leave its history in the remote
     ├── Unavailable          nothing was changed; try again                exit 1
@@ -67,6 +68,7 @@ __all__ = [
     "NeverWritten",
     "NoDaemon",
     "NoRemote",
+    "NotOffloaded",
     "ObjectDamaged",
     "OffloadError",
     "OpenBranch",
@@ -203,6 +205,18 @@ class OtherRemote(Conflict):
         self.name = name
         self.url = url
         self.vid = vid
+
+
+class NotOffloaded(Conflict):
+    """The target means a state that no commit tells yet. Reading never offloads."""
+
+    def __init__(self, name: str, target: str) -> None:
+        super().__init__(
+            f"{target} of {name} is not in the remote yet",
+            hint=f"`seglog seal {name}`, then `seglog offload {name}` bring it there",
+        )
+        self.name = name
+        self.target = target
 
 
 class OpenBranch(Conflict):

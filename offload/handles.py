@@ -74,7 +74,7 @@ class Handles:
             handle = self._join(name)
             self._local.save(handle=handle)
         elif not self.is_writer(handle):
-            self._check_fits(handle)
+            self.check_fits(handle)
             return handle  # whoever takes the volume over asks the remote first
         elif name not in self._checked:
             self._check_remote(handle)
@@ -190,8 +190,8 @@ class Handles:
         epoch, topic_id = 0 if snapshot.lsn else 1, self._log.topic(name).topic_id
         return Handle(name, vid, snapshot.lsn, epoch=epoch, config=snapshot.config, topic_id=topic_id)
 
-    def _check_fits(self, handle: Handle) -> None:
-        """N2, for a topic that came to be beside the handle of a replica."""
+    def check_fits(self, handle: Handle) -> None:
+        """N2, for a topic that came to be beside the handle of a replica. Raises `Diverged`."""
         if self.tip(handle).bounds.head_seq + 1 != self._log.topic(handle.name).first_seq:
             raise Diverged(handle.name, str(handle.vid), handle.lsn)
 

@@ -43,7 +43,7 @@ def list_branches(
 ) -> None:
     """List the branches of a topic that are in the remote, and how far each and its parent went since the fork."""
     session = session_of(context)
-    with session.archive() as (_, archive):
+    with session.archive(read_only=True) as (_, archive):
         found = archive.branches(topic, deleted=deleted)
         rows = list(zip(found, archive.distances(found), strict=True))
         names = {branch.vid: branch.branch for branch in found}
@@ -103,7 +103,7 @@ def diff(
 ) -> None:
     """Show what only one of two branches has, and what one has deleted. What is not offloaded yet does not count."""
     session = session_of(context)
-    with session.archive() as (_, archive):
+    with session.archive(read_only=True) as (_, archive):
         found = archive.diff(left, right)
         for name, side in ((left, found.left), (right, found.right)):
             seqs = f", seq {side.first_seq} to {side.last_seq}" if side.appended else ""

@@ -37,7 +37,7 @@ def gc(
     """
     retain_s, grace_s = _seconds("--retain", retain), _seconds("--grace", grace)
     session = session_of(context)
-    with session.archive() as (_, archive):
+    with session.archive(read_only=dry_run) as (_, archive):
         report = archive.collect(dry_run=dry_run, retain_s=retain_s, grace_s=grace_s)
     for kept in report.kept:
         emit(session, _kept_fields(kept), _kept_line(kept))

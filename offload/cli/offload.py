@@ -33,7 +33,7 @@ def offload(
     if (topic is None) == (not every):
         raise typer.BadParameter("name a TOPIC, or give --all")
     session = session_of(context)
-    with session.archive() as (log, archive):
+    with session.archive(read_only=dry_run) as (log, archive):
         names = [topic] if topic is not None else [name for name in log.topics() if _is_written(log.topic(name))]
         failed: Exception | None = None
         for name in names:

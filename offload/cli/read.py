@@ -89,8 +89,8 @@ def read(
             if (since_ms is None or item.ts_ms >= since_ms) and (tag is None or item.tag == tag):
                 yield item
 
-    # A target may have to be offloaded first; what is followed has to be appended by the process that holds the log.
-    with session.log_and_maybe_archive(read_only=at is None and not follow) as (log, archive):
+    # Records that are followed have to be appended by the process that holds the log.
+    with session.log_and_maybe_archive(read_only=not follow) as (log, archive):
         if archive is None and at is not None:
             raise NoRemote(log.path)
         found: Iterator[Record | Gap]

@@ -36,7 +36,7 @@ def create(
 def list_tags(context: typer.Context, topic: Annotated[str, typer.Argument(help="The topic.")]) -> None:
     """List the tags of a topic and its branches."""
     session = session_of(context)
-    with session.archive() as (_, archive):
+    with session.archive(read_only=True) as (_, archive):
         for each in archive.tags(topic):
             emit(session, _fields(topic, each.name, each.tag), _line(each.name, each.tag))
 

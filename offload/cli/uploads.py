@@ -22,7 +22,7 @@ def uploads(
     Another data directory may be uploading under the same prefix right now, hence the age.
     """
     session = session_of(context)
-    with session.archive() as (_, archive):
+    with session.archive(read_only=not abort) as (_, archive):
         found = archive.orphan_uploads(parse_duration_ms(older_than) or 0)
         for upload in found:
             if abort:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 import offload
 import seglog
+from catalog.keys import Key
+from offload import OffloadSettings
+from offload.cold_settings import ColdSettings
+from offload.wiring import open_store
 from seglog import ReadOnly
 from tests.cli.conftest import Run
 from tests.seglog.test_view import unchanged
@@ -19,6 +25,39 @@ READING = (
     ("topic", "show", "t"),
     ("status",),
     ("status", "t"),
+)
+
+# Commands that ask the remote too, with their exit codes.
+ASKING = (
+    (("log", "t"), 0),
+    (("log", "t", "--branch", "b"), 0),
+    (("read", "t", "--branch", "b"), 0),
+    (("read", "t@b", "--at", "head"), 0),
+    (("read", "t", "--at", "seq:1"), 0),
+    (("read", "t", "--at", "seq:3"), 0),
+    (("read", "t", "--at", "seq:4"), 0),
+    (("read", "t", "--at", "seq:9"), 3),
+    (("read", "t", "--at", "head"), 0),
+    (("read", "t", "--at", "head~1"), 0),
+    (("read", "t", "--at", "lsn:1"), 0),
+    (("read", "t", "--at", "tag:first"), 0),
+    (("read", "t", "--at", "0 seconds ago"), 0),
+    (("read", "t", "--at", "1 week ago"), 3),
+    (("read", "t", "--at", "2999-01-01T00:00:00Z"), 3),
+    (("read", "new", "--at", "seq:1"), 0),
+    (("read", "new", "--at", "head"), 0),
+    (("read", "new", "--at", "lsn:1"), 4),
+    (("status", "t", "--runs"), 0),
+    (("branch", "list", "t"), 0),
+    (("branch", "diff", "t", "t@b"), 0),
+    (("tag", "list", "t"), 0),
+    (("oplog",), 0),
+    (("uploads", "--older-than", "1s"), 0),
+    (("offload", "t", "--dry-run"), 0),
+    (("gc", "--dry-run"), 0),
+    (("verify", "--remote"), 0),
+    (("verify", "--remote", "--deep"), 0),
+    (("inspect", "data/meta/snapshot.1.json"), None),
 )
 
 
@@ -33,8 +72,47 @@ def filled(run: Run, remote: str) -> Path:
     return Path("data")
 
 
+@pytest.fixture
+def told(run: Run, filled: Path) -> Path:
+    """The same with names, a delete that waits for its records, and a topic of which nothing is offloaded."""
+    run("tag", "create", "t", "first")
+    run("branch", "create", "t", "b")
+    run("append", "t", stdin=b"d\n")
+    run("delete", "t", "--before", "4")
+    run("append", "t", stdin=b"e\n")
+    run("append", "new", stdin=b"n\n")
+    return filled
+
+
+def test_a_command_that_asks_the_remote_changes_nothing_there_or_here(run: Run, told: Path, remote: str) -> None:
+    """Not beside a writer that holds the lock either. What is only hot comes from the log."""
+    with seglog.open(told) as log, offload.attach(log), unchanged_remote(remote):
+        for arguments, code in ASKING:
+            with unchanged(told.absolute()):
+                done = run(*arguments)
+            assert code in (done.code, None), (arguments, done)
+        assert run("read", "t", "--at", "seq:3").out == b"a\nb\nc\n"
+        assert run("read", "t", "--at", "seq:4").out == b"a\nb\nc\nd\n"
+        assert run("read", "t", "--at", "seq:5").out == b"d\ne\n"
+        assert run("read", "t", "--at", "tag:first").out == b"a\nb\nc\n"
+        assert run("read", "new", "--at", "seq:1").out == b"n\n"
+        told_what_to_do = run("read", "new", "--at", "lsn:1").err
+        assert "`seglog seal new`, then `seglog offload new`" in told_what_to_do.lower()
+
+
+@contextmanager
+def unchanged_remote(url: str) -> Iterator[None]:
+    def bodies() -> dict[str, bytes]:
+        with closing(open_store(url, ColdSettings(), OffloadSettings())) as store:
+            return {key: store.get(Key(key)) for key in store.list("")}
+
+    before = bodies()
+    yield
+    assert bodies() == before
+
+
 def test_nothing_is_changed(run: Run, filled: Path) -> None:
-    for arguments in (*READING, ("log", "t")):
+    for arguments in READING:
         with unchanged(filled.absolute()):
             assert run(*arguments).code == 0
     assert run("read", "t").out == b"a\nb\nc\n"
@@ -43,7 +121,7 @@ def test_nothing_is_changed(run: Run, filled: Path) -> None:
 def test_a_running_writer_is_not_in_the_way(run: Run, filled: Path) -> None:
     with seglog.open(filled) as log, offload.attach(log):
         log.topic("t").append([b"d"])
-        for arguments in (*READING, ("log", "t")):
+        for arguments in READING:
             assert run(*arguments).code == 0
         assert run("read", "t").out == b"a\nb\nc\nd\n"
         assert run("append", "t", stdin=b"e\n").code == 4

@@ -258,7 +258,10 @@ def test_what_was_being_sent_when_it_came_is_not_published(
             archive.offload("t")
     archive.offload("t", drop_hot=True)
     assert values(archive, "t") == values(archive, "t", "head") == now
-    assert kinds(archive) == {10: "OTO", 19: "OO" if fails else "OOO"}.get(cut, "OO")
+    assert kinds(archive) == {10: "OTO"}.get(cut, "OO")
+    if cut == 19 and not fails:  # what was sealed during the run waits for the next one
+        archive.offload("t")
+        assert kinds(archive) == "OOO"
     named = {str(ref.sid) for past in archive.history("t") for ref in past.commit.segments}
     assert {key.rpartition("/")[2].removesuffix(".index") for key in store.list("") if "/segments/" in key} == named
 

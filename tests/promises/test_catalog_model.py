@@ -372,7 +372,7 @@ class CatalogModel(RuleBasedStateMachine):
         found = self._some_target(kind)
         if found is not None:
             name, target, line = found
-            point = self.archive.point(name, target)
+            point = self.archive._kept_point(name, target)
             pins = Pins(self.archive._volumes)
             held = pins.hold(point, "model", ttl_ms=days * DAY_MS + 1000, now_ms=self.clock.ms)
             self.pins.append((held, line.shown))

@@ -1,0 +1,75 @@
+"""Reading a past state changes nothing, and shows before an offload what it shows after it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+import offload
+import seglog
+from catalog.errors import OutOfWindow
+from catalog.objects.memory import MemoryStore
+from offload import Archive
+from offload.cli.session import format_time
+from seglog import LogSettings, Topic
+from tests.faults.store import EFFECTS, CountingStore
+from tests.promises.test_hot_copy_goes_last import HandClock
+
+
+def _shown(archive: Archive, at: str) -> list[tuple[int, bytes]] | str:
+    try:
+        return [(record.seq, record.value) for record in archive.read("t", at=at)]
+    except OutOfWindow:
+        return "outside"
+
+
+def _writes(store: CountingStore) -> int:
+    return sum(store.counts[method] for method in EFFECTS)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_every_target_shows_before_an_offload_what_it_shows_after_it(seed: int, tmp_path: Path) -> None:
+    """Appends, deletes, evictions, truncations, and offloads of a part."""
+    chance = random.Random(seed)
+    clock, store = HandClock(), CountingStore(MemoryStore())
+    settings = LogSettings(segment_max_events=7)
+    times: list[int] = []
+    with (
+        seglog.open(tmp_path, clock=clock, settings=settings) as log,
+        offload.attach(log, store=store, clock=clock) as archive,
+    ):
+        topic = log.topic("t")
+        for _ in range(chance.randint(5, 40)):
+            _step(chance, archive, topic, store)
+            times.append(clock.ms)
+            clock.ms += chance.randint(0, 3)
+        highest = topic.head_seq + 2
+        targets = [f"seq:{seq}" for seq in range(1, highest)] + [format_time(ms) for ms in sorted(set(times))]
+        writes, position, segments = _writes(store), topic.position, topic.segments()
+        before = {at: _shown(archive, at) for at in targets}
+        assert (_writes(store), topic.position, topic.segments()) == (writes, position, segments)
+        topic.seal()
+        archive.offload("t", drop_hot=chance.random() < 0.5)
+        for at in targets:
+            assert _shown(archive, at) == before[at], at
+
+
+def _step(chance: random.Random, archive: Archive, topic: Topic, store: CountingStore) -> None:
+    act = chance.choices(["append", "delete", "tag", "evict", "truncate", "seal", "offload"], [8, 2, 1, 1, 1, 1, 2])[0]
+    head_seq, floor = topic.head_seq, topic.evict_floor
+    if act == "append" or not head_seq:
+        topic.append([b"%d" % chance.randrange(10**9)] * chance.randint(1, 4), tag=chance.choice(["a", "b", None]))
+    elif act == "delete":
+        topic.delete(before=chance.randint(1, head_seq + 1))
+    elif act == "tag":
+        topic.delete(tag=chance.choice(["a", "b"]))
+    elif act == "evict" and chance.random() < 0.5:
+        topic.evict(chance.randint(1, head_seq + 1))
+    elif act == "truncate":
+        topic.truncate(chance.randint(max(floor, 1), head_seq + 1))
+    elif act == "seal":
+        topic.seal()
+    elif act == "offload":
+        archive.offload("t", up_to=chance.choice([None, head_seq // 2]), drop_hot=chance.random() < 0.3)
