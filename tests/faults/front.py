@@ -170,6 +170,7 @@ class Front:
         self.plan = tuple(plan)
         self.kinds: Counter[str] = Counter()
         self.struck: list[HttpFault] = []
+        self.struck_kinds: list[str] = []
         self._inner = urlsplit(endpoint)
         self._shape = shape or Shape()
         self._late: list[tuple[int, _Request]] = []
@@ -229,6 +230,7 @@ class Front:
             self.plan = tuple(plan)
             self.kinds.clear()
             self.struck.clear()
+            self.struck_kinds.clear()
             self._late.clear()
 
     def land(self, up_to: int | None = None) -> None:
@@ -278,6 +280,7 @@ class Front:
             fault = next((each for each in self.plan if each.hits(kind, self.kinds[kind], number)), None)
             if fault is not None:
                 self.struck.append(fault)
+                self.struck_kinds.append(kind)
                 if fault.way == "late":
                     self._late.append((number + _REQUESTS_LATE, request))
         self.land(up_to=number)

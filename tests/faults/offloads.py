@@ -6,15 +6,20 @@ that failed. It ends at its first error, or tries the step again, as a daemon do
 past all faults:
 
 J1  Nothing is visible that is not whole: each object that a commit names is there, and every byte reads back.
-J2  What a call reported is so: its commits, its branch, its reads.
+J2  What a call reported is so: its commits, each once and in order, its branch, its reads. If a call fails with
+    anything but `OutcomeUnknown`, the commit that it made or the branch that it named is not there. Only the store may
+    excuse it: it said that it refused that very object (`lied_about`).
 J3  An error names what the fault was: no lost race (there is one writer), no damage or absence that was not told.
 J4  In the end there is one commit for each thing that happened. An upload is left only where the fault hid it from its
     maker, and then `orphan_uploads` finds it.
+
+What the judge does not see: whether `OutcomeUnknown` was told without need (`tests.faults.verdicts` does, for single
+faults), the pauses between tries, and a commit that an earlier call was in doubt about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +32,7 @@ from catalog.objects.base import ObjectStore
 from offload import Archive, ColdSettings, OffloadSettings
 from offload.cold import ColdReader
 from offload.errors import OffloadError
+from offload.handles import Handle
 from seglog import Log, LogSettings
 from tests.faults.store import CountingStore
 from tests.work import tell
@@ -44,6 +50,7 @@ _LIVE = _ALL[DELETE_BEFORE - 1 :]
 _KINDS = [CommitKind.OFFLOAD, CommitKind.DELETE, CommitKind.OFFLOAD]
 SMALL_LOG = LogSettings(max_record_bytes=16 << 10, segment_max_events=12, wal_file_bytes=1 << 20)
 _COLD = ColdSettings(cache_bytes=0, connections=2, get_attempts=1)
+_DELETE_STEP = 2
 _DAY_MS = 24 * 3600 * 1000
 
 
@@ -75,7 +82,7 @@ class Life:
     """In `directory`, over the stores that `open_store` gives, all of them doors to what `store` shows without faults.
 
     `wrong` lists wrong verdicts, `dangling` names without their object, `doubled` commits that are there twice.
-    `uploads_left` were found as orphans in the end, and aborted.
+    `uploads_left` were found as orphans in the end, and aborted. `put_off` says why the remote hears of a delete later.
     """
 
     def __init__(self, directory: Path, open_store: Callable[[], ObjectStore], store: ObjectStore) -> None:
@@ -89,7 +96,11 @@ class Life:
         self._step = 0
         self._failed_restores: list[CatalogError] = []
         self._is_branch_untold = False
+        self._doubted: set[bytes] = set()
+        self._doubted_branch = False
+        self._denied: set[str] = set()
         self.uploads_left = 0
+        self.put_off: list[str] = []
         self.errors: list[Exception] = []
         self.wrong: list[str] = []
         self.dangling: list[str] = []
@@ -110,6 +121,7 @@ class Life:
                     self._steps[self._step](log, archive)
                 except (CatalogError, OffloadError) as error:
                     self.errors.append(error)
+                    self._judge_denial(archive, error)
                     self._judge_store()
                     if stays_for == 0:
                         return
@@ -118,10 +130,11 @@ class Life:
                     self._step += 1
         self._judge_store()
 
-    def judge_errors(self, *, damage_was_told: bool, absence_was_told: bool, refusal_was_a_lie: bool) -> None:
-        """`refusal_was_a_lie`: a store said that it refused what it did."""
-        if self._is_branch_untold and not refusal_was_a_lie:
+    def judge_errors(self, *, damage_was_told: bool, absence_was_told: bool, lied_about: Collection[str]) -> None:
+        """`lied_about`: "commit" and "ref", where a store said that it refused what it did."""
+        if self._is_branch_untold and "ref" not in lied_about:
             self.wrong.append("a restore failed as if it had made nothing, and its branch is there")
+        self.wrong += [f"a call says that it wrote no {what}, and it is there" for what in self._denied - {*lied_about}]
         for error in self.errors:
             allowed = (
                 isinstance(error, Unavailable)
@@ -171,10 +184,15 @@ class Life:
     def _offload(self, _: Log, archive: Archive) -> None:
         result = archive.offload(TOPIC)
         self._judge_reported([published.lsn for published in result.published])
+        self._judge_done(1 if self._step < _DELETE_STEP else 3)
 
     def _delete(self, _: Log, archive: Archive) -> None:
         told = archive.delete(TOPIC, before=DELETE_BEFORE)
         self._judge_reported([told.lsn] if told.lsn else [])
+        if told.lsn:
+            self._judge_done(2)
+        else:
+            self.put_off.append(told.waits_for or "")  # deleted here; the next offload tells the remote
 
     def _release(self, log: Log, archive: Archive) -> None:
         result = archive.offload(TOPIC, drop_hot=True)
@@ -213,6 +231,40 @@ class Life:
     def _expect(self, what: str, found: Iterable[object], wanted: Iterable[object]) -> None:
         if list(found) != list(wanted):
             self.wrong.append(f"{what}: not what was written")
+
+    def _judge_denial(self, archive: Archive, error: Exception) -> None:
+        """Whether what the error says was not written is there."""
+        handle = archive._handles.find(TOPIC)
+        if handle is not None and handle.pending_lsn is not None and handle.pending_body is not None:
+            if isinstance(error, OutcomeUnknown):
+                self._doubted.add(handle.pending_body)
+            elif handle.pending_body not in self._doubted and self._has_commit(handle):
+                self._denied.add("commit")
+        is_restore = self._steps[self._step] == self._restore
+        if is_restore and not isinstance(error, OutcomeUnknown) and not self._doubted_branch and self._has_branch():
+            self._denied.add("ref")
+        self._doubted_branch = self._doubted_branch or (is_restore and isinstance(error, OutcomeUnknown))
+
+    def _has_commit(self, handle: Handle) -> bool:
+        assert handle.pending_lsn is not None
+        try:
+            return self._store.get(keys.commit_key(handle.vid, handle.pending_lsn)) == handle.pending_body
+        except Missing:
+            return False
+
+    def _has_branch(self) -> bool:
+        try:
+            Branches(Volumes(self._store)).resolve(TOPIC, BRANCH)
+        except Missing:
+            return False
+        return True
+
+    def _judge_done(self, commits: int) -> None:
+        """After a call that ended well: its commits are there, each once, and nothing is in doubt."""
+        vid = Branches(Volumes(self._store)).resolve(TOPIC)
+        kinds = [stored.commit.kind for stored in Volumes(self._store).next_commits(vid, 0)]
+        if kinds != _KINDS[:commits]:
+            self.wrong.append(f"a call ended well, and the commits are {[kind.name for kind in kinds]}")
 
     def _judge_reported(self, lsns: list[int]) -> None:
         if not lsns:

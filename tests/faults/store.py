@@ -110,7 +110,7 @@ class Fault:
     """At call `nth` (from 1) of `method`, or of all effects if `method` is None. `nth` None: at every one.
 
     It raises `error`; "flipped" has one bit of the answer changed instead, "stale" lists nothing. "half" deletes every
-    other key, and then raises.
+    other key, and then raises. With `is_next` the call that follows one which met a fault meets it.
     """
 
     nth: int | None = None
@@ -119,15 +119,22 @@ class Fault:
     method: str | None = None
     is_late: bool = False
     answer: Literal["error", "flipped", "half", "stale"] = "error"
+    is_next: bool = False
 
     def hits(self, method: str, nth_of_method: int, nth_effect: int) -> bool:
         if self.method is None:
             return method in EFFECTS and self.nth in {None, nth_effect}
         return method == self.method and self.nth in {None, nth_of_method}
 
+    @property
+    def is_lie(self) -> bool:
+        """Whether the store says that it refused what it did."""
+        return self.answer == "error" and self.when == "after" and self.error not in {lost, taken, changed, gone}
+
     def __str__(self) -> str:
         kind = self.answer if self.answer in {"flipped", "stale"} else f"{self.error.__name__} {self.when}"
-        return f"{self.method or 'effect'} {self.nth}: {kind}{' and again later' if self.is_late else ''}"
+        where = "the next" if self.is_next else f"{self.method or 'effect'} {self.nth}"
+        return f"{where}: {kind}{' and again later' if self.is_late else ''}"
 
 
 def faults_of(method: str, nth: int) -> list[Fault]:
@@ -158,7 +165,10 @@ def faults_of(method: str, nth: int) -> list[Fault]:
 
 
 class FaultyStore(WrappedStore):
-    """Fails as `plan` says. `effects` counts those that were tried, `calls` what was called, `struck` the faults."""
+    """Fails as `plan` says. `effects` counts those that were tried, `calls` what was called, `struck` the faults.
+
+    `struck_at` has the key of each.
+    """
 
     def __init__(self, inner: ObjectStore, plan: Iterable[Fault]) -> None:
         super().__init__(inner)
@@ -167,6 +177,7 @@ class FaultyStore(WrappedStore):
         self._lock = threading.Lock()
         self.calls: Counter[str] = Counter()
         self.struck: list[Fault] = []
+        self.struck_at: list[str] = []
         self.effects = 0
 
     # What lands late has the bytes of its call, whatever the caller does with them meanwhile.
@@ -198,14 +209,20 @@ class FaultyStore(WrappedStore):
             lambda: self.inner.delete_many(keys[::2]),
         )
 
+    def _is_met(self, fault: Fault, method: str) -> bool:
+        if fault.is_next:
+            return bool(self.struck) and fault not in self.struck
+        return fault.hits(method, self.calls[method], self.effects)
+
     def _call(self, method: str, key: str, act: Callable[[], T], half: Callable[[], T] | None = None) -> T:
         with self._lock:
             self.calls[method] += 1
             self.effects += method in EFFECTS
             number = self.calls.total()
-            fault = next((f for f in self._plan if f.hits(method, self.calls[method], self.effects)), None)
+            fault = next((f for f in self._plan if self._is_met(f, method)), None)
             if fault is not None:
                 self.struck.append(fault)
+                self.struck_at.append(key)
                 if fault.is_late:
                     self._late.append((number + _CALLS_LATE, act))
         self.land(up_to=number)

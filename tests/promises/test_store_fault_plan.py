@@ -12,16 +12,18 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from catalog.objects.memory import MemoryStore
 from tests.faults.offloads import Figures, Life
-from tests.faults.store import Fault, FaultyStore, damaged, faults_of, gone, lost, no_bucket
+from tests.faults.store import Fault, FaultyStore, damaged, denied, faults_of, gone, lost, no_bucket, unreachable
+from tests.faults.verdicts import wrong_answers
 from tests.work import shares, tell
 
-SINGLES, PAIRS, SOAK_PAIRS = 240, 90, 16_000
+SINGLES, PAIRS, SOAK_PAIRS = 200, 90, 16_000
 MORE_CALLS = 2  # of each kind than a life without faults makes: recovery makes some
 
 
@@ -41,8 +43,15 @@ def _live(directory: Path, plan: Sequence[Fault], figures: Figures, *, stays: bo
     life.judge_errors(
         damage_was_told=any(f.answer == "flipped" or f.error is damaged for f in store.struck),
         absence_was_told=any(f.error in {gone, no_bucket} for f in store.struck),
-        refusal_was_a_lie=any((f.method, f.when) == ("put_new", "after") and f.error is not lost for f in store.struck),
+        lied_about={
+            kind
+            for fault, key in zip(store.struck, store.struck_at, strict=True)
+            for kind, mark in (("commit", "/log/"), ("ref", "refs/"))
+            if fault.is_lie and mark in key
+        },
     )
+    if len(store.struck) == 1:
+        life.wrong += wrong_answers(store.struck[0], store.struck_at[0], life.errors, life.put_off)
     if life.is_over:
         life.judge_end()
     hides_uploads = any(f.method in {"create_upload", "abort_upload", "list_uploads"} for f in store.struck)
@@ -58,6 +67,18 @@ def _singles(calls: Counter[str]) -> list[Fault]:
         for nth in range(1, count + MORE_CALLS + 1)
         for fault in faults_of(method, nth)
     ]
+
+
+def _each_kind_first(faults: Sequence[Fault]) -> list[Fault]:
+    """In any order, but one of each kind comes before a second one of any: a part of them has all kinds."""
+    shuffled = random.Random(5).sample(faults, len(faults))
+    ranks: Counter[Fault] = Counter()
+    ranked = []
+    for fault in shuffled:
+        kind = replace(fault, nth=None)
+        ranked.append((ranks[kind], fault))
+        ranks[kind] += 1
+    return [fault for _, fault in sorted(ranked, key=lambda each: each[0])]
 
 
 def _run(tmp_path: Path, plans: Iterable[Sequence[Fault]]) -> Figures:
@@ -77,8 +98,7 @@ def _calls(tmp_path: Path) -> Counter[str]:
 
 
 def test_every_single_fault_in_memory(tmp_path: Path) -> None:
-    plans = [[fault] for fault in _singles(_calls(tmp_path))]
-    random.Random(5).shuffle(plans)
+    plans = [[fault] for fault in _each_kind_first(_singles(_calls(tmp_path)))]
     assert _run(tmp_path, plans[:SINGLES]).struck > SINGLES // 2
 
 
@@ -87,6 +107,22 @@ def test_pairs_of_faults_in_memory(tmp_path: Path) -> None:
     singles = _singles(_calls(tmp_path))
     plans = (chance.sample(singles, 2) for _ in itertools.count())
     assert _run(tmp_path, itertools.islice(plans, PAIRS)).struck > PAIRS
+
+
+def test_the_question_after_each_write_without_an_answer_fails(tmp_path: Path) -> None:
+    """Nobody can say then whether it is there. A call that says "not written" is wrong, and so is "done"."""
+    calls = _calls(tmp_path)
+    plans = [
+        [Fault(nth, when, lost, method), Fault(error=error, is_next=True)]
+        for method in ("put_new", "complete_upload")
+        for nth in range(1, calls[method] + 1)
+        for when, error in (("before", unreachable), ("after", unreachable), ("after", denied))
+    ]
+    figures = Figures()
+    for number, plan in enumerate(plans):
+        store = _live(tmp_path / f"{number}", plan, figures, stays=number % 2 == 1)
+        assert len(store.struck) == len(plan), plan
+    figures.check()
 
 
 @shares(3, 3)

@@ -63,7 +63,12 @@ class Bench:
         life.judge_errors(
             damage_was_told=bool(ways & _DAMAGE),
             absence_was_told=bool(ways & _ABSENCE),
-            refusal_was_a_lie=any(fault.when == "after" and fault.way in _REFUSALS for fault in self._front.struck),
+            lied_about={
+                each
+                for fault, kind in zip(self._front.struck, self._front.struck_kinds, strict=True)
+                for each in ("commit", "ref")
+                if fault.when == "after" and fault.way in _REFUSALS and kind == f"PUT {each}"
+            },
         )
         if life.is_over:
             life.judge_end()
