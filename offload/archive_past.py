@@ -17,10 +17,12 @@ from catalog.errors import HistoryCollected, OutOfWindow
 from catalog.history import NO_HISTORY, asked
 from offload.archive_offload import OffloadCalls
 from offload.errors import HistoryBehind, NotOffloaded
+from offload.expired import expired_before
 from offload.handles import split_name
 from offload.waiting import PastState, Waiting, hot_records, waiting_of
 from seglog import Record
 from seglog.errors import Evicted, SeqOutOfRange
+from seglog.names import BRANCH_MARK
 
 __all__ = ["PastCalls"]
 
@@ -36,6 +38,7 @@ class PastCalls(OffloadCalls):
         """Live records from seq `start` to seq `end`, both included, hot or cold; with `at`, those of that time.
 
         Nothing is sealed, offloaded or changed: records that no commit tells yet come from the log.
+        The newest state hides what is past the topic's ttl. A past one shows it as long as the window keeps it.
 
         Raises `SeqOutOfRange` when `start` lies outside what there is, `Evicted` below what was evicted, `NoSuchTopic`,
         `NoSuchBranch`, `InvalidTarget`, `OutOfWindow`.
@@ -44,8 +47,24 @@ class PastCalls(OffloadCalls):
         if self._log.has_topic(name) and wanted == timeline.Head():
             return self._log.topic(name).read(start, end)
         state = self._newest(name) if at is None else self._state_at(name, wanted)
-        start, last = _checked(name, state.bounds, start)
+        floor = state.bounds.evict_floor
+        if wanted == timeline.Head() and isinstance(state, Snapshot):
+            floor = self.live_floor(name, state)
+        start, last = _checked(name, state.bounds, floor, start)
         return self._records_at(name, wanted, state, start, last if end is None else min(end, last))
+
+    def live_floor(self, name: str, snapshot: Snapshot) -> int:
+        """Of the newest state: below it all was evicted, or is past the ttl now. May read one index object."""
+        is_branch = BRANCH_MARK in name
+        expired = expired_before(snapshot, self._clock.now_ms(), self._reader, is_branch=is_branch)
+        return max(snapshot.bounds.evict_floor, expired)
+
+    def read_snapshot(
+        self, name: str, snapshot: Snapshot, floor: int, start: int | None = None, end: int | None = None
+    ) -> Iterator[Record]:
+        """As `read`, of a state that the caller has, and of what is lost there. Raises `SeqOutOfRange`, `Evicted`."""
+        start, last = _checked(name, snapshot.bounds, floor, start)
+        return self._reader.records(snapshot, start, last if end is None else end)
 
     def snapshot(self, name: str, at: str | None = None) -> Snapshot:
         """The remote state of a topic or branch: the newest, or at a point in time. Raises as `point`."""
@@ -214,12 +233,12 @@ def _counts_commits(wanted: timeline.Target) -> bool:
     return isinstance(wanted, timeline.Lsn) or (isinstance(wanted, timeline.Head) and wanted.back > 0)
 
 
-def _checked(name: str, bounds: Bounds, start: int | None) -> tuple[int, int]:
-    """The seqs to read from and to. Raises `Evicted`, `SeqOutOfRange`."""
+def _checked(name: str, bounds: Bounds, floor: int, start: int | None) -> tuple[int, int]:
+    """The seqs to read from and to; below `floor` all is lost. Raises `Evicted`, `SeqOutOfRange`."""
     first, last = bounds.first_seq, bounds.head_seq
-    start = first if start is None else start
-    if 1 <= start < bounds.evict_floor:
-        raise Evicted(name, start, bounds.evict_floor - 1)
+    start = max(first, floor) if start is None else start
+    if 1 <= start < floor:
+        raise Evicted(name, start, floor - 1)
     if not first <= start <= last + 1:
         raise SeqOutOfRange(name, start, first, last)
     return start, last

@@ -47,11 +47,12 @@ class ReplicaTopic:
         gaps: bool = False,
     ) -> Iterator[Record | Gap]:
         """As `Topic.read`. Asks the remote as the records are taken."""
-        floor = self._snapshot.bounds.evict_floor
+        snapshot = self._archive.snapshot(self.name)
+        floor = self._archive.live_floor(self.name, snapshot)
         if start is not None and 1 <= start < floor and gaps:
             yield Gap(start, floor - 1)
             start = floor
-        for record in self._archive.read(self.name, start, end):
+        for record in self._archive.read_snapshot(self.name, snapshot, floor, start, end):
             if until_ms is not None and record.ts_ms > until_ms:
                 return
             if since_ms is None or record.ts_ms >= since_ms:

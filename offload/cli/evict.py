@@ -23,9 +23,10 @@ def evict(
 ) -> None:
     """Take the oldest records of a topic away, in the remote too: readers that come from below are told of it.
 
-    Retention (`seglog topic set --ttl`, caps) frees the local disk only; the remote keeps what it has. This lets go of
-    it, by a commit of its own: `seglog restore TOPIC --to head~1 --as NAME` brings the state before it back within the
-    window, and after that `seglog gc` takes the objects. Example: seglog evict access --older-than 365d
+    Retention (`seglog topic set --ttl`, caps) frees the local disk only. What is past the ttl is not shown, but the
+    remote keeps it, and `read --at` shows it. This lets go of it, by a commit of its own: `seglog restore TOPIC --to
+    head~1 --as NAME` brings the state before it back within the window, and after that `seglog gc` takes the objects.
+    Example: seglog evict access --older-than 365d
     """
     if (before is None) == (older is None):
         raise typer.BadParameter("say up to where: --before SEQ or --older-than AGE")

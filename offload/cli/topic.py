@@ -49,7 +49,8 @@ def set_config(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(help="The topic.")],
     ttl: Annotated[
-        str | None, typer.Option(help="Evict what is older, such as 12h or 7d; none: never.", show_default=False)
+        str | None,
+        typer.Option(help="Show nothing older, such as 12h or 7d, and evict it; none: never.", show_default=False),
     ] = None,
     cap_records: Annotated[
         str | None, typer.Option(help="Keep about so many records on this disk; none: all.", show_default=False)

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import InputPartition
 from catalog import keys
 from catalog.branch import Branches
 from catalog.commit import Codec, ForkPoint, SegmentView
+from catalog.control import MAIN
 from catalog.errors import AccessDenied
 from catalog.history import asked
 from catalog.pin import Pins
@@ -27,6 +28,7 @@ from catalog.timeline import Lsn, no_time_is_asked, resolve
 from catalog.volume import Volumes
 from offload.block import ChunkRef
 from offload.cold import ColdReader
+from offload.expired import expired_before, unexpired
 from offload.metadata import SegmentIndex
 from offload.spark.options import ReadOptions
 from offload.wiring import open_store
@@ -95,7 +97,12 @@ def _hold(volumes: Volumes, point: ForkPoint, seconds: int) -> None:
 def plan(options: ReadOptions, point: ForkPoint) -> list[ChunkRun]:
     """The runs of the topic at `point`, ascending by seq. Reads the commits and the head of each index object."""
     with closing(open_store(options.url)) as store, closing(ColdReader(store)) as reader:
-        views = Volumes(store).snapshot(point.vid, point.lsn, point.seq).segments
+        snapshot = Volumes(store).snapshot(point.vid, point.lsn, point.seq)
+        floor = 1
+        if options.version is None and options.tag is None:  # a past state shows what was there then
+            is_branch = options.branch != MAIN
+            floor = expired_before(snapshot, SystemClock().now_ms(), reader, is_branch=is_branch)
+        views = unexpired(snapshot.segments, floor)
         return [
             run
             for view in reader.indexed(views)

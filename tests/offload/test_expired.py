@@ -1,0 +1,112 @@
+"""A record past its topic's ttl is in no newest state, local or remote, and in every past one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import offload
+import seglog
+from catalog.objects import LocalStore
+from catalog.objects.memory import MemoryStore
+from offload.archive import Archive
+from offload.replica_topic import ReplicaTopic
+from offload.spark.options import ReadOptions
+from offload.spark.plan import pin, plan
+from seglog import Evicted, Gap, Log, LogSettings, Record, TopicConfig
+from seglog.upkeep import InCaller
+from tests.offload.replicas import opened, values
+from tests.seglog.clocks import SetClock
+
+TTL_MS = 1_000
+VALUES = [b"%d" % number for number in range(1, 26)]
+
+
+def shown(found: Iterator[Record | Gap]) -> list[int | tuple[int, int]]:
+    return [item.seq if isinstance(item, Record) else (item.gap_from, item.gap_to) for item in found]
+
+
+def written(log: Log, archive: Archive, clock: SetClock, *, drop_hot: bool = False) -> None:
+    """Record n of topic t is of time 1000 + n, all offloaded, in segments of ten."""
+    topic = log.create_topic("t", TopicConfig(ttl_ms=TTL_MS, keep_history=True))
+    for value in VALUES:
+        clock.ms += 1
+        topic.append([value], durability="memory")
+        if topic.head_seq % 10 == 0:
+            topic.seal()
+            archive.offload("t", drop_hot=drop_hot)
+    topic.seal()
+    archive.offload("t", drop_hot=drop_hot)
+
+
+def at_expiry_of(clock: SetClock, seq: int) -> None:
+    clock.ms = 1_000 + seq + TTL_MS + 1
+
+
+@pytest.mark.parametrize("drop_hot", [False, True])
+@pytest.mark.parametrize("expired", [0, 7, 10, 25])
+def test_the_newest_state_hides_what_has_expired_and_a_past_one_shows_it(
+    tmp_path: Path, expired: int, drop_hot: bool
+) -> None:
+    store, clock = MemoryStore(), SetClock()
+    with opened(tmp_path / "writer", store, clock) as (log, archive), opened(tmp_path / "other", store, clock) as other:
+        written(log, archive, clock, drop_hot=drop_hot)
+        at_expiry_of(clock, expired)
+        live = VALUES[expired:]
+        for one in (archive, other[1]):
+            assert values(one, "t") == live
+            assert values(one, "t", at="seq:25") == VALUES
+            if expired:
+                with pytest.raises(Evicted) as caught:
+                    list(one.read("t", 1))
+                assert (caught.value.gap_from, caught.value.gap_to) == (1, expired)
+        gap: list[int | tuple[int, int]] = [(1, expired)] if expired else []
+        assert shown(log.topic("t").read(1, gaps=True)) == [*gap, *range(expired + 1, 26)]
+        assert shown(ReplicaTopic(other[1], "t").read(1, gaps=True)) == [*gap, *range(expired + 1, 26)]
+
+
+def test_a_restored_branch_shows_what_its_parent_hides_until_it_has_a_ttl_of_its_own(tmp_path: Path) -> None:
+    store, clock = MemoryStore(), SetClock()
+    with opened(tmp_path / "writer", store, clock) as (log, archive):
+        written(log, archive, clock, drop_hot=True)
+        at_expiry_of(clock, 25)
+        assert values(archive, "t") == []
+        archive.restore("t", to="seq:20", name="back")
+        assert values(archive, "t@back") == VALUES[:20]
+        archive.writable("t@back").append([b"own"])
+        assert values(archive, "t@back") == [*VALUES[:20], b"own"]
+
+
+def test_what_expires_before_it_was_offloaded_is_offloaded(tmp_path: Path) -> None:
+    store, clock = MemoryStore(), SetClock()
+    with (
+        seglog.open(tmp_path / "writer", clock=clock, upkeep=InCaller, settings=LogSettings()) as log,
+        offload.attach(log, store=store, clock=clock) as archive,
+    ):
+        topic = log.create_topic("t", TopicConfig(ttl_ms=TTL_MS, keep_history=True))
+        topic.append(VALUES)
+        clock.ms += 2 * TTL_MS
+        log.enforce_retention()
+        assert values(archive, "t") == []
+        archive.offload("t")
+        assert values(archive, "t", at="seq:25") == VALUES
+        assert values(archive, "t") == []
+
+
+def test_spark_plans_what_the_newest_state_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SetClock()
+    with opened(tmp_path / "writer", LocalStore(tmp_path / "remote"), clock) as (log, archive):
+        written(log, archive, clock)
+        lsn = archive.snapshot("t").lsn
+    monkeypatch.setattr("offload.spark.plan.SystemClock", lambda: clock)
+    url = (tmp_path / "remote").as_uri()
+    newest = ReadOptions(url, "t", "main", None)
+    past = ReadOptions(url, "t", "main", lsn)
+    for expired in (0, 7, 10, 25):
+        at_expiry_of(clock, expired)
+        runs = plan(newest, pin(newest))
+        assert [seq for run in runs for seq in range(run.first, run.last + 1)] == list(range(expired + 1, 26))
+        runs = plan(past, pin(past))
+        assert [seq for run in runs for seq in range(run.first, run.last + 1)] == list(range(1, 26))
