@@ -1,11 +1,18 @@
-"""JSON with one spelling for a value: UTF-8, sorted keys, no spaces. No I/O: values in, bytes out."""
+"""JSON with one spelling for a value: UTF-8, sorted keys, no spaces. No I/O: values in, bytes out.
+
+Some writer made what is decoded: `whole`, `text` and their like take a value that fits, and raise `ValueError` for any
+other. A whole number goes up to 2^64 - 1, as in a frame.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "encode", "flag", "record", "text", "text_or_none", "whole", "whole_or_none", "wholes"]
+
+_WHOLE_END = 2**64
 
 
 def encode(value: object) -> bytes:
@@ -13,5 +20,49 @@ def encode(value: object) -> bytes:
 
 
 def decode(body: bytes) -> Any:
-    """Raises `ValueError` for what is not UTF-8 JSON."""
-    return json.loads(body.decode())
+    """Raises `ValueError` for what is not UTF-8 JSON, and for JSON that is nested too deeply."""
+    try:
+        return json.loads(body.decode())
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def record(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} has no keys")  # noqa: TRY004 - one error for all that does not fit
+    return value
+
+
+def whole(value: object, least: int = 0) -> int:
+    if type(value) is not int or not least <= value < _WHOLE_END:
+        raise ValueError(f"{value!r} is not a whole number from {least} on")
+    return value
+
+
+def wholes(values: Iterable[Any]) -> tuple[Any, ...]:
+    """`whole` of thousands: a few operations for all of them."""
+    found = tuple(values)
+    if set(map(type, found)) - {int} or (found and not 0 <= min(found) <= max(found) < _WHOLE_END):
+        raise ValueError("of whole numbers, one is none")
+    return found
+
+
+def whole_or_none(value: object) -> int | None:
+    return None if value is None else whole(value)
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text")  # noqa: TRY004 - one error for all that does not fit
+    value.encode()  # a lone surrogate is a ValueError
+    return value
+
+
+def text_or_none(value: object) -> str | None:
+    return None if value is None else text(value)
+
+
+def flag(value: object) -> bool:
+    if value is not True and value is not False:
+        raise ValueError(f"{value!r} is not true or false")
+    return value

@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from seglog.arguments import WHOLE_MAX, checked, kind_of, taken
+from seglog.canonical import record
 from seglog.errors import InvalidSetting
 from seglog.files import OsFiles, replace_atomically
 from seglog.setting import check_settings, from_section, number, path, toml_lines
@@ -56,6 +57,7 @@ DURABILITIES: Final = {
 }
 
 DISCARDS: Final = ("old", "reject")
+_NO_ATTRIBUTES: Final[dict[str, str]] = {}
 _ATTRIBUTES: Final = kind_of(Mapping[str, str])
 
 
@@ -138,7 +140,8 @@ class TopicConfig:
         check_durability(self.durability)
         if type(self.keep_history) is not bool:
             raise InvalidSetting("keep_history", f"{self.keep_history!r} is not True or False")
-        taken("attributes", self.attributes, _ATTRIBUTES)
+        if self.attributes != _NO_ATTRIBUTES:
+            taken("attributes", self.attributes, _ATTRIBUTES)
         check_history(self.durability, keep_history=self.keep_history)
         for key in ("ttl_ms", "cap_records", "cap_bytes"):
             value = getattr(self, key)
@@ -168,16 +171,17 @@ class TopicConfig:
         }
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> TopicConfig:
-        """Raises `KeyError`, `TypeError` or `InvalidSetting` for what `to_json` does not write."""
+    def from_json(cls, value: object) -> TopicConfig:
+        """Raises `KeyError`, `ValueError` or `InvalidSetting` for what `to_json` does not write."""
+        fields = record(value)
         return cls(
-            value["durability"],
-            value["keep_history"],
-            dict(value["attributes"]),
-            value["ttl_ms"],
-            value["cap_records"],
-            value["cap_bytes"],
-            value["discard"],
+            fields["durability"],
+            fields["keep_history"],
+            dict(record(fields["attributes"])),
+            fields["ttl_ms"],
+            fields["cap_records"],
+            fields["cap_bytes"],
+            fields["discard"],
         )
 
 

@@ -14,14 +14,18 @@ A body that does not fit is `InvalidFrame`: its checksum was right, so somebody 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from seglog import canonical
+from seglog.canonical import record, text, whole
 from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.errors import InvalidFrame, SeglogError
 from seglog.floors import Floors
 from seglog.frame import FrameType, Header, encode
+from seglog.names import check_topic_name
 
 __all__ = [
     "TopicCreated",
@@ -91,55 +95,44 @@ def encode_topic_delete(topic_id: int, ts_ms: int, epoch: int) -> bytes:
 
 
 def read_create(header: Header, data: bytes) -> TopicCreated:
-    try:
-        body = canonical.decode(data)
-        config = TopicConfig.from_json(body["config"])
-        return TopicCreated(header.topic_id, body["name"], body["epoch"], body["first_seq"], config, header.ts_ms)
-    except (ValueError, KeyError, TypeError, SeglogError) as error:
-        raise _misfit(error) from error
+    with _fitting():
+        body = record(canonical.decode(data))
+        config, name = TopicConfig.from_json(body["config"]), check_topic_name(text(body["name"]))
+        epoch, first_seq = whole(body["epoch"], 1), whole(body["first_seq"], 1)
+        return TopicCreated(header.topic_id, name, epoch, first_seq, config, header.ts_ms)
 
 
 def read_config(data: bytes) -> TopicConfig:
-    try:
-        return TopicConfig.from_json(canonical.decode(data)["config"])
-    except (ValueError, KeyError, TypeError, SeglogError) as error:
-        raise _misfit(error) from error
+    with _fitting():
+        return TopicConfig.from_json(record(canonical.decode(data))["config"])
 
 
 def read_delete(header: Header, data: bytes) -> DeleteOp:
-    try:
-        body = canonical.decode(data)
-        evict_from = _whole(body["evict_from"]) if "evict_from" in body else None
-        return DeleteOp(body["op"], header.seq, header.ts_ms, body["before"], body["tag"], evict_from)
-    except (ValueError, KeyError, TypeError) as error:
-        raise _misfit(error) from error
+    with _fitting():
+        body = record(canonical.decode(data))
+        return DeleteOp.from_json({**body, "at_seq": header.seq, "ts_ms": header.ts_ms})
 
 
 def read_evict(header: Header, data: bytes) -> Floors:
-    try:
-        body = canonical.decode(data)
-        return Floors(header.seq, _whole(body["evict_from"]), _whole(body["evict_floor"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise _misfit(error) from error
+    with _fitting():
+        body = record(canonical.decode(data))
+        return Floors(header.seq, whole(body["evict_from"]), whole(body["evict_floor"]))
 
 
 def read_epoch(data: bytes) -> int:
     """Of a TRUNCATE or TOPIC_DELETE frame."""
+    with _fitting():
+        return whole(record(canonical.decode(data))["epoch"])
+
+
+@contextmanager
+def _fitting() -> Iterator[None]:
+    """Raises `InvalidFrame` for what a body that does not fit raises in here."""
     try:
-        return _whole(canonical.decode(data)["epoch"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise _misfit(error) from error
-
-
-def _whole(value: object) -> int:
-    if type(value) is not int:
-        raise TypeError(f"{value!r} is not a whole number")
-    return value
+        yield
+    except (ValueError, KeyError, SeglogError) as error:
+        raise InvalidFrame(0, f"the body of a control frame does not fit: {error!r}") from error
 
 
 def _encode(kind: FrameType, topic_id: int, seq: int, ts_ms: int, body: object) -> bytes:
     return encode(kind, topic_id=topic_id, seq=seq, ts_ms=ts_ms, data=canonical.encode(body))
-
-
-def _misfit(error: Exception) -> InvalidFrame:
-    return InvalidFrame(0, f"the body of a control frame does not fit: {error!r}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from seglog.canonical import record, text_or_none, whole, whole_or_none, wholes
 from seglog.record import Record
 
 __all__ = ["DeleteOp"]
@@ -58,7 +59,9 @@ class DeleteOp:
         return value if self.evict_from is None else {**value, "evict_from": self.evict_from}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> DeleteOp:
-        """Raises `KeyError` or `TypeError` for what `to_json` does not write."""
-        evict_from = value.get("evict_from")
-        return cls(value["op"], value["at_seq"], value["ts_ms"], value["before"], value["tag"], evict_from)
+    def from_json(cls, value: object) -> DeleteOp:
+        """Raises `KeyError` or `ValueError` for what `to_json` does not write."""
+        fields = record(value)
+        op, at_seq, ts_ms = wholes((fields["op"], fields["at_seq"], fields["ts_ms"]))
+        evict_from = whole(fields["evict_from"], 1) if "evict_from" in fields else None
+        return cls(op, at_seq, ts_ms, whole_or_none(fields["before"]), text_or_none(fields["tag"]), evict_from)

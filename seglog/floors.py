@@ -35,6 +35,11 @@ class Floors:
     evict_from: int = 1
     evict_floor: int = 1
 
+    @property
+    def is_fit(self) -> bool:
+        """L1."""
+        return 1 <= self.evict_from <= self.evict_floor <= self.earliest_seq
+
     def gap(self, first: int, last: int) -> Gap | None:
         """What of the seqs `first` to `last` was lost."""
         begin, end = max(first, self.evict_from), min(last, self.evict_floor - 1)

@@ -38,23 +38,28 @@ Source: topics engine architecture, section 5.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
+from operator import itemgetter, le
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from xxhash import xxh3_64_hexdigest
 
 from seglog import canonical
+from seglog.arguments import WHOLE_MAX
+from seglog.canonical import flag, record, text, wholes
 from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.errors import FileCorrupt, FormatUnsupported, SeglogError
 from seglog.files import NO_DESCRIPTOR, Files, replace_atomically
 from seglog.floors import Floors
 from seglog.layout import Layout, number_in
+from seglog.names import check_topic_name
 from seglog.open_file import OpenFile
 from seglog.segment import SegmentInfo
 from seglog.truncate_op import TruncateOp
@@ -76,6 +81,20 @@ _FORMAT = 1
 _KEPT = 2
 _CHECK_BYTES = 18
 _VALUES = 7
+_TOPIC_ID_MAX = WHOLE_MAX
+_WAL_KEYS = ("file", "offset", "ordinal")
+_wholes_of = itemgetter(
+    "id",
+    "epoch",
+    "first_seq",
+    "hot_floor",
+    "head_seq",
+    "last_ts_ms",
+    "next_op",
+    "earliest_seq",
+    "evict_from",
+    "evict_floor",
+)
 # As `SegmentInfo._make`, without its check of the length.
 _as_info: Callable[[tuple[Any, ...]], SegmentInfo] = partial(tuple.__new__, SegmentInfo)
 
@@ -188,7 +207,7 @@ def decode_snapshot(raw: bytes, path: Path) -> Snapshot:
     if check != b"\n" + xxh3_64_hexdigest(body).encode() + b"\n":
         raise FileCorrupt(path, 0, "checksum mismatch")
     try:
-        value = canonical.decode(body)
+        value = record(canonical.decode(body))
         version = value["format"]
         snapshot = _from_json(value) if version == _FORMAT else None
     except (ValueError, KeyError, TypeError, SeglogError) as error:
@@ -232,16 +251,27 @@ def store(files: Files, layout: Layout, number: int, snapshot: Snapshot, encoder
 
 
 def _from_json(value: dict[str, Any]) -> Snapshot:
-    wal = tuple(WalPosition(each["file"], each["offset"], each["ordinal"]) for each in value["wal"])
+    wal = tuple(WalPosition._make(wholes(map(each.__getitem__, _WAL_KEYS))) for each in map(record, value["wal"]))
     topics = tuple(map(_topic_from_json, value["topics"]))
+    next_topic_id, epoch_floor, *deleted = wholes((value["next_topic_id"], value["epoch_floor"], *value["deleted"]))
+    ids = {topic.topic_id for topic in topics}
+    if not wal or len({topic.name for topic in topics}) < len(topics) or len(ids) < len(topics):
+        raise ValueError("it has no place in the WAL, or a topic twice")
+    if not max(ids, default=0) < next_topic_id <= _TOPIC_ID_MAX + 1:
+        raise ValueError(f"topic {next_topic_id} cannot be the next one")
     return Snapshot(
-        next_topic_id=value["next_topic_id"],
+        next_topic_id=next_topic_id,
         topics=topics,
         wal=wal,
-        deleted=tuple(value["deleted"]),
-        epoch_floor=value["epoch_floor"],
-        doomed=tuple((topic_id, first_seq) for topic_id, first_seq in value["doomed"]),
+        deleted=tuple(deleted),
+        epoch_floor=epoch_floor,
+        doomed=tuple(_pair(wholes(each)) for each in value["doomed"]),
     )
+
+
+def _pair(values: tuple[int, ...]) -> tuple[int, int]:
+    first, second = values
+    return first, second
 
 
 def _encode_topic(topic: TopicMeta, known: _Encoded | None) -> _Encoded:
@@ -270,12 +300,29 @@ def _row(info: SegmentInfo) -> bytes:
 
 
 def _sealed_from_json(flat: list[Any], first_seq: int) -> tuple[SegmentInfo, ...]:
-    last, data_bytes, min_ts_ms, max_ts_ms, dead_records, dead_bytes, check = (
-        flat[at::_VALUES] for at in range(_VALUES)
-    )
+    if not flat:
+        return ()
+    columns = [flat[at::_VALUES] for at in range(_VALUES)]
+    _check_sealed(flat, columns, first_seq)
+    last, data_bytes, min_ts_ms, max_ts_ms, dead_records, dead_bytes, check = columns
     first = [first_seq, *(seq + 1 for seq in last)]
-    columns = (last, data_bytes, min_ts_ms, max_ts_ms, repeat(True), check, dead_records, dead_bytes)
-    return tuple(map(_as_info, zip(first, *columns, strict=False)))
+    if not all(map(le, first, last)):
+        raise ValueError("a sealed segment has no records")
+    rest = (last, data_bytes, min_ts_ms, max_ts_ms, repeat(True), check, dead_records, dead_bytes)
+    return tuple(map(_as_info, zip(first, *rest, strict=False)))
+
+
+def _check_sealed(flat: list[Any], columns: list[list[Any]], first_seq: int) -> None:
+    """Raises `ValueError`. There may be a million values: a few passes over all of them."""
+    *numbers, check = columns
+    is_fit = len(flat) % _VALUES == 0 and set(map(type, flat)) <= {int, type(None)} and first_seq >= 1
+    if not is_fit or flat.count(None) != check.count(None):
+        raise ValueError("of the values of sealed segments, one is no number or missing")
+    try:
+        for column in (*numbers, [each for each in check if each is not None]):
+            array("Q", column)
+    except OverflowError as error:
+        raise ValueError("of the values of sealed segments, one is out of range") from error
 
 
 def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
@@ -304,23 +351,41 @@ def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
     }
 
 
-def _topic_from_json(value: dict[str, Any]) -> TopicMeta:
-    active = value["active"]
-    return TopicMeta(
-        topic_id=value["id"],
-        name=value["name"],
-        epoch=value["epoch"],
-        config=TopicConfig.from_json(value["config"]),
-        first_seq=value["first_seq"],
-        hot_floor=value["hot_floor"],
-        active=None if active is None else ActiveMeta(*active),
-        head_seq=value["head_seq"],
-        last_ts_ms=value["last_ts_ms"],
-        next_op=value["next_op"],
-        ops=tuple(map(DeleteOp.from_json, value["ops"])),
-        floors=Floors(value["earliest_seq"], value["evict_from"], value["evict_floor"]),
-        is_ahead=value["is_ahead"],
-        sealed=_sealed_from_json(value["sealed"], value["hot_floor"]),
-        cold_ops=tuple(map(DeleteOp.from_json, value["cold_ops"])),
-        truncate_ops=tuple(TruncateOp(seq, ts_ms, next_op) for seq, ts_ms, next_op in value["cuts"]),
+def _topic_from_json(value: object) -> TopicMeta:
+    fields = record(value)
+    active = fields["active"]
+    topic_id, epoch, first_seq, hot_floor, head_seq, last_ts_ms, next_op, *floors = wholes(_wholes_of(fields))
+    meta = TopicMeta(
+        topic_id=topic_id,
+        name=check_topic_name(text(fields["name"])),
+        epoch=epoch,
+        config=TopicConfig.from_json(fields["config"]),
+        first_seq=first_seq,
+        hot_floor=hot_floor,
+        active=None if active is None else ActiveMeta(*wholes(active)),
+        head_seq=head_seq,
+        last_ts_ms=last_ts_ms,
+        next_op=next_op,
+        ops=tuple(map(DeleteOp.from_json, fields["ops"])),
+        floors=Floors(*floors),
+        is_ahead=flag(fields["is_ahead"]),
+        sealed=_sealed_from_json(fields["sealed"], hot_floor),
+        cold_ops=tuple(map(DeleteOp.from_json, fields["cold_ops"])),
+        truncate_ops=tuple(TruncateOp(*wholes(each)) for each in fields["cuts"]),
     )
+    _check_topic(meta)
+    return meta
+
+
+def _check_topic(meta: TopicMeta) -> None:
+    """Raises `ValueError` for numbers that cannot be those of one topic."""
+    active, end = meta.active, meta.sealed_seq
+    if active is not None:
+        is_fit = active.first_seq == end + 1 and active.records >= 1
+        end += active.records if is_fit else 0
+    else:
+        is_fit = True
+    is_fit = is_fit and 1 <= meta.topic_id <= _TOPIC_ID_MAX and meta.epoch >= 1 and meta.next_op >= 1
+    is_fit = is_fit and min(meta.first_seq, meta.hot_floor) >= 1 and end <= meta.head_seq and meta.floors.is_fit
+    if not is_fit or meta.floors.earliest_seq > meta.head_seq + 1:
+        raise ValueError(f"the numbers of topic {meta.name} do not fit each other")

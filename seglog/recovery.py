@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from seglog.arguments import WHOLE_MAX
 from seglog.control import read_config, read_create, read_delete, read_epoch, read_evict
 from seglog.entries import apply_delete, apply_evict, new_state
 from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
@@ -60,6 +61,8 @@ from seglog.wal import durable_after, foreign_mark, is_blank, read_current
 __all__ = ["Recovered", "recover"]
 
 _logger = logging.getLogger("seglog.recovery")
+# Each has a place in memory when it is replayed. A checkpoint is due after far fewer (seglog.write).
+_LOST_MAX = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +369,7 @@ class _Replay:
             elif header.type == FrameType.HEAD_WATERMARK:
                 self._lose(header)
             elif header.type == FrameType.EVICT_WATERMARK:
-                apply_evict(self._topic(header), read_evict(header, data_of(buffer, position, header)))
+                self._evict(header, data_of(buffer, position, header))
             elif header.type == FrameType.TRUNCATE:
                 self._truncate(header, read_epoch(data_of(buffer, position, header)))
             elif header.type == FrameType.TOPIC_DELETE:
@@ -402,7 +405,10 @@ class _Replay:
         state = self._topic(header)
         if header.seq < state.head_seq and state.head_seq != state.kept_head:
             raise _Misplaced(f"topic {state.name} has handed out seq {header.seq}, and ends with {state.head_seq}")
-        state.lose(max(header.seq - state.head_seq, 0), header.ts_ms)
+        lost = max(header.seq - state.head_seq, 0)
+        if lost > _LOST_MAX:
+            raise _Misplaced(f"topic {state.name} would have lost {lost} records at once")
+        state.lose(lost, header.ts_ms)
 
     def check_end(self) -> None:
         """Raises `FileCorrupt` if a frame is missing that was durable before the snapshot was written."""
@@ -420,6 +426,9 @@ class _Replay:
         state = self._topic(header)
         if not lowest_cut(state) <= header.seq <= state.head_seq or epoch <= state.epoch:
             raise _Misplaced(f"topic {state.name} is truncated at seq {header.seq}, and ends with {state.head_seq}")
+        info = state.segment_of(header.seq) if header.seq >= state.hot_floor else None
+        if info is not None and not info.is_hot and info.first_seq < header.seq:
+            raise _Misplaced(f"topic {state.name} is truncated in a segment that is in the cold store")
         kept = kept_part(state, header.seq, lambda info: self._open(state, info))
         apply_truncate(state, header.seq, header.ts_ms, epoch, kept)
 
@@ -429,6 +438,8 @@ class _Replay:
 
     def _delete_topic(self, header: Header, epoch: int) -> None:
         state = self._topic(header)
+        if epoch > state.epoch:
+            raise _Misplaced(f"topic {state.name} has epoch {state.epoch}, and is deleted in epoch {epoch}")
         self.doomed += ((state.topic_id, info.first_seq) for info in state.cold)
         del self.topics[header.topic_id]
         self.deleted.append(header.topic_id)
@@ -438,6 +449,8 @@ class _Replay:
         created = read_create(header, data)
         if created.topic_id in self.topics:
             raise _Misplaced(f"topic {created.topic_id} is created twice")
+        if not 1 <= created.topic_id <= WHOLE_MAX:
+            raise _Misplaced(f"no topic has the id {created.topic_id}")
         state = self.topics[created.topic_id] = new_state(created)
         state.is_published = True
         self.next_topic_id = max(self.next_topic_id, created.topic_id + 1)
@@ -446,7 +459,16 @@ class _Replay:
         state, op = self._topic(header), read_delete(header, data)
         if op.op != state.next_op:
             raise _Misplaced(f"delete {op.op} of topic {state.name} follows delete {state.next_op - 1}")
+        is_fit = op.evict_from is None or (op.tag is None and op.evict_from <= op.below)
+        if op.at_seq > state.head_seq or not is_fit:
+            raise _Misplaced(f"delete {op.op} of topic {state.name} does not fit one that ends with {state.head_seq}")
         apply_delete(state, op)
+
+    def _evict(self, header: Header, data: bytes) -> None:
+        state, floors = self._topic(header), read_evict(header, data)
+        if not floors.is_fit or floors.earliest_seq > state.head_seq + 1:
+            raise _Misplaced(f"floors {floors} do not fit topic {state.name}, which ends with {state.head_seq}")
+        apply_evict(state, floors)
 
     def _topic(self, header: Header) -> TopicState:
         state = self.topics.get(header.topic_id)
