@@ -31,6 +31,7 @@ from offload.settings import OffloadSettings, load_archive_settings
 from offload.topic_status import TopicStatus
 from offload.wiring import open_store
 from seglog import Log
+from seglog.arguments import checked
 from seglog.clock import Clock, SystemClock
 from seglog.config import SETTINGS_FILE
 from seglog.errors import InvalidSetting
@@ -41,6 +42,7 @@ __all__ = ["Archive", "Deleted", "OffloadResult", "OrphanUpload", "Restored", "T
 _FRAME_OVERHEAD_BYTES = MIN_FRAME_BYTES + 2 * LABEL_MAX_BYTES
 
 
+@checked
 def attach(
     log: Log,
     url: str | None = None,

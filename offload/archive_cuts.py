@@ -9,6 +9,7 @@ from catalog.errors import CatalogError
 from offload.archive_offload import OffloadCalls
 from offload.errors import OffloadError
 from seglog import Topic, TopicMoved
+from seglog.arguments import checked
 
 __all__ = ["CutCalls", "Truncated"]
 
@@ -30,6 +31,7 @@ class Truncated:
 class CutCalls(OffloadCalls):
     """Mixed into `offload.archive.Archive`."""
 
+    @checked
     def truncate(self, name: str, seq: int) -> Truncated:
         """Remove the records from `seq` on: later appends use their seqs again.
 

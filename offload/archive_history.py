@@ -7,6 +7,7 @@ from catalog.history import asked
 from offload.archive_past import PastCalls
 from offload.deletes import count_live, last_live_seq
 from offload.diff import BranchDiff, diff_of
+from seglog.arguments import checked
 from seglog import Record
 
 __all__ = ["HistoryCalls"]
@@ -15,6 +16,7 @@ __all__ = ["HistoryCalls"]
 class HistoryCalls(PastCalls):
     """Mixed into `offload.archive.Archive`."""
 
+    @checked
     def diff(self, left: str, right: str) -> BranchDiff:
         """What two branches of a topic show differently, as far as the remote knows."""
 
@@ -23,6 +25,7 @@ class HistoryCalls(PastCalls):
 
         return asked(lambda: self.history(left), compared)
 
+    @checked
     def count(self, snapshot: Snapshot) -> tuple[int, Record | None]:
         """How many live records there are, and the last one, which is read.
 

@@ -14,6 +14,7 @@ from catalog.undo import undo
 from offload.archive_history import HistoryCalls
 from offload.errors import OpenBranch
 from offload.handles import split_name
+from seglog.arguments import checked
 
 __all__ = ["NameCalls", "Restored"]
 
@@ -31,6 +32,7 @@ class Restored:
 class NameCalls(HistoryCalls):
     """Mixed into `offload.archive.Archive`."""
 
+    @checked
     def restore(self, topic: str, *, to: str, name: str, message: str = "") -> Restored:
         """Make the branch `name` of the topic (or of its branch, as TOPIC@BRANCH) as it was at `to`.
 
@@ -47,6 +49,7 @@ class NameCalls(HistoryCalls):
         vid = self._branches.create(base, name, point, now_ms=self._clock.now_ms(), message=message)
         return Restored(vid, count, last.seq if last else 0, last.ts_ms if last else 0)
 
+    @checked
     def branches(self, topic: str, *, deleted: bool = False) -> list[Branch]:
         """Every branch of a topic that is in the remote, by name; with `deleted`, those that can be had back too.
 
@@ -54,6 +57,7 @@ class NameCalls(HistoryCalls):
         """
         return self._branches.branches(topic, deleted=deleted)
 
+    @checked
     def distances(self, branches: Sequence[Branch]) -> list[Distance]:
         """How far each and its parent went since the fork."""
         return self._branches.distances(branches)
@@ -62,6 +66,7 @@ class NameCalls(HistoryCalls):
         """Of every topic and branch in the remote, ascending; of deleted branches too."""
         return sorted(topic if branch == MAIN else f"{topic}@{branch}" for topic, branch in self._branches.names())
 
+    @checked
     def delete_branch(self, topic: str, branch: str) -> Branch:
         """Its name leads nowhere from now on. It can be had back for the PITR window. Raises `NoSuchBranch`,
         `OpenBranch` if this directory has it open for appends, and `UnnamableBranch` for main.
@@ -69,16 +74,19 @@ class NameCalls(HistoryCalls):
         self._check_not_open(topic, branch)
         return self._branches.delete(topic, branch, now_ms=self._clock.now_ms())
 
+    @checked
     def undelete_branch(self, topic: str, branch: str) -> Branch:
         """Raises `NoSuchBranch`, and `OutOfWindow` if it was collected."""
         self._log.check_writable()
         return self._branches.undelete(topic, branch, now_ms=self._clock.now_ms())
 
+    @checked
     def rename_branch(self, topic: str, branch: str, new: str) -> Branch:
         """Raises `NoSuchBranch`, `BranchExists`, `OpenBranch`, and `UnnamableBranch` for main."""
         self._check_not_open(topic, branch)
         return self._branches.rename(topic, branch, new, now_ms=self._clock.now_ms())
 
+    @checked
     def tag(self, topic: str, name: str, *, to: str = "head", message: str = "") -> Tag:
         """Name a point of the topic (or of its branch, as TOPIC@BRANCH): GC keeps it. It is offloaded
         as `restore` does. Raises `TagExists`, and what `restore` raises.
@@ -88,10 +96,12 @@ class NameCalls(HistoryCalls):
         point = self._kept_point(topic, to)
         return self._tags.create(base, name, point, branch=branch, now_ms=self._clock.now_ms(), message=message)
 
+    @checked
     def tags(self, topic: str) -> list[NamedTag]:
         """By name."""
         return self._tags.list(topic)
 
+    @checked
     def delete_tag(self, topic: str, name: str) -> Tag:
         """Raises `NoSuchTag`."""
         self._log.check_writable()
@@ -101,6 +111,7 @@ class NameCalls(HistoryCalls):
         """Who changed which name, newest first."""
         return Oplog(self._store).entries()
 
+    @checked
     def undo(self, number: int | None = None) -> NumberedEntry:
         """Take back a change of a name: the newest, or that of a number. Raises `NotUndone`."""
         self._log.check_writable()

@@ -14,6 +14,7 @@ from offload.handles import split_name
 from offload.publisher import Published
 from offload.topic_config import PAUSED
 from seglog import DeleteOp, Topic
+from seglog.arguments import checked
 
 __all__ = ["Deleted", "OffloadCalls", "OffloadResult"]
 
@@ -45,6 +46,7 @@ class Deleted:
 class OffloadCalls(StatusCalls):
     """Mixed into `offload.archive.Archive`."""
 
+    @checked
     def offload(
         self,
         name: str,
@@ -73,6 +75,7 @@ class OffloadCalls(StatusCalls):
             unsealed_records=topic.head_seq - topic.sealed_seq,
         )
 
+    @checked
     def release(self, name: str, *, at_once: bool = False) -> int:
         """Delete the hot copies that are due, after reading the remote ones back. The last seq that went, or 0.
 
@@ -83,6 +86,7 @@ class OffloadCalls(StatusCalls):
             is_writer = handle is not None and self._handles.is_writer(handle)
             return self._offloader.release(name, at_once=at_once) if is_writer else 0
 
+    @checked
     def pause(self, name: str, *, paused: bool = True) -> None:
         """Whether the daemon leaves the topic alone; `offload` by hand works as before. Durable on return."""
         config = self._log.existing(name).config
@@ -91,6 +95,7 @@ class OffloadCalls(StatusCalls):
             attributes[PAUSED] = "yes"
         self._log.configure(name, replace(config, attributes=attributes))
 
+    @checked
     def writable(self, name: str) -> Topic:
         """The topic of the log that takes appends for `name`.
 
@@ -106,6 +111,7 @@ class OffloadCalls(StatusCalls):
                 self._takeover.run(name)
         return self._log.topic(name)
 
+    @checked
     def delete(self, name: str, *, before: int | None = None, tag: str | None = None) -> Deleted:
         """Delete records below seq `before` and/or with `tag` (a `*` at its end matches any rest). Invisible at once.
 
@@ -115,6 +121,7 @@ class OffloadCalls(StatusCalls):
         """
         return self._take(name, before, tag, lambda topic: topic.delete(before=before, tag=tag))
 
+    @checked
     def evict(self, name: str, before: int) -> Deleted:
         """The records below seq `before` are lost to readers, who are told so: in the archive too, where retention
         takes nothing. As `delete` in all else: the state before can be restored.

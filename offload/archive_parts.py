@@ -28,6 +28,7 @@ from offload.settings import OffloadSettings
 from offload.sync import Sync
 from offload.takeover import Takeover
 from seglog import Log, Record
+from seglog.arguments import checked
 from seglog.clock import Clock
 from seglog.ownership import Owned, is_foreign
 
@@ -125,6 +126,7 @@ class ArchiveParts(Owned):
         """Name, hits and misses of each cache of cold reads, since the archive was attached."""
         return self._reader.cache_counts()
 
+    @checked
     def change_settings(self, settings: OffloadSettings) -> None:
         """For runs that begin from now on."""
         self._offloader.settings = settings

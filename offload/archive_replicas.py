@@ -13,6 +13,7 @@ from offload.replica import SyncState
 from offload.reset import ResetResult
 from offload.sync import Synced
 from seglog import Topic
+from seglog.arguments import checked
 
 __all__ = ["ReplicaCalls"]
 
@@ -20,6 +21,7 @@ __all__ = ["ReplicaCalls"]
 class ReplicaCalls(StatusCalls):
     """Mixed into `offload.archive.Archive`."""
 
+    @checked
     def pull(self, name: str) -> SyncState:
         """Bring new commits of the volume into the local catalog; readers see what they saw.
 
@@ -29,12 +31,14 @@ class ReplicaCalls(StatusCalls):
             self._replicas.pull(self._followed(name))
         return self.sync_state(name)
 
+    @checked
     def fetch(self, name: str) -> SyncState:
         """Pull, and bring every commit that a snapshot needs here. Raises as `pull` does."""
         with self._turn(name):
             self._replicas.fetch(self._followed(name))
         return self.sync_state(name)
 
+    @checked
     def sync(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> Synced:
         """Make this directory and the volume the same: follow it, or push what is sealed here (offload.sync).
 
@@ -47,11 +51,13 @@ class ReplicaCalls(StatusCalls):
             self._open(name)
             return self._sync.write(name, on_bytes)
 
+    @checked
     def follow(self, name: str) -> bool:
         """What `sync` does for a name that is followed here; False, and nothing, for one that is written by now."""
         with self._turn(name):
             return self.is_replica(name) and self._sync.follow(name).commits > 0
 
+    @checked
     def reset(self, name: str, *, as_branch: str | None = None, discard: bool = False) -> ResetResult:
         """Drop what only this directory has of the topic, and follow the volume again (offload.reset).
 
@@ -63,6 +69,7 @@ class ReplicaCalls(StatusCalls):
         with self._turn(name):
             return self._reset.run(self._handles.follow(name), as_branch=as_branch, discard=discard)
 
+    @checked
     def take_over(self, name: str) -> Topic:
         """Become the writer of the topic: whoever writes it now is fenced (offload.takeover).
 
@@ -75,6 +82,7 @@ class ReplicaCalls(StatusCalls):
                 raise divergence(handle)
         return self._log.topic(name)
 
+    @checked
     def delete_topic(self, name: str, *, detach: bool = False, discard: bool = False) -> None:
         """Delete a topic of the log that has nothing in the remote, or follow a replica no more.
 

@@ -15,6 +15,7 @@ from offload.runs import RunStatus, run_statuses
 from offload.topic_config import PAUSED
 from offload.topic_status import TopicStatus, status_of, status_of_replica
 from seglog import TruncateOp
+from seglog.arguments import checked
 
 __all__ = ["StatusCalls"]
 
@@ -22,6 +23,7 @@ __all__ = ["StatusCalls"]
 class StatusCalls(ArchiveParts):
     """Mixed into `offload.archive.Archive`."""
 
+    @checked
     def status(self, name: str) -> TopicStatus:
         """Where the topic's records are. Asks the local disk only. Raises `NoSuchTopic`."""
         handle = self._handles.find(name)
@@ -49,6 +51,7 @@ class StatusCalls(ArchiveParts):
             return None
         return erasure_state(snapshot, self._gc_takes_ms(handle.name, snapshot), self._clock.now_ms())
 
+    @checked
     def runs(self, name: str) -> tuple[RunStatus, ...]:
         """Each run of segments that is in the topic's own volume or on its way there, ascending.
 
@@ -72,6 +75,7 @@ class StatusCalls(ArchiveParts):
             topic.hot_floor,
         )
 
+    @checked
     def sync_state(self, name: str) -> SyncState:
         """How far this directory and the volume are apart, as far as is known here. Asks the local disk only."""
         handle = self._handles.find(name)
@@ -81,6 +85,7 @@ class StatusCalls(ArchiveParts):
             return SyncState(topic.first_seq - 1, changes, 0, 0)
         return self._replicas.state(handle)
 
+    @checked
     def is_replica(self, name: str) -> bool:
         """Whether the name is followed here, and not written. Asks the local disk only."""
         return self._replicas.is_replica(name)
@@ -89,9 +94,11 @@ class StatusCalls(ArchiveParts):
         """Names that are followed here. Asks the local disk only."""
         return self._replicas.names()
 
+    @checked
     def is_paused(self, name: str) -> bool:
         return PAUSED in self._log.topic(name).config.attributes
 
+    @checked
     def is_unfinished(self, name: str) -> bool:
         """Whether a commit, an attempt or a delete waits that needs no new records. Asks the local disk only."""
         handle = self._handles.find(name)
@@ -107,14 +114,17 @@ class StatusCalls(ArchiveParts):
         handle = self._handles.find(name)
         return () if handle is None else self._handles.waiting_truncations(handle)
 
+    @checked
     def is_diverged(self, name: str) -> bool:
         handle = self._handles.find(name)
         return handle is not None and handle.diverged_lsn is not None
 
+    @checked
     def offloaded_seq(self, name: str) -> int:
         """The last seq that is in the remote; 0 if none. Asks the local disk only."""
         return self._handles.offloaded_seq(name)
 
+    @checked
     def waiting_bytes(self, name: str, up_to: int | None = None) -> int:
         """Frame bytes of the sealed segments that `offload` would send."""
         offloaded = self._handles.offloaded_seq(name)

@@ -16,6 +16,7 @@ from offload.archive_history import HistoryCalls
 from offload.erasures import Erasures
 from offload.local_gc import drop_copies
 from offload.publisher import Published
+from seglog.arguments import checked
 
 __all__ = ["OrphanUpload", "UpkeepCalls"]
 
@@ -35,6 +36,7 @@ class OrphanUpload:
 class UpkeepCalls(HistoryCalls):
     """Mixed into `offload.archive.Archive`."""
 
+    @checked
     def compact(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> tuple[Published, ...]:
         """Merge runs of small remote segments, as `merge_below_bytes` and `merge_count` say; a commit for each run.
 
@@ -43,6 +45,7 @@ class UpkeepCalls(HistoryCalls):
         """
         return self._rewritten(name, lambda: self._offloader.merge(name, on_bytes=on_bytes))
 
+    @checked
     def erase(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> tuple[Published, ...]:
         """Write each object of the topic anew that holds deleted records, a commit for each. Raises as `compact` does.
 
@@ -59,11 +62,13 @@ class UpkeepCalls(HistoryCalls):
             self._open(name)
             return tuple(rewrite())
 
+    @checked
     def erasures(self, name: str) -> Erasures:
         """When the records go for good that the deletes of a topic or branch took; see `offload.erasures`."""
         snapshot = self.snapshot(name)
         return Erasures(snapshot.segments, self._gc_takes_ms(name, snapshot))
 
+    @checked
     def collect(self, *, dry_run: bool = False, retain_s: int | None = None, grace_s: int | None = None) -> GcReport:
         """One run of GC over everything under the remote's prefix: see `catalog.gc`.
 
@@ -90,6 +95,7 @@ class UpkeepCalls(HistoryCalls):
         )
         return collector.run(dry_run=dry_run)
 
+    @checked
     def check_clock(self, what: str) -> None:
         """Raise `ClocksDisagree` if this machine's clock is not the store's; `what` says what is not done then.
 
@@ -98,6 +104,7 @@ class UpkeepCalls(HistoryCalls):
         with contextlib.suppress(AccessDenied, StoreUnreachable):
             check_clock(self._store, self._clock.now_ms, what)
 
+    @checked
     def orphan_uploads(self, min_age_ms: int = _ORPHAN_AGE_MS) -> list[OrphanUpload]:
         """Multipart uploads in the remote that no attempt on record here accounts for, and that are old enough.
 
@@ -117,6 +124,7 @@ class UpkeepCalls(HistoryCalls):
                 found.append(OrphanUpload(key, upload_id, age_ms))
         return found
 
+    @checked
     def abort(self, upload: OrphanUpload) -> None:
         """The parts that it holds are gone. Idempotent."""
         self._log.check_writable()

@@ -26,6 +26,7 @@ from catalog.objects.base import ObjectStore
 from offload.archive import Archive, attach
 from offload.errors import DirectoryNotEmpty, OffloadError
 from offload.settings import default_file
+from seglog.arguments import checked
 from seglog.clock import Clock
 from seglog.files import Files
 
@@ -55,6 +56,7 @@ class TopicFailed:
     error: Exception
 
 
+@checked
 def recover(
     directory: Path,
     url: str,

@@ -84,8 +84,9 @@ def test_no_truncation_and_no_flipped_byte_passes() -> None:
 
 
 def _changed(snapshot: Snapshot, **changes: object) -> Snapshot:
+    """No segment is active, so that whatever sealed ones there are fit."""
     [topic] = snapshot.topics
-    return replace(snapshot, topics=(replace(topic, **changes),))
+    return replace(snapshot, topics=(replace(topic, active=None, head_seq=200, **changes),))
 
 
 def test_whatever_it_encoded_before_an_encoder_encodes_the_same() -> None:
