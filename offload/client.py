@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 from offload.cli.output import Output
 from offload.daemon.wire import MESSAGE_HEAD, SOCKET_FILE, STREAM_TYPE, VALUES_TYPE, encode_values
 from offload.errors import DaemonGone, OffloadError
+from seglog.arguments import checked
 
 __all__ = ["DaemonClient", "DaemonError", "RemoteTopic"]
 
@@ -36,6 +37,7 @@ class DaemonClient:
         self._directory = directory
 
     @classmethod
+    @checked
     def of(cls, directory: Path) -> DaemonClient | None:
         """None if no daemon serves the directory now."""
         client = cls(directory)
@@ -66,6 +68,7 @@ class DaemonClient:
                 else:
                     return _end(json.loads(body))
 
+    @checked
     def topic(self, name: str) -> RemoteTopic:
         return RemoteTopic(self, name)
 
@@ -74,7 +77,7 @@ class DaemonClient:
         path = f"/topics/{quote(topic, safe='')}/records?{urlencode(labels)}"
         with self._request("POST", path, encode_values(values), {"Content-Type": VALUES_TYPE}) as answer:
             said = json.loads(self._exactly(answer, None))
-        return range(said["first_seq"], said["last_seq"] + 1)
+        return range(said["first_seq"], said["last_seq"] + 1) if said["appended"] else range(0)
 
     @contextmanager
     def _request(
@@ -132,6 +135,7 @@ class RemoteTopic:
         self._client = client
         self._name = name
 
+    @checked
     def append(
         self,
         values: Sequence[bytes],
@@ -141,7 +145,10 @@ class RemoteTopic:
         unterminated: bool = False,
         durability: str | None = None,
     ) -> range:
-        """As `Topic.append`. Raises `DaemonError`, `DaemonGone`: nobody can say then whether it was appended."""
+        """As `Topic.append`; without values the seqs are an empty range from 0.
+
+        Raises `InvalidArgument`, `DaemonError` and `DaemonGone`. After the last one, what was appended is not known.
+        """
         labels = {"tag": tag, "node": node, "durability": durability, "unterminated": "1" if unterminated else None}
         return self._client.append(self._name, values, {key: text for key, text in labels.items() if text is not None})
 

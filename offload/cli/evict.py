@@ -41,7 +41,7 @@ def evict(
         if before is None:
             if archive is not None:
                 archive.check_clock(f"nothing of {topic} was evicted")
-            before = handle.seq_at(int(time.time() * 1000) - (age_ms or 0))
+            before = handle.seq_at(max(0, int(time.time() * 1000) - (age_ms or 0)))
         if archive is None:
             taken: int | None = count_hot(handle, before, None)
             lsn: int | None = None

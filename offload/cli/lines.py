@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 from offload.errors import InvalidInput
 from seglog import Record, RecordTooLarge
+from seglog.frame import LABEL_MAX_BYTES
 
 __all__ = ["Batch", "json_batches", "line_batches", "longest_line", "to_json", "to_line"]
 
@@ -117,9 +118,22 @@ def _parse(line: bytes, number: int) -> tuple[bytes, str | None, str | None]:
             value = base64.b64decode(body["value_base64"], validate=True)
         else:
             raise InvalidInput(number, "has neither a text `value` nor a `value_base64`")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(number, f"is not valid: {error}") from None
-    for key in ("tag", "node"):
-        if not isinstance(body.get(key), str | None):
-            raise InvalidInput(number, f"has a `{key}` that is not text")
-    return value, body.get("tag"), body.get("node")
+    return value, _label(body, "tag", number), _label(body, "node", number)
+
+
+def _label(body: dict[str, Any], key: str, number: int) -> str | None:
+    """Checked here, so that a line that no log takes is refused before a line above it is appended."""
+    text = body.get(key)
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise InvalidInput(number, f"has a `{key}` that is not text")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidInput(number, f"has a `{key}` that cannot be written as UTF-8") from None
+    if size > LABEL_MAX_BYTES:
+        raise InvalidInput(number, f"has a `{key}` of {size} bytes, and {LABEL_MAX_BYTES} is the most")
+    return text

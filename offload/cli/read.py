@@ -35,7 +35,7 @@ def _time(text: str | None) -> int | None:
     target = parse_target(text, now_ms=SystemClock().now_ms())
     if not isinstance(target, Time):
         raise InvalidTarget(text, "a time is needed here")
-    return target.ms
+    return max(0, target.ms)  # no record is older than the epoch
 
 
 def read(

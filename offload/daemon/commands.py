@@ -53,6 +53,7 @@ from offload.daemon.service import Service
 from offload.daemon.wire import encode_message
 from offload.errors import Busy, InvalidOption, NoRemote, OtherRemote, UnsupportedOption
 from seglog import Log
+from seglog.arguments import WHOLE_MAX
 
 __all__ = ["COMMANDS", "Command", "Parameter", "Stream", "encode_end", "problem", "start"]
 
@@ -84,8 +85,10 @@ class Parameter:
         fits = type(value) is self.kind or (self.kind is float and type(value) is int)
         if not fits:
             raise InvalidOption(self.name, f"{value!r} is not of type {self.kind.__name__}")
-        if self.least is not None and value < self.least:
-            raise InvalidOption(self.name, f"{value!r} is below {self.least}")
+        if self.kind in (int, float):
+            least = self.least or 0
+            if not least <= value <= WHOLE_MAX:  # NaN is not within either
+                raise InvalidOption(self.name, f"{value!r} is not within {least} and {WHOLE_MAX}")
         return self._checked(value)
 
     def _checked(self, value: Any) -> Any:

@@ -50,7 +50,9 @@ from offload.daemon.service import Service
 from offload.daemon.wire import STREAM_TYPE, VALUES_TYPE, decode_values, encode_message
 from offload.errors import InvalidOption, Refused, Stopping, UnsupportedOption
 from offload.replica_topic import ReplicaTopic
-from seglog import Gap, LogClosed, Record, Topic
+from seglog import Gap, LogClosed, Record, RecordTooLarge, Topic
+from seglog.arguments import WHOLE_MAX
+from seglog.config import check_durability
 from seglog.follow import Follower
 
 __all__ = ["make_app"]
@@ -158,6 +160,7 @@ class _Api:
             if is_short
             else await self._in(self._service.local, _batches, kind, body, query)
         )
+        self._check_batches(batches, query.get("durability"))
         await self._check_takes_records(topic)
         target = self._service.log.topic(topic)
         first = last = count = 0
@@ -174,6 +177,15 @@ class _Api:
         self._service.metrics.appended_records.inc(count)
         self._service.metrics.appended_bytes.inc(sum(len(value) for batch in batches for value in batch.values))
         return JSONResponse({"first_seq": first or None, "last_seq": last or None, "appended": count}, 201)
+
+    def _check_batches(self, batches: list[Batch], durability: str | None) -> None:
+        """What a later one would be refused for is said before the first one is appended."""
+        limit = self._service.sync.settings.max_record_bytes
+        longest = max((len(value) for batch in batches for value in batch.values), default=0)
+        if longest > limit:
+            raise RecordTooLarge(longest, limit)
+        if durability is not None:
+            check_durability(durability)
 
     async def _check_takes_records(self, topic: str) -> None:
         """The first append to a branch or replica asks the remote; that to a new topic only looks at its name."""
@@ -463,8 +475,8 @@ def _whole(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise InvalidOption(name, f"{text!r} is not a whole number")
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= WHOLE_MAX):
+        raise InvalidOption(name, f"{text[:40]!r} is not a whole number from 0 to {WHOLE_MAX}")
     return int(text)
 
 

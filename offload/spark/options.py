@@ -24,6 +24,7 @@ __all__ = ["KNOWN_OPTIONS", "ReadOptions", "parse_options"]
 KNOWN_OPTIONS = ("path", "topic", "branch", "versionAsOf", "pinSeconds")
 
 _MAIN = "main"
+_LSN_MAX = 2**63 - 1
 _LSN = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,7}", re.ASCII)
 
@@ -47,6 +48,8 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
     for name, value in given.items():
         if name.lower() not in known:
             raise UnsupportedOption(name, KNOWN_OPTIONS)
+        if not isinstance(value, str):
+            raise InvalidOption(known[name.lower()], f"{value!r} is not a text")
         found[known[name.lower()]] = value
     topic, branch = _topic_and_branch(found)
     version, tag = _version(found)
@@ -66,9 +69,9 @@ def _version(found: Mapping[str, str]) -> tuple[int | None, str | None]:
     text = found.get("versionAsOf")
     if text is None:
         return None, None
-    if text.startswith("tag:"):
+    if text.startswith("tag:") and text != "tag:":
         return None, text.removeprefix("tag:")
-    if not _LSN.fullmatch(text):
+    if not _LSN.fullmatch(text) or int(text) > _LSN_MAX:
         hint = "`seglog log TOPIC` shows the LSNs, `seglog tag list TOPIC` the tags"
         raise InvalidOption("versionAsOf", f"{text!r} is not an LSN, nor tag:NAME", hint=hint)
     return int(text), None

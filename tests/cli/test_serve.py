@@ -67,6 +67,7 @@ class Daemon:
 
 Start = Callable[..., Daemon]
 BYTES = {"Content-Type": "application/octet-stream"}
+NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
 @pytest.fixture
@@ -242,6 +243,19 @@ def test_what_others_append_meanwhile_is_not_counted(start: Start) -> None:
         ("POST", "/topics/t/rpc/truncate", b"{}", {}, 400, "InvalidOption"),
         ("POST", "/rpc/delete", b"{}", {}, 400, "InvalidOption"),
         ("GET", "/topics/t/records/x", None, {}, 400, "InvalidOption"),
+        ("GET", "/topics/t/records/9223372036854775808", None, {}, 400, "InvalidOption"),
+        ("GET", "/topics/t/records?since_ms=9999999999999999999", None, {}, 400, "InvalidOption"),
+        ("GET", "/topics/t/records?to=-1", None, {}, 400, "InvalidOption"),
+        ("GET", "/topics/t/records?gaps=2", None, {}, 400, "InvalidOption"),
+        ("POST", "/topics/t/records?unterminated=2", b"x", BYTES, 400, "InvalidOption"),
+        ("POST", "/topics/t/rpc/truncate", b'{"seq": true}', {}, 400, "InvalidOption"),
+        ("POST", "/topics/t/rpc/truncate", b'{"seq": -1}', {}, 400, "InvalidArgument"),
+        ("POST", "/topics/t/rpc/delete", b'{"tag": "\\ud800"}', {}, 400, "InvalidArgument"),
+        ("POST", "/topics/t/rpc/delete", b'{"before": -1}', {}, 400, "InvalidOption"),
+        ("POST", "/topics/t/rpc/read", b'{"wait": NaN}', {}, 400, "InvalidOption"),
+        ("POST", "/topics/t/rpc/read", b'{"limit": 99999999999999999999}', {}, 400, "InvalidOption"),
+        ("POST", "/topics/t/records", b'{"value": "x"}\n{"value": "y", "tag": "\\ud800"}', NDJSON, 400, "InvalidInput"),
+        ("POST", "/topics/t/records", b'{"value": "x"}\n' + b"[" * 3_000, NDJSON, 400, "InvalidInput"),
         ("GET", f"/topics/t/records/{'9' * 5000}", None, {}, 400, "InvalidOption"),
         ("POST", "/topics/t/rpc/offload", b"[" * 4_000, {}, 400, "InvalidOption"),
         ("POST", "/rpc/seal", b'{"topic": null}', {}, 400, "InvalidOption"),

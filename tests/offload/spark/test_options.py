@@ -38,6 +38,15 @@ def test_a_tag_is_a_version_and_a_lease_has_its_seconds():
             parse_options({"path": "p", "topic": "t", "pinSeconds": text})
 
 
+def test_values_of_another_type_or_range_are_refused_by_name():
+    for name, value in (
+        ("path", 7), ("topic", None), ("branch", b"x"), ("versionAsOf", 5), ("pinSeconds", 60),
+        ("versionAsOf", "9223372036854775808"), ("versionAsOf", "tag:"), ("versionAsOf", "-1"), ("pinSeconds", "1.5"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidOption, match=name):
+            parse_options({"path": "file:///x", "topic": "t", name: value})
+
+
 @pytest.mark.parametrize("text", ["0", "-1", "1.0", "", " 1", "latest", "\u0661", "1" * 21])
 def test_a_version_that_is_no_lsn_is_refused(text):
     with pytest.raises(InvalidOption, match="is not an LSN"):

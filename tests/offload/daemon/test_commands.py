@@ -1,0 +1,55 @@
+"""Parameters of the commands that the daemon runs for others: of the wrong type or range, they are refused by name."""
+
+from __future__ import annotations
+
+import enum
+import math
+from pathlib import Path
+
+import pytest
+
+from offload.client import DaemonClient
+from offload.daemon.commands import COMMANDS, Parameter
+from offload.errors import InvalidOption
+from seglog import InvalidArgument
+
+
+def _wrong_for(parameter: Parameter) -> list[object]:
+    """The values are those that JSON has."""
+    if parameter.kind is bool:
+        return [0, 1, "true", 1.0, [], {}]
+    if parameter.kind is int:
+        return ["1", 1.5, 1.0, True, -1, 2**63, 2**200, math.nan, math.inf, [1], {}]
+    if parameter.kind is float:
+        return ["1", True, -1, -0.5, 2**200, math.nan, math.inf, [1], {}]
+    if issubclass(parameter.kind, enum.Enum):
+        return ["nothing of it", 1, True, [], {}]
+    return [1, 1.5, True, ["x"], {}]
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_a_wrong_parameter_is_refused_by_its_name(path: str) -> None:
+    command = COMMANDS[path]
+    fit = {name: "t" for name, each in command.parameters.items() if each.default is ... and each.kind is str}
+    fit |= {name: 1 for name, each in command.parameters.items() if each.default is ... and each.kind is int}
+    for name, parameter in command.parameters.items():
+        for value in _wrong_for(parameter):
+            with pytest.raises(InvalidOption, match=name):
+                command.arguments({**fit, name: value})
+
+
+@pytest.mark.parametrize(
+    ("argument", "values"),
+    {
+        "values": [b"x", "x", 7, ["x"], [None], {b"x": b"x"}],
+        "tag": [7, b"x", True, ["x"], "\ud800"],
+        "node": [7, b"x", True],
+        "unterminated": [1, "1", None],
+        "durability": [7, b"fsync", True],
+    }.items(),
+)
+def test_the_client_refuses_it_before_it_asks_the_daemon(tmp_path: Path, argument: str, values: list[object]) -> None:
+    topic = DaemonClient(tmp_path).topic("t")
+    for value in values:
+        with pytest.raises(InvalidArgument, match=argument):
+            topic.append(**{"values": [b"x"], argument: value})  # type: ignore[arg-type]
