@@ -7,8 +7,8 @@ from catalog.history import asked
 from offload.archive_past import PastCalls
 from offload.deletes import count_live, last_live_seq
 from offload.diff import BranchDiff, diff_of
-from seglog.arguments import checked
 from seglog import Record
+from seglog.arguments import checked
 
 __all__ = ["HistoryCalls"]
 

@@ -21,6 +21,7 @@ from offload.expired import expired_before
 from offload.handles import split_name
 from offload.waiting import PastState, Waiting, hot_records, waiting_of
 from seglog import Record
+from seglog.arguments import checked
 from seglog.errors import Evicted, SeqOutOfRange
 from seglog.names import BRANCH_MARK
 
@@ -32,6 +33,7 @@ _ROUNDS = 5
 class PastCalls(OffloadCalls):
     """Mixed into `offload.archive.Archive`."""
 
+    @checked
     def read(
         self, name: str, start: int | None = None, end: int | None = None, *, at: str | None = None
     ) -> Iterator[Record]:
@@ -53,12 +55,14 @@ class PastCalls(OffloadCalls):
         start, last = _checked(name, state.bounds, floor, start)
         return self._records_at(name, wanted, state, start, last if end is None else min(end, last))
 
+    @checked
     def live_floor(self, name: str, snapshot: Snapshot) -> int:
         """Of the newest state: below it all was evicted, or is past the ttl now. May read one index object."""
         is_branch = BRANCH_MARK in name
         expired = expired_before(snapshot, self._clock.now_ms(), self._reader, is_branch=is_branch)
         return max(snapshot.bounds.evict_floor, expired)
 
+    @checked
     def read_snapshot(
         self, name: str, snapshot: Snapshot, floor: int, start: int | None = None, end: int | None = None
     ) -> Iterator[Record]:
@@ -66,6 +70,7 @@ class PastCalls(OffloadCalls):
         start, last = _checked(name, snapshot.bounds, floor, start)
         return self._reader.records(snapshot, start, last if end is None else end)
 
+    @checked
     def snapshot(self, name: str, at: str | None = None) -> Snapshot:
         """The remote state of a topic or branch: the newest, or at a point in time. Raises as `point`."""
         if at is None:
@@ -73,6 +78,7 @@ class PastCalls(OffloadCalls):
         point = self.point(name, at)
         return self._volumes.snapshot(point.vid, point.lsn, point.seq)
 
+    @checked
     def history(self, name: str) -> History:
         """The commits that made the topic or branch what it is, through its fork points, as far as they are kept."""
         handle = self._handles.find(name)
@@ -80,6 +86,7 @@ class PastCalls(OffloadCalls):
             return self._volumes.history(handle.vid, handle.lsn)
         return self._volumes.history(self._handles.resolve(name))
 
+    @checked
     def point(self, name: str, target: str) -> ForkPoint:
         """The exact point that `target` names: `seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME` or a time.
 

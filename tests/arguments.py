@@ -113,5 +113,6 @@ def _arguments(call: Callable[..., object]) -> frozenset[str]:
 
 
 def contents(*roots: Path) -> dict[str, bytes]:
-    """Every file below these directories."""
-    return {str(path): path.read_bytes() for root in roots for path in sorted(root.rglob("*")) if path.is_file()}
+    """Every file below these directories, but for what SQLite keeps of its locks: a reader changes that."""
+    found = (path for root in roots for path in sorted(root.rglob("*")))
+    return {str(path): path.read_bytes() for path in found if path.is_file() and not path.name.endswith("-shm")}

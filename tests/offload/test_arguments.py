@@ -52,6 +52,8 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def _of(call: str, takes: dict[str, str], optional: str = "", **fit: object) -> Row:
     def run(world: World, **given: object) -> object:
+        if "snapshot" in takes:
+            given.setdefault("snapshot", world.archive.snapshot("orders"))
         found = getattr(world.archive, call)(**given)
         return list(found) if isinstance(found, Iterator) else found
 
@@ -110,6 +112,13 @@ CALLS = {
     "Archive.is_paused": _of_name("is_paused"),
     "Archive.is_replica": _of_name("is_replica"),
     "Archive.is_unfinished": _of_name("is_unfinished"),
+    "Archive.live_floor": _of_name("live_floor", {"snapshot": "instance"}),
+    "Archive.read_snapshot": _of_name(
+        "read_snapshot",
+        {"snapshot": "instance", "floor": "whole", "start": "whole", "end": "whole"},
+        "start end",
+        floor=1,
+    ),
     "Archive.offload": _of_name("offload", {"up_to": "whole", "drop_hot": "bool", "on_bytes": "callable"}, "up_to"),
     "Archive.offloaded_seq": _of_name("offloaded_seq"),
     "Archive.orphan_uploads": _of("orphan_uploads", {"min_age_ms": "whole"}),
