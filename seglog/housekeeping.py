@@ -14,6 +14,7 @@ E2  With `keep_history` nothing is evicted: what is due waits until the archive 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import numpy as np
 
@@ -70,18 +71,29 @@ def advance_front(engine: Engine, state: TopicState, *, may_ask_store: bool = Fa
 
     Where it may be in a relocated one, only the relocator looks: no other caller waits for a store.
     """
+    error = _advanced(engine, state, may_ask_store=may_ask_store)
+    if error is not None:
+        tell_unknown(state.name, error)
+
+
+def tell_unknown(topic: str, error: Exception) -> None:
+    _logger.warning("%s: what the first live record is stays unknown: %s", topic, error)
+
+
+def _advanced(engine: Engine, state: TopicState, *, may_ask_store: bool) -> Exception | None:
+    """Why the first live record cannot be found, if so."""
     first = state.floors.earliest_seq
     if first < state.hot_floor or (not may_ask_store and any(info.last_seq >= first for info in state.cold)):
-        return
+        return None
     cuts, head = len(state.cuts), state.head_seq
     try:
         found = _first_near(engine, state, first, head)
     except (SeglogError, FileNotFoundError) as error:
-        _logger.warning("%s: what the first live record is stays unknown: %s", state.name, error)
-        return
+        return error
     with engine.committer.lock:
         if len(state.cuts) == cuts:
             state.floors = state.floors.raised(found or head + 1)
+    return None
 
 
 def expect_flags(engine: Engine) -> None:
@@ -91,15 +103,16 @@ def expect_flags(engine: Engine) -> None:
             engine.segments.expect_flags(state.topic_id, Reach(state.pending))
 
 
-def find_fronts(engine: Engine) -> None:
+def find_fronts(engine: Engine, tell: Callable[[str, Exception], None]) -> None:
     """After recovery: what a crash may have kept out of the snapshot. Every opening of the same disk finds the same.
 
     A topic without a delete has its front already; of another one the first record is looked at, and only if that is
-    dead those behind it.
+    dead those behind it. `tell` hears of a topic whose front stays unknown, and why.
     """
     for state in list(engine.topics.values()):
-        if state.next_op > 1:
-            advance_front(engine, state)
+        error = _advanced(engine, state, may_ask_store=False) if state.next_op > 1 else None
+        if error is not None:
+            tell(state.name, error)
 
 
 def _first_near(engine: Engine, state: TopicState, first: int, last: int) -> int | None:

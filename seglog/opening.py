@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from seglog.clock import Clock
 from seglog.cold_stores import ColdStores
 from seglog.config import LogSettings
 from seglog.engine import Engine
 from seglog.files import Files
-from seglog.housekeeping import expect_flags, find_fronts
+from seglog.housekeeping import expect_flags, find_fronts, tell_unknown
 from seglog.layout import Layout
 from seglog.recovery import Recovered
 from seglog.segment_cache import SegmentCache
@@ -26,6 +28,7 @@ def engine_of(
     cold_stores: ColdStores | None,
     *,
     is_read_only: bool = False,
+    tell: Callable[[str, Exception], None] = tell_unknown,
 ) -> Engine:
     """Fronts are found, and flags expected, before any checkpoint. Raises `ColdStoreRequired`, `FileCorrupt`."""
     if cold_stores is None:
@@ -49,5 +52,5 @@ def engine_of(
         doomed=found.doomed,
     )
     expect_flags(engine)
-    find_fronts(engine)
+    find_fronts(engine, tell)
     return engine

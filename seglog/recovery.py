@@ -46,6 +46,7 @@ from seglog.layout import SEGMENT_PARTS, Layout, WalFolder, number_in
 from seglog.listed import Listed
 from seglog.meta import ActiveMeta, Snapshot, TopicMeta, WalPosition, load
 from seglog.open_file import OpenFile
+from seglog.read_only_files import ReadOnlyFiles
 from seglog.removal import remove_leftovers, remove_topics
 from seglog.rewrite import NEW, settle_rewrite
 from seglog.scan import Appends, Stretch, scan
@@ -250,13 +251,13 @@ def _replay_file(files: Files, replay: _Replay, number: int, *, is_active: bool)
     except InvalidFrame as error:
         if not is_active:
             raise FileCorrupt(file.path, error.offset, error.reason) from error
-        _end_active(file, number, error, size)
+        _end_active(file, number, error, size, is_view=isinstance(files, ReadOnlyFiles))
     if is_active:
         file.datasync()
 
 
-def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int) -> None:
-    """Step 5."""
+def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int, *, is_view: bool) -> None:
+    """Step 5. In a view the torn write may be one that its writer is making."""
     if is_blank(file, error.offset, size):
         return
     mark = durable_after(file, number, error.offset, size)
@@ -264,7 +265,8 @@ def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int) -> 
         raise FileCorrupt(file.path, error.offset, f"{error.reason}; the bytes up to {mark} were durable") from error
     if foreign_mark(file, number, error.offset, size) is not None:
         raise FileCorrupt(file.path, error.offset, f"{error.reason}; the bytes are those of another file") from error
-    _logger.warning("%s ends at offset %d, where a torn write begins: %s", file.path, error.offset, error.reason)
+    level = logging.DEBUG if is_view else logging.WARNING
+    _logger.log(level, "%s ends at offset %d, where a torn write begins: %s", file.path, error.offset, error.reason)
     file.truncate(error.offset)
 
 

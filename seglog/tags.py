@@ -26,6 +26,7 @@ from seglog.frame import HAS_TAG
 from seglog.layout import Layout
 from seglog.open_file import OpenFile
 from seglog.reach import Reach
+from seglog.read_only_files import ReadOnlyFiles
 from seglog.run import RUN_MAX_RECORDS
 from seglog.segment import SegmentFiles, SegmentInfo
 from seglog.tag_index import encode_tag_index, read_directory, read_head, read_positions
@@ -102,9 +103,11 @@ def _positions(
     except FileNotFoundError:
         pass
     except (InvalidEntry, FileCorrupt) as error:
-        _logger.warning("%s is made anew: %s", layout.part("tags", segment.topic_id, info.first_seq), error)
+        # In a view it may be the writer's, half written.
+        if not isinstance(files, ReadOnlyFiles):
+            _logger.warning("%s is made anew: %s", layout.part("tags", segment.topic_id, info.first_seq), error)
     positions = _read_tags(segment, info)
-    if positions:
+    if positions and not isinstance(files, ReadOnlyFiles):
         try:
             _store(files, layout, segment, info, positions)
         except OSError as error:

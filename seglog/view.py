@@ -20,6 +20,7 @@ Z1  Damage is told when two looks in a row find the same. One look may see a fra
     behind it; the next one finds that frame whole, for it was when its mark was written. And a file that a snapshot
     needs is missing twice only if it is missing: the second look has a newer snapshot. And a topic is there twice with
     the same two ids only if it is: a writer gives an id once.
+    The same holds for a topic whose first live record is not found: only then it is logged.
 Z2  Nothing is made, cut, unlinked or locked; nothing but reading is asked of the system.
 """
 
@@ -37,6 +38,7 @@ from seglog.config import LogSettings
 from seglog.engine import Engine
 from seglog.errors import FileCorrupt, ViewOutdated
 from seglog.files import Files
+from seglog.housekeeping import tell_unknown
 from seglog.layout import Layout, number_in
 from seglog.opening import engine_of
 from seglog.read_only_files import ReadOnlyFiles
@@ -56,20 +58,34 @@ def look(files: Files, layout: Layout, clock: Clock, settings: LogSettings, cold
     """Raises `FileCorrupt`, `FormatUnsupported`, `ViewOutdated`, `ColdStoreRequired`, `OSError`."""
     before = ""
     for _ in range(_LOOKS_MAX):
+        unknown: dict[str, Exception] = {}
         try:
-            return _look_once(ReadOnlyFiles(files), layout, clock, settings, cold_stores)
+            engine = _look_once(ReadOnlyFiles(files), layout, clock, settings, cold_stores, unknown)
         except (FileCorrupt, OSError) as error:
             if str(error) == before:
                 raise
             before = str(error)
+            continue
+        said = str({topic: str(why) for topic, why in unknown.items()})
+        if not unknown or said == before:
+            for topic, why in unknown.items():
+                tell_unknown(topic, why)
+            return engine
+        before = said
     raise ViewOutdated(layout.root)
 
 
 def _look_once(
-    files: ReadOnlyFiles, layout: Layout, clock: Clock, settings: LogSettings, cold_stores: ColdStores | None
+    files: ReadOnlyFiles,
+    layout: Layout,
+    clock: Clock,
+    settings: LogSettings,
+    cold_stores: ColdStores | None,
+    unknown: dict[str, Exception],
 ) -> Engine:
+    """`unknown` gets the topics whose first live record was not found, and why."""
     found = recover(files, layout)
-    return engine_of(files, layout, clock, settings, found, cold_stores, is_read_only=True)
+    return engine_of(files, layout, clock, settings, found, cold_stores, is_read_only=True, tell=unknown.__setitem__)
 
 
 def guarded(engine: Engine, state: TopicState, items: Iterator[T]) -> Iterator[T]:
