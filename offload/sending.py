@@ -98,7 +98,8 @@ def remote_frames(reader: ColdReader, views: Iterable[SegmentView]) -> Iterator[
                 if view.first <= first_seq + entry_id <= view.last:
                     frame = frame_of(data)
                     whole.append(tombstone(read_header(frame)) if entry_id in deleted else frame)
-            yield take_apart(whole)
+            if whole:  # a truncation may have taken all of a chunk
+                yield take_apart(whole)
 
 
 def ship(

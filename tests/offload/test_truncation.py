@@ -204,6 +204,28 @@ def test_a_merge_and_an_erasure_leave_out_what_was_cut(pair: tuple[Log, Archive]
     assert archive.runs("t")[-1].last_seq == 12
 
 
+def test_a_merge_leaves_out_a_chunk_of_which_a_truncation_took_all(tmp_path: Path) -> None:
+    """The chunk is of the object still, and of no record that is shown."""
+    with (
+        seglog.open(tmp_path / "data", settings=LogSettings(max_record_bytes=2 << 20)) as log,
+        offload.attach(
+            log, store=MemoryStore(), settings=OffloadSettings(codec="none", merge_count=2, block_size=5 << 20)
+        ) as archive,
+    ):
+        for first in (1, 4):
+            log.topic("t").append([b"%d" % seq + bytes(1 << 20) for seq in range(first, first + 3)])
+            log.topic("t").seal()
+            archive.offload("t", drop_hot=True)
+        archive.truncate("t", 5)
+        log.topic("t").append([b"5"])
+        log.topic("t").seal()
+        archive.offload("t", drop_hot=True)
+        shown = [record.value for record in archive.read("t")]
+        assert archive.erase("t")
+        assert archive.compact("t")
+        assert [record.value for record in archive.read("t")] == shown
+
+
 def test_gc_takes_what_was_cut_when_the_window_has_passed_it(
     pair: tuple[Log, Archive], store: MemoryStore, clock: HandClock
 ) -> None:
