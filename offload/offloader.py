@@ -233,7 +233,11 @@ class Offloader:
                 self._check_remote(attempt)
 
     def _check_remote(self, attempt: Attempt) -> None:
-        """Read back the attempt's commit and objects; where GC has passed the commit, what has taken their place."""
+        """Read back the attempt's commit and objects.
+
+        Where GC has passed the commit, read back all that stands for it in a state that is kept. The oldest state has
+        what was deleted since, and the newest one has what was merged since.
+        """
         try:
             check_published(self._store, attempt)
         except NoSuchObject:
@@ -243,9 +247,12 @@ class Offloader:
                 raise
             if (attempt.lsn or 0) >= boundary:
                 raise
-            for view in self._volumes.snapshot(attempt.vid).segments:
-                if view.first <= attempt.last_seq and attempt.first_seq <= view.last:
-                    check_segment(self._store, view.vid, view.ref)
+            newest = self._volumes.snapshot(attempt.vid)
+            oldest = self._volumes.snapshot(attempt.vid, min(boundary, newest.lsn))
+            views = (*oldest.segments, *newest.segments)
+            within = (view for view in views if view.first <= attempt.last_seq and attempt.first_seq <= view.last)
+            for view in {view.ref.sid: view for view in within}.values():
+                check_segment(self._store, view.vid, view.ref)
 
     # ------------------------------------------------------------------ one run of segments
 

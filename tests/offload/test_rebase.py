@@ -261,6 +261,28 @@ def test_an_idle_writer_that_gc_has_passed_has_its_newest_state(tmp_path: Path, 
         assert values(archive, "t") == [b"b", b"c"]
 
 
+def test_a_hot_copy_that_a_kept_state_shows_stays_until_that_is_read_back(tmp_path: Path, store: MemoryStore) -> None:
+    """GC has passed the commit of the upload, and the newest state shows nothing of it any more."""
+    with opened(tmp_path, store) as (log, archive):
+        ship(archive, log, "t", b"a")
+        ship(archive, log, "t", b"b")
+        volume = volume_of(archive)
+        sent = archive.snapshot("t").segments[0].ref.sid
+        maintain(store, volume)
+        make_checkpoint(Volumes(store), volume, 3, now_ms=0)
+        store.put(boundary_key(volume), encode_boundary(Boundary(volume, 3)), {})
+        for lsn in (1, 2):
+            store.delete(commit_key(volume, lsn))
+        archive.delete("t", before=2)
+        whole = store.get(data_key(volume, sent))
+        store.put(data_key(volume, sent), bytes(len(whole)), {})
+        with pytest.raises(InvalidObject):
+            archive.release("t", at_once=True)
+        assert log.topic("t").hot_floor == 1
+        store.put(data_key(volume, sent), whole, {})
+        assert archive.release("t", at_once=True) == 2
+
+
 def test_an_idle_writer_that_gc_has_passed_names_its_newest_state(tmp_path: Path, store: MemoryStore) -> None:
     """Which is what it knows, behind the commits of GC that it has not heard of."""
     with opened(tmp_path, store) as (log, archive):
