@@ -17,21 +17,23 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from catalog.errors import CatalogError, KeyChanged, KeyTaken, OutcomeUnknown, StoreUnreachable
 from catalog.keys import Key
+from catalog.objects.base import PartTag
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
-from tests.simulation.schedule import DAY_MS, Schedule, Task
+from tests.simulation.schedule import DAY_MS, Crashed, Schedule, Task
 
 __all__ = ["Ground", "Way"]
 
 T = TypeVar("T")
 
 _ONCE = {"put_new": KeyTaken, "swap": KeyChanged}
-_REPEATED = frozenset({"put", "delete", "delete_many"})
+_REPEATED = frozenset({"put", "delete", "delete_many", "create_upload", "put_part", "abort_upload"})
 _STALE_MS = 60_000
 _CRITICAL = re.compile(r"^(pins|tags|refs)/|/(forks/|control$|log/)")
 _PASSES = re.compile(r"/checkpoints$|/log/|/segments/")
@@ -44,8 +46,8 @@ _is_named = re.compile(r"^refs/").search
 class Ground(MemoryStore):
     """Tells `on_body(key, body)` of each object that comes or changes, and `on_gone(key)` of each that goes."""
 
-    def __init__(self, *, is_ordered: bool = True) -> None:
-        super().__init__()
+    def __init__(self, clock: Callable[[], int], *, is_ordered: bool = True) -> None:
+        super().__init__(clock)
         self._is_ordered = is_ordered
         self.on_body: Callable[[Key, bytes], None] = lambda _key, _body: None
         self.on_gone: Callable[[Key], None] = lambda _key: None
@@ -71,6 +73,10 @@ class Ground(MemoryStore):
         super().delete(key)
         self.on_gone(key)
 
+    def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
+        super().complete_upload(key, upload_id, parts)
+        self.on_body(key, self.get(key))
+
     def has(self, key: Key) -> bool:
         return next(self.list(key, limit=1), None) == key
 
@@ -82,6 +88,19 @@ class Way(WrappedStore):
         super().__init__(ground)
         self._schedule = schedule
         self._task = task
+        self.meanwhile: Callable[[], None] | None = None
+        self.on_commit: Callable[[Key, bytes], None] = lambda _key, _body: None
+        self.read_back: Counter[str] = Counter()
+
+    def put_new(self, key: Key, body: bytes) -> None:
+        if "/log/" in key:
+            self.on_commit(key, body)
+        super().put_new(key, body)
+
+    def get_range(self, key: Key, start: int, length: int) -> bytes:
+        body = super().get_range(key, start, length)
+        self.read_back[key] += len(body)
+        return body
 
     def delete_many(self, keys: Sequence[Key]) -> None:
         def half() -> None:
@@ -91,6 +110,10 @@ class Way(WrappedStore):
 
     def _call(self, method: str, key: str, act: Callable[[], T], half: Callable[[], T] | None = None) -> T:
         schedule, task = self._schedule, self._task
+        if task.is_dead:
+            raise Crashed
+        if self.meanwhile is not None:
+            self.meanwhile()
         is_critical = method in _ONCE and _CRITICAL.search(key)
         schedule.reach(task, key if is_critical else "")
         if task.passes and method in {*_ONCE, "delete_many"} and schedule.chance(_ROUSE_RATE):
@@ -111,6 +134,9 @@ class Way(WrappedStore):
         schedule.note(task.name, method, key, how)
         schedule.perhaps_crash(task)
         return answer
+
+    def close(self) -> None:
+        """The way is there for the next process, too."""
 
     def _faulty(self, how: str, method: str, key: str, act: Callable[[], T], half: Callable[[], T]) -> T:
         if how == "never":
@@ -137,7 +163,8 @@ class Way(WrappedStore):
         if how == "taken":
             raise _ONCE[method](key)
         if how in {"lost", "half"}:
-            error = OutcomeUnknown(key, "simulated") if method in _ONCE else StoreUnreachable("simulated://", key)
+            is_once = method in _ONCE or method == "complete_upload"
+            error = OutcomeUnknown(key, "simulated") if is_once else StoreUnreachable("simulated://", key)
             raise error
         return answer
 
@@ -145,6 +172,8 @@ class Way(WrappedStore):
 def _faults(method: str, key: str) -> tuple[str, ...]:
     if method in _ONCE:
         return ("never", "perhaps never", "lost", "late", "twice", "taken")
+    if method == "complete_upload":
+        return ("never", "perhaps never", "lost")
     if method == "put":
         return ("never", "lost", "twice")
     if method in _REPEATED:

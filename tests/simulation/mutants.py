@@ -3,34 +3,51 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
-import tests.simulation.tasks
-import tests.simulation.writing
-from catalog import checkpointer
+from catalog import Bounds, SegmentRef, SegmentView, checkpointer, encode_commit
 from catalog.checkpointer import Mark
 from catalog.closing import close
-from catalog.commit import Checkpoint
+from catalog.commit import Checkpoint, Commit, CommitKind
 from catalog.control import DEAD
 from catalog.encoding import decode_commit_at
-from catalog.errors import Diverged, KeyTaken, Outdated
+from catalog.errors import Diverged, KeyTaken, OutcomeUnknown, Outdated
 from catalog.gc_execution import Execution
 from catalog.gid import Sid, Vid
-from catalog.keys import commit_key
+from catalog.keys import Key, commit_key
+from catalog.local import Attempt, Handle
 from catalog.mark import Kept, Marker
 from catalog.objects.base import ObjectStore
+from catalog.objects.wrapped import WrappedStore
 from catalog.retention import first_kept
 from catalog.snapshot import Snapshot, checkpoint_of
+from catalog.sync import News
 from catalog.volume import Volumes
+from offload import sending
+from offload.offloader import Offloader
+from offload.publisher import Published, Publisher
+from offload.rescue import Rescue
+from offload.reset import Reset
+from offload.takeover import Takeover
+from seglog import Log
 from tests.simulation.schedule import DAY_MS
-from tests.simulation.writing import Writing
 
 __all__ = ["MUTANTS"]
 
+T = TypeVar("T")
+
 _publish = Volumes.publish
+_publish_pending = Publisher.publish
+_claim = Takeover._claim
+_begin = Takeover._begin
+_offload_run = Offloader._offload_run
+_delete_topic = Log.delete_topic
+_ship = sending.ship
+_remote_frames = sending.remote_frames
 
 
 def _publishes_below_the_boundary(self: Volumes, vid: Vid, lsn: int, body: bytes) -> None:
@@ -68,8 +85,8 @@ def _shuts_nobody_out(self: Execution, kept: Kept, newest_ms: int) -> None:
     kept.tip = replace(kept.tip, collected_before_ms=newest_ms + 1)
 
 
-def _by_the_clock_alone(self: Writing, now_ms: int) -> Sid:
-    return Sid.new(now_ms - self.behind_ms)
+def _by_the_clock_alone(self: Offloader, handle: Handle, now_ms: int) -> Sid:
+    return Sid.new(now_ms)
 
 
 def _keeps_too_little(commits: Any, since_ms: int) -> int | None:
@@ -85,8 +102,85 @@ def _takes_closing_for_open(store: ObjectStore, vid: Vid) -> bool:
     return Volumes(store).boundary(vid) < DEAD
 
 
-def _never(*_: object) -> bool:
-    return False
+def _moves_no_bounds(self: News, bounds: Bounds, epoch: int) -> bool:
+    return all(stored.commit.bounds == bounds for stored in self.commits)
+
+
+def _without_its_index(store: ObjectStore, *rest: Any) -> SegmentRef:
+    return _ship(_WithoutIndexes(store), *rest)
+
+
+class _WithoutIndexes(WrappedStore):
+    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
+        return act()
+
+    def put(self, key: Key, body: bytes | bytearray, metadata: Mapping[str, str]) -> None:
+        if not key.endswith(".index"):
+            super().put(key, body, metadata)
+
+
+def _keeps_no_record(self: Publisher, handle: Handle, commit: Commit, attempt: Attempt | None = None) -> Handle:
+    body, _ = encode_commit(commit)
+    return replace(handle, pending_lsn=commit.lsn, pending_body=body)
+
+
+def _makes_it_anew(self: Publisher, handle: Handle) -> Published | None:
+    assert handle.pending_body is not None
+    assert handle.pending_lsn is not None
+    commit = decode_commit_at(handle.pending_body, handle.vid, handle.pending_lsn).commit
+    return _publish_pending(self, self.prepare(handle, replace(commit, nonce=os.urandom(16)), self._attempt_of(handle)))
+
+
+def _takes_a_given_up_delete_for_told(self: Publisher, handle: Handle) -> Published | None:
+    published = _publish_pending(self, handle)
+    lsn, body = handle.pending_lsn, handle.pending_body
+    if published is not None or lsn is None or body is None:
+        return published
+    kind = decode_commit_at(body, handle.vid, lsn).commit.kind
+    return Published(lsn, kind, None) if kind is CommitKind.DELETE else None
+
+
+def _takes_unknown_for_done(self: Volumes, vid: Vid, lsn: int, body: bytes) -> None:
+    with contextlib.suppress(OutcomeUnknown):
+        _publish(self, vid, lsn, body)
+
+
+def _claims_with_its_epoch(self: Takeover, handle: Handle, snapshot: Snapshot, epoch: int) -> Handle:
+    return _claim(self, handle, snapshot, max(snapshot.epoch, 1))
+
+
+def _begins_with_its_epoch(self: Takeover, handle: Handle, snapshot: Snapshot) -> Handle:
+    return _begin(self, handle, replace(snapshot, epoch=max(snapshot.epoch - 1, 1)))
+
+
+def _begins_too_low(self: Takeover, handle: Handle, snapshot: Snapshot) -> Handle:
+    bounds = replace(snapshot.bounds, head_seq=max(snapshot.bounds.head_seq - 1, 0))
+    return _begin(self, handle, replace(snapshot, bounds=bounds))
+
+
+class _AlwaysInEpoch:
+    """A topic that does not tell of a truncation."""
+
+    def __init__(self, topic: Any, epoch: int) -> None:
+        self._topic = topic
+        self.epoch = epoch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._topic, name)
+
+
+def _sends_whatever_is_cut(
+    self: Offloader, handle: Handle, tip: Any, run: Any, topic: Any, epoch: int, on_bytes: Any
+) -> Published | None:
+    return _offload_run(self, handle, tip, run, _AlwaysInEpoch(topic, epoch), epoch, on_bytes)
+
+
+def _drops_wherever_it_is(self: Log, name: str, *, position: tuple[int, int, int] | None = None) -> None:
+    _delete_topic(self, name, position=None if position is None else self.topic(name).position)
+
+
+def _merges_what_was_deleted(reader: Any, views: Iterable[SegmentView]) -> Any:
+    return _remote_frames(reader, [replace(view, deleted=None) for view in views])
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -101,18 +195,41 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "gc looks once": lambda: mock.patch.object(Marker, "refresh", _nothing),
     "gc raises no boundary": lambda: mock.patch.object(Execution, "_raise_boundary", _raises_no_boundary),
     "gc shuts nobody out": lambda: mock.patch.object(Execution, "_shut_out", _shuts_nobody_out),
-    "a clock that is behind is believed": lambda: mock.patch.object(Writing, "_new_sid", _by_the_clock_alone),
+    "a clock that is behind is believed": lambda: mock.patch.object(Offloader, "_new_sid", _by_the_clock_alone),
     "gc keeps too little": lambda: mock.patch("catalog.mark.first_kept", _keeps_too_little),
-    "a fenced writer goes on": lambda: mock.patch.object(Writing, "_is_fenced", _never),
+    "a fenced writer goes on": lambda: mock.patch.multiple(News, fenced_by=_nothing, is_maintenance=_moves_no_bounds),
     "gc closes without a look": lambda: mock.patch.object(Execution, "_close", _closes_without_a_look),
     "a name leaves its volume closing": lambda: mock.patch("catalog.branch.keep_open", _takes_closing_for_open),
+    "a commit goes before its index object": lambda: mock.patch.object(sending, "ship", _without_its_index),
+    "a commit is sent before it is on record": lambda: mock.patch.object(Publisher, "prepare", _keeps_no_record),
+    "a pending commit is made anew": lambda: mock.patch.object(Publisher, "publish", _makes_it_anew),
+    "an unknown answer is a good one": lambda: mock.patch.object(Volumes, "publish", _takes_unknown_for_done),
+    "a takeover keeps the epoch": lambda: _takeovers_keep_the_epoch(),
+    "a takeover begins too low": lambda: mock.patch.object(Takeover, "_begin", _begins_too_low),
+    "a rebase drops a delete": lambda: mock.patch.object(Publisher, "publish", _takes_a_given_up_delete_for_told),
+    "deletes are not told": lambda: mock.patch("offload.offloader._due_delete", _nothing),
+    "what is cut meanwhile is sent": lambda: mock.patch.object(Offloader, "_offload_run", _sends_whatever_is_cut),
+    "a merge has what was deleted": lambda: mock.patch.object(sending, "remote_frames", _merges_what_was_deleted),
+    "a hot copy goes before its read-back": lambda: mock.patch.object(Offloader, "_check_remote", _nothing),
+    "a reset forgets an attempt": lambda: mock.patch.object(Reset, "_drop_attempts", _nothing),
+    "a reset does not look what came meanwhile": lambda: mock.patch.object(Log, "delete_topic", _drops_wherever_it_is),
+    "a reset saves nothing": lambda: mock.patch.object(Rescue, "_copy", _nothing),
 }
+
+
+@contextlib.contextmanager
+def _takeovers_keep_the_epoch() -> Iterator[None]:
+    with (
+        mock.patch.object(Takeover, "_claim", _claims_with_its_epoch),
+        mock.patch.object(Takeover, "_begin", _begins_with_its_epoch),
+    ):
+        yield
 
 
 @contextlib.contextmanager
 def _checkpoints_are(make: Callable[..., Mark]) -> Iterator[None]:
     with (
-        mock.patch.object(tests.simulation.tasks, "make_checkpoint", make),
-        mock.patch.object(tests.simulation.writing, "make_checkpoint", make),
+        mock.patch("tests.simulation.tasks.make_checkpoint", make),
+        mock.patch("offload.publisher.make_checkpoint", make),
     ):
         yield

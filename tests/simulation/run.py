@@ -6,10 +6,11 @@ import sys
 from dataclasses import dataclass
 
 from tests.simulation.collecting import Collecting
+from tests.simulation.directory import Directory
 from tests.simulation.ground import Ground
 from tests.simulation.model import Model
 from tests.simulation.schedule import DAY_MS, Schedule
-from tests.simulation.tasks import Checkpointer, Forker, LateForker, LatePinner, Member, Pinner, Reader, Tagger, Writer
+from tests.simulation.tasks import Checkpointer, Forker, LateForker, LatePinner, Member, Pinner, Reader, Tagger
 
 __all__ = ["Outcome", "simulate"]
 
@@ -21,7 +22,7 @@ Cast = tuple[tuple[tuple[type[Member], str], ...], int, int]
 
 _EVERYBODY: Cast = (
     (
-        (Writer, "w1 w2"),
+        (Directory, "d1 d2"),
         (Reader, "r1 r2"),
         (Forker, "f1"),
         (Tagger, "t1"),
@@ -35,7 +36,7 @@ _EVERYBODY: Cast = (
 # Those who give names and GC meet more often where nobody else has much to do.
 _NAMES: Cast = (
     (
-        (Writer, "w1"),
+        (Directory, "d1"),
         (LateForker, "f1 f2"),
         (Tagger, "t1"),
         (LatePinner, "p1 p2 p3"),
@@ -59,13 +60,19 @@ class Outcome:
     collections: int
     crashes: int
     stalls: int
+    offloads: int
+    deletes: int
+    truncations: int
+    merges: int
+    takeovers: int
+    resets: int
 
 
 def simulate(seed: int) -> Outcome:
     """Raises `Broken`, or what a task raised that it should not have."""
     schedule = Schedule(seed)
     cast, window_ms, grace_ms = _EVERYBODY if seed % 2 else _NAMES
-    ground = Ground(is_ordered=seed % 8 < 4)
+    ground = Ground(lambda: schedule.now_ms, is_ordered=seed % 8 < 4)
     model = Model(ground, lambda: schedule.now_ms, window_ms, grace_ms)
     with schedule.deterministic():
         for kind, names in cast:
@@ -83,6 +90,12 @@ def simulate(seed: int) -> Outcome:
         model.collections,
         schedule.crashes,
         schedule.stalls,
+        model.counts["OFFLOAD"],
+        model.counts["DELETE"],
+        model.counts["TRUNCATE"],
+        model.counts["COMPACT"],
+        model.counts["CONFIG"],
+        model.counts["resets"],
     )
 
 

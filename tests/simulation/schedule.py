@@ -14,8 +14,10 @@ import contextlib
 import heapq
 import itertools
 import os
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import Random
 from unittest import mock
 
@@ -24,7 +26,7 @@ from greenlet import getcurrent, greenlet
 
 from tests.faults.in_caller import InCaller
 
-__all__ = ["DAY_MS", "START_MS", "Crashed", "Ended", "Schedule", "Task"]
+__all__ = ["DAY_MS", "START_MS", "Clock", "Crashed", "Ended", "Schedule", "Task"]
 
 START_MS = 1_763_111_523_000
 DAY_MS = 24 * 3_600_000
@@ -37,6 +39,17 @@ class Crashed(BaseException):
 
 class Ended(BaseException):
     """The schedule is over."""
+
+
+class Clock:
+    """An actor's own: `ahead_ms` of the schedule's, or behind it."""
+
+    def __init__(self, schedule: Schedule, ahead_ms: int = 0) -> None:
+        self._schedule = schedule
+        self.ahead_ms = ahead_ms
+
+    def now_ms(self) -> int:
+        return self._schedule.now_ms + self.ahead_ms
 
 
 class Task:
@@ -56,6 +69,7 @@ class Task:
         self.name = name
         self.wakes_ms = 0
         self.late_for = ""
+        self.is_dead = False  # nothing that its process still does on its way out is seen by anybody
         self.own = greenlet(self._run, schedule.main)
         schedule.tasks.append(self)
 
@@ -66,12 +80,17 @@ class Task:
     def is_over(self) -> bool:
         return self.own.dead
 
+    def bury(self) -> None:
+        """What becomes of what it had, after it crashed."""
+
     def _run(self) -> None:
         while True:
             try:
                 self.live()
             except Crashed:
                 self.schedule.note(self.name, "crashed")
+                self.bury()
+                self.is_dead = False
                 self.hand_over()
             else:
                 return
@@ -81,8 +100,9 @@ class Task:
         self.schedule.main.switch()
 
     def end(self) -> None:
+        self.is_dead = True
         if self.own:  # it has begun, and is not over
-            with contextlib.suppress(Ended):
+            with contextlib.suppress(Ended, Crashed):
                 self.own.throw(Ended)
 
 
@@ -103,6 +123,7 @@ class Schedule:
         self.steps = 0
         self.crashes = 0
         self.stalls = 0
+        self.databases: dict[Path, sqlite3.Connection] = {}
         self._trace = xxhash.xxh3_128()
         self._roused: Task | None = None
         self._roused_at = 0
@@ -185,8 +206,12 @@ class Schedule:
 
     def perhaps_crash(self, task: Task) -> None:
         if task.may_crash and self.chance(self.crash_rate):
-            self.crashes += 1
-            raise Crashed
+            self.kill(task)
+
+    def kill(self, task: Task) -> None:
+        self.crashes += 1
+        task.is_dead = True
+        raise Crashed
 
     @contextlib.contextmanager
     def deterministic(self) -> Iterator[None]:
@@ -196,6 +221,10 @@ class Schedule:
 
         with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch.object(os, "urandom", self.random.randbytes))
+            stack.enter_context(mock.patch("catalog.local._connect", lambda path: self.databases[path.parent]))
+            # A record may be larger than a block of the simulation; none is.
+            stack.enter_context(mock.patch("offload.archive._FRAME_OVERHEAD_BYTES", 0))
+            stack.enter_context(mock.patch("socket.gethostname", return_value="simulated"))
             for name, module in sorted(sys.modules.items()):
                 if not name.startswith(("catalog.", "offload.")):
                     continue

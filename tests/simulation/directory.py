@@ -1,0 +1,485 @@
+"""A data directory of a simulation. Its log, its archive and its local catalog are the code that ships.
+
+    the log            on a disk in memory (tests/faults/disk.py). A crash is a kill or a power cut. A power cut keeps
+                       any part of what was not synced
+    the local catalog  SQLite in memory
+    the store          through `Way`: every request may fail, be late, or be the last one of the process
+
+At the requests of an offload, a merge, a sync and a reset, the process appends, deletes, truncates and seals. So other
+threads of it would. Each directory puts down in its `Journal`s what it did, and the model judges by these.
+
+The simulation does not see: two threads inside the log at the same time, the daemon and its workers, the cache of cold
+reads on the disk, a second remote, evictions, retention, ephemeral records, labels other than tags, zstd, and errors of
+the disk. `tests/seglog` and `tests/promises` look at them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import offload
+import seglog
+from catalog import MAIN, ForkPoint, Handle, Vid
+from catalog.control import DEAD
+from catalog.errors import (
+    BranchCollected,
+    BranchExists,
+    Diverged,
+    Fenced,
+    Missing,
+    NoSuchBranch,
+    NoSuchObject,
+    OutOfWindow,
+)
+from catalog.keys import Key
+from offload import Archive, ColdSettings, OffloadSettings
+from offload.catalog_settings import CatalogSettings
+from offload.errors import Conflict as OffloadConflict
+from offload.errors import OtherRemote
+from offload.errors import Unavailable as OffloadUnavailable
+from offload.handles import split_name
+from offload.publisher import Published
+from seglog import Log, LogSettings, Record, TopicMoved
+from seglog.frame import read_header, record_of
+from seglog.upkeep import InCaller
+from tests.faults.disk import SimulatedDisk
+from tests.simulation.database import path_of
+from tests.simulation.journal import Entry, Journal, Op, State
+from tests.simulation.model import Broken, Held, Model
+from tests.simulation.schedule import DAY_MS, Crashed, Schedule
+from tests.simulation.tasks import TOPIC, Member
+
+__all__ = ["Directory"]
+
+T = TypeVar("T")
+
+_LOG = LogSettings(segment_max_events=5, wal_file_bytes=1 << 16, max_record_bytes=256)
+_COLD = ColdSettings(cache_bytes=0, connections=1, get_attempts=1)
+_UPKEEP = CatalogSettings(checkpoint_commits=4)
+_BLOCK_BYTES = 1024  # so that an object of some records is a multipart upload
+_VALUE_BYTES = (8, 8, 8, 100)
+_DISK_RATE = 0.1  # of the crashes at requests: a step of the log has many effects on its disk
+_MEANWHILE_RATE = 0.04
+
+
+def _settings() -> OffloadSettings:
+    settings = OffloadSettings(codec="none", concurrency=1, merge_below_bytes=1 << 20, merge_count=3)
+    object.__setattr__(settings, "block_size", _BLOCK_BYTES)
+    return settings
+
+
+_OFFLOAD = _settings()
+
+
+class Directory(Member):
+    """Writes the topic and its branches. Several share a topic: one writes, the others follow, or find that out."""
+
+    turns = 60
+
+    def __init__(self, schedule: Schedule, model: Model, name: str) -> None:
+        self.journals: dict[str, Journal] = {}
+        self.under_way: dict[str, Journal] = {}  # what a topic is after the call of the log that is being made
+        self.may_begin: set[str] = set()
+        self.may_leave: dict[str, str | None] = {}
+        self.resetting: dict[str, str | None] = {}
+        self.parted: set[str] = set()
+        self.floors: dict[str, int] = {}
+        self.vids: dict[str, Vid] = {}
+        self.read_back: Counter[str] = Counter()
+        self.disk = SimulatedDisk()
+        self.made = 0
+        self.branches = 0
+        model.journals[name] = self.journals
+        super().__init__(schedule, model, name)
+        # As far behind as may be: the ids of segments are what GC goes by, and the volume says how old they may be.
+        self.clock.ahead_ms = schedule.random.choice((0, -schedule.random.randrange(30 * DAY_MS)))
+
+    # ------------------------------------------------------------ a process of it
+
+    def begin(self) -> None:
+        self.store.on_commit = self._on_commit
+        self.store.read_back = self.read_back
+        self.disk.note = self._on_effect
+        self.log: Log = seglog.open(
+            path_of(self.name), files=self.disk, clock=self.clock, settings=_LOG, upkeep=InCaller
+        )
+        self.archive: Archive = offload.attach(
+            self.log, store=self.store, settings=_OFFLOAD, upkeep=_UPKEEP, cold=_COLD, clock=self.clock
+        )
+        self._recall()
+
+    def prepared(self, handle: dict[str, Any], attempt: dict[str, Any] | None) -> None:
+        self.model.prepared(self.name, handle, attempt)
+
+    def _on_commit(self, key: Key, body: bytes) -> None:
+        self._hold(self.database.has_pending(body), f"{key} is not on record before it is sent")
+
+    def bury(self) -> None:
+        """The disk as the dead process leaves it."""
+        moment = self.disk.moment()
+        if self.schedule.chance(0.5):
+            self.disk = SimulatedDisk.resume(moment)
+        else:
+            self.disk = SimulatedDisk(moment.image([each for each in moment.pending if self.schedule.chance(0.5)]))
+
+    def _on_effect(self, _: SimulatedDisk) -> None:
+        if self.is_dead:
+            raise Crashed
+        if self.schedule.chance(self.schedule.crash_rate * _DISK_RATE):
+            self.schedule.kill(self)
+
+    def _recall(self) -> None:
+        """What was under way when the last process died has happened, or has not."""
+        for name in sorted({*self.journals, *self.under_way, *self.log.topics()}):
+            journal, after = self.journals.get(name), self.under_way.pop(name, None)
+            if not self.log.has_topic(name):
+                if journal is not None:
+                    self._hold(name in self.may_leave, f"{name} is not there any more")
+                    self._left(name, journal, self.may_leave.get(name))
+                continue
+            if journal is None and after is None:
+                self._hold(name in self.may_begin, f"{name} came from nowhere")
+                self._adopt(name)
+                continue
+            fits = [each for each in (journal, after) if each is not None and self._fits(name, each)]
+            self._hold(bool(fits), f"{name} is neither as it was before the crash nor after what was done")
+            self.journals[name] = fits[-1]
+        self.may_leave.clear()
+        self._look()
+
+    def _fits(self, name: str, journal: Journal) -> bool:
+        topic = self.log.topic(name)
+        hot = {seq: entry for seq, entry in journal.shown.items() if seq >= topic.hot_floor}
+        return topic.head_seq == journal.head and self._hot(name) == hot
+
+    def _hot(self, name: str) -> State:
+        topic = self.log.topic(name)
+        records = topic.read(topic.hot_floor, gaps=True)
+        return {each.seq: Entry(*each[:4]) for each in records if isinstance(each, Record)}
+
+    def _adopt(self, name: str) -> None:
+        """A topic that takeover or reset made: what it shows is the log's word; `_left` has looked at it."""
+        topic = self.log.topic(name)
+        ops = tuple(Op(number, op.at_seq, op.at_seq, op.before, op.tag) for number, op in enumerate(topic.delete_ops()))
+        entries: State = {}
+        for frame in topic.frames(topic.hot_floor, topic.head_seq) if topic.record_count_hot else ():
+            record = record_of(frame, 0, read_header(frame))
+            entries[record.seq] = Entry(*record[:4])
+        self.journals[name] = Journal(
+            topic.first_seq, topic.head_seq, topic.last_ts_ms, entries, self._hot(name), ops, ops
+        )
+
+    @contextlib.contextmanager
+    def _log_does(self, name: str, after: Journal) -> Iterator[None]:
+        """A call of the log, which makes the topic `after`. A crash leaves it as it was, or so."""
+        self.under_way[name] = after
+        yield
+        self.journals[name] = self.under_way.pop(name)
+
+    # ------------------------------------------------------------ what it does
+
+    def turn(self) -> None:
+        name, begun_ms = self._name(), self.schedule.now_ms
+        try:
+            self._act(name)
+        except (NoSuchBranch, OtherRemote) as error:
+            is_there = name == TOPIC or split_name(name)[1] in self._alive()
+            self._hold(not is_there, f"{name} is said to be gone: {error}")
+        except NoSuchObject:
+            # What a process slept over for longer than the grace may have been collected.
+            if self.schedule.now_ms - begun_ms < self.model.grace_ms:
+                raise
+        except Diverged as error:
+            self._check_parted(name, error)
+            self.parted.add(name)
+        except (OffloadConflict, OffloadUnavailable, OutOfWindow, TopicMoved):
+            pass
+        finally:
+            self.store.meanwhile = None
+            if not self.is_dead:
+                for each in sorted(self.may_leave):
+                    self._settle(each)
+                self._look()
+
+    def _name(self) -> str:
+        if self.resetting:
+            return self.random.choice(sorted(self.resetting))
+        others = sorted({*self.journals, *(f"{TOPIC}@{branch}" for branch in self._alive())} - {TOPIC})
+        return self.random.choice(others) if others and self.schedule.chance(0.25) else TOPIC
+
+    def _alive(self) -> set[str]:
+        """Branches that are there, as far as was acked."""
+        return {
+            branch
+            for (_, branch), values in self.model.names.items()
+            if branch != MAIN and len(values) == 1 and all(each.vid and each.deleted_at_ms is None for each in values)
+        }
+
+    def _act(self, name: str) -> None:
+        drawn = self.random.random()
+        if name in self.resetting or (name in self.parted and drawn < 0.6):
+            self._reset(name)
+        elif name not in self.journals:
+            self._join(name, drawn)
+        elif drawn < 0.55:
+            self._write(name)
+        elif drawn < 0.63:
+            self._delete(name)
+        elif drawn < 0.69:
+            self._truncate(name)
+        elif drawn < 0.77:
+            self._with_others(lambda: self.archive.compact(name))
+        elif drawn < 0.84:
+            self._sync(name)
+        elif drawn < 0.88:
+            self._take_over(name)
+        elif drawn < 0.9:
+            self.archive.drop_copies()
+        elif drawn < 0.94:
+            self.archive.close()
+            self.log.close()
+            self.begin()
+        else:
+            self._read(name)
+
+    def _join(self, name: str, drawn: float) -> None:
+        """A topic that this directory does not write."""
+        is_made = (TOPIC, MAIN) in self.model.names
+        if name == TOPIC and not is_made and not self.archive.is_replica(name):
+            self._write(name)
+        elif drawn < 0.4:
+            self._take_over(name)
+            self._write(name)
+        elif drawn < 0.8:
+            self.archive.sync(name)
+        else:
+            self._read(name)
+
+    def _write(self, name: str) -> None:
+        """Append, seal, offload."""
+        for _ in range(self.random.randrange(1, 4)):
+            self._append(name)
+        if self.schedule.chance(0.85):
+            self.log.topic(name).seal()
+            self._push(name)
+
+    def _append(self, name: str) -> None:
+        before = self.journals.get(name) or Journal(1, 0, 0)
+        values = [self._value() for _ in range(self.random.randrange(1, 4))]
+        tag = self.random.choice(("a", "b", None))
+        with self._log_does(name, before.appended(self.clock.now_ms(), values, tag)):
+            seqs = self.log.topic(name).append(values, tag=tag)
+        self._hold(seqs[0] == before.head + 1, f"an append to {name} got {seqs} after {before.head}")
+
+    def _value(self) -> bytes:
+        self.made += 1
+        return b"%s %d " % (self.name.encode(), self.made) + bytes(self.random.choice(_VALUE_BYTES))
+
+    def _push(self, name: str) -> None:
+        drop_hot = self.schedule.chance(0.5)
+        result = self._with_others(lambda: self.archive.offload(name, drop_hot=drop_hot))
+        self._acked(name, result.published)
+
+    def _acked(self, name: str, published: tuple[Published, ...]) -> None:
+        vid = self._vid(name)
+        self.model.named(*split_name(name), vid)
+        for each in published:
+            self.model.ack(self.name, vid, each.lsn)
+
+    def _delete(self, name: str) -> None:
+        journal = self.journals[name]
+        before = tag = None
+        if self.schedule.chance(0.5):
+            before = max(1, journal.head - self.random.randrange(8))
+        else:
+            tag = self.random.choice("ab")
+        with self._log_does(name, journal.deleted(self.clock.now_ms(), before=before, tag=tag)):
+            self.log.topic(name).delete(before=before, tag=tag)
+        if self.schedule.chance(0.5):
+            self._push(name)
+
+    def _truncate(self, name: str) -> None:
+        self._cut(name)
+        if self.schedule.chance(0.5):
+            self._push(name)
+
+    def _cut(self, name: str) -> None:
+        journal = self.journals[name]
+        cut = journal.head - self.random.randrange(5)
+        if cut >= 1:
+            with self._log_does(name, journal.truncated(self.clock.now_ms(), cut)):
+                self.log.topic(name).truncate(cut)
+
+    def _take_over(self, name: str) -> None:
+        self.may_begin.add(name)
+        self.archive.take_over(name)
+        self.model.named(*split_name(name), self._vid(name))
+        if name not in self.journals:
+            self._adopt(name)
+            handle = self._handle(name)
+            head = self.model.volumes[handle.vid].head_seq(handle.lsn)
+            first = self.journals[name].first_seq
+            self._hold(first == head + 1, f"{name} begins with {first}, and its volume ends at {head}")
+        self.parted.discard(name)
+
+    def _sync(self, name: str) -> None:
+        """With nothing of its own, it may find that it follows from now on."""
+        self.may_leave[name] = None
+        synced = self._with_others(lambda: self.archive.sync(name))
+        self._settle(name)
+        self._acked(name, synced.published)
+
+    def _reset(self, name: str) -> None:
+        """Again and again with the same branch, until it is done."""
+        if name not in self.resetting:
+            self.branches += 1
+            self.resetting[name] = f"{self.name}-{self.branches}"
+        branch = self.resetting[name]
+        saved = f"{split_name(name)[0]}@{branch}"
+        self.may_leave[name] = branch
+        self.may_begin.add(saved)
+        self.model.names.setdefault((TOPIC, str(branch)), {Held(None), Held(None, 0)})
+        try:
+            result = self._with_others(lambda: self.archive.reset(name, as_branch=branch))
+        except BranchExists:
+            del self.resetting[name]
+            raise
+        finally:
+            if not self.is_dead and self.log.has_topic(saved):
+                self._adopt(saved)
+        if result.branch is not None:
+            self.model.named(TOPIC, result.branch, self._vid(saved))
+        del self.resetting[name]
+        self.parted.discard(name)
+        self._settle(name)
+        self.model.counts["resets"] += 1
+        self._hold(not self.local.attempts(name), f"{name} was reset, and has attempts on record")
+
+    def _settle(self, name: str) -> None:
+        branch = self.may_leave.pop(name, None)
+        if not self.log.has_topic(name) and name in self.journals:
+            self._left(name, self.journals[name], branch)
+
+    def _with_others(self, act: Callable[[], T]) -> T:
+        """Other threads of the process append, delete, truncate and seal at the requests that `act` makes."""
+        self.read_back.clear()
+        self.store.meanwhile = self._meanwhile
+        try:
+            return act()
+        finally:
+            self.store.meanwhile = None
+
+    def _meanwhile(self) -> None:
+        if not self.journals or not self.schedule.chance(_MEANWHILE_RATE):
+            return
+        name = self.random.choice(sorted(self.journals))
+        is_being_made = any(name == f"{split_name(each)[0]}@{branch}" for each, branch in self.resetting.items())
+        if not self.log.has_topic(name) or name in self.under_way or is_being_made:
+            return
+        drawn = self.random.random()
+        if drawn < 0.6:
+            self._append(name)
+        elif drawn < 0.8:
+            self.log.topic(name).seal()
+        elif drawn < 0.9:
+            journal, tag = self.journals[name], self.random.choice("ab")
+            with self._log_does(name, journal.deleted(self.clock.now_ms(), tag=tag)):
+                self.log.topic(name).delete(tag=tag)
+        else:
+            self._cut(name)
+
+    # ------------------------------------------------------------ what must hold
+
+    def _read(self, name: str) -> None:
+        """Over both tiers."""
+        handle = self.archive._handles.find(name)
+        volume = None if handle is None else self.model.volumes[handle.vid]
+        below: State = {} if volume is None or handle is None else volume.state(handle.lsn)
+        journal = self.journals.get(name)
+        wanted = below if journal is None else journal.all_shown(below)
+        try:
+            found = {each.seq: Entry(*each[:4]) for each in self.archive.read(name)}
+        except Missing as error:
+            if handle is not None and self.model.is_promised(ForkPoint(handle.vid, handle.lsn)):
+                raise Broken(f"{self.name} cannot read {name}: {error}") from error
+            return
+        if handle is None and journal is None:
+            return  # by the remote's newest state, which may be another by now
+        self._hold(found == wanted, f"{name} reads as something else: {sorted(found)}, {sorted(wanted)}")
+
+    def _look(self) -> None:
+        """After each turn: the log shows what was appended. What went from it was read in the volume."""
+        for name, journal in self.journals.items():
+            if not self.log.has_topic(name):
+                continue
+            self._hold(self._fits(name, journal), f"{name} in the log is not what was appended")
+            floor, before = self.log.topic(name).hot_floor, self.floors.get(name, journal.first_seq)
+            if floor > before:
+                self._check_released(name, range(before, min(floor, journal.head + 1)))
+            self.floors[name] = floor
+
+    def _check_released(self, name: str, seqs: range) -> None:
+        """A hot copy goes only after what replaces it was read back; of what no kept state shows there is nothing."""
+        volume = self.model.volumes[self._vid(name)]
+        kept = [volume.state(lsn) for lsn in range(min(volume.boundary, len(volume.pasts)), len(volume.pasts) + 1)]
+        read_back = self.read_back
+        segments = self.model.segments.get(self._vid(name), [])
+        for seq in seqs:
+            is_proven = not any(seq in state for state in kept) or any(
+                first <= seq <= last and all(read_back.get(key, 0) >= size for key, size in sizes.items())
+                for first, last, sizes in segments
+            )
+            self._hold(is_proven, f"the hot copy of seq {seq} of {name} went before a read of what replaces it")
+
+    def _left(self, name: str, journal: Journal, branch: str | None) -> None:
+        """The topic went from the log: what no volume ever had is on the branch."""
+        del self.journals[name]
+        floor = self.floors.pop(name, journal.first_seq)
+        volume = self.model.volumes[self.vids[name]] if name in self.vids else None
+        known = volume.values if volume is not None and volume.boundary < DEAD else frozenset[bytes]()
+        lost = {
+            entry.value: entry.tag
+            for seq, entry in journal.shown.items()
+            if entry.value not in known and (volume is None or volume.boundary < DEAD or seq >= floor)
+        }
+        if not lost:
+            return
+        saved = f"{split_name(name)[0]}@{branch}"
+        self._hold(branch is not None and self.log.has_topic(saved), f"records of {name} that only it had are gone")
+        found = {entry.value: entry.tag for entry in self._hot(saved).values()}
+        missing = [value for value, tag in lost.items() if value not in found or found[value] != tag]
+        self._hold(not missing, f"{saved} does not have {missing} of {name}")
+        deleted = {entry.value for entry in journal.entries.values()} - {each.value for each in journal.shown.values()}
+        self._hold(not deleted & found.keys(), f"{saved} shows again what was deleted from {name}")
+
+    def _check_parted(self, name: str, error: Diverged) -> None:
+        """Somebody else has written there, of a higher epoch if it is a fence; or the volume is collected."""
+        handle = self.archive._handles.find(name)
+        vid = self._vid(name) if handle is not None else None
+        if vid is None:
+            return
+        volume = self.model.volumes[vid]
+        if isinstance(error, BranchCollected):
+            self._hold(volume.boundary == DEAD, f"{vid} is said to be collected")
+            return
+        others = [past for past in volume.pasts if self.model.author(past) not in {None, self.name}]
+        self._hold(bool(others), f"{name} is said to have parted, and nobody else has written {vid}")
+        if isinstance(error, Fenced):
+            epochs = [past.stored.commit.epoch for past in others]
+            self._hold(max(epochs) >= error.epoch, f"{name} is said to be fenced by epoch {error.epoch} of {epochs}")
+
+    def _handle(self, name: str) -> Handle:
+        handle = self.archive._handles.find(name)
+        assert handle is not None, f"{name} has no handle"
+        return handle
+
+    def _vid(self, name: str) -> Vid:
+        vid = self.vids[name] = self._handle(name).vid
+        return vid
+
+    def _hold(self, is_so: bool, what: str) -> None:
+        if not is_so:
+            raise Broken(f"{self.name}: {what}")
