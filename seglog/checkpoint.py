@@ -1,7 +1,8 @@
 """A checkpoint: what is in the WAL goes to segments, deletes go to the flags, and the WAL before it may go.
 
     0 cut       what truncations wait for (see seglog.truncation)
-    1 plan      under the lock: end of the published WAL in each shard, and what each topic has above its segments
+    1 plan      under the lock: end of the published WAL in each shard, and what each topic that changed has above
+                 its segments
     2 absorb    copy verified frames to .data, entries to .idx; go on in a new segment where one is full; sync them
     3 flag      set the deleted flag in the entries that pending deletes reach; sync them
     4 store     the snapshot, atomically: from here on recovery starts at the end of 1
@@ -23,6 +24,8 @@ K7  No call of a cold store is made here, and nothing waits for one (seglog.relo
     below `earliest_seq` nothing is read.
 K8  Records that are in memory only stay there. Where others follow that are absorbed, a lost one takes the place of
     each, so that seqs stay dense; behind the last of those only the snapshot's `head_seq` knows of them.
+K9  What a checkpoint does under the lock follows the topics that changed since the last one, or are old enough to be
+    sealed, and not the topics that there are. Of the others the encoder has what the snapshot says (S8 of seglog.meta).
 K5  Any failure but a full disk, or a lack of file descriptors, poisons the writer: what the files hold is unknown.
 
 Source: topics engine architecture, section 3, without its CheckpointMark frames (see seglog.meta).
@@ -34,7 +37,8 @@ import logging
 import time
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from heapq import heappop, heappush
+from itertools import count, groupby
 
 from seglog.config import LogSettings
 from seglog.deletes import DeleteOp
@@ -42,7 +46,7 @@ from seglog.engine import Engine
 from seglog.errors import DiskFull, SeglogError, TooManyOpenFiles, WriterPoisoned
 from seglog.files import NO_DESCRIPTOR
 from seglog.listed import Listed
-from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store
+from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store_encoded
 from seglog.reach import NOTHING, Reach
 from seglog.read import lost_times, tail_run
 from seglog.removal import remove_topics
@@ -63,6 +67,7 @@ _logger = logging.getLogger("seglog.checkpoint")
 # Between runs, upkeep sleeps that long: otherwise an append that comes back from its sync waits for the interpreter
 # until its turn is forced, which is 5 ms.
 _PAUSE_S = 50e-6
+_ticket = count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +111,7 @@ class _Draft:
     released: list[SegmentInfo]
     recalled: int | None
     cold: tuple[SegmentInfo, ...]
+    final: TopicMeta | None = None
     cold_ops: Listed = field(default_factory=Listed)
     deletes: Reach = NOTHING
     sizes: Sizes = field(default_factory=Sizes)
@@ -125,7 +131,9 @@ class _Draft:
         cold_ops = _kept_cold_ops((*self.meta.cold_ops, *self.deletes.tagged), self.cold)
         self.cold_ops = Listed(cold_ops)
         self.sizes = Sizes(tuple(self.sealed), self.cold)
-        return replace(self.meta, sealed=self.sizes.segments, active=active_meta(self.active), cold_ops=cold_ops)
+        active = active_meta(self.active)
+        self.final = replace(self.meta, sealed=self.sizes.segments, active=active, cold_ops=cold_ops)
+        return self.final
 
     def merge_deletes(self) -> None:
         """Without the lock: there may be many."""
@@ -143,10 +151,12 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
+    """`others` have nothing to write, and may be other than the newest snapshot says."""
+
     wal: tuple[WalPosition, ...]
     next_topic_id: int
     drafts: list[_Draft]
-    unchanged: list[TopicMeta]
+    others: list[tuple[TopicState, TopicMeta]]
     deleted: tuple[int, ...]
     epoch_floor: int
     doomed: tuple[tuple[int, int], ...]
@@ -224,25 +234,80 @@ def checkpoint_locked(engine: Engine, wish: Wish | None, *, pause_s: float = 0) 
     if plan.drafts or plan.wal != engine.checkpointed:
         _write_segments(engine, plan, pause_s)
         _store_and_publish(engine, plan)
+    else:
+        _take_over(engine, plan)
     _free(engine, plan)
 
 
 def _plan(engine: Engine, wish: Wish | None) -> _Plan:
     with engine.committer.lock:
         # A topic that is on its way is not in this snapshot: its id must look unused there, for recovery makes it anew.
-        unpublished = (state.topic_id for state in engine.topics.values() if not state.is_published)
-        next_topic_id = min(unpublished, default=engine.next_topic_id)
+        next_topic_id = min(engine.creating, default=engine.next_topic_id)
         ends, deleted = engine.committer.published_ends, engine.deleted
         plan = _Plan(ends, next_topic_id, [], [], deleted, engine.epoch_floor, engine.doomed)
-        for state in engine.states():
+        for state in _to_look_at(engine, wish):
             own = wish if wish is not None and wish.topic == state.name else None
             aged = is_to_be_sealed(engine, state)
-            has_news = len(state.tail) or state.pending or state.head_seq != state.kept_head
-            if has_news or own is not None or aged or _is_outdated(state):
+            if own is not None or aged or _has_news(state):
                 plan.drafts.append(_draft(state, own, seal=aged))
             else:
-                plan.unchanged.append(state.to_meta())
+                plan.others.append((state, state.to_meta()))
     return plan
+
+
+def _to_look_at(engine: Engine, wish: Wish | None) -> list[TopicState]:
+    """K9. Ascending by id. The lock is held."""
+    for topic_id in [state.topic_id for state in engine.changed.values() if state.is_gone]:
+        del engine.changed[topic_id]
+    found = {**engine.changed, **{state.topic_id: state for state in _aged(engine)}}
+    if wish is not None:
+        named = (engine.find(wish.topic), *engine.leaving.values())
+        found |= {state.topic_id: state for state in named if state is not None and state.name == wish.topic}
+    return [found[topic_id] for topic_id in sorted(found) if not found[topic_id].is_gone]
+
+
+def _aged(engine: Engine) -> list[TopicState]:
+    """Those of `aging` that are due. From here on they count as changed, until a checkpoint has sealed them."""
+    found: list[TopicState] = []
+    now_ms = engine.clock.now_ms()
+    while engine.aging and engine.aging[0][0] < now_ms:
+        state = engine.aging[0][2]
+        if not state.is_gone:
+            state.touch()
+            found.append(state)
+        state.seal_due_ms = None
+        heappop(engine.aging)
+    return found
+
+
+def _settle(engine: Engine, state: TopicState, meta: TopicMeta | None) -> None:
+    """The newest snapshot says `meta` of it: if that is all, no checkpoint has to look at it. The lock is held."""
+    due_ms = _seal_due_ms(engine, state)
+    if due_ms is not None and due_ms != state.seal_due_ms:
+        heappush(engine.aging, (due_ms, next(_ticket), state))
+        state.seal_due_ms = due_ms
+    if not _has_news(state) and state.to_meta() == meta:
+        engine.changed.pop(state.topic_id, None)
+
+
+def _take_over(engine: Engine, plan: _Plan) -> None:
+    """What is known of topics without news, for later snapshots."""
+    for _, meta in plan.others:
+        engine.encoder.put(meta)
+    with engine.committer.lock:
+        for state, meta in plan.others:
+            _settle(engine, state, meta)
+
+
+def _has_news(state: TopicState) -> bool:
+    """Whether something of it is not in segments and flags. The lock is held."""
+    return bool(len(state.tail) or state.pending or state.head_seq != state.kept_head or _is_outdated(state))
+
+
+def _seal_due_ms(engine: Engine, state: TopicState) -> int | None:
+    """After which time its active segment is to be sealed. Records in the tail are news anyway."""
+    max_age_ms = seal_age_ms(state.config, engine.settings.segment_max_age_ms)
+    return state.active.min_ts_ms + max_age_ms if max_age_ms and state.active is not None else None
 
 
 def is_to_be_sealed(engine: Engine, state: TopicState) -> bool:
@@ -429,14 +494,18 @@ def _store_and_publish(engine: Engine, plan: _Plan) -> None:
     """Steps 4 and 5. Once the snapshot may be there, memory has to follow it, or the writer has to stop."""
     number = engine.snapshot_number + 1
     try:
-        store(engine.files, engine.layout, number, _snapshot(plan), engine.encoder)
+        store_encoded(engine.files, engine.layout, number, _encoded(engine, plan))
         with engine.committer.lock:
             engine.snapshot_number = number
             engine.checkpointed = plan.wal
             for draft in plan.drafts:
                 _publish(draft)
                 engine.doomed += tuple(draft.doomed)
-                engine.has_dead |= bool(reclaimable(draft.state, engine.settings.reclaim_dead_percent))
+                _settle(engine, draft.state, draft.final)
+            for state, meta in plan.others:
+                _settle(engine, state, meta)
+        for draft in plan.drafts:
+            engine.has_dead |= bool(reclaimable(draft.state, engine.settings.reclaim_dead_percent))
     except TooManyOpenFiles:
         raise  # before the snapshot had a name
     except OSError as error:
@@ -448,9 +517,16 @@ def _store_and_publish(engine: Engine, plan: _Plan) -> None:
         raise
 
 
-def _snapshot(plan: _Plan) -> Snapshot:
-    topics = sorted([*plan.unchanged, *(draft.result() for draft in plan.drafts)], key=lambda topic: topic.topic_id)
-    return Snapshot(plan.next_topic_id, tuple(topics), plan.wal, plan.deleted, plan.epoch_floor, plan.all_doomed())
+def _encoded(engine: Engine, plan: _Plan) -> bytes:
+    """The snapshot. If it does not get onto the disk, the topics of the plan are put again by the next checkpoint."""
+    encoder = engine.encoder
+    for meta in (*(draft.result() for draft in plan.drafts), *(meta for _, meta in plan.others)):
+        encoder.put(meta)
+    for topic_id in plan.deleted:
+        encoder.remove(topic_id)
+    return encoder.encode_put(
+        Snapshot(plan.next_topic_id, (), plan.wal, plan.deleted, plan.epoch_floor, plan.all_doomed())
+    )
 
 
 def _publish(draft: _Draft) -> None:

@@ -37,6 +37,9 @@ class Engine(Owned):
 
     `checkpointed` are the ends of what the newest snapshot covers, one a shard. `upkeep`, `reclaim`, `relocator` and
     `syncer` for what is acked at disk are set by whoever opens; `has_dead` says that there is work for `reclaim`.
+    `creating` are the ids of topics whose creation is on its way. `changed` are the topics that may be other than the
+    newest snapshot says, by id; `aging` is a heap of when the others are to be sealed for their age, each with a number
+    that no other has.
     `leaving` are topics whose deletion is on its way, `deleted` those whose directory is to be removed, `epoch_floor`
     is the highest epoch that a deleted topic had. `doomed` are (topic id, first seq) of segments that the relocator has
     to delete from the cold stores, before it moves others there. `wants_checkpoint` asks the upkeep for one. `held_for`
@@ -66,6 +69,9 @@ class Engine(Owned):
     doomed: tuple[tuple[int, int], ...] = ()
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     encoder: Encoder = field(default_factory=Encoder)
+    creating: set[int] = field(default_factory=set[int])
+    changed: dict[int, TopicState] = field(default_factory=dict[int, TopicState])
+    aging: list[tuple[int, int, TopicState]] = field(default_factory=list[tuple[int, int, TopicState]])
     leaving: dict[int, TopicState] = field(default_factory=dict[int, TopicState])
     deleted: tuple[int, ...] = ()
     epoch_floor: int = 0
@@ -134,6 +140,7 @@ class Engine(Owned):
         self.segments.clear()
 
     def _take_back(self) -> None:
+        self.creating.clear()
         for name, state in list(self.topics.items()):
             state.take_back()
             if not state.is_published:

@@ -119,20 +119,31 @@ class EphemeralEntry(Entry):
 
 
 class CreateEntry(Entry):
-    """`topics` are those of the log, by name."""
+    """`topics` are those of the log, by name, `creating` the ids that are on their way. `changed`: see TopicState."""
 
-    __slots__ = ("_topics", "state")
+    __slots__ = ("_creating", "_topics", "state")
 
-    def __init__(self, created: TopicCreated, topics: dict[str, TopicState]) -> None:
+    def __init__(
+        self,
+        created: TopicCreated,
+        topics: dict[str, TopicState],
+        creating: set[int],
+        changed: dict[int, TopicState],
+    ) -> None:
         super().__init__(created.topic_id, [encode_create(created)], 1, sync=True)
         self.state = new_state(created)
+        self.state.changed = changed
         self._topics = topics
+        self._creating = creating
 
     def assign(self) -> None:
         self._topics[self.state.name] = self.state
+        self._creating.add(self.state.topic_id)
 
     def publish(self, _file: int, _offset: int, /) -> None:
+        self.state.touch()
         self.state.is_published = True
+        self._creating.discard(self.state.topic_id)
 
 
 class ConfigEntry(Entry):
@@ -144,6 +155,7 @@ class ConfigEntry(Entry):
         self._config = config
 
     def publish(self, _file: int, _offset: int, /) -> None:
+        self._state.touch()
         self._state.config = self._config
 
 
@@ -230,6 +242,7 @@ class TopicDeleteEntry(Entry):
 
 def apply_evict(state: TopicState, floors: Floors) -> None:
     """A delete that came between may have raised `earliest_seq` further."""
+    state.touch()
     state.floors = floors.raised(state.floors.earliest_seq)
     state.resident.drop_below(state.floors.earliest_seq)
     state.generation += 1
@@ -254,6 +267,7 @@ def delete_resident(state: TopicState, op: DeleteOp) -> None:
 
 def _reach(state: TopicState, op: DeleteOp) -> None:
     """What a delete does at once. Done again after an interrupt, it is the same."""
+    state.touch()
     if op.evict_from is not None:
         state.floors = state.floors.evicted(op.below, Gap(op.evict_from, op.below - 1))
         state.generation += 1  # readers on their way are told

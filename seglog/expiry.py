@@ -45,6 +45,8 @@ def expired_seq(engine: Engine, state: TopicState, first: int) -> int:
         found, found_ms = _whole_segments(state, oldest_ms), 0
     with engine.committer.lock:
         if len(state.cuts) == cuts:
+            if found > state.expired_seq:
+                state.touch()
             state.expired_seq = max(state.expired_seq, found)
             state.oldest_live_ms = max(state.oldest_live_ms, found_ms)
         return state.expired_seq

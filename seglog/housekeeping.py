@@ -91,8 +91,10 @@ def _advanced(engine: Engine, state: TopicState, *, may_ask_store: bool) -> Exce
     except (SeglogError, FileNotFoundError) as error:
         return error
     with engine.committer.lock:
-        if len(state.cuts) == cuts:
-            state.floors = state.floors.raised(found or head + 1)
+        floors = state.floors.raised(found or head + 1)
+        if len(state.cuts) == cuts and floors is not state.floors:
+            state.touch()
+            state.floors = floors
     return None
 
 

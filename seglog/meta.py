@@ -75,6 +75,7 @@ __all__ = [
     "load",
     "numbers",
     "store",
+    "store_encoded",
 ]
 
 _FORMAT = 1
@@ -168,10 +169,11 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """A topic; `rows` are its sealed segments."""
+    """A topic; `rows` are its sealed segments, `ops` its listed deletes."""
 
     meta: TopicMeta
     rows: list[bytes]
+    ops: list[bytes]
     body: bytes
 
 
@@ -180,10 +182,39 @@ class Encoder:
 
     def __init__(self) -> None:
         self._topics: dict[int, _Encoded] = {}
+        # What was put and is not encoded yet.
+        self._waiting: dict[int, TopicMeta] = {}
+
+    def put(self, topic: TopicMeta) -> None:
+        """It is that from now on, in each snapshot."""
+        self._waiting[topic.topic_id] = topic
+
+    def remove(self, topic_id: int) -> None:
+        """It is in no snapshot any more."""
+        self._waiting.pop(topic_id, None)
+        self._topics.pop(topic_id, None)
+
+    def known(self, topic_id: int) -> TopicMeta | None:
+        """As it was put last."""
+        encoded = self._topics.get(topic_id)
+        return self._waiting.get(topic_id, None if encoded is None else encoded.meta)
 
     def encode(self, snapshot: Snapshot) -> bytes:
-        known = self._topics
-        self._topics = {topic.topic_id: _encode_topic(topic, known.get(topic.topic_id)) for topic in snapshot.topics}
+        """With these topics, and no others."""
+        for topic_id in {*self._topics, *self._waiting} - {topic.topic_id for topic in snapshot.topics}:
+            self.remove(topic_id)
+        for topic in snapshot.topics:
+            self.put(topic)
+        return self.encode_put(snapshot)
+
+    def encode_put(self, snapshot: Snapshot) -> bytes:
+        """With the topics that were put; those of `snapshot` itself do not count."""
+        last = next(reversed(self._topics), 0)
+        for topic_id, topic in self._waiting.items():
+            self._topics[topic_id] = _encode_topic(topic, self._topics.get(topic_id))
+        if any(topic_id < last for topic_id in self._waiting):
+            self._topics = dict(sorted(self._topics.items()))
+        self._waiting = {}
         before = {
             "deleted": list(snapshot.deleted),
             "doomed": [list(key) for key in snapshot.doomed],
@@ -232,13 +263,14 @@ def load(files: Files, layout: Layout) -> tuple[int, Snapshot]:
     return there[-1], decode_snapshot(file.read(file.size(), 0), file.path)
 
 
-def store(files: Files, layout: Layout, number: int, snapshot: Snapshot, encoder: Encoder | None = None) -> None:
-    """Durable on return. Of the older ones, the newest stays for an operator who has to repair by hand.
+def store(files: Files, layout: Layout, number: int, snapshot: Snapshot) -> None:
+    """Durable on return. Of the older ones, the newest stays for an operator who has to repair by hand."""
+    store_encoded(files, layout, number, encode_snapshot(snapshot))
 
-    Without a descriptor to list them, they stay for the next call.
-    """
-    encode = encode_snapshot if encoder is None else encoder.encode
-    replace_atomically(files, layout.snapshot(number), encode(snapshot))
+
+def store_encoded(files: Files, layout: Layout, number: int, raw: bytes) -> None:
+    """As `store`. Without a descriptor to list the older ones, they stay for the next call."""
+    replace_atomically(files, layout.snapshot(number), raw)
     try:
         there = numbers(files, layout)
     except OSError as error:
@@ -277,10 +309,10 @@ def _pair(values: tuple[int, ...]) -> tuple[int, int]:
 def _encode_topic(topic: TopicMeta, known: _Encoded | None) -> _Encoded:
     if known is not None and known.meta == topic:
         return known
-    rows = _rows(topic.sealed, known)
-    # Sorted by name, the sealed segments are the last.
-    body = canonical.encode(_topic_to_json(topic))[:-1] + b',"sealed":[' + b",".join(rows) + b"]}"
-    return _Encoded(topic, rows, body)
+    rows, ops = _rows(topic.sealed, known), _ops(topic.ops, known)
+    # Sorted by name, the listed deletes and the sealed segments are the last.
+    lists = b',"ops":[' + b",".join(ops) + b'],"sealed":[' + b",".join(rows) + b"]}"
+    return _Encoded(topic, rows, ops, canonical.encode(_topic_to_json(topic))[:-1] + lists)
 
 
 def _rows(sealed: tuple[SegmentInfo, ...], known: _Encoded | None) -> list[bytes]:
@@ -291,6 +323,20 @@ def _rows(sealed: tuple[SegmentInfo, ...], known: _Encoded | None) -> list[bytes
     old = zip(sealed, known.meta.sealed[start:], known.rows[start:], strict=False)
     rows = [row if info is was else _row(info) for info, was, row in old]
     return [*rows, *map(_row, sealed[len(rows) :])]
+
+
+def _ops(ops: tuple[DeleteOp, ...], known: _Encoded | None) -> list[bytes]:
+    """As `_rows`, of listed deletes."""
+    if known is None or not ops:
+        return [*map(_op, ops)]
+    start = bisect_left(known.meta.ops, ops[0].op, key=lambda op: op.op)
+    old = zip(ops, known.meta.ops[start:], known.ops[start:], strict=False)
+    rows = [row if op is was else _op(op) for op, was, row in old]
+    return [*rows, *map(_op, ops[len(rows) :])]
+
+
+def _op(op: DeleteOp) -> bytes:
+    return canonical.encode(op.to_json())
 
 
 def _row(info: SegmentInfo) -> bytes:
@@ -326,7 +372,7 @@ def _check_sealed(flat: list[Any], columns: list[list[Any]], first_seq: int) -> 
 
 
 def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
-    """Without the sealed segments."""
+    """Without the listed deletes and the sealed segments."""
     active = topic.active
     return {
         "active": None
@@ -347,7 +393,6 @@ def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
         "last_ts_ms": topic.last_ts_ms,
         "name": topic.name,
         "next_op": topic.next_op,
-        "ops": [op.to_json() for op in topic.ops],
     }
 
 

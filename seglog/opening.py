@@ -51,6 +51,9 @@ def engine_of(
         cold_stores=cold_stores,
         doomed=found.doomed,
     )
+    for state in engine.topics.values():
+        state.changed = engine.changed
+        state.touch()
     expect_flags(engine)
     find_fronts(engine, tell)
     return engine

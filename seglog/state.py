@@ -47,6 +47,8 @@ class TopicState:
     for the first live record in the cold store.
     `resident` are the ephemeral records. Where others follow, the WAL says first up to where seqs were handed out:
     `logged_seq` is that, and `assigned_logged` with what is on its way. `kept_head` is the head in the newest snapshot.
+    `changed` is the log's register of topics that the next checkpoint has to look at: who changes anything of `to_meta`
+    enters the topic there. `seal_due_ms` is when it is entered among those that are sealed for their age.
     `known_sizes` are the totals that were counted last: `sizes` counts anew if the segments are others.
     """
 
@@ -87,6 +89,8 @@ class TopicState:
     assigned_logged: int = field(init=False)
     kept_head: int = field(init=False)
     known_sizes: Sizes = field(init=False, default_factory=Sizes)
+    changed: dict[int, TopicState] = field(init=False, default_factory=dict["int", "TopicState"])
+    seal_due_ms: int | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.head_seq = self.logged_seq = self.kept_head = self.tail.first_seq + len(self.tail) - 1
@@ -96,8 +100,13 @@ class TopicState:
     def sealed_seq(self) -> int:
         return self.sealed[-1].last_seq if self.sealed else self.hot_floor - 1
 
+    def touch(self) -> None:
+        """The next checkpoint has to look at it. The lock is held."""
+        self.changed[self.topic_id] = self
+
     def publish(self, file: int, offset: int, lengths: Sequence[int], ts_ms: int) -> None:
         """Records that lie one after the other in a WAL file are there."""
+        self.changed[self.topic_id] = self  # `touch`, without its call
         tail, size = self.tail, sum(lengths)
         if tail.end_seq == self.head_seq + 1:
             tail.extend(file, offset, lengths, ts_ms)
@@ -127,6 +136,7 @@ class TopicState:
 
     def lose(self, count: int, ts_ms: int, size_bytes: int = 0) -> None:
         """That many seqs were handed out to records that are on no disk; they were `size_bytes` on their way."""
+        self.touch()
         if self.tail.end_seq == self.head_seq + 1:
             self.tail.lose(count, ts_ms)
         end, last_ts_ms = self.tail.end_seq, max(self.last_ts_ms, ts_ms)
@@ -141,6 +151,7 @@ class TopicState:
         front = self.tail.first_seq if first is None else min(first, self.tail.first_seq)
         if front > self.hot_floor:
             lost = Gap(self.floors.earliest_seq, front - 1) if self.floors.earliest_seq < front else None
+            self.touch()
             self.floors = self.floors.evicted(front, lost)
             self.hot_floor = front
 
@@ -261,6 +272,7 @@ class TopicState:
 
     def replace_segment(self, old: SegmentInfo, new: SegmentInfo) -> None:
         """Of a sealed one, more is known now. The lock is held."""
+        self.touch()
         self.sealed = tuple(new if info == old else info for info in self.sealed)
         self.generation += 1
 

@@ -53,6 +53,7 @@ def kept_part(state: TopicState, seq: int, open_segment: Callable[[SegmentInfo],
 
 def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: SegmentInfo | None) -> None:
     """Step 1 in memory. `kept` as `kept_part` says."""
+    state.touch()
     if state.config.keep_history:
         state.truncate_ops = listed_with(state.truncate_ops, TruncateOp(seq, ts_ms, state.next_op))
     state.ops = state.ops.ended_below(seq)

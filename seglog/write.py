@@ -391,6 +391,7 @@ def delete_topic(engine: Engine, name: str, position: tuple[int, int, int] | Non
     def go(state: TopicState) -> None:
         engine.leaving.pop(state.topic_id, None)
         if state.topic_id not in engine.deleted:
+            engine.changed.pop(state.topic_id, None)
             engine.deleted += (state.topic_id,)
             engine.doomed += tuple((state.topic_id, info.first_seq) for info in state.cold)
 
@@ -410,7 +411,7 @@ def _new_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int
     """The lock is held. An id that is not used after all is left out."""
     created = TopicCreated(engine.next_topic_id, name, engine.epoch_floor + 1, first_seq, config, ts_floor_ms)
     engine.next_topic_id += 1
-    return CreateEntry(created, engine.topics)
+    return CreateEntry(created, engine.topics, engine.creating, engine.changed)
 
 
 def sync_written(engine: Engine) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import seglog
+from benchmarks.calls import count_calls
 from seglog import Gap, Log, LogSettings, Topic, TopicConfig
 from seglog.upkeep import InCaller
-from tests.seglog.calls import count_calls
 
 RECORDS = 2_000
 SETTINGS = LogSettings(segment_max_events=500)

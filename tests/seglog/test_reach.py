@@ -7,10 +7,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.calls import count_calls
 from seglog import DeleteOp, Record
 from seglog.listed import Listed
 from seglog.reach import NOTHING, Reach
-from tests.seglog.calls import count_calls
 
 DELETES = st.lists(
     st.builds(

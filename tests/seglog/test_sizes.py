@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import seglog
+from benchmarks.calls import count_calls
 from seglog import LogSettings, TopicConfig
 from seglog.segment import SegmentInfo
 from seglog.sizes import Sizes
 from seglog.upkeep import InCaller
-from tests.seglog.calls import count_calls
 from tests.seglog.totals import check_totals
 
 SEGMENTS = tuple(SegmentInfo(first, first + 9, first * 100, 0, 0, True) for first in (1, 11, 21))

@@ -1,14 +1,20 @@
-"""What an open log keeps as running totals, against a count of everything they stand for."""
+"""What an open log keeps so that nobody has to count or look it up, against a look at everything."""
 
 from __future__ import annotations
 
 from seglog import Log
+from seglog.checkpoint import _has_news, is_to_be_sealed
+from seglog.engine import Engine
 
 __all__ = ["check_totals"]
 
 
 def check_totals(log: Log) -> None:
-    """Of every topic: the bytes that caps and status go by. Call it while nothing is on its way."""
+    """Of every topic: the bytes that caps and status go by, and that the next checkpoint looks at it if it has to.
+
+    Call it while nothing is on its way.
+    """
+    _check_planned(log._engine)
     for name in log.topics():
         state, segments = log._engine.state(name), log.topic(name).segments()
         resident = sum(len(chunk.frames) for chunk in state.resident.chunks)
@@ -21,3 +27,18 @@ def check_totals(log: Log) -> None:
         cold = sum(segment.data_bytes for segment in segments if not segment.is_hot)
         assert (log.topic(name).bytes_hot, log.topic(name).bytes_relocated) == (hot + unabsorbed, cold)
         assert len(state.tail._lengths) == len(state.tail)
+
+
+def _check_planned(engine: Engine) -> None:
+    assert not engine.creating
+    aging = {id(state) for due_ms, _, state in engine.aging if due_ms < engine.clock.now_ms()}
+    for state in engine.states():
+        assert state.changed is engine.changed
+        if state.topic_id in engine.changed:
+            assert engine.changed[state.topic_id] is state
+            continue
+        assert not _has_news(state)
+        assert engine.encoder.known(state.topic_id) == state.to_meta()
+        assert not is_to_be_sealed(engine, state) or id(state) in aging
+    known = {*engine.encoder._topics, *engine.encoder._waiting}
+    assert known <= {state.topic_id for state in engine.states()} | {*engine.deleted}
