@@ -32,7 +32,7 @@ from seglog.layout import Layout
 from seglog.meta import load, store
 from seglog.segment import SegmentInfo
 
-__all__ = ["SUMMARY", "make_sealed", "run"]
+__all__ = ["SUMMARY", "make_sealed", "make_segment", "run"]
 
 SUMMARY = "time to open a log: unclean, and with 100 million sealed records"
 
@@ -138,14 +138,14 @@ def make_sealed(place: Path, records: int, segment_records: int) -> None:
         return
     layout.topic(topic.topic_id).mkdir(parents=True)
     sealed = tuple(
-        _make_segment(layout, topic.topic_id, first, min(segment_records, records + 1 - first))
+        make_segment(layout, topic.topic_id, first, min(segment_records, records + 1 - first))
         for first in range(1, records + 1, segment_records)
     )
     full = replace(topic, sealed=sealed, head_seq=records, last_ts_ms=_TS_MS)
     store(files, layout, number + 1, replace(snapshot, topics=(full,)))
 
 
-def _make_segment(layout: Layout, topic_id: int, first: int, records: int) -> SegmentInfo:
+def make_segment(layout: Layout, topic_id: int, first: int, records: int) -> SegmentInfo:
     with layout.data(topic_id, first).open("wb") as data, layout.idx(topic_id, first).open("wb") as idx:
         for number in sorted({0, records - 1}):
             [frame], [length] = encode_appends(

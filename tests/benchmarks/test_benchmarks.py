@@ -10,10 +10,12 @@ import pytest
 from benchmarks import (
     append,
     append_while_offloading,
+    capped,
     catalog,
     cold_point,
     cold_scan,
     cold_trouble,
+    deletes,
     durability,
     gc_plan,
     memory,
@@ -22,6 +24,7 @@ from benchmarks import (
     recovery,
     slices,
     spark_scan,
+    topics,
 )
 from benchmarks.__main__ import NAMES, main
 from benchmarks.document import DOCUMENT
@@ -95,6 +98,33 @@ def test_durability_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_read_runs(options: Options) -> None:
     check(read.run(options), options.directory)
+
+
+def _calls(report: Report) -> dict[str, float]:
+    """How many times as few calls ours makes as the yardstick: the same on every machine."""
+    return {row.what: row.ratio for row in report.rows if "calls" in row.what and row.ratio is not None}
+
+
+def test_deletes_runs_and_reads_make_no_call_more(options: Options) -> None:
+    report = deletes.run(options)
+    check(report, options.directory)
+    found = _calls(report)
+    assert len(found) == 2 * len(deletes.COUNTS) * len(deletes.DELETES)
+    assert all(ratio > 1 / 1.2 for ratio in found.values()), found
+
+
+def test_capped_runs_and_an_append_makes_no_call_more(options: Options) -> None:
+    report = capped.run(options)
+    check(report, options.directory)
+    found = _calls(report)
+    assert len(found) == 2
+    assert all(ratio > 1 / 1.2 for ratio in found.values()), found
+
+
+def test_topics_runs_and_a_checkpoint_makes_no_call_more(options: Options) -> None:
+    report = topics.run(options)
+    check(report, options.directory)
+    assert [ratio > 1 / 1.2 for ratio in _calls(report).values()] == [True]
 
 
 def test_recovery_runs(options: Options) -> None:
