@@ -1,4 +1,4 @@
-"""What an append to a capped topic costs with few segments and with many.
+"""This measures an append to a capped topic with few segments and with many.
 
 Records go to the page cache only (`memory`), so that the disk does not hide what the log itself does under its lock.
 The caps are never reached: what is timed is the look whether they are. The yardstick is a topic with 10 segments.

@@ -1,11 +1,11 @@
-"""What reads and deletes cost after many deletes that no checkpoint has applied.
+"""This measures reads and deletes after many deletes that no checkpoint has applied.
 
     before      a consumer that acknowledges each record: `delete(before=seq)`
     tag         a delete for each of as many tags
     prefix      the same, of a tag with a trailing `*`
 
-Each log has as many deletes since its checkpoint as its subject says, and the same records behind those that they
-reach. What is timed is a read of these records, by `read` and by `read_batches`, and a further delete. The records have
+Each log has as many deletes since its checkpoint as its subject says. Behind the records that they reach, all logs have
+the same records. A read of these is timed, by `read` and by `read_batches`, and then a further delete. The records have
 a hundred tags. The yardstick is the log without a delete. Upkeep is off: it would apply deletes by tag once there are
 10,000.
 

@@ -1,4 +1,4 @@
-"""What a log with many topics costs: a checkpoint when one of them changed, an opening, and the status of all.
+"""This measures a log with many topics: a checkpoint when one changed, an opening, and the status of all.
 
     checkpoint   one record was appended to one topic; CPU, for the disk's part is the same
     opening      `seglog.open` of a directory that was closed

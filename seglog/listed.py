@@ -22,7 +22,7 @@ _number = attrgetter("op")
 class Listed:
     """Their numbers ascend. One thread at a time adds; any thread may ask.
 
-    It never loses one: who wants fewer makes another. `tagged` is how many have a tag, about.
+    It never loses a delete: for fewer, make another list. `tagged` counts the deletes with a tag, about.
     """
 
     __slots__ = ("_lock", "_merged", "_ops", "_reach", "tagged")
@@ -38,7 +38,7 @@ class Listed:
         return len(self._ops)
 
     def __iter__(self) -> Iterator[DeleteOp]:
-        """Those that are there now."""
+        """Go through the deletes that are there now."""
         return iter(self.first(len(self._ops)))
 
     def add(self, op: DeleteOp) -> None:
@@ -48,20 +48,20 @@ class Listed:
             self._ops.append(op)
 
     def first(self, count: int) -> tuple[DeleteOp, ...]:
-        """So many of the oldest."""
+        """Return so many of the oldest."""
         return tuple(self._ops[:count])
 
     def since(self, number: int) -> tuple[DeleteOp, ...]:
-        """Those with that number, or a higher one."""
+        """Return the deletes with that number, or a higher one."""
         return tuple(self._ops[bisect_left(self._ops, number, key=_number) :])
 
     def ended_below(self, seq: int) -> Listed:
-        """The same deletes, but none reaches a record from `seq` on: another one may take its seq."""
+        """Make a list of the same deletes that reach nothing from `seq` on: other records may take these seqs."""
         return Listed(op if op.at_seq < seq else replace(op, at_seq=seq - 1) for op in self._ops)
 
     @property
     def reach(self) -> Reach:
-        """Of all that are there now. It grows as deletes are added, when somebody asks for it here."""
+        """Merge the deletes that are there now. The value grows when it is asked for here again."""
         if self._merged != len(self._ops):
             self._merge()
         return self._reach

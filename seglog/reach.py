@@ -1,4 +1,4 @@
-"""What many deletes reach together, merged by tag: a record takes one look, whatever the number of deletes. No I/O.
+"""This value tells what many deletes reach together. A record takes one look, whatever their number. No I/O.
 
     below        of deletes without a tag: a floor, every record below it is reached
     tag          of deletes by that tag: the highest seq that one of them covers
@@ -42,7 +42,7 @@ class Reach:
             self.below = max(self.below, end)
         else:
             self._add_tag(op, op.tag, end)
-        # Last: who finds that nothing from here on is reached looks no further.
+        # Last: a reader compares with it first.
         self.top = max(self.top, end)
 
     @property
@@ -51,7 +51,7 @@ class Reach:
 
     @property
     def tagged(self) -> tuple[DeleteOp, ...]:
-        """Of each tag the delete that covers the others, in their order."""
+        """Return, for each tag, the delete that covers the others. Their numbers ascend."""
         return tuple(sorted(self._widest.values(), key=_number))
 
     def end(self, tag: str | None) -> int:
@@ -70,11 +70,14 @@ class Reach:
         return seq < self.top and seq < self.end(tag)
 
     def may_reach(self, seq: int) -> bool:
-        """Whether some tag makes a record with that seq a deleted one."""
+        """Tell whether some tag makes a record with that seq a deleted one."""
         return seq < self.top
 
     def kept(self, seqs: Sequence[int], tags: Sequence[str | None] | None) -> list[bool] | None:
-        """Which of these records it does not reach; None: no one is reached. `seqs` ascend, no `tags`: none has one."""
+        """Tell for each of these records that it is not reached; None: that holds for all.
+
+        `seqs` ascend. Without `tags` no record has one.
+        """
         if tags is None:
             return None if seqs[0] >= self.below else [seq >= self.below for seq in seqs]
         ends = {tag: self.end(tag) for tag in set(tags)}

@@ -1,7 +1,7 @@
 """How many bytes the sealed segments of a topic have, as running totals. No I/O.
 
 An append to a capped topic asks for them under the lock of the log. So an answer costs a binary search, whatever the
-number of segments; the totals are counted when the segments change, and then by whoever changes them.
+number of segments. A checkpoint counts them when it changes the segments.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _last_seq = attrgetter("last_seq")
 
 
 class Sizes:
-    """Of `segments`, sealed and ascending, of which `cold` are relocated."""
+    """This counts `segments`, which are sealed and ascend. `cold` are the relocated ones of them."""
 
     __slots__ = ("_ends", "cold", "cold_bytes", "segments")
 
