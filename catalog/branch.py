@@ -21,12 +21,16 @@ B3  GC raises a volume's boundary and looks at forks and refs again before it de
 B4  A deleted branch keeps its ref, which says when. Until GC has taken its volume it can be had back, under its name.
     A name whose volume was collected counts as deleted, whatever its ref says.
 B5  A ref is never removed, only changed by compare-and-swap, each time with a new nonce; what it was is in the oplog.
+B6  A rename gives the new name, then takes the old one, as one operation. Who finds the old name changed takes the new
+    one back: of racing renames one wins. A crash may leave both names on one volume; the rename and its undo both end
+    that. Undo gives the old name back first.
 
 Source: Graft RFC 0001.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -34,7 +38,7 @@ from typing import TypeVar
 
 from catalog.closing import keep_open
 from catalog.commit import ForkPoint
-from catalog.control import DEAD, MAIN, Control, Ref
+from catalog.control import DEAD, MAIN, Control, NameChange, Ref
 from catalog.errors import (
     BranchExists,
     KeyChanged,
@@ -53,7 +57,7 @@ from catalog.first_known import first_known
 from catalog.gid import Vid
 from catalog.holds import check_kept
 from catalog.keys import Key, branch_of, named_by, ref_key, refs_prefix, topic_of
-from catalog.naming import Found, Naming, is_same
+from catalog.naming import Found, Naming, Planned, is_same
 from catalog.objects.store_time import latest_ms
 from catalog.oplog import Oplog
 from catalog.small_objects import decode_ref, encode_ref
@@ -193,28 +197,29 @@ class Branches:
     def rename(self, topic: str, branch: str, new: str, *, now_ms: int) -> Branch:
         """The volume has the name `new` from now on. A crash may leave both names: repeat it, and the old one goes.
 
-        Raises `NoSuchBranch`, `NoSuchTopic`, `BranchExists`, `UnnamableBranch` for `main`, and `OutOfWindow` if the
-        branch was deleted meanwhile and GC has taken its volume.
+        It is one operation of the oplog, and one undo. Of racing changes of the old name one wins.
+
+        Raises `NoSuchBranch`, `NoSuchTopic`, `BranchExists`, `UnnamableBranch` for `main`, `KeyChanged` for a lost
+        race, and `OutOfWindow` if the branch was deleted meanwhile and GC has taken its volume.
         """
         if MAIN in {branch, new}:
             raise UnnamableBranch(topic, "be renamed" if branch == MAIN else "be the new name of a branch")
-        vid = self.resolve(topic, branch)
+        old_key, new_key = ref_key(topic, branch), ref_key(topic, new)
+        old, there = self._refs.look(old_key), self._refs.look(new_key)
+        if old.alive is None:
+            raise self._unknown(topic, branch)
         if branch == new:
             return self._existing(topic, branch)
-
-        def named(ref: Ref | None) -> Ref | None:
-            if ref is not None and ref.deleted_at_ms is None and ref.vid != vid:
-                raise BranchExists(topic, new)
-            return Ref(vid, now_ms) if ref is None or ref.deleted_at_ms is not None else ref
-
-        self._give("branch rename", topic, new, named, now_ms=now_ms, message=f"was {branch}")
-        self._refs.change(
-            "branch rename",
-            ref_key(topic, branch),
-            lambda ref: None if ref is None else replace(ref, deleted_at_ms=now_ms),
-            now_ms=now_ms,
-            message=f"is {new}",
+        if there.alive is not None and there.alive.vid != old.alive.vid:
+            raise BranchExists(topic, new)
+        former = None if there.tagged is None else there.tagged.body
+        if there.alive is not None:  # by a rename that ended here: undo takes this name back all the same
+            former = encode_ref(replace(there.alive, deleted_at_ms=now_ms, nonce=os.urandom(16)))
+        given = Planned(new_key, there, Ref(old.alive.vid, now_ms), former)
+        taken = Planned(
+            old_key, old, replace(old.alive, deleted_at_ms=now_ms), None if old.tagged is None else old.tagged.body
         )
+        self._move("branch rename", [given, taken], now_ms=now_ms, message=f"was {branch}")
         return self._existing(topic, new)
 
     def put_back(self, key: Key, former: Ref | None, value: Ref, *, now_ms: int, message: str) -> Ref:
@@ -228,6 +233,25 @@ class Branches:
             return replace(value, deleted_at_ms=deleted_at_ms) if former is None else former
 
         return self._give("undo", topic, branch, as_before, now_ms=now_ms, message=message)
+
+    def put_back_together(self, changes: Sequence[NameChange], *, now_ms: int, message: str) -> None:
+        """Undo of one operation on several names. A name that it never came to change stays. Raises `KeyChanged`."""
+        planned: list[Planned[Ref]] = []
+        for change in changes:
+            key, found = Key(change.subject), self._refs.look(Key(change.subject))
+            value = None if change.value is None else decode_ref(change.value, key)
+            former = None if change.former is None else decode_ref(change.former, key)
+            body = None if found.tagged is None else found.tagged.body
+            if value is not None and is_same(found.value, value):
+                wanted = former or replace(value, deleted_at_ms=now_ms)
+                planned.append(Planned(key, found, wanted, body))
+            elif body != change.former and (former is None or not is_same(found.value, former)):
+                raise KeyChanged(key)
+        if not planned:
+            raise KeyChanged(Key(changes[0].subject))
+        # No name is taken away before the other is given, so a crash leaves two names at worst.
+        planned.sort(key=lambda each: each.wanted.deleted_at_ms is not None)
+        self._move("undo", planned, now_ms=now_ms, message=message)
 
     def take_back(self, topic: str, branch: str, vid: Vid, *, now_ms: int) -> None:
         """The name leads no more to `vid`, a volume that is dead (E2 of `catalog.closing`)."""
@@ -288,6 +312,17 @@ class Branches:
             self.take_back(topic, branch, ref.vid, now_ms=now_ms)
             raise OutOfWindow(f"{topic}@{branch}", "nothing of its volume, which was collected")
         return ref
+
+    def _move(self, operation: str, planned: Sequence[Planned[Ref]], *, now_ms: int, message: str) -> None:
+        """Give and take names, together (B3)."""
+
+        def made(change: Planned[Ref]) -> None:
+            if change.wanted.deleted_at_ms is None and not keep_open(self._store, change.wanted.vid):
+                topic, branch = topic_of(change.key), branch_of(change.key)
+                self.take_back(topic, branch, change.wanted.vid, now_ms=now_ms)
+                raise OutOfWindow(f"{topic}@{branch}", "nothing of its volume, which was collected")
+
+        self._refs.change_together(operation, planned, made, now_ms=now_ms, message=message)
 
     def _unknown(self, topic: str, branch: str) -> Missing:
         if first_known(self._store, refs_prefix(topic), named_by):

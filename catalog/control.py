@@ -23,7 +23,20 @@ from typing import NamedTuple
 from catalog.commit import ForkPoint
 from catalog.gid import Vid
 
-__all__ = ["DEAD", "MAIN", "Boundary", "CheckpointSet", "Control", "Fork", "Mark", "OplogEntry", "Pin", "Ref", "Tag"]
+__all__ = [
+    "DEAD",
+    "MAIN",
+    "Boundary",
+    "CheckpointSet",
+    "Control",
+    "Fork",
+    "Mark",
+    "NameChange",
+    "OplogEntry",
+    "Pin",
+    "Ref",
+    "Tag",
+]
 
 MAIN = "main"
 """The branch that a topic's own history is on."""
@@ -129,10 +142,22 @@ class Boundary:
 
 
 @dataclass(frozen=True, slots=True)
-class OplogEntry:
-    """A change of the object under the key `subject`, put down before it is made.
+class NameChange:
+    """A change of the object under the key `subject`.
 
     `former` is the object that was there, `value` the one that comes in its place; None: there is none.
+    """
+
+    subject: str
+    former: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class OplogEntry:
+    """A change of the object under the key `subject`, put down before it is made. Fields are as in `NameChange`.
+
+    `others` are the other changes of the same operation: all of them are made, and undone, together.
     """
 
     at_ms: int
@@ -143,3 +168,9 @@ class OplogEntry:
     value: bytes | None
     nonce: bytes
     message: str = ""
+    others: tuple[NameChange, ...] = ()
+
+    @property
+    def changes(self) -> tuple[NameChange, ...]:
+        """In the order in which they are made."""
+        return (NameChange(self.subject, self.former, self.value), *self.others)

@@ -3,6 +3,7 @@
 O1  An entry is put down before its change is made, so no change is missing from it. One whose change did not come to
     be (a crash, a lost race) is told by its value: the object never was that, and the entry after it starts from what
     this one started from.
+    Of an operation on several names a crash may leave the first changes only: each is told in the same way.
 O2  Entries are never changed. Whoever puts the next one takes the first number that is free.
 O3  A key among them that is no entry's is passed by, and stays.
 """
@@ -13,7 +14,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from catalog.control import OplogEntry
+from catalog.control import NameChange, OplogEntry
 from catalog.errors import KeyChanged
 from catalog.first_known import first_known
 from catalog.keys import Key, number_of, oplog_key, oplog_prefix
@@ -40,13 +41,21 @@ class Oplog:
         self._writer_id = writer_id
 
     def note(
-        self, operation: str, subject: Key, former: bytes | None, value: bytes | None, *, now_ms: int, message: str = ""
+        self,
+        operation: str,
+        subject: Key,
+        former: bytes | None,
+        value: bytes | None,
+        *,
+        now_ms: int,
+        message: str = "",
+        others: tuple[NameChange, ...] = (),
     ) -> int:
-        """Put down that the object under `subject` becomes `value`; returns the entry's number.
+        """Put down that the object under `subject` becomes `value`, with `others`; returns the entry's number.
 
         Raises what the store raises: then do not make the change.
         """
-        entry = OplogEntry(now_ms, self._writer_id, operation, subject, former, value, os.urandom(16), message)
+        entry = OplogEntry(now_ms, self._writer_id, operation, subject, former, value, os.urandom(16), message, others)
         body = encode_oplog_entry(entry)
         newest = self._newest()
         for number in range(newest + 1, newest + 1 + _RACES):

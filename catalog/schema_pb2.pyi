@@ -145,7 +145,7 @@ class Boundary(_message.Message):
     def __init__(self, vid: _Optional[bytes] = ..., lsn: _Optional[int] = ..., closing: _Optional[bool] = ..., nonce: _Optional[bytes] = ...) -> None: ...
 
 class OplogEntry(_message.Message):
-    __slots__ = ("at", "writer_id", "operation", "subject", "former", "value", "nonce", "message")
+    __slots__ = ("at", "writer_id", "operation", "subject", "former", "value", "nonce", "message", "others")
     AT_FIELD_NUMBER: _ClassVar[int]
     WRITER_ID_FIELD_NUMBER: _ClassVar[int]
     OPERATION_FIELD_NUMBER: _ClassVar[int]
@@ -154,6 +154,7 @@ class OplogEntry(_message.Message):
     VALUE_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
     at: _timestamp_pb2.Timestamp
     writer_id: str
     operation: str
@@ -162,7 +163,18 @@ class OplogEntry(_message.Message):
     value: bytes
     nonce: bytes
     message: str
-    def __init__(self, at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., writer_id: _Optional[str] = ..., operation: _Optional[str] = ..., subject: _Optional[str] = ..., former: _Optional[bytes] = ..., value: _Optional[bytes] = ..., nonce: _Optional[bytes] = ..., message: _Optional[str] = ...) -> None: ...
+    others: _containers.RepeatedCompositeFieldContainer[NameChange]
+    def __init__(self, at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., writer_id: _Optional[str] = ..., operation: _Optional[str] = ..., subject: _Optional[str] = ..., former: _Optional[bytes] = ..., value: _Optional[bytes] = ..., nonce: _Optional[bytes] = ..., message: _Optional[str] = ..., others: _Optional[_Iterable[_Union[NameChange, _Mapping]]] = ...) -> None: ...
+
+class NameChange(_message.Message):
+    __slots__ = ("subject", "former", "value")
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    FORMER_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    subject: str
+    former: bytes
+    value: bytes
+    def __init__(self, subject: _Optional[str] = ..., former: _Optional[bytes] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class GcPlan(_message.Message):
     __slots__ = ("written_at", "pages", "objects")

@@ -7,7 +7,7 @@ Source: Graft RFC 0001 (Control, Fork); the others are ours. No I/O: bytes in, b
 from __future__ import annotations
 
 from catalog import schema_pb2 as pb
-from catalog.control import Boundary, Control, Fork, OplogEntry, Pin, Ref, Tag
+from catalog.control import Boundary, Control, Fork, NameChange, OplogEntry, Pin, Ref, Tag
 from catalog.envelope import MessageType, wrap
 from catalog.errors import InvalidObject
 from catalog.gid import Vid
@@ -174,6 +174,7 @@ def encode_oplog_entry(entry: OplogEntry) -> bytes:
         value=entry.value,
         nonce=entry.nonce,
         message=entry.message,
+        others=[pb.NameChange(subject=each.subject, former=each.former, value=each.value) for each in entry.others],
     )
     return wrap(MessageType.OPLOG_ENTRY, serialized(message))
 
@@ -193,4 +194,12 @@ def decode_oplog_entry(body: bytes, place: str) -> OplogEntry:
             value=message.value if message.HasField("value") else None,
             nonce=message.nonce,
             message=message.message,
+            others=tuple(
+                NameChange(
+                    each.subject,
+                    each.former if each.HasField("former") else None,
+                    each.value if each.HasField("value") else None,
+                )
+                for each in message.others
+            ),
         )

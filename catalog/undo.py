@@ -6,6 +6,8 @@ if its point is still kept.
 
 from __future__ import annotations
 
+import re
+
 from catalog.branch import Branches
 from catalog.control import OplogEntry
 from catalog.errors import KeyChanged, NoSuchObject, NotUndone, OutOfWindow
@@ -16,6 +18,8 @@ from catalog.tag import Tags
 from catalog.volume import Volumes
 
 __all__ = ["undo"]
+
+_OF_OPERATION = re.compile(r"of operation ([0-9]+)")
 
 
 def undo(volumes: Volumes, number: int | None = None, *, writer_id: str = "", now_ms: int) -> NumberedEntry:
@@ -28,14 +32,15 @@ def undo(volumes: Volumes, number: int | None = None, *, writer_id: str = "", no
     oplog = Oplog(volumes.store, writer_id)
     if number is not None:
         return _undone(volumes, NumberedEntry(number, oplog.entry(number)), writer_id, now_ms)
-    pasts: dict[str, _Past] = {}
+    bodies: dict[str, bytes | None] = {}
+    taken_back: set[int] = set()
     for found in oplog.entries():
-        subject = found.entry.subject
         if not _is_of_a_name(found.entry):
             continue
-        if subject not in pasts:
-            pasts[subject] = _Past(_body(volumes, subject))
-        if pasts[subject].is_last(found.entry):
+        for change in found.entry.changes:
+            if change.subject not in bodies:
+                bodies[change.subject] = _body(volumes, change.subject)
+        if _is_last(found, bodies, taken_back):
             return _undone(volumes, found, writer_id, now_ms)
     raise NotUndone(0, "no change of a name is left to take back")
 
@@ -57,25 +62,24 @@ def _is_of_a_name(entry: OplogEntry) -> bool:
     return named_by(entry.subject) is not None
 
 
-class _Past:
-    """What one name was, from now on backwards. `is_last` is asked of its entries, newest first."""
+def _is_last(found: NumberedEntry, bodies: dict[str, bytes | None], taken_back: set[int]) -> bool:
+    """Whether this is the last change of its names that was neither taken back nor never made.
 
-    def __init__(self, body: bytes | None) -> None:
-        self._body = body
-        self._taken_back = 0
-
-    def is_last(self, entry: OplogEntry) -> bool:
-        """Whether this is the last change of the name that was neither taken back nor never made."""
-        if entry.value is None or entry.value != self._body:
-            return False
-        self._body = entry.former
-        if entry.operation == "undo":
-            self._taken_back += 1
-            return False
-        if self._taken_back:
-            self._taken_back -= 1
-            return False
-        return entry.operation != "topic create"
+    It is asked of the entries newest first. `bodies` are what the names were after it, and are before it on return.
+    Of an operation on several names a crash may have left some unmade: an undo counts if all of its changes are.
+    """
+    entry = found.entry
+    made = [each for each in entry.changes if each.value is not None and each.value == bodies[each.subject]]
+    for each in made:
+        bodies[each.subject] = each.former
+    if not made or found.number in taken_back:
+        return False
+    if entry.operation == "undo":
+        number = _OF_OPERATION.match(entry.message)
+        if number is not None and len(made) == len(entry.changes):
+            taken_back.add(int(number[1]))
+        return False
+    return entry.operation != "topic create"
 
 
 def _body(volumes: Volumes, subject: str) -> bytes | None:
@@ -92,7 +96,11 @@ def _put_back(volumes: Volumes, entry: OplogEntry, number: int, writer_id: str, 
         raise NotUndone(number, "it removed nothing")
     if entry.operation == "topic create":
         raise NotUndone(number, "a topic's own history stays")
-    if entry.subject.startswith("refs/"):
+    if entry.operation == "branch rename" and not entry.others:
+        raise NotUndone(number, "it is one half of a rename, as older versions wrote it: rename the branch back")
+    if entry.others:
+        Branches(volumes, writer_id).put_back_together(entry.changes, now_ms=now_ms, message=message)
+    elif entry.subject.startswith("refs/"):
         ref = None if entry.former is None else decode_ref(entry.former, key)
         Branches(volumes, writer_id).put_back(key, ref, decode_ref(entry.value, key), now_ms=now_ms, message=message)
     else:

@@ -21,7 +21,7 @@ from catalog.commit import (
     SegmentRef,
     SegmentView,
 )
-from catalog.control import Boundary, CheckpointSet, Control, Fork, Mark, OplogEntry, Pin, Ref, Tag
+from catalog.control import Boundary, CheckpointSet, Control, Fork, Mark, NameChange, OplogEntry, Pin, Ref, Tag
 from catalog.encoding import StoredCommit, commit_hash, encode_views
 from catalog.gid import Sid, Vid
 
@@ -139,6 +139,17 @@ GOLDEN_LONG_CHECKPOINTS = CheckpointSet(vid(1), tuple(Mark(64 * n, START_MS + n,
 GOLDEN_PRUNED_CHECKPOINTS = replace(GOLDEN_CHECKPOINTS, floor=7, nonce=bytes(range(16)))
 GOLDEN_OPLOG_ENTRY = OplogEntry(
     START_MS + 503, "host-1", "branch create", "refs/orders/half", None, b"the new ref", bytes(range(16)), "why"
+)
+GOLDEN_OPLOG_ENTRY_OF_TWO = OplogEntry(
+    START_MS + 504,
+    "host-1",
+    "branch rename",
+    "refs/orders/fix",
+    None,
+    b"the new ref",
+    bytes(range(16)),
+    "was half",
+    (NameChange("refs/orders/half", b"the old ref", b"the deleted ref"),),
 )
 GOLDEN_CONFIG_COMMIT = Commit(
     vid=vid(1),

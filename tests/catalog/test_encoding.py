@@ -60,6 +60,7 @@ from tests.catalog.samples import (
     GOLDEN_FORK,
     GOLDEN_LONG_CHECKPOINTS,
     GOLDEN_OPLOG_ENTRY,
+    GOLDEN_OPLOG_ENTRY_OF_TWO,
     GOLDEN_PIN,
     GOLDEN_PRUNED_CHECKPOINTS,
     GOLDEN_REF,
@@ -105,6 +106,11 @@ KINDS: dict[str, tuple[object, bytes, Callable[[bytes, str], object]]] = {
         encode_checkpoint_set(GOLDEN_LONG_CHECKPOINTS),
         lambda body, _: decode_checkpoint_set(body, vid(1)),
     ),
+    "oplog_entry_of_two": (
+        GOLDEN_OPLOG_ENTRY_OF_TWO,
+        encode_oplog_entry(GOLDEN_OPLOG_ENTRY_OF_TWO),
+        decode_oplog_entry,
+    ),
     "oplog_entry": (GOLDEN_OPLOG_ENTRY, encode_oplog_entry(GOLDEN_OPLOG_ENTRY), decode_oplog_entry),
     "config_commit": (
         StoredCommit(GOLDEN_CONFIG_COMMIT, commit_hash(GOLDEN_CONFIG_COMMIT)),
@@ -126,6 +132,7 @@ TYPES = {
     "deleted_ref": "REF",
     "deleted_tag": "TAG",
     "closing_boundary": "BOUNDARY",
+    "oplog_entry_of_two": "OPLOG_ENTRY",
     "pruned_checkpoint_set": "CHECKPOINT_SET",
     "long_checkpoint_set": "CHECKPOINT_SET",
     "config_commit": "COMMIT",

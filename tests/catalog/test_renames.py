@@ -1,0 +1,201 @@
+"""A rename is one operation and one undo, wherever it ends and whoever renames at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import pytest
+
+from catalog import ForkPoint, MemoryStore, Vid, Volumes
+from catalog.control import Ref
+from catalog.errors import BranchExists, CatalogError, KeyChanged, NoSuchBranch, NotUndone
+from catalog.keys import ref_key
+from catalog.objects.wrapped import WrappedStore
+from catalog.oplog import Oplog
+from catalog.small_objects import encode_ref
+from catalog.undo import undo
+from tests.catalog.test_names import NOW_MS, branches_of, names, topic_of_three
+from tests.faults.store import EFFECTS, Fault, FaultyStore, lost, unreachable
+
+T = TypeVar("T")
+CRASHES = [(effect, when) for effect in range(1, 6) for when in ("before", "after")]
+
+
+@pytest.fixture
+def store(no_pauses: None) -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def half(store: MemoryStore) -> Vid:
+    return branches_of(store).create("orders", "half", ForkPoint(topic_of_three(store), 2), now_ms=NOW_MS)
+
+
+def rename(store: MemoryStore | WrappedStore, old: str = "half", new: str = "fix") -> None:
+    branches_of(store).rename("orders", old, new, now_ms=NOW_MS + 1)  # type: ignore[arg-type]
+
+
+def take_back(store: MemoryStore | WrappedStore, number: int | None = None) -> int:
+    return undo(Volumes(store), number, now_ms=NOW_MS + 2).number  # type: ignore[arg-type]
+
+
+def names_of(store: MemoryStore, vid: Vid) -> list[str]:
+    return [name for name in names(store) if branches_of(store).resolve("orders", name) == vid]
+
+
+def test_a_rename_is_one_operation_and_one_undo(store: MemoryStore, half: Vid) -> None:
+    rename(store)
+    [renamed] = [each for each in Oplog(store).entries() if each.entry.operation == "branch rename"]
+    assert [change.subject for change in renamed.entry.changes] == ["refs/orders/fix", "refs/orders/half"]
+    assert take_back(store) == renamed.number
+    assert names_of(store, half) == ["half"]
+    assert take_back(store) == renamed.number - 1  # the branch itself
+    assert names(store) == ["main"]
+
+
+def test_an_undo_of_a_rename_is_undone_by_its_number_and_so_on(store: MemoryStore, half: Vid) -> None:
+    rename(store)
+    number = next(iter(Oplog(store).entries())).number
+    for expected in ("half", "fix") * 3:
+        number = take_back(store, number) and next(iter(Oplog(store).entries())).number
+        assert names_of(store, half) == [expected]
+    # The last one put the rename back into effect, so it is what an undo without a number takes back.
+    take_back(store)
+    assert names_of(store, half) == ["half"]
+
+
+def test_renames_in_a_row_are_taken_back_one_by_one(store: MemoryStore, half: Vid) -> None:
+    for old, new in (("half", "a"), ("a", "b"), ("b", "half"), ("half", "a")):
+        rename(store, old, new)
+    for expected in ("half", "b", "a", "half"):
+        take_back(store)
+        assert names_of(store, half) == [expected]
+
+
+@pytest.mark.parametrize(("effect", "when"), CRASHES)
+def test_a_rename_that_ends_anywhere_is_taken_back_as_a_whole(
+    store: MemoryStore, half: Vid, effect: int, when: str
+) -> None:
+    if not _crashed(lambda faulty: rename(faulty), store, effect, when):
+        return
+    assert names_of(store, half) in (["half"], ["fix"], ["fix", "half"])
+    if names(store) == ["half", "main"]:  # nothing was made: there is nothing to take back but the branch
+        return
+    take_back(store)
+    assert names_of(store, half) == ["half"]
+
+
+@pytest.mark.parametrize(("effect", "when"), CRASHES)
+def test_a_rename_that_is_repeated_is_taken_back_as_a_whole(
+    store: MemoryStore, half: Vid, effect: int, when: str
+) -> None:
+    _crashed(lambda faulty: rename(faulty), store, effect, when)
+    if "half" in names(store):
+        rename(store)
+    assert names_of(store, half) == ["fix"]
+    take_back(store)
+    assert names_of(store, half) == ["half"]
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize(("effect", "when"), CRASHES)
+def test_an_undo_that_ends_anywhere_is_finished_by_the_next(
+    store: MemoryStore, half: Vid, effect: int, when: str, numbered: bool
+) -> None:
+    rename(store)
+    number = next(iter(Oplog(store).entries())).number if numbered else None
+    if not _crashed(lambda faulty: take_back(faulty, number), store, effect, when):
+        return
+    assert names_of(store, half) in (["half"], ["fix"], ["fix", "half"])
+    if names_of(store, half) != ["half"]:
+        take_back(store, number)
+    assert names_of(store, half) == ["half"]
+
+
+@pytest.mark.parametrize("effect", range(1, 6))
+def test_a_lost_answer_is_settled_by_looking(store: MemoryStore, half: Vid, effect: int) -> None:
+    rename(FaultyStore(store, [Fault(effect, "after", lost)]))
+    assert names_of(store, half) == ["fix"]
+    take_back(FaultyStore(store, [Fault(effect, "after", lost)]))
+    assert names_of(store, half) == ["half"]
+
+
+class Meanwhile(WrappedStore):
+    """Before its nth effect `act` happens."""
+
+    def __init__(self, inner: MemoryStore, effect: int, act: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self._left = effect
+        self._act = act
+
+    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
+        if method in EFFECTS:
+            self._left -= 1
+            if not self._left:
+                self._act()
+        return act()
+
+
+def _delete(name: str) -> Callable[[MemoryStore], object]:
+    return lambda store: branches_of(store).delete("orders", name, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize("effect", range(1, 5))
+@pytest.mark.parametrize(
+    "other", [lambda store: rename(store, "half", "b"), lambda store: rename(store, "half", "fix"), _delete("half")]
+)
+def test_of_racing_changes_of_a_name_one_wins(
+    store: MemoryStore, half: Vid, effect: int, other: Callable[[MemoryStore], object]
+) -> None:
+    def act() -> None:
+        _tried(lambda: other(store))
+
+    _tried(lambda: rename(Meanwhile(store, effect, act)))
+    assert len(names_of(store, half)) <= 1
+    assert names_of(store, half) != [] or other.__qualname__.startswith("_delete")
+
+
+@pytest.mark.parametrize("effect", range(1, 5))
+@pytest.mark.parametrize(
+    "other", [lambda store: rename(store, "fix", "b"), lambda store: take_back(store), _delete("fix")]
+)
+def test_an_undo_races_as_a_rename_does(
+    store: MemoryStore, half: Vid, effect: int, other: Callable[[MemoryStore], object]
+) -> None:
+    rename(store)
+    _tried(lambda: take_back(Meanwhile(store, effect, lambda: _tried(lambda: other(store)))))
+    assert len(names_of(store, half)) <= 1
+
+
+def test_a_rename_whose_new_name_was_given_to_another_since_is_not_taken_back(store: MemoryStore, half: Vid) -> None:
+    rename(store)
+    other = branches_of(store).create("orders", "half", ForkPoint(half, 0), now_ms=NOW_MS + 2)
+    [number] = [each.number for each in Oplog(store).entries() if each.entry.operation == "branch rename"]
+    with pytest.raises(NotUndone, match="has changed since"):
+        take_back(store, number)
+    assert names_of(store, half) == ["fix"]
+    assert names_of(store, other) == ["half"]
+
+
+def test_one_half_of_a_rename_by_an_older_version_is_refused(store: MemoryStore, half: Vid) -> None:
+    key, value = ref_key("orders", "fix"), encode_ref(Ref(half, NOW_MS, nonce=bytes(16)))
+    Oplog(store).note("branch rename", key, None, value, now_ms=NOW_MS, message="was half")
+    store.put_new(key, value)
+    with pytest.raises(NotUndone, match="one half of a rename"):
+        take_back(store)
+
+
+def _tried(act: Callable[[], object]) -> None:
+    with suppress(KeyChanged, NoSuchBranch, BranchExists, NotUndone):
+        act()
+
+
+def _crashed(act: Callable[[FaultyStore], object], store: MemoryStore, effect: int, when: str) -> bool:
+    faulty = FaultyStore(store, [Fault(effect, when, unreachable)])  # type: ignore[arg-type]
+    try:
+        act(faulty)
+    except CatalogError:
+        return True
+    return False
