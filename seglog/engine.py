@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
 
 from seglog.clock import Clock
+from seglog.clock_watch import ClockWatch
 from seglog.cold_stores import ColdStores
 from seglog.committer import Committer
 from seglog.config import LogSettings, TopicConfig
@@ -57,6 +58,7 @@ class Engine(Owned):
     wals: Wals
     segments: SegmentCache
     committer: Committer = field(init=False)
+    clock_watch: ClockWatch = field(init=False)
     memory: Memory = field(init=False)
     upkeep: Upkeep = field(init=False)
     syncer: Upkeep = field(init=False)
@@ -84,6 +86,7 @@ class Engine(Owned):
     def __post_init__(self) -> None:
         self.memory = Memory(self.settings.ephemeral_max_bytes)
         self.committer = Committer(self.wals, threading.Lock(), self._take_back)
+        self.clock_watch = ClockWatch(self.clock)
 
     def _leave_to_parent(self) -> None:
         """Readers on their way look again at their next record, and find that the log is the parent's."""

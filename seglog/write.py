@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from seglog.byte_strings import byte_strings
 from seglog.checkpoint import checkpoint_locked, wait_for_room
+from seglog.clock_watch import JUMP_MS
 from seglog.commit import Entry
 from seglog.config import TopicConfig, check_durability, check_history
 from seglog.control import TopicCreated
@@ -204,6 +205,8 @@ def _begin_append(
     now_ms = engine.clock.now_ms()
     first = state.assigned_seq + 1
     ts_ms = max(now_ms, state.assigned_ts_ms)
+    if not -JUMP_MS <= now_ms - state.assigned_ts_ms <= JUMP_MS:
+        engine.clock_watch.look(name, now_ms, state.assigned_ts_ms)
     is_ephemeral = durability == "ephemeral"
     if is_ephemeral:
         check_history(durability, keep_history=state.config.keep_history)

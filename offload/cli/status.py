@@ -11,9 +11,11 @@ import typer
 from offload.archive import Archive, TopicStatus
 from offload.cli.session import counted, emit, format_bytes, format_time, session_of
 from offload.runs import RunStatus
-from seglog import Log, Topic
+from seglog import Log, SystemClock, Topic
 
 __all__ = ["status"]
+
+_TOLD_FROM_MS = 60_000
 
 
 def status(
@@ -32,14 +34,16 @@ def status(
             emit(session, {}, f"{log.path.resolve()}, remote {archive.url if archive else 'none'}")
         for name in names:
             if archive is None:
-                emit(session, _local_only(log.topic(name)), _describe_local(log.topic(name)))
+                ahead, remark = _ahead(log.topic(name))
+                emit(session, {**_local_only(log.topic(name)), **ahead}, _describe_local(log.topic(name)) + remark)
                 continue
             state = archive.status(name)
             work = session.work(name)
             listed = archive.runs(name) if runs else ()
             told = {"runs": [asdict(run) for run in listed]} if runs else {}
             lines = [_describe(state, work), *map(_describe_run, listed)]
-            emit(session, {**asdict(state), **work, **told}, "\n".join(lines))
+            ahead, remark = _ahead(log.topic(name)) if log.has_topic(name) else ({}, "")
+            emit(session, {**asdict(state), **work, **told, **ahead}, "\n".join(lines) + remark)
 
 
 def _names(log: Log, archive: Archive | None, topic: str | None) -> list[str]:
@@ -47,6 +51,19 @@ def _names(log: Log, archive: Archive | None, topic: str | None) -> list[str]:
     if topic is None:
         return sorted({*log.topics(), *replicas})
     return [topic if topic in replicas else log.existing(topic).name]
+
+
+def _ahead(topic: Topic) -> tuple[dict[str, object], str]:
+    """Of a topic whose newest record is of a time still to come; else nothing."""
+    ahead_ms = topic.last_ts_ms - SystemClock().now_ms()
+    if ahead_ms <= _TOLD_FROM_MS:
+        return {}, ""
+    remark = (
+        f"\n  AHEAD: its newest record has the time {format_time(topic.last_ts_ms)}, as the clock was wrong or is: "
+        "until then its records all get that time, and none is sealed, offloaded or evicted by age. `seglog seal` and "
+        "`seglog offload` do it now"
+    )
+    return {"ahead_ms": ahead_ms}, remark
 
 
 def _local_only(topic: Topic) -> dict[str, object]:

@@ -231,3 +231,14 @@ def test_an_ephemeral_topic_has_nothing_to_offload(run: Run, tmp_path: Path) -> 
     assert (done.code, "kept: offloaded up to seq 1" in done.text, "passing" in done.text) == (0, True, False)
     assert run("delete", "passing", "--before", "1").code == 0
     assert run("status").code == 0
+
+
+def test_status_tells_of_records_that_are_ahead_of_the_clock(started: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("seglog.SystemClock.now_ms", lambda _: 4_102_444_800_000)  # 2100
+        assert started("append", "orders", stdin=b"one\n").code == 0
+        assert "AHEAD" not in started("status", "orders").text
+    told = started("status", "orders").text
+    assert "AHEAD: its newest record has the time 2100-01-01T00:00:00.000Z" in told
+    assert "none is sealed, offloaded or evicted by age" in told
+    assert json.loads(started("--json", "status", "orders").out)["ahead_ms"] > 10**12
