@@ -26,6 +26,7 @@ from offload.block import largest_entry
 from offload.catalog_settings import CatalogSettings, load_catalog_settings
 from offload.cold_settings import ColdSettings, load_cold_settings
 from offload.errors import NoRemote
+from offload.remote_place import check_remote_apart
 from offload.sending import Sender
 from offload.settings import OffloadSettings, load_archive_settings
 from offload.topic_status import TopicStatus
@@ -69,6 +70,7 @@ def attach(
     if store is None:
         if not url:
             raise NoRemote(log.path)
+        check_remote_apart(url, log.path)
         store = open_store(url, cold, settings)
     largest = min(largest_entry(settings.block_size, codec) for codec in Codec)
     if log.settings.max_record_bytes + _FRAME_OVERHEAD_BYTES > largest:

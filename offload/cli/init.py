@@ -25,6 +25,7 @@ def init(
     """
     import seglog
     from offload.errors import AlreadyInitialised
+    from offload.remote_place import check_remote_apart
     from offload.settings import default_file
     from offload.wiring import open_store
 
@@ -32,6 +33,7 @@ def init(
     url = remote or session.remote
     if url:
         open_store(url).close()
+        check_remote_apart(url, session.directory)
     settings = session.directory / seglog.SETTINGS_FILE
     if settings.exists():
         raise AlreadyInitialised(session.directory)

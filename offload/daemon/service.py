@@ -40,6 +40,7 @@ from offload.daemon.gate import Gate, GatedStore, Rate
 from offload.daemon.metrics import MeteredFiles, Metrics, TopicFigures
 from offload.daemon.triggers import Backlog, Backoff, Due, due, is_over, policy_of
 from offload.errors import Stopping
+from offload.remote_place import check_remote_apart
 from offload.settings import PROCESS, OffloadSettings, ServeSettings, load_archive_settings, load_serve_settings
 from offload.wiring import open_store
 from offload.worker.pool import WorkerPool
@@ -472,6 +473,8 @@ async def open_service(
         archive = None
         if store is not None or loaded.url:
             cold = load_cold_settings(path, variables)
+            if store is None:
+                check_remote_apart(loaded.url or "", log.sync.path)
             inner = store or open_store(loaded.url or "", cold, offload_settings)
             gate = Gate(metrics, rates.requests, rates.uploads)
             # A store that was given is one of this process.

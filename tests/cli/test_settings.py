@@ -60,3 +60,8 @@ def test_the_library_reads_no_environment(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("SEGLOG_LOG_SEGMENT_MAX_EVENTS", "2")
     with seglog.open(tmp_path / "log") as log:
         assert log.settings == seglog.LogSettings()
+
+
+def test_init_refuses_a_remote_in_the_data_directory(run: Run, tmp_path: Path) -> None:
+    done = run("init", "--remote", (tmp_path / "data/remote").as_uri())
+    assert (done.code, "lies in the data directory" in done.err) == (2, True)
