@@ -119,9 +119,10 @@ class Journal:
         known = self.tried.setdefault(name, [])
         values = [b"%s %d " % (name.encode(), len(known) + 1 + index) * 5 for index in range(count)]
         self.note(name, values, tag, durability)
-        log.topic(name).append(values, tag=tag, durability=durability)
+        seqs = log.topic(name).append(values, tag=tag, durability=durability)
         if durability == "fsync":
-            self.acked[name] = len(known)
+            # Others may have noted theirs since.
+            self.acked[name] = max(self.acked.get(name, 0), seqs.stop - 1)
 
     def note(self, name: str, values: list[bytes], tag: str | None, durability: str) -> None:
         """They are about to be appended."""
