@@ -27,6 +27,7 @@ from cryptography.x509.oid import NameOID
 
 import seglog
 from tests.cli.conftest import Run
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 TOKEN = "correct-horse-battery-staple"
@@ -135,9 +136,7 @@ def test_commands_on_a_served_directory_go_through_the_daemon(start: Start, run:
     assert run("read", "t").out == body
     assert run("delete", "t", "--before", "2").text == "deleted 1 record of t (lsn 2)\n"
     assert len(run("log", "t").text.splitlines()) == 2
-    assert "t@half holds 1 record" in run("restore", "t", "--to", "head~1", "--as", "half").text.replace(
-        "4 records", "1 record"
-    )
+    assert "t@half holds 4 records" in run("restore", "t", "--to", "head~1", "--as", "half").text
     assert run("read", "t@half").out == body
     assert run("append", "t@half", stdin=b"more\n").text == "appended 1 record to t@half, seq 5 to 5\n"
     assert "half" in run("branch", "list", "t").text
@@ -524,8 +523,7 @@ def test_what_was_acked_is_there_after_a_kill(start: Start) -> None:
 
     worker = threading.Thread(target=append)
     worker.start()
-    while len(acked) < 100:
-        time.sleep(0.01)
+    wait_until(lambda: len(acked) >= 100)
     daemon.end(signal.SIGKILL)
     worker.join(60)
     again = start(OFFLOAD_OFFLOAD_AFTER_S="0", OFFLOAD_TAIL_INTERVAL_S="1")
@@ -551,8 +549,7 @@ def test_appends_on_their_way_are_answered_when_it_stops(start: Start) -> None:
     workers = [threading.Thread(target=append, args=(number,)) for number in range(8)]
     for worker in workers:
         worker.start()
-    while len(answers) < 50:
-        time.sleep(0.01)
+    wait_until(lambda: len(answers) >= 50)
     assert daemon.end() == 0
     for worker in workers:
         worker.join(60)
@@ -568,8 +565,7 @@ def test_a_second_signal_ends_it_at_once(start: Start) -> None:
     stuck.sendall(b"POST /topics/t/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf")
     time.sleep(0.2)
     daemon.process.send_signal(signal.SIGTERM)
-    while not any("stopping" in line for line in daemon.lines):
-        time.sleep(0.01)
+    wait_until(lambda: any("stopping" in line for line in daemon.lines))
     assert daemon.end() == 128 + signal.SIGTERM
     stuck.close()
     with seglog.open(daemon.directory) as log:
@@ -581,12 +577,7 @@ def test_hup_takes_new_settings(start: Start) -> None:
     daemon.ask("POST", "/topics/t/records", b"x", BYTES)
     (daemon.directory / "seglog.toml").write_text("[offload]\ntail_interval_s = 1\n")
     daemon.process.send_signal(signal.SIGHUP)
-    for _ in range(600):
-        status = daemon.json("POST", "/topics/t/rpc/status")[1]
-        if status["offloaded_seq"] == 1:
-            return
-        time.sleep(0.1)
-    raise AssertionError("the tail was not offloaded")
+    wait_until(lambda: daemon.json("POST", "/topics/t/rpc/status")[1]["offloaded_seq"] == 1, pause_s=0.1)
 
 
 def test_its_log_can_be_json(start: Start) -> None:

@@ -12,7 +12,8 @@ from catalog.errors import BranchExists, Diverged, Fenced
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.errors import LocalChangesLost
-from seglog import Log
+from seglog import Log, NoSuchTopic, SeglogError
+from seglog.errors import TopicMoved
 from tests.faults.steps import Place, crashes
 from tests.faults.store import Fault, FaultyStore, lost
 from tests.faults.stride import every
@@ -21,6 +22,7 @@ from tests.promises.test_hot_copy_goes_last import HandClock
 from tests.work import tell
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
+REFUSALS: set[type[SeglogError]] = {NoSuchTopic, TopicMoved}
 
 
 @pytest.fixture
@@ -188,7 +190,15 @@ def test_appenders_that_race_a_reset_lose_nothing_that_was_acked(diverged: Place
     """Whoever was acked before the topic went finds the record on the branch."""
     with diverged.opened() as (log, archive):
         acked: list[bytes] = []
+        refusals: list[type[SeglogError]] = []
+        failures: list[BaseException] = []
         stop = threading.Event()
+
+        def run() -> None:
+            try:
+                append()
+            except BaseException as error:
+                failures.append(error)
 
         def append() -> None:
             topic = log.topic("t")
@@ -197,20 +207,23 @@ def test_appenders_that_race_a_reset_lose_nothing_that_was_acked(diverged: Place
                 value = b"r%d" % number
                 try:
                     seqs = topic.append([value])
-                except Exception:
+                except SeglogError as error:
+                    refusals.append(type(error))
                     return
                 if seqs.start < 6:  # a new topic of the name
                     return
                 acked.append(value)
                 number += 1
 
-        thread = threading.Thread(target=append)
+        thread = threading.Thread(target=run)
         thread.start()
         try:
             archive.reset("t", as_branch="mine")
         finally:
             stop.set()
             thread.join(60)
+        assert failures == []
+        assert set(refusals) <= REFUSALS
         assert set(acked) <= set(values(archive, "t@mine"))
 
 

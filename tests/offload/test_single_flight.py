@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from offload.single_flight import SingleFlight
+from tests.waiting import wait_until
 
 
 class Work:
@@ -40,8 +41,7 @@ def together(flights: SingleFlight[str, int], work: Work, pool: ThreadPoolExecut
     others = [pool.submit(follow) for _ in range(4)]
     entered.wait(30)
     flight = flights._flights["key"]
-    while len(flight._condition._waiters) < 4:  # type: ignore[attr-defined]
-        pass
+    wait_until(lambda: len(flight._condition._waiters) == 4)  # type: ignore[attr-defined]
     work.goes_on.set()
     return [future.exception(30) or future.result() for future in [first, *others]]
 

@@ -358,6 +358,14 @@ def test_a_log_that_is_not_open_says_so(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
+async def _until(holds: Callable[[], object]) -> None:
+    for _ in range(60_000):
+        if holds():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("what the test waits for never came")
+
+
 def test_a_follower_gets_what_comes_and_no_thread_waits(tmp_path: Path) -> None:
     async def test(log: AsyncLog) -> None:
         topic = log.topic("t")
@@ -365,14 +373,12 @@ def test_a_follower_gets_what_comes_and_no_thread_waits(tmp_path: Path) -> None:
         followed = topic.follow(2)
         assert (await anext(followed)).value == b"2"
         later = asyncio.ensure_future(anext(followed))
-        while not log.sync._engine.topics["t"].waiters:
-            await asyncio.sleep(0)
+        await _until(lambda: log.sync._engine.topics["t"].waiters)
         await asyncio.to_thread(log.sync.topic("t").append, [b"3"])
         assert (await later).value == b"3"
         assert [record.seq async for record in topic.follow(3, timeout_s=0)] == [3]
         waiting = [asyncio.ensure_future(anext(topic.follow(4))) for _ in range(100)]
-        while len(log.sync._engine.topics["t"].waiters) < 100:
-            await asyncio.sleep(0.001)
+        await _until(lambda: len(log.sync._engine.topics["t"].waiters) == 100)
         assert threading.active_count() < 50
         for each in waiting[1:]:
             each.cancel()
@@ -389,8 +395,7 @@ def test_a_follower_ends_with_its_log_and_with_its_topic(tmp_path: Path) -> None
         for name in ("gone", "t"):
             await log.topic(name).append([b"1"])
         ends = [asyncio.ensure_future(_count(log.topic(name))) for name in ("gone", "t")]
-        while not all(log.sync._engine.topics[name].waiters for name in ("gone", "t")):
-            await asyncio.sleep(0.001)
+        await _until(lambda: all(log.sync._engine.topics[name].waiters for name in ("gone", "t")))
         await log.delete_topic("gone")
         with pytest.raises(NoSuchTopic):
             await ends[0]

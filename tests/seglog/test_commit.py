@@ -15,6 +15,7 @@ from seglog.files import OsFiles
 from seglog.upkeep import InCaller
 from tests.faults.files import PowerCutFiles, UnsyncedFiles
 from tests.seglog.clocks import SetClock
+from tests.waiting import wait_until
 
 
 class GatedFiles(OsFiles):
@@ -57,8 +58,7 @@ def _start_one_that_waits_in_its_sync(log: Log, files: GatedFiles) -> threading.
 
 
 def _wait_for_queue(log: Log, length: int) -> None:
-    while len(log._engine.committer._shards[0]._queue) < length:
-        threading.Event().wait(0.001)
+    wait_until(lambda: len(log._engine.committer._shards[0]._queue) >= length)
 
 
 def test_those_who_come_while_one_syncs_share_the_next_sync(log: Log, files: GatedFiles) -> None:
@@ -150,8 +150,7 @@ def test_what_was_written_at_disk_is_synced_when_nothing_else_happens(tmp_path: 
     with seglog.open(tmp_path / "data", files=disk, settings=settings) as log:
         log.create_topic("t")
         log.topic("t").append([b"x"], durability="disk")
-        while log._engine.committer.has_unsynced:
-            threading.Event().wait(0.001)
+        wait_until(lambda: not log._engine.committer.has_unsynced)
         disk.after_power_cut(tmp_path / "left", None)
     with seglog.open(tmp_path / "left" / "data") as log:
         assert [record.value for record in log.topic("t").read()] == [b"x"]
@@ -165,8 +164,7 @@ def test_a_sync_of_the_tick_that_fails_poisons_the_writer(tmp_path: Path) -> Non
         log.create_topic("t")
         files.datasync = _fails  # type: ignore[method-assign]
         log.topic("t").append([b"x"], durability="disk")
-        while not log._engine.committer.is_poisoned:
-            threading.Event().wait(0.001)
+        wait_until(lambda: log._engine.committer.is_poisoned)
         for durability in ("disk", "memory", "fsync"):
             with pytest.raises(seglog.WriterPoisoned):
                 log.topic("t").append([b"y"], durability=durability)

@@ -19,6 +19,7 @@ from tests.faults.disk import SimulatedDisk
 from tests.faults.files import Effects, UnsyncedFiles
 from tests.seglog.clocks import SetClock
 from tests.seglog.test_commit import GatedFiles
+from tests.waiting import wait_until
 
 SMALL = LogSettings(segment_max_events=4, wal_file_bytes=4096)
 PASSING = TopicConfig("ephemeral")
@@ -454,8 +455,7 @@ def test_one_behind_a_durable_append_comes_after_it(tmp_path: Path) -> None:
         assert files.waiting.wait(60)
         second = threading.Thread(target=topic.append, args=([b"second"],), kwargs={"durability": "ephemeral"})
         second.start()
-        while len(log._engine.committer._shards[0]._queue) < 1:
-            threading.Event().wait(0.001)
+        wait_until(lambda: log._engine.committer._shards[0]._queue)
         assert topic.head_seq == 0
         files.gate.set()
         first.join()

@@ -12,6 +12,7 @@ from seglog.files import OsFiles
 from seglog.layout import Layout
 from seglog.meta import load
 from seglog.shards import first_ordinal, shard_of
+from tests.waiting import wait_until
 
 SETTINGS = LogSettings(segment_max_events=10, wal_file_bytes=4096)
 TOPICS = [f"t{number}" for number in range(8)]
@@ -95,8 +96,8 @@ def test_a_name_is_free_for_another_shard_when_its_delete_is_durable(tmp_path: P
         appending = threading.Thread(target=log.topic("again").append, args=([b"second"],))
         appending.start()
         # It waits in a flush: a barrier in each shard, and nothing of the new topic in any.
-        while not any(shard.on_their_way[-1:] != shard._group[-1:] for shard in log._engine.committer._shards):
-            threading.Event().wait(0.001)
+        shards = log._engine.committer._shards
+        wait_until(lambda: any(shard.on_their_way[-1:] != shard._group[-1:] for shard in shards))
         assert "again" not in log._engine.topics
         files.gate.set()
         deleting.join()

@@ -15,6 +15,7 @@ from seglog import DiskFull, Log, LogSettings, WriterPoisoned
 from seglog.files import OsFiles
 from seglog.upkeep import Background, InCaller
 from tests.faults.files import FailingFiles, UnsyncedFiles
+from tests.waiting import wait_until
 
 SMALL = LogSettings(segment_max_events=10, wal_file_bytes=4096)
 
@@ -71,8 +72,7 @@ def test_wakes_while_the_work_is_done_are_one_more_turn() -> None:
     for _ in range(5):
         upkeep.wake()
     gate.set()
-    while len(turns) < 2:
-        threading.Event().wait(0.001)
+    wait_until(lambda: len(turns) >= 2)
     upkeep.close()
     upkeep.close()
     upkeep.wake()
@@ -178,8 +178,7 @@ def test_a_failure_in_the_background_stops_the_writer(tmp_path: Path, caplog: py
     with seglog.open(tmp_path / "data", settings=SMALL, files=files) as log:
         files.at = 1
         _fill_a_file(log)
-        while not log._engine.committer.is_poisoned:
-            threading.Event().wait(0.001)
+        wait_until(lambda: log._engine.committer.is_poisoned)
         with pytest.raises(WriterPoisoned):
             log.topic("a").append([b"refused"])
         assert len(list(log.topic("a").read())) == log.topic("a").head_seq
@@ -198,8 +197,7 @@ def test_what_nobody_foresaw_in_the_background_stops_the_writer_too(
 
     with seglog.open(tmp_path / "data", settings=SMALL, files=Broken()) as log:
         _fill_a_file(log)
-        while not log._engine.committer.is_poisoned:
-            threading.Event().wait(0.001)
+        wait_until(lambda: log._engine.committer.is_poisoned)
         with pytest.raises(WriterPoisoned, match="MemoryError"):
             log.topic("a").append([b"refused"])
     assert caplog.messages == ["a checkpoint failed"]
