@@ -18,6 +18,7 @@ from seglog.control import (
 )
 from seglog.deletes import DeleteOp
 from seglog.floors import Floors
+from seglog.names import BRANCH_MARK
 from seglog.record import Gap
 from seglog.resident import Memory
 from seglog.segment import SegmentInfo
@@ -288,6 +289,12 @@ def _head_first(state: TopicState) -> list[bytes]:
 
 
 def new_state(created: TopicCreated) -> TopicState:
+    """A topic that no archive has nor will have begins at its first seq: nothing is below.
+
+    A branch, and a topic with `keep_history`, has the records below its first seq in the cold tier.
+    """
+    may_inherit = created.config.keep_history or BRANCH_MARK in created.name
+    first = 1 if may_inherit else created.first_seq
     return TopicState(
         topic_id=created.topic_id,
         name=created.name,
@@ -297,4 +304,5 @@ def new_state(created: TopicCreated) -> TopicState:
         hot_floor=created.first_seq,
         last_ts_ms=created.ts_ms,
         tail=Tail(created.first_seq),
+        floors=Floors(earliest_seq=first),
     )

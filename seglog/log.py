@@ -192,6 +192,8 @@ class Log(Owned):
     ) -> Topic:
         """A topic before its first append. Seqs begin with `first_seq`, and no time is below `ts_floor_ms`.
 
+        A branch, and a topic with `keep_history`, has the records below `first_seq` in the cold tier. Any other topic
+        has none there, and reads begin at `first_seq`.
         Durable on return. Raises `InvalidTopicName`, `TopicExists`, `InvalidArgument`.
         """
         topic = self.topic(name)

@@ -357,6 +357,36 @@ def test_a_branch_begins_above_its_parent(log: Log, clock: SetClock) -> None:
     assert _seqs(topic.read(99)) == [99, 100, 101]
 
 
+def test_a_topic_that_begins_higher_has_nothing_below(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "data") as log:
+        topic = log.create_topic("orders", first_seq=100)
+        assert (topic.first_seq, topic.earliest_seq, topic.head_seq) == (100, 100, 99)
+        assert list(topic.read()) == []
+        assert topic.seq_at(0) == 100
+        topic.append([b"a", b"b"])
+    for _ in range(2):
+        with seglog.open(tmp_path / "data") as log:
+            topic = log.topic("orders")
+            assert topic.earliest_seq == 100
+            assert _seqs(topic.read()) == _seqs(topic.read(1)) == [100, 101]
+            assert [record.seq for batch in topic.read_batches() for record in batch] == [100, 101]
+            assert [record.seq for record in topic.follow(timeout_s=0.01)] == [100, 101]
+            assert topic.seq_at(0) == 100
+            assert next(topic.read(1, gaps=True)) == next(topic.read())
+            log.checkpoint()
+    with seglog.open(tmp_path / "data", read_only=True) as log:
+        assert _seqs(log.topic("orders").read()) == [100, 101]
+
+
+@pytest.mark.parametrize("name", ["orders", "orders@fix"])
+def test_with_keep_history_what_is_below_is_in_the_cold_tier(tmp_path: Path, name: str) -> None:
+    with seglog.open(tmp_path / "data") as log:
+        topic = log.create_topic(name, TopicConfig(keep_history=True), first_seq=100)
+        assert topic.earliest_seq == 1
+        with pytest.raises(ColdTierRequired):
+            list(topic.read())
+
+
 def test_a_damaged_record_is_reported_with_its_place(log: Log) -> None:
     topic = log.topic("orders")
     topic.append([b"value-%d" % seq for seq in range(10)])
