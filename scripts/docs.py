@@ -7,6 +7,7 @@ A part stands between `<!-- include: NAME -->` and `<!-- end -->`, and everythin
     settings:log           the settings of a section, as a table; `settings:file` is the file that `seglog init` writes,
                            `settings:durability` the classes of durability
     checks:stores          what `seglog doctor` tries, as a table
+    mistakes:tests         the mistakes of users that tests/promises/mistakes makes, and how each ends
 
 So a format is written down once, at the top of the code that reads and writes it, and a setting where its field is.
 `--check` changes nothing and fails when a part is not current.
@@ -20,7 +21,7 @@ import re
 import sys
 from pathlib import Path
 
-__all__ = ["checks", "filled", "included", "settings", "table"]
+__all__ = ["checks", "filled", "included", "mistakes", "settings", "table", "told"]
 
 ROOT = Path(__file__).resolve().parent.parent
 PART = re.compile(r"(<!-- include: (?P<name>[\w./:]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -31,6 +32,8 @@ def included(name: str) -> str:
     kind, _, section = name.rpartition(":")
     if kind == "checks":
         return checks()
+    if kind == "mistakes":
+        return mistakes()
     if kind:
         return settings(section)
     if "/" in name:
@@ -49,6 +52,30 @@ def checks() -> str:
     from catalog.objects.conformance import CHECKS
 
     return table(["check", "what it proves"], [[f"`{check.name}`", check.proves] for check in CHECKS])
+
+
+def mistakes() -> str:
+    """The Markdown for `mistakes:tests`: a table for each module, a row for each test, read without importing them.
+
+    The first paragraph of a test's docstring is the mistake. The paragraph after "Outcome:" says how it ends.
+    Raises `ValueError` for a test without them.
+    """
+    text = ""
+    for path in sorted((ROOT / "tests" / "promises" / "mistakes").glob("test_*.py")):
+        module = ast.parse(path.read_text())
+        tests = [each for each in module.body if isinstance(each, ast.FunctionDef) and each.name.startswith("test_")]
+        rows = [[str(number), *told(path, test)] for number, test in enumerate(tests, start=1)]
+        text += f"\n### {ast.get_docstring(module)}\n{table(['', 'mistake', 'outcome'], rows)}"
+    return text
+
+
+def told(path: Path, test: ast.FunctionDef) -> list[str]:
+    """The mistake and its outcome, each on one line. Raises `ValueError` if the docstring lacks one."""
+    paragraphs = [" ".join(each.split()) for each in (ast.get_docstring(test) or "").split("\n\n")]
+    outcomes = [each.removeprefix("Outcome: ") for each in paragraphs[1:] if each.startswith("Outcome: ")]
+    if not paragraphs[0] or len(outcomes) != 1:
+        raise ValueError(f"{path.name}: {test.name} does not say its mistake and its outcome")
+    return [paragraphs[0], outcomes[0][:1].upper() + outcomes[0][1:]]
 
 
 def settings(section: str) -> str:

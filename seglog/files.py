@@ -14,15 +14,17 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 from seglog.arguments import checked
 from seglog.errors import TooManyOpenFiles
+from seglog.ownership import Owned
 
-__all__ = ["NO_DESCRIPTOR", "Files", "OsFiles", "replace_atomically"]
+__all__ = ["NO_DESCRIPTOR", "Files", "OsFiles", "enter", "leave", "replace_atomically"]
 
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
@@ -83,13 +85,57 @@ class Files(Protocol):
 _IOV_MAX = 1024
 _TRIES = 20
 _PAUSE_S = 0.05
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-class OsFiles:
-    """The real one."""
+class OsFiles(Owned):
+    """The real one.
+
+    After `enter`, a path in that directory means a file of that very directory: it is looked up from a descriptor, as
+    `openat` does. So the log keeps its own files if somebody moves the directory, and touches no file of a directory
+    that takes its place.
+    """
+
+    _entered: dict[str, tuple[int, int]]
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
+        """Not in `__init__`, which a subclass may leave uncalled."""
+        self = super().__new__(cls, *arguments, **named)
+        self._entered = {}
+        return self
+
+    def enter(self, root: Path) -> None:
+        """Keep `root` open until `leave`. May be called again for the same path, each with its own `leave`."""
+        prefix = os.path.join(root, "")
+        fd, times = self._entered.get(prefix) or (os.open(root, _DIRECTORY), 0)
+        self._entered[prefix] = (fd, times + 1)
+
+    def leave(self, root: Path) -> None:
+        prefix = os.path.join(root, "")
+        fd, times = self._entered[prefix]
+        if times > 1:
+            self._entered[prefix] = (fd, times - 1)
+            return
+        del self._entered[prefix]
+        os.close(fd)
+
+    def _leave_to_parent(self) -> None:
+        for fd, _ in self._entered.values():
+            os.close(fd)
+
+    def _at(self, path: Path) -> tuple[str, int | None]:
+        """Return the path as the kernel takes it, and the descriptor of the directory that it starts from."""
+        text = os.fspath(path)
+        for prefix, (fd, _) in self._entered.items():
+            if text.startswith(prefix):
+                return text[len(prefix) :], fd
+            if text == prefix[:-1]:
+                return ".", fd
+        return text, None
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
-        return os.open(path, flags | os.O_CLOEXEC, mode)
+        name, start = self._at(path)
+        return os.open(name, flags | os.O_CLOEXEC, mode, dir_fd=start)
 
     def close(self, fd: int) -> None:
         os.close(fd)
@@ -140,42 +186,75 @@ class OsFiles:
         os.fdatasync(fd)
 
     def rename(self, source: Path, target: Path) -> None:
-        os.rename(source, target)
+        old_name, old_start = self._at(source)
+        new_name, new_start = self._at(target)
+        os.rename(old_name, new_name, src_dir_fd=old_start, dst_dir_fd=new_start)
 
     def unlink(self, path: Path) -> None:
-        os.unlink(path)
+        name, start = self._at(path)
+        os.unlink(name, dir_fd=start)
 
     def make_dir(self, path: Path) -> None:
-        path.mkdir(mode=0o700, exist_ok=True)
+        name, start = self._at(path)
+        try:
+            os.mkdir(name, 0o700, dir_fd=start)
+        except FileExistsError:
+            if not self.is_dir(path):
+                raise
 
     def remove_dir(self, path: Path) -> None:
-        os.rmdir(path)
+        name, start = self._at(path)
+        os.rmdir(name, dir_fd=start)
 
     def sync_dir(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._open_folder(path)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
 
     def list_dir(self, path: Path) -> list[str]:
-        return sorted(os.listdir(path))
+        fd = self._open_folder(path)
+        try:
+            return sorted(os.listdir(fd))
+        finally:
+            os.close(fd)
 
     def is_dir(self, path: Path) -> bool:
-        return path.is_dir()
+        found = self._stat(path)
+        return found is not None and stat.S_ISDIR(found.st_mode)
 
     def identity(self, path: Path) -> tuple[int, int] | None:
+        found = self._stat(path)
+        return None if found is None else (found.st_dev, found.st_ino)
+
+    def _stat(self, path: Path) -> os.stat_result | None:
+        name, start = self._at(path)
         try:
-            found = os.stat(path)
+            return os.stat(name, dir_fd=start)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return found.st_dev, found.st_ino
+
+    def _open_folder(self, path: Path) -> int:
+        name, start = self._at(path)
+        return os.open(name, _DIRECTORY, dir_fd=start)
 
     def lock(self, fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def lock_shared(self, fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def enter(files: Files, root: Path) -> None:
+    """From here on a log uses this very directory, wherever somebody moves it. Only the real port needs to be told."""
+    if isinstance(files, OsFiles):
+        files.enter(root)
+
+
+def leave(files: Files, root: Path) -> None:
+    if isinstance(files, OsFiles):
+        files.leave(root)
 
 
 @checked

@@ -34,7 +34,7 @@ from typing import Annotated, TypeAlias
 
 from seglog.arguments import Within, checked
 from seglog.errors import DiskFull, JournalClosed, NoSuchItem, SectionPruned, TooManyOpenFiles
-from seglog.files import NO_DESCRIPTOR, Files, OsFiles
+from seglog.files import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.journal_section import Item, Section
 from seglog.lock import DirectoryLock
 from seglog.ownership import Owned, check_process, is_foreign
@@ -68,14 +68,19 @@ class Journal(Owned):
         # Each time, whoever made it: a process may have died between the two.
         self._files.make_dir(self.path)
         self._files.sync_dir(self.path.parent)
-        self._directory_lock = DirectoryLock(self._files, self.path / "LOCK")
+        enter(self._files, self.path)
+        try:
+            self._directory_lock = DirectoryLock(self._files, self.path / "LOCK")
+        except BaseException:
+            leave(self._files, self.path)
+            raise
         try:
             for name in self._files.list_dir(self.path):
                 match = _FILE.fullmatch(name)
                 if match and (number := int(match[1])) <= SECTION_MAX:
                     self._sections[number] = Section(self._files, self.path / name, number)
         except BaseException:
-            self._directory_lock.release()
+            self._let_go()
             raise
 
     def __enter__(self) -> Journal:
@@ -182,7 +187,11 @@ class Journal(Owned):
                 for section in sections:
                     stack.callback(section.close)
         finally:
-            self._directory_lock.release()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._directory_lock.release()
+        leave(self._files, self.path)
 
     def _items(self, readers: list[Iterator[list[Item]]], concurrency: int) -> Iterator[Item]:
         for item in _merged(readers, concurrency):

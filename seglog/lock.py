@@ -1,4 +1,7 @@
-"""One process at a time uses a data directory: an advisory lock on LOCK, whose text says who has it.
+"""One process at a time uses a data directory: it locks the directory, and LOCK, whose text names the holder.
+
+The lock on the directory holds if somebody removes LOCK, or moves the directory. A file system that cannot lock a
+directory (NFS wants a file that is open for writing) leaves the lock on LOCK alone.
 
 The kernel drops the lock with its holder, so what is left of a killed process is in nobody's way.
 """
@@ -18,6 +21,8 @@ from seglog.ownership import Owned
 __all__ = ["DirectoryLock", "SharedLock"]
 
 _TEXT_MAX_BYTES = 512
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
+_NOT_LOCKABLE = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP)
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -26,6 +31,7 @@ class DirectoryLock(Owned):
 
     def __init__(self, files: Files, path: Path) -> None:
         self._files = files
+        self._folder_fd = -1
         try:
             self._fd = files.open(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
@@ -35,21 +41,26 @@ class DirectoryLock(Owned):
         try:
             self._take(path)
         except BaseException:
-            files.close(self._fd)
+            self.release()
             raise
 
     def release(self) -> None:
         # First, so that a fork in between closes no other file of this number.
-        fd, self._fd = self._fd, -1
-        self._files.close(fd)
+        fds, self._fd, self._folder_fd = (self._folder_fd, self._fd), -1, -1
+        for fd in fds:
+            if fd >= 0:
+                self._files.close(fd)
 
     def _leave_to_parent(self) -> None:
-        if self._fd >= 0:
-            self._files.close(self._fd)
+        for fd in (self._folder_fd, self._fd):
+            if fd >= 0:
+                self._files.close(fd)
 
     def _take(self, path: Path) -> None:
         try:
             self._files.lock(self._fd)
+            self._folder_fd = self._files.open(path.parent, _DIRECTORY)
+            self._lock_folder()
         except BlockingIOError as error:
             raise DirectoryInUse(path.parent, _holder(self._files, self._fd)) from error
         # The text is a courtesy to whoever is turned away: a full disk is no reason to stay out.
@@ -58,6 +69,13 @@ class DirectoryLock(Owned):
             self._files.pwrite(self._fd, _who().encode(errors="replace")[:_TEXT_MAX_BYTES], 0)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+
+    def _lock_folder(self) -> None:
+        try:
+            self._files.lock(self._folder_fd)
+        except OSError as error:
+            if error.errno not in _NOT_LOCKABLE:
                 raise
 
 

@@ -32,7 +32,7 @@ from seglog.errors import (
     NotADataDirectory,
     TooManyOpenFiles,
 )
-from seglog.files import NO_DESCRIPTOR, Files, OsFiles
+from seglog.files import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.layout import Layout, number_in
 from seglog.lock import DirectoryLock
 from seglog.meta import Snapshot, WalPosition, store
@@ -96,26 +96,48 @@ def open(
             _make_root(port, layout.root)
         elif not _is_data_directory(port, layout):
             raise NotADataDirectory(layout.root)
-        if read_only:
-            settings = load_settings(layout.settings) if settings is None else settings
-            stores = ColdStores.configured(port, layout, settings, cold_stores)
-            if stores is not None:
-                stores.check_owners()
-            return Log(look(port, layout, clock, settings, stores))
-        lock = DirectoryLock(port, layout.lock)
+        enter(port, layout.root)
         try:
-            engine, reclaimer = _start(port, layout, clock, settings, upkeep, cold_stores)
-            return Log(engine, lock, reclaimer)
+            return _opened(port, layout, clock, settings, upkeep, cold_stores, read_only=read_only)
         except BaseException:
-            lock.release()
+            leave(port, layout.root)
             raise
+
+
+def _opened(
+    port: Files,
+    layout: Layout,
+    clock: Clock,
+    settings: LogSettings | None,
+    upkeep: UpkeepFactory,
+    cold_stores: SegmentStores | None,
+    *,
+    read_only: bool,
+) -> Log:
+    """`open`, once the directory is there."""
+    if read_only:
+        settings = load_settings(layout.settings) if settings is None else settings
+        stores = ColdStores.configured(port, layout, settings, cold_stores)
+        if stores is not None:
+            stores.check_owners()
+        return Log(port, look(port, layout, clock, settings, stores))
+    lock = DirectoryLock(port, layout.lock)
+    try:
+        engine, reclaimer = _start(port, layout, clock, settings, upkeep, cold_stores)
+        return Log(port, engine, lock, reclaimer)
+    except BaseException:
+        lock.release()
+        raise
 
 
 class Log(Owned):
     """Use `open`. A context manager; safe for many threads."""
 
-    def __init__(self, engine: Engine, lock: DirectoryLock | None = None, reclaimer: Reclaimer | None = None) -> None:
+    def __init__(
+        self, port: Files, engine: Engine, lock: DirectoryLock | None = None, reclaimer: Reclaimer | None = None
+    ) -> None:
         """Without a lock it is read-only, and reclaims nothing."""
+        self._port = port
         self._engine = engine
         self._reclaimer = reclaimer
         self._lock = lock
@@ -294,6 +316,7 @@ class Log(Owned):
             return
         if self._lock is None or self._reclaimer is None:
             self._engine.close()
+            leave(self._port, self._engine.layout.root)
             return
         try:
             # None of them raises, not even an interrupt, before its work is over; but for the store, which may hang.
@@ -316,6 +339,7 @@ class Log(Owned):
             if self._engine.cold_stores is not None:
                 self._engine.cold_stores.release()
             self._lock.release()
+            leave(self._port, self._engine.layout.root)
 
     def _close_engine(self) -> None:
         # Not between a relocation's flip and the end of its hot copy.

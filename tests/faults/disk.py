@@ -217,6 +217,7 @@ class SimulatedDisk(Files):
             return lost
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        """A folder is opened by its name only, to lock it."""
         with self._mutex:
             folder, name = self._folder(path), path.name
             node = self._folders[folder].get(name)
@@ -225,7 +226,7 @@ class SimulatedDisk(Files):
                     raise _error(errno.ENOENT, path)
                 node = self._new_node(b"")
                 self._change(Enter(folder, name, node))
-            elif node in self._folders:
+            elif node in self._folders and not flags & os.O_DIRECTORY:
                 raise _error(errno.EISDIR, path)
             elif flags & os.O_TRUNC and self._files[node]:
                 self._change(Resize(node, 0))

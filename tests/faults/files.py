@@ -327,6 +327,8 @@ class PowerCutFiles(Effects):
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         fd = super().open(path, flags, mode)
+        if flags & os.O_DIRECTORY:
+            return fd
         inode = self._names.get(path)
         if inode is None:
             inode = self._names[path] = _Inode()

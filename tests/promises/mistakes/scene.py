@@ -1,0 +1,49 @@
+"""The means of the tests of mistakes: records that are acked, read back, and nothing of them lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import seglog
+
+__all__ = ["ROOT", "command", "filled", "numbered", "tree", "values"]
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def numbered(count: int, first: int = 1) -> list[bytes]:
+    return [b"record %d" % number for number in range(first, first + count)]
+
+
+def filled(path: Path, count: int = 10, *, seal: bool = False) -> list[bytes]:
+    """A data directory at `path` with `count` records of the topic orders, acked at fsync. Returns their values."""
+    with seglog.open(path) as log:
+        log.topic("orders").append(numbered(count))
+        if seal:
+            log.topic("orders").seal()
+    return numbered(count)
+
+
+def values(path: Path, topic: str = "orders") -> list[bytes]:
+    """The values that a fresh opening reads."""
+    with seglog.open(path, create=False) as log:
+        return [record.value for record in log.topic(topic).read()]
+
+
+def tree(path: Path, leave_out: Iterable[str] = ("LOCK",)) -> dict[str, bytes]:
+    """Every file below `path`, with its bytes."""
+    names = set(leave_out)
+    return {
+        str(each.relative_to(path)): each.read_bytes()
+        for each in sorted(path.rglob("*"))
+        if each.is_file() and each.name not in names
+    }
+
+
+def command(*words: str, directory: Path, given: bytes = b"", cwd: Path = ROOT) -> subprocess.CompletedProcess[bytes]:
+    """Run `seglog -C directory WORDS` in a process of its own."""
+    line: Sequence[str] = [sys.executable, "-m", "offload.cli", "-C", str(directory), *words]
+    return subprocess.run(line, input=given, capture_output=True, cwd=cwd, check=False, timeout=120)
