@@ -10,7 +10,7 @@
     half = branches.create("orders", "half", point, now_ms=now_ms)
 
 Layers, each of which imports only those before it:
-    values      lsn gid keys commit control checksum errors
+    values      arguments lsn gid keys commit control checksum errors
     formats     envelope wire encoding checkpoint_list small_objects
     decisions   snapshot history timeline retention sid_set gc_report
     effects     objects first_known forked local put_once change closing local_copy gc_plan roots

@@ -36,6 +36,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from catalog.arguments import checked
 from catalog.closing import keep_open
 from catalog.commit import ForkPoint
 from catalog.control import DEAD, MAIN, Control, NameChange, Ref
@@ -98,6 +99,7 @@ class Branches:
         self._store = volumes.store
         self._refs = Naming(volumes.store, Oplog(volumes.store, writer_id), encode_ref, decode_ref)
 
+    @checked
     def resolve(self, topic: str, branch: str = MAIN) -> Vid:
         """Raises `NoSuchTopic`, or `NoSuchBranch` if the topic has other branches."""
         ref = self._refs.look(ref_key(topic, branch)).alive
@@ -113,6 +115,7 @@ class Branches:
         """Topic and branch of every name, ascending; deleted ones too. One LIST."""
         return sorted(named for key in self._store.list(refs_prefix()) if (named := named_by(key)))
 
+    @checked
     def branches(self, topic: str, *, deleted: bool = False) -> list[Branch]:
         """Ascending by name; with `deleted`, those too that are deleted and can be had back. Raises `NoSuchTopic`."""
         names = [named[1] for key in self._store.list(refs_prefix(topic)) if (named := named_by(key))]
@@ -121,10 +124,12 @@ class Branches:
         found = self._each(names, lambda name: self._branch(topic, name))
         return [each for each in found if each is not None and (deleted or each.deleted_at_ms is None)]
 
+    @checked
     def distances(self, branches: Sequence[Branch]) -> list[Distance]:
         """Of each: how far it and its parent went since the fork. Two LISTs for each."""
         return self._each(branches, self._distance)
 
+    @checked
     def create(
         self,
         topic: str,
@@ -150,6 +155,7 @@ class Branches:
             check_kept(self._volumes, parent)
         return self._name(control, message, found)
 
+    @checked
     def check_open(self, topic: str, branch: str, vid: Vid, *, now_ms: int) -> None:
         """For who found the name, which leads to `vid`, and is about to write there: who put it may never have looked.
 
@@ -159,6 +165,7 @@ class Branches:
             self.take_back(topic, branch, vid, now_ms=now_ms)
             raise NoSuchBranch(topic, branch)
 
+    @checked
     def delete(self, topic: str, branch: str, *, now_ms: int) -> Branch:
         """The name leads nowhere from now on. `undelete` brings it back until GC has taken what it named.
 
@@ -183,6 +190,7 @@ class Branches:
         assert ref is not None  # noqa: S101 - `deleted` leaves one
         return Branch(topic, branch, ref.vid, control.parent, control.created_at_ms, ref.deleted_at_ms)
 
+    @checked
     def undelete(self, topic: str, branch: str, *, now_ms: int) -> Branch:
         """Bring a deleted branch back. Raises `NoSuchBranch`, and `OutOfWindow` if GC has taken its volume."""
 
@@ -194,6 +202,7 @@ class Branches:
         self._give("branch undelete", topic, branch, alive, now_ms=now_ms)
         return self._existing(topic, branch)
 
+    @checked
     def rename(self, topic: str, branch: str, new: str, *, now_ms: int) -> Branch:
         """The volume has the name `new` from now on. A crash may leave both names: repeat it, and the old one goes.
 
@@ -222,6 +231,7 @@ class Branches:
         self._move("branch rename", [given, taken], now_ms=now_ms, message=f"was {branch}")
         return self._existing(topic, new)
 
+    @checked
     def put_back(self, key: Key, former: Ref | None, value: Ref, *, now_ms: int, message: str) -> Ref:
         """Undo: what was `value` becomes `former` again, or deleted if it was nothing. Raises `KeyChanged`."""
         topic, branch = topic_of(key), branch_of(key)
@@ -234,6 +244,7 @@ class Branches:
 
         return self._give("undo", topic, branch, as_before, now_ms=now_ms, message=message)
 
+    @checked
     def put_back_together(self, changes: Sequence[NameChange], *, now_ms: int, message: str) -> None:
         """Undo of one operation on several names. A name that it never came to change stays. Raises `KeyChanged`."""
         planned: list[Planned[Ref]] = []
@@ -253,6 +264,7 @@ class Branches:
         planned.sort(key=lambda each: each.wanted.deleted_at_ms is not None)
         self._move("undo", planned, now_ms=now_ms, message=message)
 
+    @checked
     def take_back(self, topic: str, branch: str, vid: Vid, *, now_ms: int) -> None:
         """The name leads no more to `vid`, a volume that is dead (E2 of `catalog.closing`)."""
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from catalog.arguments import checked
 from catalog.change import change
 from catalog.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
 from catalog.commit import Checkpoint
@@ -31,6 +32,7 @@ from catalog.envelope import MessageType, wrap
 from catalog.errors import InvalidObject, NoSuchObject, OutOfWindow
 from catalog.gid import Vid
 from catalog.keys import checkpoints_key, commit_key, list_key
+from catalog.lsn import LsnNumber
 from catalog.put_once import put_once
 from catalog.snapshot import checkpoint_of
 from catalog.volume import Volumes
@@ -48,7 +50,8 @@ class CheckpointPolicy:
     commit_bytes: int = 4 * 1024 * 1024
 
 
-def checkpoint_due(volumes: Volumes, vid: Vid, lsn: int, policy: CheckpointPolicy) -> int | None:
+@checked
+def checkpoint_due(volumes: Volumes, vid: Vid, lsn: LsnNumber, policy: CheckpointPolicy) -> int | None:
     """The LSN that is to become the next checkpoint, of the commits up to `lsn`; None if it is too early (K2).
 
     The sizes are those of the commits that the local copy has.
@@ -65,7 +68,8 @@ def checkpoint_due(volumes: Volumes, vid: Vid, lsn: int, policy: CheckpointPolic
     return due if due <= lsn else None
 
 
-def make_checkpoint(volumes: Volumes, vid: Vid, lsn: int, *, now_ms: int, pruned: bytes | None = None) -> Mark:
+@checked
+def make_checkpoint(volumes: Volumes, vid: Vid, lsn: LsnNumber, *, now_ms: int, pruned: bytes | None = None) -> Mark:
     """Make the commit at `lsn` a checkpoint, or find that it is one already. It may be repeated after any error.
 
     `pruned`, for GC: the nonce of the CheckpointSet as it was when this run had pruned it (K3). Raises `NoSuchObject`

@@ -54,6 +54,7 @@ from google.protobuf.message import DecodeError
 from pyroaring import BitMap
 
 from catalog import schema_pb2 as pb
+from catalog.arguments import checked
 from catalog.commit import (
     Bounds,
     Checkpoint,
@@ -180,6 +181,7 @@ def _sized(value: bytes, size: int) -> bytes:
 # ---------------------------------------------------------------- commits
 
 
+@checked
 def encode_commit(commit: Commit) -> tuple[bytes, bytes]:
     """The object's body, and the commit hash in it. Raises `ValueError` for a commit that no object could hold."""
     digest = commit_hash(commit)

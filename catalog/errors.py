@@ -32,6 +32,7 @@
     │   ├── ClocksDisagree       this machine's clock is not the store's: what goes by age has to wait
     │   └── OutcomeUnknown       nobody can say whether the write happened
     └── Misuse               fix the call                                exit 2
+        ├── InvalidArgument      a value that the call does not take; a TypeError and a ValueError too
         ├── UnnamableBranch      main is the topic itself
         ├── OpenedByParent       a local catalog in a fork of the process that opened it
         ├── InvalidName
@@ -45,6 +46,7 @@ Each class says what happened; `hint`, where there is one, says what to do next.
 
 from __future__ import annotations
 
+import reprlib
 from datetime import UTC, datetime
 from typing import ClassVar
 
@@ -61,6 +63,7 @@ __all__ = [
     "Fenced",
     "FormatUnsupported",
     "HistoryCollected",
+    "InvalidArgument",
     "InvalidKey",
     "InvalidName",
     "InvalidObject",
@@ -392,6 +395,19 @@ class InvalidName(Misuse):
             hint="1 to 128 characters of A-Z a-z 0-9 . _ -, the first one a letter, digit or underscore",
         )
         self.name = name
+
+
+class InvalidArgument(Misuse, TypeError, ValueError):
+    """`name` is the argument, `given` its value, `wanted` says what the call takes. Nothing was done.
+
+    A `TypeError` and a `ValueError`, because Python raises either for such a value.
+    """
+
+    def __init__(self, name: str, given: object, wanted: str) -> None:
+        super().__init__(f"argument {name} is {reprlib.repr(given)} ({type(given).__name__}): it has to be {wanted}")
+        self.name = name
+        self.given = given
+        self.wanted = wanted
 
 
 class UnnamableBranch(Misuse):

@@ -18,12 +18,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from catalog.arguments import checked
 from catalog.commit import Commit, ForkPoint, SegmentRef
 from catalog.control import Mark
 from catalog.encoding import StoredCommit
 from catalog.errors import HistoryCollected, InvalidObject, NoSuchObject
 from catalog.gid import Vid
 from catalog.keys import commit_key
+from catalog.lsn import LsnNumber
 
 __all__ = ["NO_HISTORY", "History", "KeptCommits", "Leg", "PastCommit", "asked"]
 
@@ -110,6 +112,7 @@ class History:
                 yield from reversed(self._past(leg, first, last))
                 last, size = first - 1, min(2 * size, _LARGEST_BATCH)
 
+    @checked
     def followed_by(self, commits: Sequence[StoredCommit]) -> History:
         """This past, and behind it `commits` of one volume, ascending, which are in no store."""
         if not commits:
@@ -144,6 +147,7 @@ class History:
             mark = Mark(leg.first_lsn, first.checkpoint.max_ts_ms, first.checkpoint.max_seq)
         return mark if leg.cut_seq is None else mark._replace(max_seq=min(mark.max_seq, leg.cut_seq))
 
+    @checked
     def oldest_first(self, is_passed: Callable[[Mark], bool] | None = None) -> Iterator[PastCommit]:
         """Beginning with the commit of the last checkpoint that `is_passed`, or with the oldest."""
         begin, first_lsn = self._begin(is_passed)
@@ -155,6 +159,7 @@ class History:
                 first, size = last + 1, min(2 * size, _LARGEST_BATCH)
             first_lsn = 0
 
+    @checked
     def nth(self, back: int) -> PastCommit | None:
         """The newest one with `back` 0, and so on into the past."""
         for leg in self.legs:
@@ -163,21 +168,24 @@ class History:
             back -= len(leg)
         return None
 
-    def at_lsn(self, lsn: int) -> PastCommit | None:
+    @checked
+    def at_lsn(self, lsn: LsnNumber) -> PastCommit | None:
         """The branch's own commit of that number, else its parent's before the fork, and so on."""
         for leg in self.legs:
             if leg.first_lsn <= lsn <= leg.last_lsn:
                 return self._one(leg, lsn)
         return None
 
-    def at(self, vid: Vid, lsn: int) -> PastCommit | None:
+    @checked
+    def at(self, vid: Vid, lsn: LsnNumber) -> PastCommit | None:
         """The commit of that volume, if it is a part of this past."""
         for leg in self.legs:
             if leg.vid == vid and leg.first_lsn <= lsn <= leg.last_lsn:
                 return self._one(leg, lsn)
         return None
 
-    def truncations_after(self, vid: Vid, lsn: int) -> Iterator[int]:
+    @checked
+    def truncations_after(self, vid: Vid, lsn: LsnNumber) -> Iterator[int]:
         """The first seqs that were removed by truncations since that commit."""
         for past in self:
             if past.commit.vid == vid and past.commit.lsn <= lsn:

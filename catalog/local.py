@@ -26,11 +26,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from catalog.arguments import checked
 from catalog.errors import FormatUnsupported, InvalidObject, LocalCatalogUnavailable
 from catalog.forked import Connected
 from catalog.gid import Sid, Vid
 from catalog.keys import Key
 from catalog.local_copy import copy_aside
+from catalog.lsn import LsnNumber
 
 __all__ = ["Attempt", "Handle", "LocalCatalog"]
 
@@ -160,6 +162,7 @@ class LocalCatalog(Connected):
 
     # ------------------------------------------------------------ handles and attempts
 
+    @checked
     def save(
         self,
         *,
@@ -189,6 +192,7 @@ class LocalCatalog(Connected):
                 query = "UPDATE attempts SET last_seq = ? WHERE name = ? AND state = ? AND last_seq >= ?"
                 run.execute(query, (seq - 1, name, state, seq))
 
+    @checked
     def handle(self, name: str) -> Handle | None:
         rows = self._rows(f"{_SELECT_HANDLES} WHERE name = ?", name)
         return _handle(rows[0]) if rows else None
@@ -197,10 +201,12 @@ class LocalCatalog(Connected):
         """Ascending by name."""
         return tuple(map(_handle, self._rows(f"{_SELECT_HANDLES} ORDER BY name")))
 
+    @checked
     def delete_handle(self, name: str) -> None:
         with self._transaction() as run:
             run.execute("DELETE FROM handles WHERE name = ?", (name,))
 
+    @checked
     def attempts(self, name: str | None = None) -> tuple[Attempt, ...]:
         """Those of one name, or all; oldest first."""
         order = "ORDER BY created_at_ms, first_seq, sid"
@@ -210,45 +216,54 @@ class LocalCatalog(Connected):
             rows = self._rows(f"{_SELECT_ATTEMPTS} WHERE name = ? {order}", name)
         return tuple(map(_attempt, rows))
 
+    @checked
     def delete_attempt(self, sid: Sid) -> None:
         with self._transaction() as run:
             run.execute("DELETE FROM attempts WHERE sid = ?", (str(sid),))
 
     # ------------------------------------------------------------ cache of remote objects
 
+    @checked
     def put_control(self, vid: Vid, body: bytes) -> None:
         with self._transaction() as run:
             run.execute("INSERT OR REPLACE INTO volumes (vid, control) VALUES (?, ?)", (str(vid), body))
 
+    @checked
     def control(self, vid: Vid) -> bytes | None:
         rows = self._rows("SELECT control FROM volumes WHERE vid = ?", str(vid))
         return rows[0][0] if rows else None
 
+    @checked
     def put_commits(self, vid: Vid, commits: Iterable[tuple[int, bytes]]) -> None:
         """(lsn, body) of each."""
         with self._transaction() as run:
             run.executemany(_PUT_COMMIT, [(str(vid), lsn, body) for lsn, body in commits])
 
-    def commit_bodies(self, vid: Vid, first_lsn: int, last_lsn: int) -> dict[int, bytes]:
+    @checked
+    def commit_bodies(self, vid: Vid, first_lsn: LsnNumber, last_lsn: LsnNumber) -> dict[int, bytes]:
         """Those that are here, by LSN; `last_lsn` included."""
         query = "SELECT lsn, body FROM log WHERE vid = ? AND lsn BETWEEN ? AND ? ORDER BY lsn"
         return dict(self._rows(query, str(vid), first_lsn, last_lsn))
 
+    @checked
     def newest_lsn(self, vid: Vid) -> int:
         """Of the commits that are here; 0 if none is."""
         ((newest,),) = self._rows("SELECT coalesce(max(lsn), 0) FROM log WHERE vid = ?", str(vid))
         return int(newest)
 
-    def has_commits(self, vid: Vid, first_lsn: int, last_lsn: int) -> bool:
+    @checked
+    def has_commits(self, vid: Vid, first_lsn: LsnNumber, last_lsn: LsnNumber) -> bool:
         """Whether all of them are here."""
         query = "SELECT count(*) FROM log WHERE vid = ? AND lsn BETWEEN ? AND ?"
         ((count,),) = self._rows(query, str(vid), first_lsn, last_lsn)
         return int(count) == last_lsn - first_lsn + 1
 
+    @checked
     def put_object(self, key: Key, body: bytes) -> None:
         with self._transaction() as run:
             run.execute("INSERT OR REPLACE INTO objects (key, body) VALUES (?, ?)", (key, body))
 
+    @checked
     def object(self, key: Key) -> bytes | None:
         rows = self._rows("SELECT body FROM objects WHERE key = ?", key)
         return rows[0][0] if rows else None
@@ -258,12 +273,14 @@ class LocalCatalog(Connected):
         rows = self._rows("SELECT vid FROM volumes UNION SELECT vid FROM log")
         return tuple(Vid.parse(vid) for (vid,) in rows)
 
-    def drop_commits(self, vid: Vid, below_lsn: int, first_lsn: int = 1) -> int:
+    @checked
+    def drop_commits(self, vid: Vid, below_lsn: LsnNumber, first_lsn: LsnNumber = 1) -> int:
         """How many copies of commits went."""
         query = "DELETE FROM log WHERE vid = ? AND lsn >= ? AND lsn < ?"
         with self._transaction() as run:
             return run.execute(query, (str(vid), first_lsn, below_lsn)).rowcount
 
+    @checked
     def drop_volume(self, vid: Vid) -> int:
         """All that is kept of it, but for handles and attempts. How many copies of commits went."""
         with self._transaction() as run:

@@ -10,12 +10,16 @@ Source: Graft RFC 0001, "Log Sequence Numbers" and "CBE64 Encoding". This module
 from __future__ import annotations
 
 import re
+from typing import Annotated, TypeAlias
 
+from catalog.arguments import Within
 from catalog.errors import InvalidKey
 
-__all__ = ["MAX_LSN", "from_cbe64", "to_cbe64"]
+__all__ = ["MAX_LSN", "LsnNumber", "from_cbe64", "to_cbe64"]
 
 MAX_LSN = 2**64 - 1
+#: Of calls that take one: 0 is "none yet".
+LsnNumber: TypeAlias = Annotated[int, Within(0, MAX_LSN)]
 _CBE64 = re.compile(r"[0-9A-F]{16}")
 
 

@@ -60,7 +60,7 @@ def window_ms_of(config: str, default_ms: int) -> int:
     try:
         attributes = json.loads(config)["attributes"] if config else {}
         seconds = int(attributes[WINDOW]) if WINDOW in attributes else None
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return default_ms
     return default_ms if seconds is None or seconds < 0 else seconds * 1000
 

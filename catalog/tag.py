@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from catalog.arguments import checked
 from catalog.commit import ForkPoint
 from catalog.control import Tag
 from catalog.errors import KeyChanged, NoSuchTag, OutOfWindow, TagExists
@@ -36,6 +37,7 @@ class Tags:
         self._store = volumes.store
         self._tags = Naming(volumes.store, Oplog(volumes.store, writer_id), encode_tag, decode_tag)
 
+    @checked
     def create(self, topic: str, name: str, point: ForkPoint, *, branch: str, now_ms: int, message: str = "") -> Tag:
         """Raises `TagExists`, and `OutOfWindow` if the point is not kept any more."""
         key = tag_key(topic, name)
@@ -50,6 +52,7 @@ class Tags:
 
         return self._hold("tag create", key, found, named, point, now_ms=now_ms, message=message)
 
+    @checked
     def get(self, topic: str, name: str) -> Tag:
         """Raises `NoSuchTag`."""
         tag = self._tags.look(tag_key(topic, name)).alive
@@ -57,12 +60,14 @@ class Tags:
             raise NoSuchTag(topic, name)
         return tag
 
+    @checked
     def list(self, topic: str) -> list[NamedTag]:
         """Ascending by name."""
         keys = [key for key in self._store.list(tags_prefix(topic)) if named_by(key)]
         found = [(key, decode_tag(self._store.get(Key(key)), key)) for key in keys]
         return [NamedTag(branch_of(key), tag) for key, tag in found if tag.deleted_at_ms is None]
 
+    @checked
     def delete(self, topic: str, name: str, *, now_ms: int) -> Tag:
         """What it named goes when GC finds nothing else that holds it. Returns what it was. Raises `NoSuchTag`."""
         key = tag_key(topic, name)

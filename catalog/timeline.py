@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
+from catalog.arguments import checked
 from catalog.commit import CommitKind, ForkPoint, SegmentRef
 from catalog.errors import InvalidTarget, OutOfWindow
 from catalog.gid import Vid
@@ -119,6 +120,7 @@ class Named:
 Target = Seq | Lsn | Head | Time | Named
 
 
+@checked
 def parse_target(text: str, *, now_ms: int) -> Target:
     """`seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME`, `15 minutes ago`, or an ISO 8601 time with its zone.
 
@@ -148,6 +150,7 @@ def parse_target(text: str, *, now_ms: int) -> Target:
     return Time((time - _EPOCH) // timedelta(milliseconds=1))
 
 
+@checked
 def resolve(target: Target, history: History, last_seq_at: LastSeqAt) -> ForkPoint:
     """The fork point that `target` means in `history`. Raises `OutOfWindow`."""
     match target:
@@ -181,6 +184,7 @@ class Span:
     seqs: tuple[int, int] | None
 
 
+@checked
 def window(history: History) -> str:
     """`DATE (lsn a) to DATE (lsn b), seq c to d`: what can be restored from `history`."""
     found = span(history)

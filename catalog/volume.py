@@ -31,6 +31,7 @@ from functools import partial
 
 from blake3 import blake3
 
+from catalog.arguments import checked
 from catalog.checkpoint_list import (
     NEWEST_BYTES,
     decode_checkpoint_set,
@@ -67,6 +68,7 @@ from catalog.keys import (
     lsn_of,
 )
 from catalog.local import LocalCatalog
+from catalog.lsn import LsnNumber
 from catalog.objects.base import ObjectStore
 from catalog.objects.unasked import UnaskedStore
 from catalog.put_once import put_once
@@ -107,6 +109,7 @@ class Volumes:
 
     # ------------------------------------------------------------ reading
 
+    @checked
     def control(self, vid: Vid) -> Control:
         """Raises `NoSuchObject`."""
         cached = self.cache.control(vid) if self.cache else None
@@ -121,6 +124,7 @@ class Volumes:
             self.cache.put_control(vid, body)
         return control
 
+    @checked
     def full_name(self, vid: Vid) -> str:
         """`topic@branch`, as its control says it, for messages: it may be gone with the volume."""
         try:
@@ -129,6 +133,7 @@ class Volumes:
             return "a branch"
         return control.topic if control.branch == MAIN else f"{control.topic}@{control.branch}"
 
+    @checked
     def newest_lsn(self, vid: Vid) -> int:
         """Of the commits in the store; 0 if there is none yet. One LIST, or a search by name (V8)."""
         if not self.store.is_ordered:
@@ -136,7 +141,8 @@ class Volumes:
                 return self._searched_newest(vid)
         return first_known(self.store, commits_prefix(vid), lsn_of) or 0
 
-    def has_commit(self, vid: Vid, lsn: int) -> bool:
+    @checked
+    def has_commit(self, vid: Vid, lsn: LsnNumber) -> bool:
         """Whether it is in the store. One HEAD."""
         try:
             self.store.head(commit_key(vid, lsn))
@@ -144,7 +150,8 @@ class Volumes:
             return False
         return True
 
-    def next_commits(self, vid: Vid, lsn: int, enough: int | None = None) -> tuple[StoredCommit, ...]:
+    @checked
+    def next_commits(self, vid: Vid, lsn: LsnNumber, enough: int | None = None) -> tuple[StoredCommit, ...]:
         """Those after `lsn`, oldest first, until one is not there, or there are `enough`.
 
         No LIST: a GET for each that is not here yet, and one that finds none.
@@ -164,11 +171,13 @@ class Volumes:
         _check_chain(found)
         return tuple(found)
 
+    @checked
     def boundary(self, vid: Vid) -> int:
         """The lowest LSN that may come to be and whose state is kept; 0 if nothing was ever collected."""
         return self._boundary(vid).lsn
 
-    def forget(self, vid: Vid, first_lsn: int, below_lsn: int) -> None:
+    @checked
+    def forget(self, vid: Vid, first_lsn: LsnNumber, below_lsn: LsnNumber) -> None:
         """Copies of commits that were collected: what was read from their keys since may be another's."""
         known = self._known.get(vid)
         if known is not None and known.lsn < below_lsn:
@@ -176,6 +185,7 @@ class Volumes:
         if self.cache:
             self.cache.drop_commits(vid, below_lsn, first_lsn)
 
+    @checked
     def checkpoints(self, vid: Vid) -> CheckpointSet:
         """All that readers may start from."""
         try:
@@ -185,6 +195,7 @@ class Volumes:
         self.hear_checkpoints(vid, body)
         return decode_checkpoint_set(body, vid)
 
+    @checked
     def newest_checkpoints(self, vid: Vid) -> CheckpointSet:
         """The newest of them, which cost the same whatever their number is."""
         try:
@@ -193,6 +204,7 @@ class Volumes:
             body = encode_checkpoint_set(CheckpointSet(vid))
         return self.hear_checkpoints(vid, body)
 
+    @checked
     def hear_checkpoints(self, vid: Vid, body: bytes) -> CheckpointSet:
         """The newest ones, of the list as it is now: `body` is that, or its beginning."""
         newest = decode_newest_checkpoints(body[:NEWEST_BYTES], vid)
@@ -203,13 +215,15 @@ class Volumes:
         self._last_marks[vid] = newest.marks[-1].lsn if newest.marks else 0
         return newest
 
+    @checked
     def last_checkpoint(self, vid: Vid) -> int:
         """The LSN of the newest one, 0 without any, as last heard of: there may be newer ones."""
         if vid not in self._last_marks:
             self.newest_checkpoints(vid)
         return self._last_marks[vid]
 
-    def commits(self, vid: Vid, first_lsn: int, last_lsn: int) -> tuple[StoredCommit, ...]:
+    @checked
+    def commits(self, vid: Vid, first_lsn: LsnNumber, last_lsn: LsnNumber) -> tuple[StoredCommit, ...]:
         """Commits `first_lsn` to `last_lsn`, that one included, oldest first, joined to each other by their hashes.
 
         Raises `NoSuchObject` if `last_lsn` is not there, or the first ones were collected.
@@ -217,7 +231,8 @@ class Volumes:
         _check_lsn(vid, last_lsn)
         return self._load(vid, first_lsn, last_lsn) if first_lsn <= last_lsn else ()
 
-    def snapshot(self, vid: Vid, lsn: int | None = None, seq: int | None = None) -> Snapshot:
+    @checked
+    def snapshot(self, vid: Vid, lsn: LsnNumber | None = None, seq: int | None = None) -> Snapshot:
         """What `vid` shows at `lsn` (None: the newest), cut at `seq`; parents included.
 
         Raises `NoSuchObject` if there is no such commit, or its state was collected.
@@ -237,7 +252,8 @@ class Volumes:
             else:
                 return whole if seq is None else cut(whole, seq)
 
-    def history(self, vid: Vid, lsn: int | None = None) -> History:
+    @checked
+    def history(self, vid: Vid, lsn: LsnNumber | None = None) -> History:
         """The commits that `vid` stands on at `lsn` (None: the newest), as far back as their states are kept.
 
         Commits are fetched as they are looked at, which raises what fetching them raises, and `HistoryCollected` if GC
@@ -464,6 +480,7 @@ class Volumes:
 
     # ------------------------------------------------------------ writing
 
+    @checked
     def create(self, control: Control) -> None:
         """Make the volume: its control, then the fork in its parent. No name leads to it yet (`catalog.branch`).
 
@@ -476,7 +493,8 @@ class Volumes:
             fork_body = encode_fork(Fork(control.vid, control.parent))
             self._put_own(fork_key(control.parent.vid, control.vid), fork_body)
 
-    def publish(self, vid: Vid, lsn: int, body: bytes) -> None:
+    @checked
+    def publish(self, vid: Vid, lsn: LsnNumber, body: bytes) -> None:
         """Put the commit `body` at `lsn`, or find that it is there already. Repeat it with the identical bytes only.
 
         Returns when the commit is the one at `lsn`. Raises `Diverged` if another's is there, `Fenced` if that is of a

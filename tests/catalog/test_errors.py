@@ -61,6 +61,7 @@ def test_every_error_but_the_groups_says_what_happened_in_one_line() -> None:
         errors.OutcomeUnknown("vol/log/A", "timeout"),
         errors.ClocksDisagree("s3://bucket", 10**15, 4 * 10**15, 60_000, "gc did not begin"),
         errors.InvalidName("topic", "a/b"),
+        errors.InvalidArgument("lsn", "x", "a whole number"),
         errors.UnnamableBranch("orders", "be deleted"),
         errors.InvalidKey("../x"),
         errors.InvalidRemote("ftp://x", "no such scheme"),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.errors import FormatUnsupported, InvalidObject, LocalCatalogUnavailable
+from catalog.errors import FormatUnsupported, InvalidArgument, InvalidObject, LocalCatalogUnavailable
 from catalog.local import Attempt, Handle, LocalCatalog
 from tests.catalog.samples import sid, vid
 
@@ -92,8 +92,12 @@ def test_everything_is_there_after_reopening(path: Path) -> None:
 def test_saving_is_all_or_nothing(local: LocalCatalog) -> None:
     local.save(attempt=FULL)
     done = dataclasses.replace(FULL, state="PUBLISHED")
-    with pytest.raises(InvalidObject, match="NOT NULL"):
+    with pytest.raises(InvalidArgument, match="commit"):
         local.save(handle=HANDLE, attempt=done, commit=(vid(2), 3, None))  # type: ignore[arg-type]
+    unfit = dataclasses.replace(done, sid=sid(9), first_seq=None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidObject, match="NOT NULL"):
+        local.save(handle=HANDLE, attempt=unfit, commit=(vid(2), 3, b"three"))
+    assert local.commit_bodies(vid(2), 1, 9) == {}
     assert local.attempts() == (FULL,)
     assert local.handles() == ()
     local.save(handle=HANDLE, attempt=done, commit=(vid(2), 3, b"three"))

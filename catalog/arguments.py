@@ -1,0 +1,282 @@
+"""Arguments of public calls, checked against their annotations before the call does anything.
+
+    @checked
+    def truncate(self, seq: int, *, position: tuple[int, int, int] | None = None) -> None: ...
+
+    annotation              takes                                                 hands on
+    int                     a whole number from 0 to 2^63 - 1                     an int
+    Annotated[int, Within]  a whole number within these bounds                    an int
+    float                   a number from 0 to 10^9, no NaN                       the number
+    bool                    True or False                                         the same
+    str                     text that UTF-8 can hold, also of a subclass          a str
+    bytes                   bytes, a bytearray, a memoryview                      bytes
+    str | os.PathLike[str]  a path: not empty, no NUL                             the same
+    Literal                 one of these values                                   the same
+    tuple, Mapping          that many parts, or pairs, each of which fits         a tuple, a dict
+    Sequence, Iterable      items, each of which fits; no text and no bytes       a tuple
+    Callable                an object that can be called                          the same
+    a Protocol              an object that has its names                          the same
+    another class           an instance                                           the same
+    X | Y                   what one of them takes                                what that one hands on
+
+N1  A bool is no number. Whatever has `__index__` is a whole number, as those of numpy are, and is handed on as an int.
+N2  A value that does not fit is `InvalidArgument`, which names the argument. A wrong number of arguments, or an unknown
+    name, stays Python's own `TypeError`.
+N3  A default is not checked.
+
+The packages seglog and catalog have the same text each: neither imports the other, and a test compares them. No I/O.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import inspect
+import math
+import operator
+import os
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, Union, cast
+
+from catalog.errors import InvalidArgument
+
+__all__ = ["TEXT", "WHOLE_MAX", "Kind", "Within", "checked", "kind_of", "taken"]
+
+#: SQLite, Java and Spark have signed numbers of 64 bits.
+WHOLE_MAX: Final = 2**63 - 1
+_NUMBER_MAX: Final = 1_000_000_000
+_UNFIT: Final = object()
+
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+_Take: TypeAlias = Callable[[Any], Any]
+
+
+class Within(NamedTuple):
+    """Bounds of a whole number, both inclusive."""
+
+    least: int
+    most: int
+
+
+class Kind(NamedTuple):
+    """`take` returns what is handed on, or a mark that the value does not fit. `wanted` says in words what fits."""
+
+    wanted: str
+    take: _Take
+
+
+def checked(call: _Call) -> _Call:
+    """The call, with its arguments checked first. Raises `InvalidArgument`."""
+    order = tuple(inspect.signature(call).parameters)
+    kinds: dict[str, Kind] | None = None
+
+    @wraps(call)
+    def with_checks(*given: Any, **named: Any) -> Any:
+        nonlocal kinds
+        if kinds is None:
+            kinds = _kinds_of(call)
+        fitting = [taken(name, value, kinds.get(name)) for name, value in zip(order, given, strict=False)]
+        for name in named:
+            named[name] = taken(name, named[name], kinds.get(name))
+        return call(*fitting, *given[len(order) :], **named)
+
+    return cast("_Call", with_checks)
+
+
+def taken(name: str, value: Any, kind: Kind | None) -> Any:
+    """What is handed on for the value. Raises `InvalidArgument`."""
+    if kind is None:
+        return value
+    found = kind.take(value)
+    if found is _UNFIT:
+        raise InvalidArgument(name, value, kind.wanted)
+    return found
+
+
+def _kinds_of(call: Callable[..., Any]) -> dict[str, Kind]:
+    """Of the parameters that not any value fits."""
+    hints = typing.get_type_hints(call, include_extras=True)
+    hints.pop("return", None)
+    return {name: kind for name, hint in hints.items() if (kind := kind_of(hint)) is not None}
+
+
+def kind_of(hint: Any) -> Kind | None:
+    """None if any value fits."""
+    if hint is Any or hint is object or isinstance(hint, TypeVar):
+        return None
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    if hasattr(hint, "__supertype__"):
+        return kind_of(hint.__supertype__)
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        bounds = [each for each in parts[1:] if isinstance(each, Within)]
+        return _whole(bounds[0]) if bounds else kind_of(parts[0])
+    if origin is Literal:
+        return Kind(" or ".join(map(repr, parts)), lambda value: value if _is_one_of(value, parts) else _UNFIT)
+    if origin in (Union, types.UnionType):
+        return _one_of(parts)
+    if origin is tuple:
+        return _tuple_of(parts)
+    if origin in (Mapping, dict):
+        return _mapping_of(*map(kind_of, parts))
+    if origin in (Sequence, collections.abc.Iterable):
+        return _items_of(origin, kind_of(parts[0]))
+    kind = origin or hint
+    if kind is collections.abc.Callable:
+        return Kind("something that can be called", lambda value: value if callable(value) else _UNFIT)
+    if getattr(kind, "_is_protocol", False):
+        return _with_names_of(kind)
+    return _instance_of(kind) if isinstance(kind, type) else None
+
+
+def _words(kind: Kind | None) -> str:
+    return "anything" if kind is None else kind.wanted
+
+
+def _is_one_of(value: Any, choices: tuple[Any, ...]) -> bool:
+    return any(type(value) is type(each) and value == each for each in choices)
+
+
+def _whole(bounds: Within) -> Kind:
+    least, most = bounds
+
+    def take(value: Any) -> Any:
+        if type(value) is not int:
+            if isinstance(value, bool):
+                return _UNFIT
+            try:
+                value = operator.index(value)
+            except TypeError:
+                return _UNFIT
+        return value if least <= value <= most else _UNFIT
+
+    return Kind(f"a whole number from {least} to {most}", take)
+
+
+def _take_number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+        return _UNFIT
+    return value if 0 <= value <= _NUMBER_MAX else _UNFIT
+
+
+def _take_text(value: Any) -> Any:
+    if not isinstance(value, str):
+        return _UNFIT
+    text = value if type(value) is str else str.__str__(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _UNFIT
+    return text
+
+
+def _take_octets(value: Any) -> Any:
+    if type(value) is bytes:
+        return value
+    try:
+        return bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else _UNFIT
+    except (ValueError, BufferError):  # of a memoryview that was released
+        return _UNFIT
+
+
+def _take_path(value: Any) -> Any:
+    path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    return value if isinstance(path, str) and path and "\0" not in path else _UNFIT
+
+
+def _take_none(value: Any) -> Any:
+    return None if value is None else _UNFIT
+
+
+def _take_bool(value: Any) -> Any:
+    return value if value is True or value is False else _UNFIT
+
+
+TEXT: Final = Kind("a text", _take_text)
+_PATH: Final = Kind("a path as a text or a Path, not empty", _take_path)
+_PLAIN: Final[dict[Any, Kind]] = {
+    int: _whole(Within(0, WHOLE_MAX)),
+    float: Kind(f"a number from 0 to {_NUMBER_MAX}", _take_number),
+    bool: Kind("True or False", _take_bool),
+    str: TEXT,
+    bytes: Kind("bytes", _take_octets),
+    None: Kind("None", _take_none),
+    type(None): Kind("None", _take_none),
+}
+
+
+def _one_of(hints: tuple[Any, ...]) -> Kind | None:
+    """A text beside a path is a path."""
+    if any(typing.get_origin(hint) is os.PathLike or hint is os.PathLike for hint in hints):
+        rest = [hint for hint in hints if hint is type(None)]
+        kinds = [_PATH, *map(kind_of, rest)]
+    else:
+        kinds = [kind_of(hint) for hint in hints]
+    known = [kind for kind in kinds if kind is not None]
+    if len(known) < len(kinds):
+        return None
+
+    def take(value: Any) -> Any:
+        for kind in known:
+            found = kind.take(value)
+            if found is not _UNFIT:
+                return found
+        return _UNFIT
+
+    return Kind(" or ".join(kind.wanted for kind in known), take)
+
+
+def _tuple_of(hints: tuple[Any, ...]) -> Kind:
+    """Of parts, or of any number of one kind: tuple[X, ...]."""
+    is_open = len(hints) == 2 and hints[1] is ...
+    kinds = [kind_of(hint) for hint in hints if hint is not ...]
+
+    def take(value: Any) -> Any:
+        if not isinstance(value, tuple) or not (is_open or len(value) == len(kinds)):
+            return _UNFIT
+        found = [
+            part if kind is None else kind.take(part)
+            for part, kind in zip(value, kinds * len(value) if is_open else kinds, strict=False)
+        ]
+        return _UNFIT if any(part is _UNFIT for part in found) else tuple(found)
+
+    parts = f"{_words(kinds[0])}, each" if is_open else "; ".join(map(_words, kinds))
+    return Kind(f"a tuple of {parts}", take)
+
+
+def _mapping_of(key: Kind | None, item: Kind | None) -> Kind:
+    def take(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return _UNFIT
+        pairs = [(key.take(k) if key else k, item.take(v) if item else v) for k, v in value.items()]
+        return _UNFIT if any(part is _UNFIT for pair in pairs for part in pair) else dict(pairs)
+
+    return Kind(f"a mapping of {_words(key)} to {_words(item)}", take)
+
+
+def _items_of(kind: Any, item: Kind | None) -> Kind:
+    def take(value: Any) -> Any:
+        if not isinstance(value, kind) or isinstance(value, (str, bytes, bytearray, memoryview)):
+            return _UNFIT
+        found = tuple([part if item is None else item.take(part) for part in value])
+        return _UNFIT if any(part is _UNFIT for part in found) else found
+
+    return Kind(f"items of which each is {_words(item)}", take)
+
+
+def _with_names_of(protocol: Any) -> Kind:
+    homes = [each for each in protocol.__mro__ if getattr(each, "_is_protocol", False) and each is not Protocol]
+    names = [name for each in homes for name in (*vars(each), *inspect.get_annotations(each))]
+    wanted = [name for name in names if not name.startswith("_") or name == "__call__"]
+
+    def take(value: Any) -> Any:
+        return value if all(hasattr(value, name) for name in wanted) else _UNFIT
+
+    return Kind(f"a {protocol.__name__}", take)
+
+
+def _instance_of(kind: type) -> Kind:
+    return Kind(f"a {kind.__name__}", lambda value: value if isinstance(value, kind) else _UNFIT)
