@@ -15,6 +15,7 @@
     {vid}/segments/{sid}                data object
     {vid}/segments/{sid}.index          index object
     doctor/{sid}/...                    what `seglog doctor` tries, and removes
+    cold/{place}/owner                  the id of the log whose segments are there
     cold/{place}/{topic}/{seq}.data     segments that a log moved here as they are, and
     cold/{place}/{topic}/{seq}.idx      their entries; topic: 8 hex digits, seq: 16 digits
 
@@ -41,9 +42,12 @@ __all__ = [
     "check_name",
     "check_prefix",
     "checkpoints_key",
+    "cold_owner_key",
+    "cold_place_prefix",
     "cold_prefix",
     "cold_segment_key",
     "cold_segment_of",
+    "cold_topic_of",
     "commit_key",
     "commits_prefix",
     "control_key",
@@ -239,6 +243,14 @@ def doctor_prefix(run: Sid) -> str:
     return f"doctor/{run}/"
 
 
+def cold_owner_key(place: str) -> Key:
+    return check_key(f"cold/{check_name('place', place)}/owner")
+
+
+def cold_place_prefix(place: str) -> str:
+    return f"cold/{check_name('place', place)}/"
+
+
 def cold_prefix(place: str, topic_id: int) -> str:
     return f"cold/{check_name('place', place)}/{topic_id:08X}/"
 
@@ -251,6 +263,11 @@ def cold_segment_of(key: str) -> tuple[int, str] | None:
     """First seq and part of such a key; None for any other."""
     match = _COLD_SEGMENT.search(key)
     return None if match is None else (int(match[1]), match[2])
+
+
+def cold_topic_of(key: str) -> int:
+    """The topic id in the key of a segment in a cold store."""
+    return int(key.rsplit("/", 2)[-2], 16)
 
 
 def segments_prefix(vid: Vid) -> str:

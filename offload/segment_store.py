@@ -5,15 +5,30 @@
 
 The data object is put first and deleted last, so the idx object says that a segment is there with both parts (Q1 of
 `seglog.store`). This is no archive: nobody else reads it, and there are no commits. `place` sets the log apart from
-others under the same prefix, and stays the same as long as the log has segments there.
+others under the same prefix, and stays the same as long as the log has segments there. An object `owner` names the log,
+so that a second log with the same place moves nothing there. A copy of a data directory has the id of its original, and
+is not told from it.
 """
 
 from __future__ import annotations
 
-from catalog.errors import InvalidObject, NoSuchObject
-from catalog.keys import Key, cold_prefix, cold_segment_key, cold_segment_of
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from catalog.errors import InvalidObject, KeyTaken, NoSuchObject, OutcomeUnknown
+from catalog.keys import (
+    Key,
+    cold_owner_key,
+    cold_place_prefix,
+    cold_prefix,
+    cold_segment_key,
+    cold_segment_of,
+    cold_topic_of,
+)
 from catalog.objects.base import ObjectStore
-from seglog import NoSuchSegment, SegmentCut
+from seglog import ColdDirectoryTaken, NoSuchSegment, SegmentCut, canonical
 from seglog.store import Part, SegmentId, SegmentStores
 
 __all__ = ["ObjectSegmentStore", "cold_stores"]
@@ -21,8 +36,56 @@ __all__ = ["ObjectSegmentStore", "cold_stores"]
 
 def cold_stores(store: ObjectStore, place: str) -> SegmentStores:
     """For `seglog.open`. Whoever opened `store` closes it, after the log. Raises `InvalidName`."""
-    cold_prefix(place, 0)
-    return lambda topic_id: ObjectSegmentStore(store, place, topic_id)
+    return ObjectSegmentStores(store, place)
+
+
+class ObjectSegmentStores:
+    """The stores of one log. Raises `InvalidName`."""
+
+    def __init__(self, store: ObjectStore, place: str) -> None:
+        self._store = store
+        self._place = place
+        self._owner_key = cold_owner_key(place)
+
+    def __call__(self, topic_id: int) -> ObjectSegmentStore:
+        return ObjectSegmentStore(self._store, self._place, topic_id)
+
+    def claim(self, log_id: str, path: str, is_ours: Callable[[int, SegmentId], bool]) -> None:
+        """As `seglog.store.OwnedStores`. One GET, and once a LIST and a PUT."""
+        owner = self._owner()
+        if owner is None:
+            if not self._may_adopt(is_ours):
+                raise self._taken("another log, whose segments are there")
+            body = canonical.encode({"format": 1, "log": log_id, "path": path})
+            with suppress(KeyTaken, OutcomeUnknown):
+                self._store.put_new(self._owner_key, body)
+            owner = self._owner()
+        if owner is None or owner.get("log") != log_id:
+            raise self._taken("another log" if owner is None else f"log {owner.get('log')} of {owner.get('path')}")
+
+    def _owner(self) -> dict[str, Any] | None:
+        try:
+            body = self._store.get(self._owner_key)
+        except NoSuchObject:
+            return None
+        try:
+            found: dict[str, Any] = canonical.decode(body)
+        except ValueError as error:
+            raise InvalidObject(self._owner_key, f"it names no log: {error}") from error
+        return found
+
+    def _may_adopt(self, is_ours: Callable[[int, SegmentId], bool]) -> bool:
+        is_empty = True
+        for key in self._store.list(cold_place_prefix(self._place)):
+            segment = cold_segment_of(key)
+            if segment is not None:
+                is_empty = False
+                if segment[1] == Part.IDX.value and is_ours(cold_topic_of(key), SegmentId(segment[0])):
+                    return True
+        return is_empty
+
+    def _taken(self, owner: str) -> ColdDirectoryTaken:
+        return ColdDirectoryTaken(Path(cold_place_prefix(self._place)), owner)
 
 
 class ObjectSegmentStore:

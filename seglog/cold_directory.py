@@ -41,7 +41,7 @@ from seglog.open_file import OpenFile
 from seglog.store import SegmentId
 from seglog.store_local import LocalSegmentStore
 
-__all__ = ["ColdDirectory", "IsOurs"]
+__all__ = ["ColdDirectory", "IsOurs", "log_id"]
 
 _FORMAT = 1
 _CHECK_BYTES = 18
@@ -142,9 +142,7 @@ class ColdDirectory:
             self._check_ours(owner, own_id)
         elif not self._may_adopt(is_ours):
             raise ColdDirectoryTaken(self.root, "another log, whose segments are there")
-        if own_id is None:
-            own_id = secrets.token_hex(16)
-            _write(self._files, self._id_path, {"format": _FORMAT, "log": own_id})
+        own_id = own_id or log_id(self._files, self._data)
         wanted = {"format": _FORMAT, "inode": self._inode(), "log": own_id, "path": str(self._data.root)}
         if owner != wanted:
             _write(self._files, self.owner_path, wanted)
@@ -156,8 +154,7 @@ class ColdDirectory:
         other = Layout(Path(str(owner.get("path"))))
         is_elsewhere = self._files.identity(other.root) not in {None, self._files.identity(self._data.root)}
         is_original = owner.get("inode") == self._inode()
-        found = _read(self._files, other.meta / self._id_path.name) if is_elsewhere and is_original else None
-        if found is not None and found.get("log") == own_id:
+        if is_elsewhere and is_original and _known_id(self._files, other) == own_id:
             raise ColdDirectoryTaken(self.root, f"{other.root}, of which {self._data.root} is a copy")
 
     def _may_adopt(self, is_ours: IsOurs) -> bool:
@@ -200,6 +197,24 @@ class ColdDirectory:
 
     def _not_apart(self, reason: str) -> ColdDirectoryNotApart:
         return ColdDirectoryNotApart(self._place.root, self._data.root, reason)
+
+
+def log_id(files: Files, data: Layout) -> str:
+    """The log's own id, made and durable if there is none. Raises `FileCorrupt`, and what the disk raises."""
+    found = _known_id(files, data)
+    if found is None:
+        found = secrets.token_hex(16)
+        _write(files, _id_path(data), {"format": _FORMAT, "log": found})
+    return found
+
+
+def _id_path(data: Layout) -> Path:
+    return data.meta / "log-id"
+
+
+def _known_id(files: Files, data: Layout) -> str | None:
+    found = _read(files, _id_path(data))
+    return None if found is None else str(found.get("log"))
 
 
 def _named(owner: dict[str, Any]) -> str:

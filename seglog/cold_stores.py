@@ -19,7 +19,7 @@ from pathlib import Path
 
 from xxhash import xxh3_64_intdigest
 
-from seglog.cold_directory import ColdDirectory, IsOurs
+from seglog.cold_directory import ColdDirectory, IsOurs, log_id
 from seglog.config import LogSettings
 from seglog.errors import (
     ColdDirectoryNotApart,
@@ -35,7 +35,7 @@ from seglog.files import Files
 from seglog.index import ENTRY, read_entries
 from seglog.layout import Layout, number_in
 from seglog.segment import SegmentInfo, SegmentReader
-from seglog.store import Part, SegmentId, SegmentStore, SegmentStores
+from seglog.store import OwnedStores, Part, SegmentId, SegmentStore, SegmentStores
 from seglog.store_local import LocalSegmentStore
 
 __all__ = ["ColdStores", "StoredPart", "store_errors"]
@@ -136,6 +136,7 @@ class ColdStores:
         self._data = data
         self._claims = threading.Lock()
         self._directories: dict[Path, ColdDirectory] = {}
+        self._is_claimed = not isinstance(make, OwnedStores)
         self.is_ours: IsOurs = lambda _topic_id, _segment: False
         self._kept_bytes = kept_bytes
         self._lock = threading.Lock()
@@ -196,13 +197,23 @@ class ColdStores:
             for directory in self._directories.values():
                 directory.give_up()
 
-    def changing(self, topic_id: int) -> SegmentStore:
+    def _claim_stores(self, files: Files) -> None:
+        """Of stores that are no directories. The thread that moves segments asks them, and no opening does."""
+        if self._is_claimed or self._data is None:
+            return
+        with self._claims:
+            if isinstance(self._make, OwnedStores):
+                self._make.claim(log_id(files, self._data), str(self._data.root), self.is_ours)
+            self._is_claimed = True
+
+    def changing(self, topic_id: int, files: Files) -> SegmentStore:
         """The store, for a call that puts or deletes.
 
         Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`, and what the disk raises.
         """
         store = self.store(topic_id)
         directory = self._directory(store)
+        self._claim_stores(files)
         if directory is not None:
             directory.check_apart(topic_id)
             with self._claims:

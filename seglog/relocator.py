@@ -96,7 +96,7 @@ def _let_go(engine: Engine, stores: ColdStores) -> None:
     for key in engine.doomed:
         topic_id, first_seq = key
         try:
-            stores.changing(topic_id).delete(SegmentId(first_seq))
+            stores.changing(topic_id, engine.files).delete(SegmentId(first_seq))
         except Exception as error:
             _logger.warning("the cold store keeps segment %d of topic %d for now: %s", first_seq, topic_id, error)
             continue
@@ -107,7 +107,7 @@ def _let_go(engine: Engine, stores: ColdStores) -> None:
 def _relocate_topic(engine: Engine, stores: ColdStores, state: TopicState) -> None:
     tries = 0
     while tries < _TRIES and (info := _next_due(engine, state)) is not None:
-        tier = TopicTier(_hot(engine, state), stores.changing(state.topic_id))
+        tier = TopicTier(_hot(engine, state), stores.changing(state.topic_id, engine.files))
         try:
             relocate(tier, SegmentId(info.first_seq), functools.partial(_flip, engine, state, info))
             tries = 0
@@ -168,7 +168,7 @@ def _drop_if_gone(engine: Engine, stores: ColdStores, state: TopicState, info: S
     with engine.committer.lock:
         is_there = not state.is_gone and any(one.first_seq == info.first_seq for one in state.sealed)
     if not is_there:
-        stores.changing(state.topic_id).delete(SegmentId(info.first_seq))
+        stores.changing(state.topic_id, engine.files).delete(SegmentId(info.first_seq))
 
 
 def _look_for_front(engine: Engine, state: TopicState) -> None:

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import NewType, Protocol, TypeAlias
+from typing import NewType, Protocol, TypeAlias, runtime_checkable
 
-__all__ = ["Part", "SegmentId", "SegmentStore", "SegmentStores"]
+__all__ = ["OwnedStores", "Part", "SegmentId", "SegmentStore", "SegmentStores"]
 
 SegmentId = NewType("SegmentId", int)
 """The segment's first seq."""
@@ -53,6 +53,19 @@ class SegmentStore(Protocol):
 
     def length(self, segment: SegmentId, part: Part) -> int:
         """In bytes. Raises `NoSuchSegment`."""
+        ...
+
+
+@runtime_checkable
+class OwnedStores(Protocol):
+    """Stores that know whose they are: two logs with the same place would replace each other's segments."""
+
+    def __call__(self, topic_id: int) -> SegmentStore: ...
+    def claim(self, log_id: str, path: str, is_ours: Callable[[int, SegmentId], bool]) -> None:
+        """Called before the first put or delete of an opening. Raises `ColdDirectoryTaken`, and what the store raises.
+
+        `path` is the data directory, for the error that another log gets. `is_ours` as in seglog.cold_directory.
+        """
         ...
 
 

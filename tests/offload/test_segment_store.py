@@ -154,3 +154,30 @@ def test_a_bucket_out_of_reach_is_told_to_who_reads_there(tmp_path: Path, object
             list(topic.read(1))
         assert topic.append([b"goes on"]) == range(36, 37)
         assert [record.seq for record in topic.read(31)] == list(range(31, 37))
+
+
+def test_two_logs_do_not_share_a_place(tmp_path: Path, objects: ObjectStore, caplog: pytest.LogCaptureFixture) -> None:
+    def opened(name: str) -> seglog.Log:
+        stores = cold_stores(objects, "log-1")
+        return seglog.open(tmp_path / name, settings=SETTINGS, cold_stores=stores, upkeep=InCaller)
+
+    for life in range(2):
+        with opened("one") as log:
+            log.topic("t").append([b"one"] * 35)
+            log.topic("t").seal()
+            assert not all(info.is_hot for info in log.topic("t").segments())
+        before = [(key, objects.get(Key(key))) for key in objects.list("")]
+        with opened("two") as log:
+            log.topic("t").append([b"two"] * 35)
+            log.topic("t").seal()
+            assert all(info.is_hot for info in log.topic("t").segments())
+            assert {record.value for record in log.topic("t").read()} == {b"two"}
+        assert [(key, objects.get(Key(key))) for key in objects.list("")] == before
+        assert "cold/log-1 is the cold directory of" in caplog.text
+        if life == 0:
+            objects.delete(Key("cold/log-1/owner"))  # as a version before this one left it
+            with opened("two") as log:
+                log.checkpoint()
+                assert all(info.is_hot for info in log.topic("t").segments())
+    with opened("one") as log:
+        assert {record.value for record in log.topic("t").read()} == {b"one"}
