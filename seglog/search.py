@@ -35,8 +35,9 @@ def first_seq_at(engine: Engine, state: TopicState, ts_ms: int) -> int:
         return cold_seq_at(engine, state, earliest, hot_floor, ts_ms)
 
 
-def hot_seq_at(engine: Engine, state: TopicState, ts_ms: int, first: int = 0) -> int:
-    """Of what is in this log. Exact for whoever wants a seq from `first` on: below, a segment's start may stand for it.
+def hot_seq_at(engine: Engine, state: TopicState, ts_ms: int, first: int | None = None) -> int:
+    """Of what is in this log. With `first`, exact for a reader from there on: the start of a segment below may stand
+    for it, and no file is asked where the times of the segments tell it.
 
     Raises `FileNotFoundError` and `FileCorrupt` for a segment that changed meanwhile, too.
     """
@@ -48,7 +49,7 @@ def hot_seq_at(engine: Engine, state: TopicState, ts_ms: int, first: int = 0) ->
             found = state.tail.first_seq_at(ts_ms)
             return found if resident is None else min(found, resident)
     info = segments[position]
-    is_plain = info.min_ts_ms >= ts_ms or first > info.last_seq
+    is_plain = first is not None and (info.min_ts_ms >= ts_ms or first > info.last_seq)
     found = info.first_seq if is_plain else _in_segment(engine, state, info, ts_ms)
     return found if resident is None else min(found, resident)
 
