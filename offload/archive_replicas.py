@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from catalog import keys
 from offload.archive_status import StatusCalls
@@ -15,7 +16,20 @@ from offload.sync import Synced
 from seglog import Topic
 from seglog.arguments import checked
 
-__all__ = ["ReplicaCalls"]
+__all__ = ["ReplicaCalls", "TopicGone"]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGone:
+    """The outcome of `delete_topic`: the topic was `deleted` for good, `detached` from this directory, or `unfollowed`.
+
+    The remote has it up to `lsn`; None: it has nothing of it. `records` and `deletes` were dropped unsent.
+    """
+
+    outcome: Literal["deleted", "detached", "unfollowed"]
+    lsn: int | None
+    records: int = 0
+    deletes: int = 0
 
 
 class ReplicaCalls(StatusCalls):
@@ -83,7 +97,7 @@ class ReplicaCalls(StatusCalls):
         return self._log.topic(name)
 
     @checked
-    def delete_topic(self, name: str, *, detach: bool = False, discard: bool = False) -> None:
+    def delete_topic(self, name: str, *, detach: bool = False, discard: bool = False) -> TopicGone:
         """Delete a topic of the log that has nothing in the remote, or follow a replica no more.
 
         A topic that has a history in the remote goes only with `detach`, and only from here: in the remote it stays;
@@ -94,8 +108,9 @@ class ReplicaCalls(StatusCalls):
         self._log.check_writable()
         if self.is_replica(name):
             with self._turn(name):
+                lsn = self._handles.follow(name).lsn
                 self._replicas.forget(name)
-            return
+            return TopicGone("unfollowed", lsn)
         topic = self._log.existing(name)
         with self._turn(name):
             if self._local.handle(name) is not None:
@@ -105,8 +120,10 @@ class ReplicaCalls(StatusCalls):
                     self._open(name)
                     topic.seal()
                     self._offloader.run(name)
-                self._reset.run(self._handles.follow(name), discard=discard)
+                result = self._reset.run(self._handles.follow(name), discard=discard)
                 self._replicas.forget(name)
-                return
+                kept_lsn = result.lsn if result.is_followed else None
+                return TopicGone("detached", kept_lsn, result.changes.records, result.changes.deletes)
             self._log.configure(name, replace(topic.config, keep_history=False))
             self._log.delete_topic(name)
+            return TopicGone("deleted", None)

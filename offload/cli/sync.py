@@ -79,6 +79,7 @@ def reset(
     """Go back to what the volume has, and follow it: the way out after `DIVERGED` or `FENCED`.
 
     Without --as or --discard it is refused if this directory has records or deletes that no commit tells of.
+    The new branch is in this directory only until it is sealed and offloaded.
     Example: seglog reset orders --as what-i-had
     """
     if as_branch is not None and discard:
@@ -91,6 +92,10 @@ def reset(
         told = f"; {changes} are on {base}@{result.branch}" if result.branch else ""
         if result.branch and not result.is_followed:
             told += ", from seq 1 on"
+        if result.branch:
+            branch = f"{base}@{result.branch}"
+            told += ", in this directory only: "
+            told += f"`seglog seal {branch}`, then `seglog offload {branch}` bring them to the remote"
         end = f"{topic} follows its volume at lsn {result.lsn}" if result.is_followed else f"{topic} is gone here, too"
         if result.changes and result.branch is None:
             told = f"; {changes} were dropped"
@@ -103,6 +108,7 @@ def reset(
                 "records": result.changes.records,
                 "deletes": result.changes.deletes,
                 "branch": f"{base}@{result.branch}" if result.branch else None,
+                "only_here": result.branch is not None,
             },
             f"{end}{told}",
         )

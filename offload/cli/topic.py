@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from offload.cli.served import Served
-from offload.cli.session import emit, session_of
+from offload.cli.session import counted, emit, session_of
 from offload.cli.units import parse_bytes, parse_count, parse_duration_ms
+
+if TYPE_CHECKING:
+    from offload.archive_replicas import TopicGone
 
 __all__ = ["app"]
 
@@ -161,11 +164,27 @@ def delete(
         raise typer.BadParameter("--discard goes with --detach")
     session = session_of(context)
     with session.log_and_maybe_archive() as (log, archive):
+        gone = None
         if archive is None:
             log.delete_topic(topic)
         else:
-            archive.delete_topic(topic, detach=detach, discard=discard)
-    emit(session, {"topic": topic, "deleted": True}, f"deleted topic {topic}")
+            gone = archive.delete_topic(topic, detach=detach, discard=discard)
+    if gone is None or gone.outcome == "deleted":
+        value = {"topic": topic, "deleted": True, "outcome": "deleted"}
+        emit(session, value, f"deleted topic {topic} with all its records: this directory had offloaded none of them")
+        return
+    value = {"topic": topic, "deleted": False, "outcome": gone.outcome, "lsn": gone.lsn, "dropped": gone.records}
+    emit(session, value, _describe_gone(topic, gone))
+
+
+def _describe_gone(topic: str, gone: TopicGone) -> str:
+    begun = f"{topic} is {'gone from this directory' if gone.outcome == 'detached' else 'followed here no more'}"
+    if gone.records or gone.deletes:
+        begun += f"; {counted(gone.records)} and {counted(gone.deletes, 'delete')} that only it had were dropped"
+    if gone.lsn is None:
+        return f"{begun}; the remote has nothing of it: its volume was collected"
+    again = f"`seglog sync {topic}` follows it again, `seglog takeover {topic}` writes it again"
+    return f"{begun}; the remote keeps it up to lsn {gone.lsn}: {again}"
 
 
 def _trigger(key: str, text: str) -> str | None:

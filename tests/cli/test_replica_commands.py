@@ -77,7 +77,10 @@ def test_takeover_fences_and_reset_is_the_way_out(two: Run) -> None:
     assert "1 records and 0 deletes that are only here" in refused.err
     assert two("reset", "t", "--as", "old", "--discard", directory="one").code == 2
     done = two("reset", "t", "--as", "old", directory="one")
-    assert done.text == "t follows its volume at lsn 2; 1 record and 0 deletes are on t@old\n"
+    assert done.text == (
+        "t follows its volume at lsn 2; 1 record and 0 deletes are on t@old, in this directory only: "
+        "`seglog seal t@old`, then `seglog offload t@old` bring them to the remote\n"
+    )
     assert two("read", "t@old", directory="one").out == b"a\nb\nold\n"
     ship(two, b"new\n", directory="two")
     assert rows(two, "sync", "t", directory="one")[0]["commits"] == 1

@@ -62,7 +62,9 @@ def test_what_cannot_be_set_is_refused(started: Run, options: tuple[str, ...]) -
 def test_a_topic_is_deleted_only_when_meant(started: Run) -> None:
     started("append", "t", stdin=b"a\n")
     assert started("topic", "delete", "t").code == 2
-    assert started("topic", "delete", "t", "--yes").text == "deleted topic t\n"
+    assert started("topic", "delete", "t", "--yes").text == (
+        "deleted topic t with all its records: this directory had offloaded none of them\n"
+    )
     assert started("topic", "list").out == b""
     assert started("topic", "delete", "t", "--yes").code == 3
     started("append", "t", stdin=b"b\n")
@@ -89,9 +91,18 @@ def test_but_it_may_go_from_this_directory(run: Run, remote: str, discard: tuple
     run("seal", "t")
     run("offload", "t")
     run("append", "t", stdin=b"b\n")
-    assert run("topic", "delete", "t", "--detach", *discard, "--yes").text == "deleted topic t\n"
+    gone = run("topic", "delete", "t", "--detach", *discard, "--yes").text
+    dropped = "; 1 record and 0 deletes that only it had were dropped" if discard else ""
+    assert gone == (
+        f"t is gone from this directory{dropped}; the remote keeps it up to lsn {1 if discard else 2}: "
+        "`seglog sync t` follows it again, `seglog takeover t` writes it again\n"
+    )
     assert run("topic", "list").out == b""
     assert run("topic", "delete", "t", "--detach", "--yes").code == 3
+    assert run("sync", "t").code == 0
+    assert run("topic", "delete", "t", "--yes").text.startswith(
+        "t is followed here no more; the remote keeps it up to lsn"
+    )
     assert run("sync", "t").code == 0
     assert run("read", "t").out == (b"a\n" if discard else b"a\nb\n")
     run("append", "t", stdin=b"c\n")
