@@ -15,6 +15,9 @@ J2  A torn tail is cut when the journal is opened, and nothing else ever is: see
 J3  Checksums are verified when an item is read, and not when the journal is opened, which would mean to read all of it.
     Damage is `FileCorrupt` with file and position; other items stay readable.
 J4  Every section has one file, which stays open: whoever minds uses fewer sections, or prunes.
+J5  What `prune` returned from is gone for good. An empty file, whose name has the lowest section that is left, is
+    durable before the first section goes. Every later opening removes what is below, and refuses appends to it.
+    On a full disk the sections go first, and the file follows.
 
 The bytes are in seglog.journal_item. Source: journal of variable-size items.
 """
@@ -46,6 +49,7 @@ SECTION_MAX = 2**64 - 1
 SectionNumber: TypeAlias = Annotated[int, Within(0, SECTION_MAX)]
 Concurrency: TypeAlias = Annotated[int, Within(1, 1024)]
 _FILE = re.compile(r"section-([0-9]{20})\.log")
+_FLOOR = re.compile(r"floor-([0-9]{20})")
 _CONCURRENCY = 4
 
 
@@ -64,6 +68,8 @@ class Journal(Owned):
         self._lock = threading.Lock()
         self._is_closed = False
         self._min_section = 0
+        self._is_marked = True
+        self._pruned: list[Path] = []  # files that wait for their removal
         self._sections: dict[int, Section] = {}
         # Each time, whoever made it: a process may have died between the two.
         self._files.make_dir(self.path)
@@ -75,10 +81,7 @@ class Journal(Owned):
             leave(self._files, self.path)
             raise
         try:
-            for name in self._files.list_dir(self.path):
-                match = _FILE.fullmatch(name)
-                if match and (number := int(match[1])) <= SECTION_MAX:
-                    self._sections[number] = Section(self._files, self.path / name, number)
+            self._find_files()
         except BaseException:
             self._let_go()
             raise
@@ -131,17 +134,19 @@ class Journal(Owned):
 
     @checked
     def prune(self, min_section: SectionNumber) -> None:
-        """Remove the sections below `min_section`, durably. Appends to them are refused while this journal is open."""
+        """Remove the sections below `min_section`, for good: they do not come back, and take no more appends (J5).
+
+        Durable on return. After an error, repeat it. Raises `DiskFull` and `TooManyOpenFiles`.
+        """
         with self._lock:
             self._check_open()
-            self._min_section = max(self._min_section, min_section)
-            pruned = [number for number in sorted(self._sections) if number < min_section]
-            # Oldest first: what a crash leaves is without holes.
-            for number in pruned:
-                self._files.unlink(self._sections[number].path)
-                del self._sections[number]
-            if pruned:
-                self._files.sync_dir(self.path)
+            if min_section > self._min_section:
+                self._is_marked = self._mark_floor(min_section)
+                self._raise_floor(min_section)
+            self._remove_pruned()
+            if not self._is_marked and not self._mark_floor(self._min_section):
+                raise DiskFull(self._floor_path(self._min_section))
+            self._is_marked = True
 
     @checked
     def replay(
@@ -197,6 +202,63 @@ class Journal(Owned):
         for item in _merged(readers, concurrency):
             yield item
             check_process(self)
+
+    def _floor_path(self, min_section: int) -> Path:
+        return self.path / f"floor-{min_section:020d}"
+
+    def _mark_floor(self, min_section: int) -> bool:
+        """J5. False: there is no space. The lock is held."""
+        path = self._floor_path(min_section)
+        try:
+            self._files.close(self._files.open(path, os.O_WRONLY | os.O_CREAT))
+            self._files.sync_dir(self.path)
+        except OSError as error:
+            if error.errno in NO_DESCRIPTOR:
+                raise TooManyOpenFiles(path) from error
+            if error.errno not in NO_SPACE:
+                raise
+            return False
+        return True
+
+    def _raise_floor(self, min_section: int) -> None:
+        """From here on nobody sees what is below. The lock is held."""
+        if self._min_section:
+            self._pruned.append(self._floor_path(self._min_section))
+        self._min_section = min_section
+        for number in sorted(self._sections):
+            if number < min_section:
+                self._pruned.append(self._sections.pop(number).path)
+
+    def _remove_pruned(self) -> None:
+        """Oldest first: without a mark, what a crash leaves is without holes. The lock is held."""
+        if not self._pruned:
+            return
+        for path in self._pruned:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.unlink(path)
+        try:
+            self._files.sync_dir(self.path)
+        except OSError as error:
+            if error.errno in NO_DESCRIPTOR:
+                raise TooManyOpenFiles(self.path) from error
+            raise
+        self._pruned.clear()
+
+    def _find_files(self) -> None:
+        """The newest floor, and the sections from there on. A prune that a crash has cut short is finished."""
+        names = self._files.list_dir(self.path)
+        floors = [int(match[1]) for match in map(_FLOOR.fullmatch, names) if match]
+        self._min_section = max(floors, default=0)
+        self._pruned += [self._floor_path(floor) for floor in floors if floor != self._min_section]
+        for name in names:
+            match = _FILE.fullmatch(name)
+            if match and (number := int(match[1])) <= SECTION_MAX:
+                path = self.path / name
+                if number < self._min_section:
+                    self._pruned.append(path)
+                else:
+                    self._sections[number] = Section(self._files, path, number)
+        self._remove_pruned()
 
     def _find(self, number: int) -> Section | None:
         with self._lock:

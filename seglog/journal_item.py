@@ -12,6 +12,7 @@ A sync mark says that all bytes of the section before it are durable:
     8       8     check    XXH3-64 of: section as u64, position of the mark as u64
 
     <journal>/LOCK                     held while a process uses the journal
+    <journal>/floor-<20 digits>        empty: sections below that number were pruned; the highest counts
     <journal>/section-<20 digits>.log  items and marks from position 0 on, nothing between them, nothing behind
 
 T1  An offset counts units of 16 bytes, as u32: what would begin past 16 * (2^32 - 1) is `OffsetOverflow`.

@@ -20,6 +20,7 @@ from seglog.errors import (
     NoSuchItem,
     OffsetOverflow,
     SectionPruned,
+    TooManyOpenFiles,
     WriterPoisoned,
     WrongSize,
 )
@@ -574,8 +575,102 @@ def test_a_journal_is_what_a_dictionary_of_lists_is(
         else:
             journal.close()
             journal = Journal(directory, files=UnsyncedFiles())
-            floor = 0
     for section, items in model.items():
         assert [(offset, journal.get(section, offset, len(data))) for offset, data in items] == items
     assert journal.sections == sorted(model)
     journal.close()
+
+
+# ---------------------------------------------------------------- pruning for good
+
+
+def test_what_is_pruned_stays_so_in_later_lives(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        for section in (1, 2, 3):
+            journal.append(section, b"x")
+        journal.prune(3)
+        journal.prune(2)  # lower: nothing to do
+    for _ in range(2):
+        with Journal(tmp_path / "j") as journal:
+            assert journal.sections == [3]
+            for section in (0, 1, 2):
+                with pytest.raises(SectionPruned):
+                    journal.append(section, b"again")
+            journal.append(3, b"y")
+    names = sorted(path.name for path in (tmp_path / "j").iterdir())
+    assert names == ["LOCK", f"floor-{3:020d}", f"section-{3:020d}.log"]
+
+
+def test_a_floor_above_all_sections_is_kept_too(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        journal.prune(5)
+        journal.prune(9)
+    with Journal(tmp_path / "j") as journal, pytest.raises(SectionPruned):
+        journal.append(8, b"x")
+    assert [path.name for path in (tmp_path / "j").glob("floor-*")] == [f"floor-{9:020d}"]
+
+
+@pytest.mark.parametrize("only", ["unlink", "sync_dir"])
+@pytest.mark.parametrize("error_number", [errno.EIO, errno.EMFILE])
+def test_a_prune_that_failed_is_finished_by_the_next_one(tmp_path: Path, only: str, error_number: int) -> None:
+    for at in range(1, 6):
+        files = FailingFiles(UnsyncedFiles(), 0, error_number, only=(only,))
+        with Journal(tmp_path / str(at), files=files) as journal:
+            for section in (1, 2, 3):
+                journal.append(section, b"x")
+                journal.sync(section)
+            before = files._counted
+            files.at = before + at
+            try:
+                journal.prune(3)
+            except (OSError, TooManyOpenFiles):
+                files.at = 0
+                syncs = Counted(files)
+                journal._files = syncs
+                journal.prune(3)
+                assert syncs.syncs  # it is durable only now
+            assert journal.sections == [3]
+        with Journal(tmp_path / str(at)) as journal:
+            assert journal.sections == [3]
+            with pytest.raises(SectionPruned):
+                journal.append(2, b"x")
+
+
+class Counted(Effects):
+    """How often a directory was synced."""
+
+    syncs = 0
+
+    def effect(self, name: str) -> None:
+        self.syncs += name == "sync_dir"
+
+
+def test_a_prune_makes_room_on_a_full_disk(tmp_path: Path) -> None:
+    class Full(UnsyncedFiles):
+        is_full = False
+
+        def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+            if self.is_full and flags & os.O_CREAT:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return super().open(path, flags, mode)
+
+        def unlink(self, path: Path) -> None:
+            super().unlink(path)
+            self.is_full = False
+
+    files = Full()
+    with Journal(tmp_path / "j", files=files) as journal:
+        for section in (1, 2, 3):
+            journal.append(section, b"x")
+        files.is_full = True
+        journal.prune(3)
+        assert journal.sections == [3]
+        files.is_full = True
+        files.unlink = UnsyncedFiles().unlink  # type: ignore[method-assign] - it gives nothing back
+        with pytest.raises(DiskFull):
+            journal.prune(4)
+        assert journal.sections == []
+        files.is_full = False
+        journal.prune(4)  # repeated: only the floor is left to do
+    with Journal(tmp_path / "j") as journal, pytest.raises(SectionPruned):
+        journal.append(3, b"x")

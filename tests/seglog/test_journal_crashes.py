@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from seglog.errors import SectionPruned
 from seglog.files import Files
 from seglog.journal import Journal
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
@@ -70,6 +71,12 @@ def check(directory: Path, told: Told) -> None:
     found: dict[int, list[bytes]] = {}
     with Journal(directory, files=UnsyncedFiles()) as journal:
         assert all(section >= told.prune_acked for section in journal.sections)
+        below = {section for section in told.acked if section < told.prune_tried}
+        # A prune that nobody heard of is there as a whole, or not at all.
+        assert below.intersection(journal.sections) in (set(), below)
+        if told.prune_acked:
+            with pytest.raises(SectionPruned):
+                journal.append(told.prune_acked - 1, b"below")
         for section in journal.sections:
             found[section] = [item.data for item in journal.replay([section])]
             assert found[section] == told.tried[section][: len(found[section])]
