@@ -10,6 +10,8 @@
     silent      anything else: there is none
 
 Damage that only a reader meets costs no record outside that segment.
+
+Not seen: two places at once; which of two files of one directory is damaged, since each has to fit the other.
 """
 
 from __future__ import annotations
@@ -129,11 +131,15 @@ def _read_all(log: Log, name: str) -> tuple[list[Record], list[FileCorrupt]]:
 
 
 def _is_about(error: FileCorrupt | FormatUnsupported, path: str) -> bool:
-    """WAL files and CURRENT have to fit each other, .data and .idx too, and everything has to fit the snapshot."""
+    """WAL files and CURRENT have to fit each other, .data and .idx too, and everything has to fit the snapshot.
+
+    If the newest snapshot is gone, the one before it counts. Then the place is a file that goes further, and the error
+    says that it does not fit the snapshot.
+    """
     named = str(error.path)
     wal = str(DIRECTORY / "wal")
     is_beside = Path(named).parent == Path(path).parent or (named.startswith(wal) and path.startswith(wal))
-    return is_beside or named.startswith(path) or "/meta" in path
+    return is_beside or named.startswith(path) or ("/meta/" in path and "the snapshot" in str(error))
 
 
 def _has_mark_behind_damage(whole: bytes, body: bytes) -> bool:
@@ -252,11 +258,11 @@ def _prove(most: int, seed: int, shards: int = 1) -> None:
 
 
 def test_damage_is_found_or_harmless() -> None:
-    _prove(most=25, seed=1)
+    _prove(most=14, seed=1)
 
 
 def test_damage_is_found_or_harmless_with_shards() -> None:
-    _prove(most=8, seed=4, shards=2)
+    _prove(most=6, seed=4, shards=2)
 
 
 @pytest.mark.soak(part=2)
