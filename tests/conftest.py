@@ -12,7 +12,25 @@ from tests.s3_server import s3_endpoint, s3_environment, s3_remote
 
 __all__ = ["no_pauses", "remote", "s3_endpoint", "s3_environment", "s3_remote"]
 
-_LONG = {"promises", "seglog"}
+#: Files that take longest, then directories. Of two processes that share the files none is idle at the end.
+_LONG_FILES = [
+    "test_whole_way_in_spark",
+    "test_source",
+    "test_serve",
+    "test_crash_images",
+    "test_topic_commands",
+    "test_kill_at_every_step",
+    "test_benchmarks",
+    "test_simulation",
+    "test_s3",
+    "test_main_job",
+    "test_nth_operation_fails",
+    "test_store_fault_plan",
+    "test_corruption_matrix",
+    "test_pool",
+    "test_topic_crashes",
+]
+_LONG_DIRECTORIES = {"promises", "seglog"}
 _HANGS_AFTER_S = 3 * 3600
 
 
@@ -26,16 +44,22 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Directories whose files take long go first: of two processes that share the files none is idle at the end.
+    """What takes long goes first.
 
     A test of the soak belongs to one of its parts, and gets a time that only a hang reaches.
     """
-    items.sort(key=lambda item: item.path.parent.name not in _LONG)
+    items.sort(key=_rank)
     for item in items:
         if mark := item.get_closest_marker("soak"):
             if mark.kwargs.get("part") not in work.PARTS:
                 raise pytest.UsageError(f"{item.nodeid}: the soak has no part {mark.kwargs}")
             item.add_marker(pytest.mark.timeout(_HANGS_AFTER_S))
+
+
+def _rank(item: pytest.Item) -> int:
+    if item.path.stem in _LONG_FILES:
+        return _LONG_FILES.index(item.path.stem)
+    return len(_LONG_FILES) + (item.path.parent.name not in _LONG_DIRECTORIES)
 
 
 @pytest.hookimpl(wrapper=True)

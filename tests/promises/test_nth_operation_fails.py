@@ -139,24 +139,24 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "seglog")
 
 
-@pytest.mark.parametrize(("error", "step"), [("EIO", 9), ("ENOSPC", 23)])
+@pytest.mark.parametrize(("error", "step"), [("EIO", 17), ("ENOSPC", 41)])
 def test_each_call_fails_once(error: str, step: int) -> None:
     _prove(error, for_good=False, step=step)
 
 
 @pytest.mark.parametrize(("error", "for_good"), [("EINTR", False), ("MemoryError", False), ("EIO", True)])
-def test_every_thirteenth_call_fails(error: str, for_good: bool) -> None:
-    _prove(error, for_good=for_good, step=29)
+def test_some_calls_fail(error: str, for_good: bool) -> None:
+    _prove(error, for_good=for_good, step=53)
 
 
-@pytest.mark.parametrize(("error", "step"), [("EIO", 53), ("ENOSPC", 67)])
+@pytest.mark.parametrize(("error", "step"), [("EIO", 83), ("ENOSPC", 97)])
 def test_calls_fail_once_with_a_cold_store(error: str, step: int) -> None:
     _prove(error, for_good=False, step=step, settings=TIERED)
 
 
 @pytest.mark.parametrize(("error", "for_good"), [("EIO", False), ("ENOSPC", False), ("EIO", True)])
 def test_calls_fail_with_shards_whose_number_changes(error: str, for_good: bool) -> None:
-    _prove(error, for_good=for_good, step=29, settings=SHARDED[3], later=SHARDED[2])
+    _prove(error, for_good=for_good, step=53, settings=SHARDED[3], later=SHARDED[2])
 
 
 @pytest.mark.soak(part=2)

@@ -22,8 +22,8 @@ from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import CrashingFiles, Effects, FailingCalls, SimulatedCrash, UnsyncedFiles
 from tests.seglog.clocks import SetClock
 
-SETTINGS = LogSettings(segment_max_events=6)
-BY_HAND = LogSettings(segment_max_events=6, reclaim_bytes_per_s=0)
+SETTINGS = LogSettings(segment_max_events=6, wal_file_bytes=64 * 1024)
+BY_HAND = LogSettings(segment_max_events=6, reclaim_bytes_per_s=0, wal_file_bytes=64 * 1024)
 DIRECTORY = Path("/log")
 
 

@@ -28,7 +28,7 @@ def _dry(tmp_path: Path) -> tuple[list[Shown], int]:
     return dry, counter.effects
 
 
-@every(11, part=2)
+@every(23, part=2)
 @pytest.mark.parametrize("tear", [False, True], ids=["between", "within"])
 def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool, every: int) -> None:
     dry, effects = _dry(tmp_path)
@@ -40,7 +40,7 @@ def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool, every:
         shutil.rmtree(directory)
 
 
-@every(13, part=2)
+@every(23, part=2)
 @pytest.mark.parametrize("seed", [None, 1, 2], ids=["nothing unsynced", "some of it", "some other of it"])
 def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None, every: int) -> None:
     dry, effects = _dry(tmp_path)
@@ -67,7 +67,7 @@ def _tiered_dry(base: Path) -> tuple[list[Shown], int]:
     return dry, counter.effects
 
 
-@every(19, part=2)
+@every(37, part=2)
 def test_the_process_may_die_at_any_operation_with_a_cold_store(tmp_path: Path, every: int) -> None:
     dry, effects = _tiered_dry(tmp_path / "whole")
     for at in range(1, effects + 1, every):
@@ -79,7 +79,7 @@ def test_the_process_may_die_at_any_operation_with_a_cold_store(tmp_path: Path, 
         shutil.rmtree(base)
 
 
-@every(19, part=2)
+@every(37, part=2)
 def test_the_power_may_be_cut_at_any_operation_with_a_cold_store(tmp_path: Path, every: int) -> None:
     dry, effects = _tiered_dry(tmp_path / "whole")
     for at in range(min(10, every), effects + 1, every):
@@ -94,7 +94,7 @@ def test_the_power_may_be_cut_at_any_operation_with_a_cold_store(tmp_path: Path,
         shutil.rmtree(left)
 
 
-@every(11, part=2)
+@every(23, part=2)
 def test_the_power_may_be_cut_at_any_operation_with_shards(tmp_path: Path, every: int) -> None:
     """A topic that is deleted and made again is in another shard then; and the number changes with the recovery."""
     dry, _ = _dry(tmp_path)
