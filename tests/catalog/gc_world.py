@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 
@@ -78,6 +78,9 @@ class Branch:
     parent: ForkPoint | None
     tip: Snapshot
     shown: dict[int, Snapshot] = field(default_factory=dict)
+    holds: dict[int, dict[int, int]] = field(default_factory=dict)
+    """Which record has which seq in each state, by the model alone. Records are told apart by a number."""
+    heads: dict[int, int] = field(default_factory=dict)
     at_ms: dict[int, int] = field(default_factory=dict)
 
 
@@ -92,6 +95,9 @@ class World:
         self.latest_ms = START_MS  # that any run of GC has seen
         self.branches: dict[Vid, Branch] = {}
         self._numbers = count(1)
+        self._records = count(1)
+        self.contents: dict[Sid, list[int]] = {}  # the records of each segment, in order
+        self.attempts: dict[Sid, Vid] = {}  # uploads under way that are on record where GC runs
         self.refused = 0
         self.unsure: set[str] = set()  # tags and pins that may be taken back yet
         self.undeleting: dict[str, int] = {}  # names of which nobody was told yet that they are back; when they went
@@ -127,8 +133,11 @@ class World:
             pass
         return next(each for each in self.branches.values() if each.name == name)
 
-    def upload(self, vid: Vid, first: int, last: int) -> SegmentRef:
+    def upload(self, vid: Vid, first: int, last: int, records: Sequence[int] = ()) -> SegmentRef:
+        """Of new records, or of these."""
         sid = self.sid()
+        self.contents[sid] = list(records) or [next(self._records) for _ in range(first, last + 1)]
+        assert len(self.contents[sid]) == last - first + 1
         for key in (data_key(vid, sid), index_key(vid, sid)):
             self.store.put_new(key, sid.raw)
         digest = blake3(sid.raw).digest()
@@ -189,6 +198,50 @@ class World:
             self.remember(commit_key(branch.vid, lsn))
             branch.tip = branch.shown[lsn] = Volumes(self.store).snapshot(branch.vid, lsn)
             branch.at_ms[lsn] = branch.tip.max_ts_ms
+            self._model(branch, stored.commit)
+
+    def _model(self, branch: Branch, commit: Commit) -> None:
+        """What the state after `commit` shows, worked out without any code of the product's."""
+        holds, head = dict(branch.holds[commit.lsn - 1]), branch.heads[commit.lsn - 1]
+        if commit.kind is CommitKind.OFFLOAD:
+            for ref in commit.segments:
+                holds.update(zip(range(ref.first_seq, ref.last_seq + 1), self.contents[ref.sid], strict=True))
+                head = ref.last_seq
+        elif commit.kind is CommitKind.DELETE:
+            assert commit.deletions is not None
+            gone = {
+                self.contents[sid][at]
+                for sid, offsets in commit.deletions.bitmaps.items()
+                for at in BitMap.deserialize(offsets)
+            }
+            below = commit.deletions.before_seq
+            holds = {seq: record for seq, record in holds.items() if seq >= below and record not in gone}
+        elif commit.kind is CommitKind.TRUNCATE:
+            assert commit.truncate_from is not None
+            head = commit.truncate_from - 1
+            holds = {seq: record for seq, record in holds.items() if seq <= head}
+        else:
+            assert commit.kind in {CommitKind.COMPACT, CommitKind.CONFIG}
+        branch.holds[commit.lsn], branch.heads[commit.lsn] = holds, head
+
+    def modelled(self, point: ForkPoint) -> tuple[dict[int, int], int]:
+        """What a point shows, and its head."""
+        branch = self.branches[point.vid]
+        head = branch.heads[point.lsn] if point.seq is None else min(point.seq, branch.heads[point.lsn])
+        return {seq: record for seq, record in branch.holds[point.lsn].items() if seq <= head}, head
+
+    def read(self, found: Snapshot) -> dict[int, int]:
+        """The records that a state shows, by the objects that it leads to."""
+        shown: dict[int, int] = {}
+        for view in found.segments:
+            sid, records = view.ref.sid, self.contents[view.ref.sid]
+            assert self.store.get(data_key(view.vid, sid)) == self.store.get(index_key(view.vid, sid)) == sid.raw
+            gone = BitMap() if view.deleted is None else BitMap.deserialize(view.deleted)
+            for seq in range(view.first, view.last + 1):
+                if seq - view.ref.first_seq not in gone:
+                    assert seq not in shown
+                    shown[seq] = records[seq - view.ref.first_seq]
+        return shown
 
     def offload(self, branch: Branch, records: int = 10, *, prepare_only: bool = False) -> Commit:
         self.catch_up(branch)
@@ -233,8 +286,15 @@ class World:
         if not runs:
             return
         one, two = self.random.choice(runs)
+        records = [
+            record
+            for view in (one, two)
+            for record in self.contents[view.ref.sid][view.first - view.ref.first_seq :][: view.last - view.first + 1]
+        ]
         ref = replace(
-            self.upload(branch.vid, one.first, two.last), min_ts_ms=one.ref.min_ts_ms, max_ts_ms=two.ref.max_ts_ms
+            self.upload(branch.vid, one.first, two.last, records),
+            min_ts_ms=one.ref.min_ts_ms,
+            max_ts_ms=two.ref.max_ts_ms,
         )
         removed = (one.ref.sid, two.ref.sid)
         self.publish(branch, self.commit(branch, CommitKind.COMPACT, segments=(ref,), removed_sids=removed))
@@ -282,7 +342,10 @@ class World:
             self.refused += 1
             return
         start = Volumes(self.store).snapshot(control.vid, 0)
-        self.branches[control.vid] = Branch(name, control.vid, point, start, {0: start}, {0: start.max_ts_ms})
+        holds, head = ({}, 0) if point is None else self.modelled(point)
+        self.branches[control.vid] = Branch(
+            name, control.vid, point, start, {0: start}, {0: holds}, {0: head}, {0: start.max_ts_ms}
+        )
 
     def pin_steps(self, name: str, point: ForkPoint, ttl_ms: int) -> Iterator[str]:
         key = pin_key(point.vid, name)
@@ -430,16 +493,16 @@ class World:
             assert self.boundary(branch.vid) != DEAD, branch.name
         held = {(branch.vid, lsn) for branch, lsn in self.held()}
         volumes, last = Volumes(self.store), None
-        objects: set[Key] = set()
         for vid, lsn in sorted(held):
             if vid != last or self.random.random() < 0.1:
                 volumes, last = Volumes(self.store), vid  # which has to begin anew
             found = volumes.snapshot(vid, lsn)
-            assert found == self.branches[vid].shown[lsn], (self.branches[vid].name, lsn)
-            for view in found.segments:
-                objects |= {data_key(view.vid, view.ref.sid), index_key(view.vid, view.ref.sid)}
-        for key in objects:
-            self.store.get(key)
+            branch = self.branches[vid]
+            assert found == branch.shown[lsn], (branch.name, lsn)
+            assert (self.read(found), found.bounds.head_seq) == self.modelled(ForkPoint(vid, lsn)), (branch.name, lsn)
+        for sid, vid in self.attempts.items():
+            for key in (data_key(vid, sid), index_key(vid, sid)):
+                self.store.get(key)
         return len(held)
 
     def drill(self, branch: Branch, target: Target) -> bool:
@@ -466,15 +529,21 @@ class World:
         found = kept.snapshot(point.vid, point.lsn, point.seq)
         other = whole.snapshot(expected.vid, expected.lsn, expected.seq)
         assert (found.bounds, live_seqs(found)) == (other.bounds, live_seqs(other)), target
-        for view in found.segments:
-            self.store.get(data_key(view.vid, view.ref.sid))
+        assert (self.read(found), found.bounds.head_seq) == self.modelled(expected), target
         return True
 
     def is_due(self, branch: Branch, target: Target, expected: ForkPoint) -> bool:
-        """Whether the target has to be restorable: it is the branch's own, and of within the window."""
+        """Whether the target has to be restorable: it is of within the window of the branch whose own it is.
+
+        An inherited one is, too, if its branch is kept and this one's history still goes back to the fork.
+        """
         since_ms = self.latest_ms - self.window_ms
         first = max((lsn for lsn, at_ms in branch.at_ms.items() if at_ms <= since_ms), default=0)
-        if expected.vid != branch.vid or expected.lsn < first:
+        if expected.vid != branch.vid:
+            parent = None if branch.parent is None else self.branches.get(branch.parent.vid)
+            is_kept = parent is not None and first == 0 and any(each is parent for each in self.named())
+            return is_kept and parent is not None and self.is_due(parent, target, expected)
+        if expected.lsn < first:
             return False
         return target.ms >= since_ms if isinstance(target, Time) else expected.lsn > first
 

@@ -1,9 +1,15 @@
 """T9: random histories of a prefix, with GC among them. Nothing that is reachable goes; in the end nothing else stays.
 
-Writers, forks of forks, tags, pins, deletes, merges, truncations, checkpoints, deleted branches, clocks that jump both
-ways, and GC whose requests others get in between: a writer, a forker, a pinner, somebody who has a deleted branch back
-or makes a checkpoint, who stalled and wakes, or a fault that ends the run. After each run every state that has to be
-there is read, with all its objects, and no volume that has a name is closed.
+Writers, forks of forks, tags, pins, deletes, merges, truncations, checkpoints, deleted branches, uploads under way,
+machines' clocks that are wrong either way, and GC whose requests others get in between: a writer, a forker, a pinner,
+somebody who has a deleted branch back or makes a checkpoint, who stalled and wakes, or a fault that ends the run.
+
+After each run every state that has to be there is read by its objects, record by record, and compared with a model that
+knows commits only. Uploads on record are all there, and no volume that has a name is closed. A point that a branch has
+from its parent is restorable while the parent keeps it and the branch goes back to it.
+
+What this does not see: which point a target by seq or time means (`resolve` over a store that lost nothing says it),
+bytes of records, and a clock that changes while a run goes on (`tests/catalog/test_gc_clock.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +23,8 @@ import pytest
 
 from catalog import roots, volume
 from catalog.commit import Commit, ForkPoint
-from catalog.errors import CatalogError, StoreUnreachable
+from catalog.errors import CatalogError, ClocksDisagree, StoreUnreachable
+from catalog.objects.store_time import MOST_OFF_MS
 from catalog.objects.wrapped import WrappedStore
 from catalog.timeline import Lsn, Seq, Target, Time, span
 from catalog.volume import Volumes
@@ -34,19 +41,21 @@ _OPERATIONS = {
     "truncate": 2,
     "checkpoint": 2,
     "wait": 8,
-    "jump": 1,
+    "clock_goes_wrong": 2,
+    "clock_is_set": 3,
     "fork": 3,
     "tag": 1,
     "untag": 1,
     "pin": 2,
     "drop": 1,
     "undelete": 1,
+    "upload": 2,
     "stall": 3,
     "wake": 2,
     "collect": 8,
 }
 
-HISTORIES, SOAK_HISTORIES = 20, 2_500
+HISTORIES, SOAK_HISTORIES = 24, 2_500
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +108,7 @@ class _History:
         """Nobody is under way any more, and no object is of a time that is still to come. What no name reaches goes."""
         while self.stalled:
             self.wake()
+        self.clock_is_set()
         self.world.now_ms = max(self.world.now_ms, self.world.latest_ms, self.latest_ms)
         for _ in range(40):
             before = self.world.objects()
@@ -164,8 +174,13 @@ class _History:
     def wait(self) -> None:
         self.world.now_ms += self.random.choice([1, HOUR_MS // 3, HOUR_MS, 3 * HOUR_MS])
 
-    def jump(self) -> None:
-        self.world.now_ms += self.random.choice([-4, -1, 30]) * HOUR_MS
+    def clock_goes_wrong(self) -> None:
+        """The machines', that of GC too. The store's is right."""
+        off_ms = self.random.choice([-4 * HOUR_MS, -HOUR_MS, 30 * HOUR_MS, 900 * HOUR_MS])
+        self.world.off_ms = self.random.choice([off_ms, self.random.randint(-MOST_OFF_MS, MOST_OFF_MS)])
+
+    def clock_is_set(self) -> None:
+        self.world.off_ms = 0
 
     def fork(self) -> None:
         point = self.point()
@@ -201,6 +216,14 @@ class _History:
         found = sorted(name for name in names if self.world.is_deleted(name))
         return self.random.choice(found) if found else None
 
+    def upload(self) -> None:
+        """An attempt is on record and its objects are there. Its commit comes later."""
+        branch = self.branch()
+        if branch:
+            steps = self._write(branch, self.world.offload(branch, prepare_only=True), is_on_record=True)
+            next(steps)
+            self.stalled.append(steps)
+
     def stall(self) -> None:
         """Somebody begins something, and does not come to its end for now."""
         kind = self.random.choice(["writer", "forker", "pinner", "tagger", "undeleter", "checkpointer"])
@@ -209,7 +232,7 @@ class _History:
             return
         steps: Iterator[object]
         if kind == "writer":
-            steps = self._write(branch, self.world.offload(branch, prepare_only=True))
+            steps = self._write(branch, self.world.offload(branch, prepare_only=True), is_on_record=False)
         elif kind == "forker":
             steps = self.world.fork_steps(self._name("s"), point)
         elif kind == "pinner":
@@ -237,7 +260,9 @@ class _History:
         store = _Between(self.world, self._wake_with_care)
         grace_s = self.random.choice([0, 0, 0, 3600])
         try:
-            report = self.world.collect(grace_s, store)
+            report = self.world.collect(grace_s, store, lambda: tuple(self.world.attempts))
+        except ClocksDisagree:
+            self.counts["clocks told"] += 1
         except CatalogError:
             self.counts["ended"] += 1
         else:
@@ -275,10 +300,17 @@ class _History:
         elif self.random.random() < 0.3:
             self.fork()
 
-    def _write(self, branch: Branch, commit: Commit) -> Iterator[object]:
+    def _write(self, branch: Branch, commit: Commit, *, is_on_record: bool) -> Iterator[object]:
+        """`is_on_record`: GC runs in the same data directory, and knows of the attempt however long it takes."""
+        sid = commit.segments[0].sid
+        if is_on_record:
+            self.world.attempts[sid] = branch.vid
         yield "uploaded"
-        if commit.segments[0].sid.created_ms >= branch.tip.collected_before_ms:
+        if sid.created_ms >= branch.tip.collected_before_ms:
             self.counts["late commits"] += self.world.publish(branch, commit)
+        if is_on_record:
+            self.counts["attempts"] += 1
+            del self.world.attempts[sid]
 
     def _drain(self, steps: Iterator[object]) -> None:
         for _ in steps:
