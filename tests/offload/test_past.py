@@ -13,6 +13,7 @@ from catalog.errors import OutOfWindow
 from catalog.objects.memory import MemoryStore
 from offload import Archive
 from offload.cli.session import format_time
+from offload.errors import NotOffloaded
 from seglog import LogSettings, Topic
 from tests.faults.store import EFFECTS, CountingStore
 from tests.promises.test_hot_copy_goes_last import HandClock
@@ -73,3 +74,30 @@ def _step(chance: random.Random, archive: Archive, topic: Topic, store: Counting
         topic.seal()
     elif act == "offload":
         archive.offload("t", up_to=chance.choice([None, head_seq // 2]), drop_hot=chance.random() < 0.3)
+
+
+def test_a_reader_of_a_past_state_goes_on_where_an_offload_moved_the_records(tmp_path: Path) -> None:
+    with seglog.open(tmp_path) as log, offload.attach(log, store=MemoryStore()) as archive:
+        topic = log.topic("t")
+        topic.append([b"x" * 1000] * 5000)
+        topic.delete(before=4000)
+        topic.append([b"after"])
+        found = archive.read("t", at="seq:5000")
+        seqs = [next(found).seq]
+        topic.seal()
+        archive.offload("t", drop_hot=True)
+        seqs += [record.seq for record in found]
+        assert seqs == list(range(1, 5001))
+
+
+def test_a_call_that_names_a_commit_says_how_to_get_one_and_makes_none(tmp_path: Path) -> None:
+    store = CountingStore(MemoryStore())
+    with seglog.open(tmp_path) as log, offload.attach(log, store=store) as archive:
+        log.topic("t").append([b"a"])
+        for target in ("head", "seq:1", "lsn:1", "head~1"):
+            for call in (archive.point, archive.snapshot):
+                with pytest.raises(NotOffloaded) as refusal:
+                    call("t", target)
+                assert "`seglog seal t`, then `seglog offload t`" in (refusal.value.hint or "")
+        assert _writes(store) == 0
+        assert [record.value for record in archive.read("t", at="seq:1")] == [b"a"]
