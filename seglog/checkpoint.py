@@ -14,7 +14,8 @@ K2  Step 0 is whole in itself. From there up to 4 nothing of before has changed 
     anyway, so a crash, or a full disk, leaves the last checkpoint whole; what lies beyond its lengths is cut by the
     next try.
 K6  Flags are written, and a segment that is sealed is synced, even where the files look as they should: who made them
-    look so may have been killed, or refused, before it was durable.
+    look so may have been killed, or refused, before it was durable. A process writes flags once if its snapshot is
+    durable.
 K3  What is copied is verified, so damage in the WAL is found while the WAL is still there.
 K4  What is sealed for its age is sealed by every checkpoint, and sealed segments at the front without a live record go
     with it, where no history is kept.
@@ -391,7 +392,8 @@ def _write_segments(engine: Engine, plan: _Plan, pause_s: float) -> None:
             _absorb(engine, draft, pause_s)
             for info in draft.segments if draft.deletes.top else ():
                 if info.is_hot and draft.deletes.may_reach(info.first_seq):
-                    draft.replace(_flag(engine, draft.state.topic_id, info, draft.deletes))
+                    known_below = 0 if info.first_seq == draft.recalled else draft.state.flagged_below
+                    draft.replace(_flag(engine, draft.state.topic_id, info, draft.deletes, known_below))
     except OSError as error:
         raise _failure(engine, error) from error
 
@@ -476,10 +478,10 @@ def _is_full(info: SegmentInfo, frame_bytes: int, settings: LogSettings) -> bool
     return info.records >= settings.segment_max_events or (info.records > 0 and is_over)
 
 
-def _flag(engine: Engine, topic_id: int, info: SegmentInfo, deletes: Reach) -> SegmentInfo:
+def _flag(engine: Engine, topic_id: int, info: SegmentInfo, deletes: Reach, known_below: int) -> SegmentInfo:
     """Step 3 of one segment: also where the flag is set already (K6). One that has nothing to flag is not read."""
     segment = engine.segments.get(topic_id, info)
-    seqs = reached_seqs(engine.files, engine.layout, segment, info, deletes)
+    seqs = reached_seqs(engine.files, engine.layout, segment, info, deletes, known_below=known_below)
     if not seqs:
         return info
     for _, group in groupby(seqs, key=lambda seq: (seq - info.first_seq) // RUN_MAX_RECORDS):
@@ -544,6 +546,7 @@ def _publish(draft: _Draft) -> None:
         state.ops = Listed((*meta.ops, *later))
     if state.pending:
         state.pending = Listed(state.pending.since(planned))
+    state.flagged_below = max(state.flagged_below, draft.deletes.below)
     state.truncate_ops = meta.truncate_ops  # of truncations there are none between: they hold the checkpoint lock
     state.cold, state.cold_ops = draft.cold, draft.cold_ops
     state.resident.drop_below(state.hot_floor)

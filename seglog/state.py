@@ -47,6 +47,7 @@ class TopicState:
     for the first live record in the cold store.
     `resident` are the ephemeral records. Where others follow, the WAL says first up to where seqs were handed out:
     `logged_seq` is that, and `assigned_logged` with what is on its way. `kept_head` is the head in the newest snapshot.
+    Below `flagged_below` all records in hot segments have the deleted flag, durably, as far as this process knows.
     `changed` is the log's register of topics that the next checkpoint has to look at: who changes anything of `to_meta`
     enters the topic there. `seal_due_ms` is when it is entered among those that are sealed for their age.
     `known_sizes` are the totals that were counted last: `sizes` counts anew if the segments are others.
@@ -88,6 +89,7 @@ class TopicState:
     logged_seq: int = field(init=False)
     assigned_logged: int = field(init=False)
     kept_head: int = field(init=False)
+    flagged_below: int = field(init=False, default=0)
     known_sizes: Sizes = field(init=False, default_factory=Sizes)
     changed: dict[int, TopicState] = field(init=False, default_factory=dict["int", "TopicState"])
     seal_due_ms: int | None = field(init=False, default=None)

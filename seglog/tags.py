@@ -37,12 +37,14 @@ _logger = logging.getLogger("seglog.tags")
 _HEAD_BYTES = 4096
 
 
-def reached_seqs(files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo, reach: Reach) -> Sequence[int]:
+def reached_seqs(
+    files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo, reach: Reach, *, known_below: int = 0
+) -> Sequence[int]:
     """Of the segment's records those that the deletes reach, ascending; some of them may be deleted already.
 
-    Raises `FileCorrupt`.
+    Below `known_below` all are deleted: there, only deletes by tag count. Raises `FileCorrupt`.
     """
-    below = range(info.first_seq, min(info.last_seq + 1, reach.below))
+    below = range(max(info.first_seq, known_below), min(info.last_seq + 1, reach.below))
     if not reach.has_tags or reach.top <= max(info.first_seq, reach.below):
         return below
     first_seq, found = info.first_seq, {*below}

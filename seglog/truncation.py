@@ -59,6 +59,7 @@ def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: Se
     state.ops = state.ops.ended_below(seq)
     state.pending = state.pending.ended_below(seq)
     state.cold_ops = state.cold_ops.ended_below(seq)
+    state.flagged_below = min(state.flagged_below, seq)
     state.floors = state.floors.cut(seq)
     state.expired_seq, state.oldest_live_ms = min(state.expired_seq, seq), 0
     state.resident.cut(seq)

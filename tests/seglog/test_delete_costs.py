@@ -10,6 +10,8 @@ import pytest
 import seglog
 from benchmarks.calls import count_calls
 from seglog import Gap, Log, LogSettings, Topic, TopicConfig
+from seglog.frame import DELETED, read_header
+from seglog.segment import SegmentFiles
 from seglog.upkeep import InCaller
 
 RECORDS = 2_000
@@ -127,3 +129,38 @@ def test_a_checkpoint_is_asked_for_when_there_are_many_by_tag(log: Log, monkeypa
     assert max(pending) < 50
     kept = topic.config.keep_history
     assert [op.tag for op in topic.delete_ops()] == [f"gone-{number}" for number in range(0 if kept else 150 + 50, 200)]
+
+
+def test_a_checkpoint_flags_what_was_acknowledged_since_the_last_one(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, flagged = log.topic("t"), list[int]()
+    set_deleted = SegmentFiles.set_deleted
+
+    def noted(segment: SegmentFiles, first: int, last: int, seqs: list[int]) -> None:
+        flagged.extend(seqs)
+        set_deleted(segment, first, last, seqs)
+
+    monkeypatch.setattr(SegmentFiles, "set_deleted", noted)
+    for before in (101, 201, 301):
+        topic.delete(before=before)
+        log.checkpoint()
+    assert flagged == [*range(1, 301)]
+    topic.delete(before=1)
+    topic.delete(tag="tag-0")
+    log.checkpoint()
+    assert flagged[300:] == [seq for seq in range(1, RECORDS + 1) if (seq - 1) // 10 * 10 % 70 == 0]
+
+
+def test_records_that_take_the_seqs_of_acknowledged_ones_are_flagged_by_their_own_delete(log: Log) -> None:
+    topic = log.topic("t")
+    topic.delete(before=1801)
+    log.checkpoint()
+    topic.truncate(1601)
+    topic.append([b"y"] * 400)
+    log.checkpoint()
+    topic.delete(before=1701)
+    log.checkpoint()
+    assert [record.seq for record in topic.read()] == [*range(1701, 2001)]
+    for op in topic.delete_ops():
+        topic.settle_deletes(op.op)
+    flags = [read_header(frame).flags & DELETED for frame in topic.frames(topic.hot_floor, 2000)]
+    assert flags == [DELETED] * (1701 - topic.hot_floor) + [0] * 300
