@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from catalog.gc import Collector, GcPolicy
+from catalog.errors import ClocksDisagree
+from catalog.gc import Collector
+from tests.simulation.schedule import DAY_MS, Clock
 from tests.simulation.tasks import Member
 
 __all__ = ["Collecting"]
 
+_WRONG_RATE = 0.1
+_WRONG_MS = 400 * DAY_MS
+
 
 class Collecting(Member):
-    """After each run some of what is promised is read."""
+    """After each run some of what is promised is read. Now and then its clock is wrong by up to a year, either way."""
 
     turns = 40
     weight = 4  # a run takes many requests
@@ -17,7 +22,12 @@ class Collecting(Member):
     passes = True
 
     def turn(self) -> None:
-        policy = GcPolicy(self.model.window_ms // 1000, self.model.grace_ms // 1000)
-        Collector(self.store, policy, clock=lambda: self.now_ms, writer_id=self.name).run()
+        clock = self.clock
+        if self.schedule.chance(_WRONG_RATE):
+            clock = Clock(self.schedule, -_WRONG_MS, _WRONG_MS)
+        try:
+            Collector(self.store, self.model.policy, clock=clock.now_ms, writer_id=self.name).run()
+        except ClocksDisagree:
+            self.model.counts["refused"] += 1
         self.model.collections += 1
         self.model.check(lambda lsns: [lsns[0], self.random.choice(lsns)])

@@ -78,6 +78,8 @@ class Directory(Member):
     """Writes the topic and its branches. Several share a topic: one writes, the others follow, or find that out."""
 
     turns = 60
+    # As far off as may be. GC goes by the ids of segments, and the volume says how old they may be.
+    clock_range_ms = (-30 * DAY_MS, DAY_MS)
 
     def __init__(self, schedule: Schedule, model: Model, name: str) -> None:
         self.journals: dict[str, Journal] = {}
@@ -94,8 +96,6 @@ class Directory(Member):
         self.branches = 0
         model.journals[name] = self.journals
         super().__init__(schedule, model, name)
-        # As far behind as may be: the ids of segments are what GC goes by, and the volume says how old they may be.
-        self.clock.ahead_ms = schedule.random.choice((0, -schedule.random.randrange(30 * DAY_MS)))
 
     # ------------------------------------------------------------ a process of it
 

@@ -31,8 +31,10 @@ from catalog.commit import NO_PARENT
 from catalog.control import DEAD
 from catalog.encoding import StoredCommit, decode_commit_at
 from catalog.errors import CatalogError
+from catalog.gc_report import GcPolicy
 from catalog.gid import Sid
 from catalog.keys import Key
+from catalog.objects.store_time import MOST_OFF_MS
 from catalog.small_objects import decode_boundary, decode_control_of
 from offload.cold import ColdReader
 from offload.cold_settings import ColdSettings
@@ -129,7 +131,9 @@ class Model:
     def __init__(self, ground: Ground, now_ms: Callable[[], int], window_ms: int, grace_ms: int) -> None:
         self.ground = ground
         self._now_ms = now_ms
-        self.window_ms = window_ms
+        # By the clock of a run of GC, which may be ahead by so much.
+        self.window_ms = window_ms - MOST_OFF_MS
+        self.policy = GcPolicy(window_ms // 1000, grace_ms // 1000)
         self.grace_ms = grace_ms
         self.volumes: dict[Vid, Volume] = {}
         self.intents: dict[bytes, Intent] = {}
@@ -356,7 +360,7 @@ class Model:
                 assert point is not None
                 self._check_point(volumes, point, f"tag {name} of {topic}")
         for key, (point, until_ms) in self.pins.items():
-            if until_ms > now_ms:
+            if until_ms > now_ms + MOST_OFF_MS:
                 self._check_point(volumes, point, key)
 
     def _named(self, since_ms: int) -> set[Vid]:

@@ -66,6 +66,7 @@ class Outcome:
     merges: int
     takeovers: int
     resets: int
+    refused: int
 
 
 def simulate(seed: int) -> Outcome:
@@ -96,6 +97,7 @@ def simulate(seed: int) -> Outcome:
         model.counts["COMPACT"],
         model.counts["CONFIG"],
         model.counts["resets"],
+        model.counts["refused"],
     )
 
 

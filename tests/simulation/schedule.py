@@ -42,14 +42,28 @@ class Ended(BaseException):
 
 
 class Clock:
-    """An actor's own: `ahead_ms` of the schedule's, or behind it."""
+    """An actor's own: behind or ahead of the store's, too slow or too fast, and now and then set anew.
 
-    def __init__(self, schedule: Schedule, ahead_ms: int = 0) -> None:
+    It is never further off than from `lowest_ms` to `highest_ms`.
+    """
+
+    def __init__(self, schedule: Schedule, lowest_ms: int, highest_ms: int) -> None:
         self._schedule = schedule
-        self.ahead_ms = ahead_ms
+        self._range = (lowest_ms, highest_ms)
+        self._drift = schedule.random.choice((0.0, -0.001, 0.001))
+        self.set_anew()
+
+    def set_anew(self) -> None:
+        """It jumps, in either direction."""
+        lowest_ms, highest_ms = self._range
+        self._set_ms = self._schedule.now_ms
+        self._ahead_ms = self._schedule.random.choice((0, self._schedule.random.randint(lowest_ms, highest_ms)))
 
     def now_ms(self) -> int:
-        return self._schedule.now_ms + self.ahead_ms
+        lowest_ms, highest_ms = self._range
+        now_ms = self._schedule.now_ms
+        drifted_ms = int(self._drift * (now_ms - self._set_ms))
+        return now_ms + min(max(self._ahead_ms + drifted_ms, lowest_ms), highest_ms)
 
 
 class Task:

@@ -29,6 +29,7 @@ from catalog.errors import (
     VolumeCollected,
 )
 from catalog.history import asked
+from catalog.objects.store_time import MOST_OFF_MS
 from catalog.pin import HeldPin, Pins
 from catalog.tag import Tags
 from offload.cold import ColdReader
@@ -50,6 +51,7 @@ __all__ = [
 
 TOPIC = "bank"
 _PIN_MS = 900_000
+_SET_RATE = 0.05
 
 
 class Member(Task):
@@ -57,11 +59,12 @@ class Member(Task):
 
     turns = 30
     rests = False
+    clock_range_ms = (-MOST_OFF_MS, MOST_OFF_MS)
 
     def __init__(self, schedule: Schedule, model: Model, name: str) -> None:
         self.model = model
         self.left = self.turns
-        self.clock = Clock(schedule)
+        self.clock = Clock(schedule, *self.clock_range_ms)
         self.database = database_of(self, self.prepared)
         schedule.databases[path_of(name)] = self.database
         super().__init__(schedule, name)
@@ -75,6 +78,8 @@ class Member(Task):
             self.left -= 1
             self.wakes_ms = self.now_ms + (self.random.randrange(self.schedule.rest_ms) if self.rests else 0)
             self.hand_over()
+            if self.schedule.chance(_SET_RATE):
+                self.clock.set_anew()
             with contextlib.suppress(Unavailable, Conflict):  # another time
                 self.turn()
 
@@ -95,6 +100,11 @@ class Member(Task):
     def now_ms(self) -> int:
         return self.clock.now_ms()
 
+    @property
+    def latest_ms(self) -> int:
+        """What the clock of a run of GC shows at most."""
+        return self.schedule.now_ms + MOST_OFF_MS
+
     def some_volume(self) -> Vid | None:
         """One that a name leads to, as far as was acked."""
         named = [value.vid for values in self.model.names.values() if len(values) == 1 for value in values]
@@ -107,7 +117,7 @@ class Member(Task):
         if vid is None:
             return None
         volume = self.model.volumes[vid]
-        lsns = volume.promised(self.now_ms - self.model.window_ms)
+        lsns = volume.promised(self.schedule.now_ms - self.model.window_ms)
         # What is about to leave the window is where who holds it and GC meet.
         lsn = lsns[0] if self.schedule.chance(0.4) else self.random.choice(lsns)
         if lsn == 0:
@@ -136,7 +146,7 @@ class Reader(Member):
         if self.schedule.chance(0.3):
             self._read_by_time(vid)
             return
-        lsn = self.random.choice(self.model.volumes[vid].promised(self.now_ms - self.model.window_ms))
+        lsn = self.random.choice(self.model.volumes[vid].promised(self.schedule.now_ms - self.model.window_ms))
         self._read(ForkPoint(vid, lsn))
 
     def _read(self, point: ForkPoint) -> None:
@@ -156,7 +166,8 @@ class Reader(Member):
         if not volume.pasts:
             return
         newest_ms = volume.pasts[-1].max_ts_ms
-        ms = self.random.randrange(self.now_ms - self.model.window_ms, self.now_ms)
+        now_ms = self.schedule.now_ms
+        ms = self.random.randrange(now_ms - self.model.window_ms, now_ms)
         if ms > newest_ms:
             return
         wanted = self.model.at_time(vid, ms)
@@ -176,7 +187,7 @@ class Reader(Member):
             return records_of(self.reader, self.volumes.snapshot(point.vid, point.lsn, point.seq))
         except Missing as error:
             is_before_all = isinstance(error, OutOfWindow) and not self.model.at_time(vid, ms)
-            if is_before_all or ms < self.now_ms - self.model.window_ms or (TOPIC, vid) not in self._alive():
+            if is_before_all or ms < self.schedule.now_ms - self.model.window_ms or (TOPIC, vid) not in self._alive():
                 return None
             if tries == 1 or isinstance(error, OutOfWindow):
                 raise Broken(f"{vid} at {ms} cannot be read: {error}") from error
@@ -226,12 +237,12 @@ class Forker(Member):
             vid = self.branches.create(TOPIC, branch, point, now_ms=begun_ms)
         except Missing as error:
             # A volume without a name is collected once it is older than the grace.
-            if self.model.is_promised(point) and self.now_ms < begun_ms + self.model.grace_ms:
+            if self.model.is_promised(point) and self.latest_ms < begun_ms + self.model.grace_ms:
                 raise Broken(f"no fork at {point}: {error}") from error
         except BranchExists as error:
             raise Broken(f"{branch} is there already") from error
         except VolumeCollected as error:
-            if self.now_ms < begun_ms + self.model.grace_ms:
+            if self.latest_ms < begun_ms + self.model.grace_ms:
                 raise Broken(f"the volume of {branch} was collected before its time: {error}") from error
             self._now(branch, Held(None))
         else:
@@ -264,7 +275,7 @@ class Forker(Member):
         try:
             self.branches.undelete(TOPIC, branch, now_ms=self.now_ms)
         except Missing as error:
-            is_due = value.deleted_at_ms + self.model.window_ms <= self.now_ms
+            is_due = value.deleted_at_ms + self.model.window_ms <= self.latest_ms
             if not is_due:
                 raise Broken(f"{branch} cannot be had back: {error}") from error
             self._now(branch, Held(None))
@@ -386,14 +397,14 @@ class Pinner(Member):
     def _renew(self, held: HeldPin) -> None:
         begun_ms, ttl_ms = self.now_ms, 3 * DAY_MS
         # Who dies over it has the one or the other, and the new time may be the earlier one.
-        until_ms = min(held.pin.expires_at_ms, begun_ms + ttl_ms)
+        until_ms = min(held.pin.expires_at_ms, max(begun_ms, self.schedule.now_ms) + ttl_ms)
         self.model.pins[held.key] = (held.pin.point, until_ms)
         try:
             self.held = self.pins.renew(held, ttl_ms=ttl_ms, now_ms=begun_ms)
         except PinLost:
             self.held = None
             self.model.pins.pop(held.key, None)
-            if held.pin.expires_at_ms > self.now_ms:
+            if held.pin.expires_at_ms > self.latest_ms:
                 raise Broken(f"{held.key} was lost before its time") from None
         except OutcomeUnknown:
             self.held = None
@@ -409,7 +420,7 @@ class Pinner(Member):
                 ColdReader(self.store, COLD), Volumes(self.store).snapshot(point.vid, point.lsn, point.seq)
             )
         except Missing as error:
-            if held.pin.expires_at_ms > self.now_ms:
+            if held.pin.expires_at_ms > self.latest_ms:
                 raise Broken(f"{held.key} holds {held.pin.point}, which is gone: {error}") from error
             self.held = None
             return
@@ -429,7 +440,7 @@ class Late(Member):
         values = [*self.model.names.get((TOPIC, MAIN), ())]
         if len(values) != 1 or values[0].vid is None:
             return None
-        lsn = self.model.volumes[values[0].vid].promised(self.now_ms - self.model.window_ms)[0]
+        lsn = self.model.volumes[values[0].vid].promised(self.schedule.now_ms - self.model.window_ms)[0]
         return ForkPoint(values[0].vid, lsn) if lsn else None
 
 
@@ -454,7 +465,7 @@ class Checkpointer(Member):
 
     def turn(self) -> None:
         vid = self.some_volume()
-        lsns = self.model.volumes[vid].promised(self.now_ms - self.model.window_ms) if vid else range(0)
+        lsns = self.model.volumes[vid].promised(self.schedule.now_ms - self.model.window_ms) if vid else range(0)
         own = [lsn for lsn in lsns if lsn]
         if vid is None or not own:
             self.hand_over()
