@@ -12,7 +12,8 @@ V4  A commit that is missing below one that is there is `InvalidObject`, for his
     the boundary by now: then it was collected, and is missing as any other is.
 V5  An epoch that falls (C5) is `InvalidObject`.
 V6  After a commit was put, the boundary is read: a commit below it counts as refused, for what it stands on may be
-    gone, and its key may have been used before.
+    gone, and its key may have been used before. If all that follows up to the boundary is there and stands on the
+    commit, it is part of the history, and its writer is told so.
 V7  A history needs the boundary as it is now. Only while nobody can be asked, the one last heard of stands in.
 V8  Where a LIST costs by all that lies there, the newest commit is searched from the newest checkpoint on: history is
     dense (C1), and what is kept begins with a checkpoint. As a LIST may be, it may be behind what GC has passed.
@@ -515,8 +516,21 @@ class Volumes:
             boundary = self.boundary(vid)
         except (Unavailable, NoSuchBucket) as trouble:
             raise OutcomeUnknown(boundary_key(vid), str(trouble)) from trouble
-        if lsn < boundary:
+        if lsn < boundary and not self._is_continued(vid, ours, boundary):
             raise Outdated(self.full_name(vid), str(vid), lsn, boundary)
+
+    def _is_continued(self, vid: Vid, ours: StoredCommit, boundary: int) -> bool:
+        """Whether the commits that follow `ours`, up to the boundary, stand on it: then it counted when they came."""
+        head_hash = ours.hash
+        for lsn in range(ours.commit.lsn + 1, boundary + 1 if boundary < DEAD else 0):
+            try:
+                following = decode_commit_at(self.store.get(commit_key(vid, lsn)), vid, lsn)
+            except NoSuchObject:
+                return False
+            if following.commit.parent_hash != head_hash:
+                return False
+            head_hash = following.hash
+        return boundary < DEAD
 
     def _put_own(self, key: Key, body: bytes) -> None:
         if put_once(self.store, key, body) != body:

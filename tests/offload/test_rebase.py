@@ -261,6 +261,50 @@ def test_an_idle_writer_that_gc_has_passed_has_its_newest_state(tmp_path: Path, 
         assert values(archive, "t") == [b"b", b"c"]
 
 
+class Overslept(WrappedStore):
+    """Calls `act` after a commit was put, before anything else is asked."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        super().__init__(inner)
+        self.act: Callable[[], object] | None = None
+
+    def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+        answer = act()
+        if method == "put_new" and "/log/" in key and self.act is not None:
+            once, self.act = self.act, None
+            once()
+        return answer
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_commit_that_gc_passed_before_its_writer_heard_of_it(
+    is_there: bool, tmp_path: Path, store: MemoryStore
+) -> None:
+    """Its writer slept for longer than the window. All that follows, up to the boundary, proves that it counts."""
+    slow = Overslept(store)
+    with opened(tmp_path, slow) as (log, archive):
+        ship(archive, log, "t", b"a")
+        volume = volume_of(archive)
+
+        def gc_passes() -> None:
+            maintain(store, volume)
+            maintain(store, volume)
+            make_checkpoint(Volumes(store), volume, 4, now_ms=0)
+            store.put(boundary_key(volume), encode_boundary(Boundary(volume, 4)), {})
+            if not is_there:
+                store.delete(commit_key(volume, 3))
+
+        slow.act = gc_passes
+        if not is_there:
+            with pytest.raises(Diverged):
+                ship(archive, log, "t", b"b")
+            return
+        ship(archive, log, "t", b"b")
+        ship(archive, log, "t", b"c")
+        assert archive.status("t").lsn == 5
+        assert values(archive, "t") == [b"a", b"b", b"c"]
+
+
 def test_a_hot_copy_that_a_kept_state_shows_stays_until_that_is_read_back(tmp_path: Path, store: MemoryStore) -> None:
     """GC has passed the commit of the upload, and the newest state shows nothing of it any more."""
     with opened(tmp_path, store) as (log, archive):
