@@ -20,6 +20,7 @@ class Collecting(Member):
     weight = 4  # a run takes many requests
     stall_rate = 0.003
     passes = True
+    sees_names = True
 
     def turn(self) -> None:
         clock = self.clock

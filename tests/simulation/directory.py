@@ -456,7 +456,10 @@ class Directory(Member):
         self._hold(not deleted & found.keys(), f"{saved} shows again what was deleted from {name}")
 
     def _check_parted(self, name: str, error: Diverged) -> None:
-        """Somebody else has written there, of a higher epoch if it is a fence; or the volume is collected."""
+        """Somebody else has written there, of a higher epoch if it is a fence; or the volume is collected.
+
+        Or GC has passed a commit of its own that it had not heard of: after so long it cannot say any more.
+        """
         handle = self.archive._handles.find(name)
         vid = self._vid(name) if handle is not None else None
         if vid is None:
@@ -466,7 +469,9 @@ class Directory(Member):
             self._hold(volume.boundary == DEAD, f"{vid} is said to be collected")
             return
         others = [past for past in volume.pasts if self.model.author(past) not in {None, self.name}]
-        self._hold(bool(others), f"{name} is said to have parted, and nobody else has written {vid}")
+        passed = [each for each in volume.pasts[handle.lsn :] if each.stored.commit.lsn < volume.boundary]
+        is_unsure = any(self.model.author(each) == self.name for each in passed) and not isinstance(error, Fenced)
+        self._hold(bool(others) or is_unsure, f"{name} is said to have parted, and nobody else has written {vid}")
         if isinstance(error, Fenced):
             epochs = [past.stored.commit.epoch for past in others]
             self._hold(max(epochs) >= error.epoch, f"{name} is said to be fenced by epoch {error.epoch} of {epochs}")

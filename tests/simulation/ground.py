@@ -9,8 +9,10 @@ What may happen to a request on its way, beside that its sender dies or sleeps:
     put                          arrives once more, days later
     list of commits, of the      what came within the last minute is missing
       oplog, of segments
+    list of refs, tags, pins     what came within the last hours is missing; only for an actor that is not GC
 
-A name that was put is in every LIST that follows: of that GC has to be sure, and every store that we know is.
+To all actors but GC, a LIST of names is a hint. GC has to see each name that was put before its LIST began (P2 of
+`catalog.objects.base`, E1 of `catalog.closing`): the mutant "a LIST of names is late for gc" shows what it costs.
 """
 
 from __future__ import annotations
@@ -35,12 +37,15 @@ T = TypeVar("T")
 _ONCE = {"put_new": KeyTaken, "swap": KeyChanged}
 _REPEATED = frozenset({"put", "delete", "delete_many", "create_upload", "put_part", "abort_upload"})
 _STALE_MS = 60_000
+_STALE_NAMES_MS = 6 * 3_600_000
+_STALE_NAMES_RATE = 0.3
 _CRITICAL = re.compile(r"^(pins|tags|refs)/|/(forks/|control$|log/)")
 _PASSES = re.compile(r"/checkpoints$|/log/|/segments/")
 _CLOSES = re.compile(r"/boundary$")
 _ROUSE_RATE = 0.5  # while GC passes what somebody may be about to name
 _is_held = re.compile(r"^(pins|tags)/|/(forks/|control$)").search
 _is_named = re.compile(r"^refs/").search
+_NAMES = re.compile(r"^(refs|tags|pins)/")
 
 
 class Ground(MemoryStore):
@@ -123,7 +128,10 @@ class Way(WrappedStore):
                 schedule.rouse(_is_held)
         how = "whole"
         try:
-            if schedule.chance(schedule.fault_rate):
+            if method == "list" and _NAMES.match(key) and not task.sees_names and schedule.chance(_STALE_NAMES_RATE):
+                how = "stale names"
+                answer = self._faulty(how, method, key, act, act)
+            elif schedule.chance(schedule.fault_rate):
                 how = schedule.random.choice(_faults(method, key))
                 answer = self._faulty(how, method, key, act, half or act)
             else:
@@ -143,9 +151,10 @@ class Way(WrappedStore):
             raise StoreUnreachable("simulated://", f"no way to {key}")
         if how == "perhaps never":
             raise OutcomeUnknown(key, "simulated")
-        if how == "stale":
+        if how in {"stale", "stale names"}:
             came = self.inner.came_ms  # type: ignore[attr-defined]
-            since = self._schedule.now_ms - self._schedule.random.randrange(_STALE_MS)
+            most_ms = _STALE_MS if how == "stale" else _STALE_NAMES_MS
+            since = self._schedule.now_ms - self._schedule.random.randrange(most_ms)
             return iter([each for each in act() if came.get(each, 0) < since])  # type: ignore[attr-defined, return-value]
         if how in {"late", "twice"}:
             again = act

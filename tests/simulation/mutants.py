@@ -34,6 +34,7 @@ from offload.rescue import Rescue
 from offload.reset import Reset
 from offload.takeover import Takeover
 from seglog import Log
+from tests.simulation.collecting import Collecting
 from tests.simulation.schedule import DAY_MS
 
 __all__ = ["MUTANTS"]
@@ -206,6 +207,8 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "an unknown answer is a good one": lambda: mock.patch.object(Volumes, "publish", _takes_unknown_for_done),
     "a takeover keeps the epoch": lambda: _takeovers_keep_the_epoch(),
     "a takeover begins too low": lambda: mock.patch.object(Takeover, "_begin", _begins_too_low),
+    "a LIST of names is late for gc": lambda: mock.patch.object(Collecting, "sees_names", new=False),
+    "gc believes its own clock": lambda: mock.patch("catalog.gc.check_clock", _nothing),
     "a rebase drops a delete": lambda: mock.patch.object(Publisher, "publish", _takes_a_given_up_delete_for_told),
     "deletes are not told": lambda: mock.patch("offload.offloader._due_delete", _nothing),
     "what is cut meanwhile is sent": lambda: mock.patch.object(Offloader, "_offload_run", _sends_whatever_is_cut),

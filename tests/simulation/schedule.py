@@ -69,7 +69,8 @@ class Clock:
 class Task:
     """`live` is one process of it: it is called again after it crashed. `may_crash`: whether it does.
 
-    `weight` is how often it is drawn, beside the others. What one that `passes` changes rouses them.
+    `weight` is how often it is drawn, beside the others. What one that `passes` changes rouses them. One that
+    `sees_names` has whole LISTs of names.
     """
 
     may_crash = True
@@ -77,6 +78,7 @@ class Task:
     stall_rate = 0.008
     critical_rate = 0.1  # who has looked, and is about to write what GC has to see, should not sleep
     passes = False
+    sees_names = False
 
     def __init__(self, schedule: Schedule, name: str) -> None:
         self.schedule = schedule

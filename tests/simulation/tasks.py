@@ -220,8 +220,18 @@ class Forker(Member):
             self._delete()
         elif drawn < 0.9:
             self._undelete()
-        else:
+        elif drawn < 0.95:
             self._look()
+        else:
+            self._list()
+
+    def _list(self) -> None:
+        """Some may be missing. What is listed was looked up."""
+        before = {name: set(values) for (_, name), values in self.model.names.items()}
+        for found in self.branches.branches(TOPIC):
+            values = before.get(found.branch, {Held(None)}) if found.branch in self.mine else set[Held]()
+            if len(values) == 1 and values != {Held(found.vid)}:
+                raise Broken(f"{found.branch} is listed as {found.vid}, and was acked as {values}")
 
     def _fork(self) -> None:
         point = self.some_point()
@@ -318,8 +328,17 @@ class Tagger(Member):
             self._make(name, known)
         elif self.schedule.chance(0.3):
             self._delete(name, known)
-        else:
+        elif self.schedule.chance(0.5):
             self._look(name, known)
+        else:
+            self._list()
+
+    def _list(self) -> None:
+        """Some may be missing. What is listed was looked up."""
+        for found in self.tags.list(TOPIC):
+            known = self.model.tags.get((TOPIC, found.name), {found.tag.point})
+            if found.tag.point not in known and found.name.startswith(self.name):
+                raise Broken(f"tag {found.name} is listed as {found.tag.point}, and was {known}")
 
     def _make(self, name: str, known: set[ForkPoint | None]) -> None:
         point = self.some_point()
