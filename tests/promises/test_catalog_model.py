@@ -538,7 +538,7 @@ class CatalogModel(RuleBasedStateMachine):
             return None
         # The moment itself, or any time up to what happened next.
         after = min((each.ms for each in line.moments if each.ms > moment.ms), default=moment.ms + 1)
-        ms = self.random.choice([moment.ms, self.random.randrange(moment.ms, after)])
+        ms = self.random.choice([moment.ms, self.random.randrange(moment.ms, after), after - 1])
         last = max(at for at, each in enumerate(line.moments) if each.ms <= ms)
         return name, format_time(ms), line.fork(last)
 
