@@ -82,7 +82,7 @@ def _figures(place: Path, topics: int) -> Figures:
         checkpoint_s = (time.process_time() - start) / _CHECKPOINTS
         log.topic(names[0]).append([b"x"])
         calls = count_calls(log.checkpoint)
-        with offload.attach(log, (place.absolute() / "remote").as_uri()) as archive:
+        with offload.attach(log, place.absolute().with_name("topics-remote").as_uri()) as archive:
             start = time.perf_counter()
             for name in names:
                 archive.status(name)
