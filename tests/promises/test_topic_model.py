@@ -97,6 +97,7 @@ class TopicModel(RuleBasedStateMachine):
         """Durable, and with it all that was written before; of ephemeral records no frame of their own."""
         if durability in self.classes:
             self.log.configure("t", replace(self.topic.config, durability=durability))
+            self.journal.kinds["t"] = (self.topic.epoch, self.topic.config)
 
     @rule(before=st.none() | st.integers(1, 60), tag=st.none() | st.sampled_from(["eu-1", "eu*", "us", "*"]))
     def delete(self, before: int | None, tag: str | None) -> None:

@@ -7,6 +7,13 @@ says at a moment (`Bounds`) is compared with what a recovery finds (`Found`). Of
     disk       durable when something has synced it
     memory     the same, by chance only
     ephemeral  never: its seq is told as lost, and belongs to it once a checkpoint or a later durable record has it
+
+Of what `append` was acked for, each record is compared whole: the time that readers saw, node, unterminated. So are
+the epoch and the configuration of its topic.
+
+Not seen: the time and the node of a record whose append never returned; an attribute that no topic of the life has;
+truncation and eviction, which have lives of their own (`topic_life.py`); an `earliest_seq` of a cold tier that is too
+low.
 """
 
 from __future__ import annotations
@@ -91,8 +98,14 @@ class FoundTopic:
     ops: tuple[DeleteOp, ...]
     lost: tuple[Gap, ...] = ()
     earliest_seq: int = 1
+    details: tuple[tuple[int, Detail], ...] = ()
+    kind: Kind | None = None
 
 
+Detail: TypeAlias = tuple[int, str | None, bool]
+"""Of a record: time, node, unterminated."""
+Kind: TypeAlias = tuple[int, TopicConfig]
+"""Of a topic: epoch and configuration."""
 Found: TypeAlias = Mapping[str, FoundTopic]
 
 
@@ -114,15 +127,21 @@ class Journal:
     keepers: frozenset[str] = frozenset({"kept"})
     ephemeral: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
     gone: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
+    details: dict[str, dict[int, Detail]] = field(default_factory=dict[str, dict[int, Detail]])
+    kinds: dict[str, Kind] = field(default_factory=dict[str, Kind])
 
     def append(self, log: Log, name: str, count: int, tag: str | None = None, durability: str = "fsync") -> None:
         known = self.tried.setdefault(name, [])
         values = [b"%s %d " % (name.encode(), len(known) + 1 + index) * 5 for index in range(count)]
         self.note(name, values, tag, durability)
-        seqs = log.topic(name).append(values, tag=tag, durability=durability)
+        topic, node, unterminated = log.topic(name), (None, "n1", "n2")[count % 3], count == 1
+        seqs = topic.append(values, tag=tag, node=node, unterminated=unterminated, durability=durability)
         if durability == "fsync":
             # Others may have noted theirs since.
             self.acked[name] = max(self.acked.get(name, 0), seqs.stop - 1)
+        details = self.details.setdefault(name, {})
+        details |= {each.seq: (each.ts_ms, node, unterminated) for each in topic.read(seqs.start) if each.seq in seqs}
+        self.kinds[name] = (topic.epoch, topic.config)
 
     def note(self, name: str, values: list[bytes], tag: str | None, durability: str) -> None:
         """They are about to be appended."""
@@ -211,6 +230,11 @@ class Journal:
             for seq, value, tag in records:
                 if (value, tag) != self.tried[name][seq - 1]:
                     return f"{name} has {value!r} at {seq}"
+            known = self.details.get(name, {})
+            if wrong := [(seq, detail) for seq, detail in topic.details if known.get(seq, detail) != detail]:
+                return f"{name} has {wrong}, and readers saw {[known[seq] for seq, _ in wrong]}"
+            if topic.kind != self.kinds.get(name, topic.kind):
+                return f"{name} is {topic.kind}, and was {self.kinds[name]}"
             seqs = [seq for seq, *_ in records]
             written = {*seqs} - self.ephemeral.get(name, set())
             if any(gap.gap_from <= seq <= gap.gap_to for gap in topic.lost for seq in written):
@@ -263,6 +287,11 @@ class Journal:
             floors_acked={name: topic.hot_floor for name, topic in found.items()},
             archive=self.archive.below({name: topic.hot_floor for name, topic in found.items()}),
             keepers=self.keepers,
+            details={
+                name: {seq: detail for seq, detail in self.details.get(name, {}).items() if seq <= topic.head}
+                for name, topic in found.items()
+            },
+            kinds={name: topic.kind for name, topic in found.items() if topic.kind is not None},
         )
 
     def _all(self, name: str, topic: FoundTopic) -> list[tuple[int, bytes, str | None]]:
@@ -291,7 +320,13 @@ def look(log: Log) -> dict[str, FoundTopic]:
         live = tuple((item.seq, item.value, item.tag) for item in items if isinstance(item, Record))
         if topic.record_count_hot:
             assert len(list(topic.frames(topic.hot_floor, topic.head_seq))) == topic.record_count_hot
-        found[name] = FoundTopic(topic.head_seq, topic.hot_floor, live, topic.delete_ops(), lost, topic.earliest_seq)
+        details = tuple(
+            (item.seq, (item.ts_ms, item.node, item.unterminated)) for item in items if isinstance(item, Record)
+        )
+        found[name] = FoundTopic(
+            topic.head_seq, topic.hot_floor, live, topic.delete_ops(), lost, topic.earliest_seq, details,
+            (topic.epoch, topic.config),
+        )  # fmt: skip
     return found
 
 
