@@ -183,10 +183,13 @@ class Directory(Member):
 
     def turn(self) -> None:
         name, begun_ms = self._name(), self.schedule.now_ms
+        branch = split_name(name)[1]
+        known = self.model.names.get((TOPIC, branch))
         try:
             self._act(name)
         except (NoSuchBranch, OtherRemote) as error:
-            is_there = name == TOPIC or split_name(name)[1] in self._alive()
+            is_the_same = self.model.names.get((TOPIC, branch)) is known
+            is_there = name == TOPIC or (is_the_same and branch in self._alive())
             self._hold(not is_there, f"{name} is said to be gone: {error}")
         except NoSuchObject:
             # What a process slept over for longer than the grace may have been collected.
@@ -439,11 +442,13 @@ class Directory(Member):
         del self.journals[name]
         floor = self.floors.pop(name, journal.first_seq)
         volume = self.model.volumes[self.vids[name]] if name in self.vids else None
-        known = volume.values if volume is not None and volume.boundary < DEAD else frozenset[bytes]()
+        known = frozenset[bytes]() if volume is None else volume.values
+        # Of a volume that was collected, the hot copies are the last ones, but for what this call released before.
+        is_last = volume is not None and volume.boundary == DEAD and not self.read_back
         lost = {
             entry.value: entry.tag
             for seq, entry in journal.shown.items()
-            if entry.value not in known and (volume is None or volume.boundary < DEAD or seq >= floor)
+            if entry.value not in known or (is_last and seq >= floor)
         }
         if not lost:
             return

@@ -228,7 +228,11 @@ class Forker(Member):
     def _list(self) -> None:
         """Some may be missing. What is listed was looked up."""
         before = {name: set(values) for (_, name), values in self.model.names.items()}
-        for found in self.branches.branches(TOPIC):
+        try:
+            listed = self.branches.branches(TOPIC)
+        except NoSuchTopic:  # the LIST had none of its names yet
+            return
+        for found in listed:
             values = before.get(found.branch, {Held(None)}) if found.branch in self.mine else set[Held]()
             if len(values) == 1 and values != {Held(found.vid)}:
                 raise Broken(f"{found.branch} is listed as {found.vid}, and was acked as {values}")
