@@ -141,7 +141,9 @@ def crashed(tmp_path: Path) -> Path:
 def _state(value: Any) -> Any:
     """All that a recovery found, in what can be compared."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _state(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        # The register of topics that changed holds the topics themselves: those in it are compared by their ids.
+        named = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {name: sorted(each) if name == "changed" else _state(each) for name, each in named.items()}
     if isinstance(value, dict):
         return {key: _state(each) for key, each in value.items()}
     if isinstance(value, seglog.tail.Tail):
