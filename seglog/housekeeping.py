@@ -35,7 +35,7 @@ __all__ = ["advance_front", "due", "enforce", "enforce_limits", "expect_flags", 
 
 _logger = logging.getLogger("seglog.housekeeping")
 _LOOK_RECORDS = 8192
-_NEAR_RECORDS = (1, 8, 64)
+_NEAR_RECORDS = 64
 _TRIES = 5
 
 
@@ -118,13 +118,20 @@ def find_fronts(engine: Engine, tell: Callable[[str, Exception], None]) -> None:
 
 
 def _first_near(engine: Engine, state: TopicState, first: int, last: int) -> int | None:
-    """The next few are read: a queue loses its first record again and again, and the one behind it is live."""
-    for count in _NEAR_RECORDS:
-        found = _first_read(engine, state, first, min(last, first + count - 1))
-        if found is not None:
-            return found
-        first += count
-    return _first_live(engine, state, first, last)
+    """Read the next few records of the same segment, at once, and look further only if all of them are deleted.
+
+    A queue loses its first record again and again, and the one behind it is live.
+    """
+    near = min(last, first + _NEAR_RECORDS - 1, _end_of_segment(engine, state, first))
+    found = _first_read(engine, state, first, near)
+    return _first_live(engine, state, near + 1, last) if found is None else found
+
+
+def _end_of_segment(engine: Engine, state: TopicState, seq: int) -> int:
+    """Return the last seq of the sealed segment that has `seq`, or the head if none has it."""
+    with engine.committer.lock:
+        sealed = state.sealed[state.sizes.index_of(seq) :][:1]
+    return sealed[0].last_seq if sealed else state.head_seq
 
 
 def _first_live(engine: Engine, state: TopicState, first: int, last: int) -> int | None:
