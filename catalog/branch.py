@@ -24,6 +24,7 @@ B5  A ref is never removed, only changed by compare-and-swap, each time with a n
 B6  A rename gives the new name, then takes the old one, as one operation. Who finds the old name changed takes the new
     one back: of racing renames one wins. A crash may leave both names on one volume; the rename and its undo both end
     that. Undo gives the old name back first.
+B7  A volume has one live name. Undelete, rename and undo refuse to give it another one (catalog.one_name).
 
 Source: Graft RFC 0001.
 """
@@ -31,7 +32,7 @@ Source: Graft RFC 0001.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -53,6 +54,7 @@ from catalog.errors import (
     Unavailable,
     UnnamableBranch,
     VolumeCollected,
+    VolumeHasName,
 )
 from catalog.first_known import first_known
 from catalog.gid import Vid
@@ -60,6 +62,7 @@ from catalog.holds import check_kept
 from catalog.keys import Key, branch_of, named_by, ref_key, refs_prefix, topic_of
 from catalog.naming import Found, Naming, Planned, is_same
 from catalog.objects.store_time import latest_ms
+from catalog.one_name import check_only_name
 from catalog.oplog import Oplog
 from catalog.small_objects import decode_ref, encode_ref
 from catalog.volume import Volumes
@@ -192,7 +195,11 @@ class Branches:
 
     @checked
     def undelete(self, topic: str, branch: str, *, now_ms: int) -> Branch:
-        """Bring a deleted branch back. Raises `NoSuchBranch`, and `OutOfWindow` if GC has taken its volume."""
+        """Bring a deleted branch back.
+
+        Raises `NoSuchBranch`, `VolumeHasName` if the branch was renamed meanwhile, and `OutOfWindow` if GC has taken
+        its volume.
+        """
 
         def alive(ref: Ref | None) -> Ref | None:
             if ref is None:
@@ -208,8 +215,9 @@ class Branches:
 
         It is one operation of the oplog, and one undo. Of racing changes of the old name one wins.
 
-        Raises `NoSuchBranch`, `NoSuchTopic`, `BranchExists`, `UnnamableBranch` for `main`, `KeyChanged` for a lost
-        race, and `OutOfWindow` if the branch was deleted meanwhile and GC has taken its volume.
+        Raises `NoSuchBranch`, `NoSuchTopic`, `BranchExists`, `UnnamableBranch` for `main`, `KeyChanged` and
+        `VolumeHasName` for a lost race, and `OutOfWindow` if the branch was deleted meanwhile and GC has taken its
+        volume.
         """
         if MAIN in {branch, new}:
             raise UnnamableBranch(topic, "be renamed" if branch == MAIN else "be the new name of a branch")
@@ -233,7 +241,10 @@ class Branches:
 
     @checked
     def put_back(self, key: Key, former: Ref | None, value: Ref, *, now_ms: int, message: str) -> Ref:
-        """Undo: what was `value` becomes `former` again, or deleted if it was nothing. Raises `KeyChanged`."""
+        """Undo: what was `value` becomes `former` again, or deleted if it was nothing.
+
+        Raises `KeyChanged`, and `VolumeHasName` if the volume of `former` has another name now.
+        """
         topic, branch = topic_of(key), branch_of(key)
         deleted_at_ms = latest_ms(self._store, now_ms) if former is None else None
 
@@ -246,7 +257,10 @@ class Branches:
 
     @checked
     def put_back_together(self, changes: Sequence[NameChange], *, now_ms: int, message: str) -> None:
-        """Undo of one operation on several names. A name that it never came to change stays. Raises `KeyChanged`."""
+        """Undo of one operation on several names. A name that it never came to change stays.
+
+        Raises `KeyChanged` and `VolumeHasName`.
+        """
         planned: list[Planned[Ref]] = []
         for change in changes:
             key, found = Key(change.subject), self._refs.look(Key(change.subject))
@@ -265,16 +279,17 @@ class Branches:
         self._move("undo", planned, now_ms=now_ms, message=message)
 
     @checked
-    def take_back(self, topic: str, branch: str, vid: Vid, *, now_ms: int) -> None:
-        """The name leads no more to `vid`, a volume that is dead (E2 of `catalog.closing`)."""
+    def take_back(
+        self, topic: str, branch: str, vid: Vid, *, now_ms: int, message: str = "its volume was collected"
+    ) -> None:
+        """The name leads no more to `vid`: a volume that is dead (E2 of `catalog.closing`), or has another name."""
 
         def taken_back(ref: Ref | None) -> Ref | None:
             if ref is None or ref.vid != vid or ref.deleted_at_ms is not None:
                 return None
             return replace(ref, deleted_at_ms=now_ms)
 
-        key, message = ref_key(topic, branch), "its volume was collected"
-        self._refs.change("branch delete", key, taken_back, now_ms=now_ms, message=message)
+        self._refs.change("branch delete", ref_key(topic, branch), taken_back, now_ms=now_ms, message=message)
 
     # ------------------------------------------------------------ inside
 
@@ -316,25 +331,44 @@ class Branches:
         now_ms: int,
         message: str = "",
     ) -> Ref:
-        """Change a name, which may lead to a volume that had none (B3)."""
-        ref = self._refs.change(operation, ref_key(topic, branch), make, now_ms=now_ms, message=message)
+        """Change a name, which may lead to a volume that had none (B3), or that has another (B7)."""
+        key = ref_key(topic, branch)
+        found = self._refs.look(key)
+        wanted = make(found.value)
+        if wanted is not None and wanted.deleted_at_ms is None:
+            check_only_name(self._store, self._looks, key, wanted.vid)
+        ref = self._refs.change(operation, key, make, now_ms=now_ms, message=message, found=found)
         if ref is None:
             raise NoSuchBranch(topic, branch)
-        if ref.deleted_at_ms is None and not keep_open(self._store, ref.vid):
-            self.take_back(topic, branch, ref.vid, now_ms=now_ms)
-            raise OutOfWindow(f"{topic}@{branch}", "nothing of its volume, which was collected")
+        if ref.deleted_at_ms is None:
+            self._check_given(key, ref.vid, now_ms=now_ms)
         return ref
 
     def _move(self, operation: str, planned: Sequence[Planned[Ref]], *, now_ms: int, message: str) -> None:
-        """Give and take names, together (B3)."""
+        """Give and take names, together (B3, B7)."""
+        taken = {change.key for change in planned if change.wanted.deleted_at_ms is not None}
 
         def made(change: Planned[Ref]) -> None:
-            if change.wanted.deleted_at_ms is None and not keep_open(self._store, change.wanted.vid):
-                topic, branch = topic_of(change.key), branch_of(change.key)
-                self.take_back(topic, branch, change.wanted.vid, now_ms=now_ms)
-                raise OutOfWindow(f"{topic}@{branch}", "nothing of its volume, which was collected")
+            if change.key not in taken:
+                self._check_given(change.key, change.wanted.vid, now_ms=now_ms, taken=taken)
 
         self._refs.change_together(operation, planned, made, now_ms=now_ms, message=message)
+
+    def _check_given(self, key: Key, vid: Vid, *, now_ms: int, taken: Collection[Key] = ()) -> None:
+        """After `vid` got a name: take that back if the volume is dead, or has a name besides it and those `taken`."""
+        topic, branch = topic_of(key), branch_of(key)
+        if not keep_open(self._store, vid):
+            self.take_back(topic, branch, vid, now_ms=now_ms)
+            raise OutOfWindow(f"{topic}@{branch}", "nothing of its volume, which was collected")
+        try:
+            check_only_name(self._store, self._looks, key, vid, taken)
+        except VolumeHasName as other:
+            message = f"its volume has the name {other.name}"
+            self.take_back(topic, branch, vid, now_ms=latest_ms(self._store, now_ms), message=message)
+            raise
+
+    def _looks(self, keys: Sequence[Key]) -> list[Found[Ref]]:
+        return self._each(keys, self._refs.look)
 
     def _unknown(self, topic: str, branch: str) -> Missing:
         if first_known(self._store, refs_prefix(topic), named_by):

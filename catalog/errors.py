@@ -13,6 +13,7 @@
     │   │   └── BranchCollected      the branch was deleted, and GC has taken its volume
     │   ├── BranchExists
     │   ├── TagExists
+    │   ├── VolumeHasName        the branch was renamed: a volume has one name
     │   ├── HistoryCollected     GC has passed commits while they were looked at
     │   ├── VolumeCollected      it took so long to name a new volume that GC had taken it
     │   ├── PinLost              a lease had ended before it was renewed
@@ -91,6 +92,7 @@ __all__ = [
     "Unavailable",
     "UnnamableBranch",
     "VolumeCollected",
+    "VolumeHasName",
 ]
 
 
@@ -212,6 +214,19 @@ class BranchExists(Conflict):
         super().__init__(f"{topic}@{branch} exists already", hint="choose another name: a restore never overwrites")
         self.topic = topic
         self.branch = branch
+
+
+class VolumeHasName(Conflict):
+    """A volume has one name, and this one has `name` now."""
+
+    def __init__(self, topic: str, branch: str, name: str) -> None:
+        super().__init__(
+            f"{topic}@{branch} is not given: its volume has the name {topic}@{name} now",
+            hint=f"a volume has one name: use {topic}@{name}, or run `seglog branch rename {topic} {name} {branch}`",
+        )
+        self.topic = topic
+        self.branch = branch
+        self.name = name
 
 
 class TagExists(Conflict):

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from catalog.change import change_from, look
 from catalog.control import NameChange, Ref, Tag
-from catalog.errors import KeyChanged, OutOfWindow
+from catalog.errors import KeyChanged, OutOfWindow, VolumeHasName
 from catalog.keys import Key
 from catalog.objects.base import ObjectStore, Tagged
 from catalog.oplog import Oplog
@@ -120,7 +120,7 @@ class Naming(Generic[T]):
             try:
                 self._exchange(each)
                 made(each)
-            except (KeyChanged, OutOfWindow):
+            except (KeyChanged, OutOfWindow, VolumeHasName):
                 for done in planned[:index]:
                     self._take_back(done, now_ms, f"of operation {number}, which lost to another change")
                 raise

@@ -10,7 +10,7 @@ import re
 
 from catalog.branch import Branches
 from catalog.control import OplogEntry
-from catalog.errors import KeyChanged, NoSuchObject, NotUndone, OutOfWindow
+from catalog.errors import KeyChanged, NoSuchObject, NotUndone, OutOfWindow, VolumeHasName
 from catalog.keys import Key, named_by
 from catalog.oplog import NumberedEntry, Oplog
 from catalog.small_objects import decode_ref, decode_tag
@@ -53,8 +53,8 @@ def _undone(volumes: Volumes, found: NumberedEntry, writer_id: str, now_ms: int)
         _put_back(volumes, entry, found.number, writer_id, now_ms)
     except KeyChanged:
         raise NotUndone(found.number, f"{entry.subject} has changed since, or never was that") from None
-    except OutOfWindow as gone:
-        raise NotUndone(found.number, str(gone)) from gone
+    except (OutOfWindow, VolumeHasName) as refused:
+        raise NotUndone(found.number, str(refused)) from refused
     return found
 
 

@@ -76,7 +76,7 @@ class NameCalls(HistoryCalls):
 
     @checked
     def undelete_branch(self, topic: str, branch: str) -> Branch:
-        """Raises `NoSuchBranch`, and `OutOfWindow` if it was collected."""
+        """Raises `NoSuchBranch`, `VolumeHasName` if it was renamed meanwhile, and `OutOfWindow` if it was collected."""
         self._log.check_writable()
         return self._branches.undelete(topic, branch, now_ms=self._clock.now_ms())
 

@@ -10,7 +10,7 @@ import pytest
 
 from catalog import ForkPoint, MemoryStore, Vid, Volumes
 from catalog.control import Ref
-from catalog.errors import BranchExists, CatalogError, KeyChanged, NoSuchBranch, NotUndone
+from catalog.errors import BranchExists, CatalogError, KeyChanged, NoSuchBranch, NotUndone, VolumeHasName
 from catalog.keys import ref_key
 from catalog.objects.wrapped import WrappedStore
 from catalog.oplog import Oplog
@@ -78,7 +78,7 @@ def test_renames_in_a_row_are_taken_back_one_by_one(store: MemoryStore, half: Vi
 def test_a_rename_that_ends_anywhere_is_taken_back_as_a_whole(
     store: MemoryStore, half: Vid, effect: int, when: str
 ) -> None:
-    if not _crashed(lambda faulty: rename(faulty), store, effect, when):
+    if not crashed(lambda faulty: rename(faulty), store, effect, when):
         return
     assert names_of(store, half) in (["half"], ["fix"], ["fix", "half"])
     if names(store) == ["half", "main"]:  # nothing was made: there is nothing to take back but the branch
@@ -91,7 +91,7 @@ def test_a_rename_that_ends_anywhere_is_taken_back_as_a_whole(
 def test_a_rename_that_is_repeated_is_taken_back_as_a_whole(
     store: MemoryStore, half: Vid, effect: int, when: str
 ) -> None:
-    _crashed(lambda faulty: rename(faulty), store, effect, when)
+    crashed(lambda faulty: rename(faulty), store, effect, when)
     if "half" in names(store):
         rename(store)
     assert names_of(store, half) == ["fix"]
@@ -106,7 +106,7 @@ def test_an_undo_that_ends_anywhere_is_finished_by_the_next(
 ) -> None:
     rename(store)
     number = next(iter(Oplog(store).entries())).number if numbered else None
-    if not _crashed(lambda faulty: take_back(faulty, number), store, effect, when):
+    if not crashed(lambda faulty: take_back(faulty, number), store, effect, when):
         return
     assert names_of(store, half) in (["half"], ["fix"], ["fix", "half"])
     if names_of(store, half) != ["half"]:
@@ -150,9 +150,9 @@ def test_of_racing_changes_of_a_name_one_wins(
     store: MemoryStore, half: Vid, effect: int, other: Callable[[MemoryStore], object]
 ) -> None:
     def act() -> None:
-        _tried(lambda: other(store))
+        tried(lambda: other(store))
 
-    _tried(lambda: rename(Meanwhile(store, effect, act)))
+    tried(lambda: rename(Meanwhile(store, effect, act)))
     assert len(names_of(store, half)) <= 1
     assert names_of(store, half) != [] or other.__qualname__.startswith("_delete")
 
@@ -165,7 +165,7 @@ def test_an_undo_races_as_a_rename_does(
     store: MemoryStore, half: Vid, effect: int, other: Callable[[MemoryStore], object]
 ) -> None:
     rename(store)
-    _tried(lambda: take_back(Meanwhile(store, effect, lambda: _tried(lambda: other(store)))))
+    tried(lambda: take_back(Meanwhile(store, effect, lambda: tried(lambda: other(store)))))
     assert len(names_of(store, half)) <= 1
 
 
@@ -187,12 +187,12 @@ def test_one_half_of_a_rename_by_an_older_version_is_refused(store: MemoryStore,
         take_back(store)
 
 
-def _tried(act: Callable[[], object]) -> None:
-    with suppress(KeyChanged, NoSuchBranch, BranchExists, NotUndone):
+def tried(act: Callable[[], object]) -> None:
+    with suppress(KeyChanged, NoSuchBranch, BranchExists, NotUndone, VolumeHasName):
         act()
 
 
-def _crashed(act: Callable[[FaultyStore], object], store: MemoryStore, effect: int, when: str) -> bool:
+def crashed(act: Callable[[FaultyStore], object], store: MemoryStore, effect: int, when: str) -> bool:
     faulty = FaultyStore(store, [Fault(effect, when, unreachable)])  # type: ignore[arg-type]
     try:
         act(faulty)
