@@ -141,15 +141,21 @@ def crashed(tmp_path: Path) -> Path:
 def _state(value: Any) -> Any:
     """All that a recovery found, in what can be compared."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        # The register of topics that changed holds the topics themselves: those in it are compared by their ids.
-        named = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {name: sorted(each) if name == "changed" else _state(each) for name, each in named.items()}
+        # `changed` is the register of a log that is open; opening gives each topic that of its log.
+        fields = [field.name for field in dataclasses.fields(value) if field.name != "changed"]
+        return {name: _state(getattr(value, name)) for name in fields}
     if isinstance(value, dict):
         return {key: _state(each) for key, each in value.items()}
     if isinstance(value, seglog.tail.Tail):
         return [getattr(value, name) for name in value.__slots__]
     if isinstance(value, seglog.resident.Resident):
         return [*value.chunks]
+    if isinstance(value, list | tuple):
+        return [_state(each) for each in value]
+    if value is not None and type(value).__eq__ is object.__eq__:
+        names = {name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())}
+        names |= getattr(value, "__dict__", {}).keys()
+        return {name: _state(getattr(value, name)) for name in names if hasattr(value, name)}
     return value
 
 
