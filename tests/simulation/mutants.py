@@ -208,7 +208,6 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "a takeover keeps the epoch": lambda: _takeovers_keep_the_epoch(),
     "a takeover begins too low": lambda: mock.patch.object(Takeover, "_begin", _begins_too_low),
     "a LIST of names is late for gc": lambda: mock.patch.object(Collecting, "sees_names", new=False),
-    "gc believes its own clock": lambda: mock.patch("catalog.gc.check_clock", _nothing),
     "a rebase drops a delete": lambda: mock.patch.object(Publisher, "publish", _takes_a_given_up_delete_for_told),
     "deletes are not told": lambda: mock.patch("offload.offloader._due_delete", _nothing),
     "what is cut meanwhile is sent": lambda: mock.patch.object(Offloader, "_offload_run", _sends_whatever_is_cut),
