@@ -7,7 +7,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, TypeAlias
@@ -19,25 +19,23 @@ from seglog.clock import Clock, SystemClock
 from seglog.cold_stores import ColdStores
 from seglog.cold_taking import take_cold
 from seglog.config import LogSettings, TopicConfig, load_settings
+from seglog.creation import check_never_used, is_data_directory, make_new
 from seglog.engine import Engine
-from seglog.erasure import erase, finish_erasure, is_being_erased
+from seglog.erasure import erase
 from seglog.errors import (
     ColdStoreFailed,
     ColdTierAttached,
     DirectoryNotReadable,
     DirectoryNotWritable,
     DiskFull,
-    FileCorrupt,
     HistoryKept,
     NotADataDirectory,
     TooManyOpenFiles,
 )
 from seglog.files import NO_DESCRIPTOR, Files, OsFiles, enter, leave
-from seglog.layout import Layout, number_in
+from seglog.layout import Layout
 from seglog.lock import DirectoryLock
-from seglog.meta import Snapshot, WalPosition, store
 from seglog.names import check_topic_name
-from seglog.open_file import OpenFile
 from seglog.opening import engine_of
 from seglog.ownership import Owned, is_foreign
 from seglog.reclaim import Reclaimer
@@ -51,7 +49,7 @@ from seglog.tier import ColdTier
 from seglog.topic import Topic
 from seglog.upkeep import Background, UpkeepFactory
 from seglog.view import look
-from seglog.wal import NO_SPACE, create_first
+from seglog.wal import NO_SPACE
 
 __all__ = ["Log", "open"]
 
@@ -94,7 +92,8 @@ def open(
     with _plain_errors(layout.root, read_only=read_only):
         if create and not read_only:
             _make_root(port, layout.root)
-        elif not _is_data_directory(port, layout):
+        elif not is_data_directory(port, layout):
+            check_never_used(port, layout)
             raise NotADataDirectory(layout.root)
         enter(port, layout.root)
         try:
@@ -362,8 +361,8 @@ def _start(
     stores: SegmentStores | None,
 ) -> tuple[Engine, Reclaimer]:
     settings = load_settings(layout.settings) if settings is None else settings
-    if not _is_data_directory(files, layout):
-        _make_new(files, layout)
+    if not is_data_directory(files, layout):
+        make_new(files, layout)
     cold_stores = ColdStores.configured(files, layout, settings, stores)
     found = _recover(files, layout)
     if cold_stores is not None:
@@ -410,18 +409,6 @@ def _recover(files: Files, layout: Layout) -> Recovered:
     return found
 
 
-def _is_data_directory(files: Files, layout: Layout) -> bool:
-    """CURRENT is the last thing that a new one gets. A folder of several shards has it in each."""
-    if is_being_erased(files, layout):
-        return False
-    try:
-        names = files.list_dir(layout.wal)
-        shards = [name for name in names if layout.is_wal_shard(name)]
-        return "CURRENT" in names or any("CURRENT" in files.list_dir(layout.wal / name) for name in shards)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-
-
 def _make_root(files: Files, root: Path) -> None:
     missing = [path for path in (root, *root.parents) if not files.is_dir(path)]
     for path in reversed(missing):
@@ -430,34 +417,6 @@ def _make_root(files: Files, root: Path) -> None:
         except FileExistsError as error:
             raise NotADataDirectory(root) from error
         files.sync_dir(path.parent)
-
-
-def _make_new(files: Files, layout: Layout) -> None:
-    """Safe to begin again after a crash: nothing was ever appended before CURRENT is there."""
-    # Whoever made them may have been killed before it synced them.
-    for path in layout.root.parents:
-        with suppress(PermissionError):
-            files.sync_dir(path)
-    if is_being_erased(files, layout):
-        finish_erasure(files, layout)
-    for path in (layout.meta, layout.wal, layout.topics):
-        files.make_dir(path)
-    files.sync_dir(layout.root)
-    _check_never_used(files, layout)
-    store(files, layout, 1, Snapshot(1, (), (WalPosition(1, 0, 1),)))
-    create_first(files, layout.wal_folders(1)[0])
-
-
-def _check_never_used(files: Files, layout: Layout) -> None:
-    """A CURRENT that went missing must not make a used directory look like a new one."""
-    (folder,) = layout.wal_folders(1)
-    topics = [name for name in files.list_dir(layout.topics) if number_in("topic", name) is not None]
-    if topics or any((number_in("snapshot", name) or 0) > 1 for name in files.list_dir(layout.meta)):
-        raise FileCorrupt(folder.current, 0, "the file is missing")
-    for name in files.list_dir(layout.wal):
-        number = number_in("wal", name)
-        if number is not None and OpenFile(files, folder.wal_file(number)).size():
-            raise FileCorrupt(folder.current, 0, "the file is missing")
 
 
 @contextmanager

@@ -83,6 +83,9 @@ class Recovered:
 
 def recover(files: Files, layout: Layout) -> Recovered:
     """The directory is locked. Raises `FileCorrupt`, `FormatUnsupported`."""
+    for directory in (layout.meta, layout.wal, layout.topics):
+        if not files.is_dir(directory):
+            raise FileCorrupt(directory, 0, "the folder is missing")
     for directory in (layout.meta, layout.wal):
         files.sync_dir(directory)
     number, snapshot = load(files, layout)

@@ -21,7 +21,8 @@ from pathlib import Path
 from seglog.arguments import checked
 from seglog.cold_stores import ColdStores, store_errors
 from seglog.config import LogSettings, load_settings
-from seglog.damage import Checked, Findings, Report
+from seglog.creation import is_data_directory, missing_folder, missing_part
+from seglog.damage import Checked, Damage, Findings, Report
 from seglog.errors import FormatUnsupported, NotADataDirectory
 from seglog.files import Files, OsFiles
 from seglog.layout import Layout, number_in
@@ -56,7 +57,7 @@ def verify(
     """
     port = ReadOnlyFiles(OsFiles() if files is None else files)
     layout = Layout(Path(path).absolute())
-    if not _was_used(port, layout):
+    if not is_data_directory(port, layout) and missing_part(port, layout) is None:
         raise NotADataDirectory(layout.root)
     settings = load_settings(layout.settings) if settings is None else settings
     stores = ColdStores.configured(port, layout, settings, cold_stores)
@@ -64,6 +65,9 @@ def verify(
         stores.check_owners()
     with SharedLock(port, layout.lock):
         found = Findings()
+        missing = missing_folder(port, layout)
+        if missing is not None:
+            return Report(layout.root, (), (Damage(missing, 0, "the folder is missing"),), ())
         snapshot = _check_snapshots(port, layout, found)
         check_wal(port, layout, snapshot, found)
         _check_topics(port, layout, snapshot, stores, found)
@@ -71,22 +75,6 @@ def verify(
             with found.reading(layout.root):
                 recover(port, layout)
     return Report(layout.root, tuple(found.checked), tuple(found.damages), tuple(found.notes))
-
-
-def _was_used(files: Files, layout: Layout) -> bool:
-    """CURRENT is the last thing that a new directory gets; one that holds anything without it has lost it."""
-    try:
-        (folder,) = layout.wal_folders(1)
-        if folder.current.name in files.list_dir(layout.wal) or any(number > 1 for number in numbers(files, layout)):
-            return True
-        sizes = [
-            OpenFile(files, folder.wal_file(number)).size()
-            for name in files.list_dir(layout.wal)
-            if (number := number_in("wal", name)) is not None
-        ]
-        return any(sizes) or any(number_in("topic", name) is not None for name in files.list_dir(layout.topics))
-    except (FileNotFoundError, NotADirectoryError):
-        return False
 
 
 def _check_snapshots(files: Files, layout: Layout, found: Findings) -> Snapshot | None:

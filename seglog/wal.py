@@ -47,9 +47,11 @@ __all__ = [
     "SYNC_MARK_BYTES",
     "Wal",
     "create_first",
+    "create_first_file",
     "durable_after",
     "foreign_mark",
     "is_blank",
+    "point_to",
     "read_current",
 ]
 
@@ -223,7 +225,7 @@ class Wal(Owned):
         self._reserved = self._blanked = self._offset
         active.datasync()
         try:
-            _point_to(self._files, self._folder, number)
+            point_to(self._files, self._folder, number)
         except TooManyOpenFiles:
             self._unlink_if_there(path)
             raise
@@ -280,10 +282,21 @@ class Wal(Owned):
 
 def create_first(files: Files, folder: WalFolder, number: int = 1) -> WalPosition:
     """The first file of a new WAL, empty, and CURRENT."""
+    first = create_first_file(files, folder, number)
+    point_to(files, folder, number)
+    return first
+
+
+def create_first_file(files: Files, folder: WalFolder, number: int = 1) -> WalPosition:
+    """Make the first file of a new WAL, empty, and no CURRENT yet."""
     OpenFile(files, folder.wal_file(number), os.O_RDWR | os.O_CREAT | os.O_TRUNC).datasync()
     files.sync_dir(folder.path)
-    _point_to(files, folder, number)
     return WalPosition(number, 0, number)
+
+
+def point_to(files: Files, folder: WalFolder, number: int) -> None:
+    """Let CURRENT name that file."""
+    replace_atomically(files, folder.current, folder.wal_file(number).name.encode() + b"\n")
 
 
 def is_blank(file: OpenFile, start: int, end: int) -> bool:
@@ -343,7 +356,3 @@ def _is_mark_of_its_place(window: bytes, position: int, offset: int) -> bool:
         return read_header(window, position).seq == offset
     except InvalidFrame:
         return False
-
-
-def _point_to(files: Files, folder: WalFolder, number: int) -> None:
-    replace_atomically(files, folder.current, folder.wal_file(number).name.encode() + b"\n")

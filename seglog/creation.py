@@ -1,0 +1,98 @@
+"""A data directory from nothing, and the traces that tell whether there was one.
+
+    1 folders    meta/, wal/ and topics/, durable
+    2 file       the first WAL file, empty, durable
+    3 snapshot   the first one, without topics, durable
+    4 CURRENT    from here on it is a data directory
+
+C1  Nothing is appended before 4. A crash before 4 leaves what the next opening makes again.
+C2  A later step is never there without the earlier ones. If a folder, the WAL file or CURRENT is missing behind such a
+    trace, somebody took it away. Then the directory is not new, and `FileCorrupt` names what is missing.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from seglog.erasure import finish_erasure, is_being_erased
+from seglog.errors import FileCorrupt, NotADataDirectory
+from seglog.files import Files
+from seglog.layout import Layout, WalFolder, number_in
+from seglog.meta import Snapshot, numbers, store
+from seglog.open_file import OpenFile
+from seglog.wal import create_first_file, point_to
+
+__all__ = ["check_never_used", "is_data_directory", "make_new", "missing_folder", "missing_part"]
+
+
+def is_data_directory(files: Files, layout: Layout) -> bool:
+    """CURRENT is the last thing that a new one gets. A folder of several shards has it in each."""
+    if is_being_erased(files, layout):
+        return False
+    try:
+        names = files.list_dir(layout.wal)
+        shards = [name for name in names if layout.is_wal_shard(name)]
+        return "CURRENT" in names or any("CURRENT" in files.list_dir(layout.wal / name) for name in shards)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def make_new(files: Files, layout: Layout) -> None:
+    """Steps 1 to 4. Raises `FileCorrupt` if there was one, `NotADataDirectory` if a file is where a folder belongs."""
+    # Whoever made them may have been killed before it synced them.
+    for path in layout.root.parents:
+        with suppress(PermissionError):
+            files.sync_dir(path)
+    if is_being_erased(files, layout):
+        finish_erasure(files, layout)
+    check_never_used(files, layout)
+    for path in _folders(layout):
+        try:
+            files.make_dir(path)
+        except FileExistsError as error:
+            raise NotADataDirectory(layout.root) from error
+    files.sync_dir(layout.root)
+    (folder,) = layout.wal_folders(1)
+    first = create_first_file(files, folder)
+    store(files, layout, 1, Snapshot(1, (), (first,)))
+    point_to(files, folder, first.file)
+
+
+def check_never_used(files: Files, layout: Layout) -> None:
+    """Of a directory that is none. Raises `FileCorrupt` by C2."""
+    missing = missing_part(files, layout)
+    if missing is not None:
+        raise FileCorrupt(
+            missing, 0, f"the {'file' if missing.suffix or missing.name == 'CURRENT' else 'folder'} is missing"
+        )
+
+
+def missing_part(files: Files, layout: Layout) -> Path | None:
+    """What a directory without CURRENT has lost by C2. None: it never was a data directory, or is being erased."""
+    (folder,) = layout.wal_folders(1)
+    if is_being_erased(files, layout) or not _was_used(files, layout, folder):
+        return None
+    missing = missing_folder(files, layout) or folder.current
+    return None if is_data_directory(files, layout) else missing  # somebody else may have made it meanwhile
+
+
+def missing_folder(files: Files, layout: Layout) -> Path | None:
+    """The first of the three that is not there."""
+    return next((path for path in _folders(layout) if not files.is_dir(path)), None)
+
+
+def _folders(layout: Layout) -> tuple[Path, ...]:
+    return layout.meta, layout.wal, layout.topics
+
+
+def _was_used(files: Files, layout: Layout, folder: WalFolder) -> bool:
+    snapshots = numbers(files, layout) if files.is_dir(layout.meta) else []
+    topics = files.list_dir(layout.topics) if files.is_dir(layout.topics) else []
+    names = files.list_dir(layout.wal) if files.is_dir(layout.wal) else []
+    if any(number > 1 for number in snapshots) or any(number_in("topic", name) is not None for name in topics):
+        return True
+    wal_files = [number for name in names if (number := number_in("wal", name)) is not None]
+    if snapshots and (not wal_files or missing_folder(files, layout) is not None):
+        return True
+    return any(OpenFile(files, folder.wal_file(number)).size() for number in wal_files)
