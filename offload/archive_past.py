@@ -115,7 +115,7 @@ class PastCalls(OffloadCalls):
             if isinstance(wanted, timeline.Time) and self._newest(name).max_ts_ms <= wanted.ms:
                 wanted = timeline.Head()
             return asked(
-                lambda: self._told(name)[1],
+                lambda: self._told(name, wanted)[1],
                 lambda told: timeline.resolve(wanted, told, self._reader.last_seq_at),
             )
 
@@ -146,7 +146,7 @@ class PastCalls(OffloadCalls):
     def _looked_up_once(
         self, name: str, wanted: timeline.Target, *, offloads: bool
     ) -> tuple[Waiting | None, ForkPoint]:
-        handle, told = self._told(name)
+        handle, told = self._told(name, wanted)
         if not self._log.has_topic(name):
             return None, timeline.resolve(wanted, told, self._reader.last_seq_at)
         waiting = self._waiting(name, handle)
@@ -162,13 +162,17 @@ class PastCalls(OffloadCalls):
                 raise NotOffloaded(name, str(wanted))
         return waiting, waiting.resolve(wanted, told, self._reader.last_seq_at)
 
-    def _told(self, name: str) -> tuple[Handle | None, History]:
-        """The handle, and the commits that are made. Where GC has passed the handle, both as they follow GC's."""
+    def _told(self, name: str, wanted: timeline.Target) -> tuple[Handle | None, History]:
+        """The handle, and the commits that are made. Where GC has passed the handle, both as they follow GC's.
+
+        An LSN that GC has taken is still looked for among the copies of commits in this directory.
+        """
         handle = self._handles.find(name)
         if handle is None and self._log.has_topic(name):
             return None, NO_HISTORY
         told = self.history(name)
-        moved = self._behind_gc(handle) if handle is not None and told.is_passed else None
+        is_passed = told.is_passed and not isinstance(wanted, timeline.Lsn)
+        moved = self._behind_gc(handle) if handle is not None and is_passed else None
         return (handle, told) if moved is None else (moved, self._volumes.history(moved.vid, moved.lsn))
 
     def _waiting(self, name: str, handle: Handle | None) -> Waiting:
