@@ -138,7 +138,8 @@ class HistoryBehind(Corrupt):
     def __init__(self, name: str, last_seq: int, known_seq: int) -> None:
         super().__init__(
             f"records of {name} up to {last_seq} left this disk, but catalog.db knows of {known_seq} only",
-            hint="put back the catalog.db that belongs to this directory; the remote has the records",
+            hint="put back the catalog.db that belongs to this directory; the remote has the records. If it is gone, "
+            f"save what is only here: `seglog read {name} --from {last_seq + 1}`, then `seglog reset {name} --discard`",
         )
         self.name = name
 

@@ -15,6 +15,8 @@ X3  A topic of that name which came past the archive has no commit in common wit
     of it is only here.
 X4  Where the volume was collected, all that is here is only here: steps 1 and 3 fall away, the branch begins with
     nothing, and nothing is followed after step 5.
+X5  If catalog.db was lost or is older than the log, the log has released records that it knows no commit for. Then no
+    branch can hold all that it takes for local, and step 2 is refused.
 
 Source: Graft RFC 0001 (Reset volume).
 """
@@ -26,13 +28,13 @@ from dataclasses import dataclass
 from catalog import Branches, Handle, LocalCatalog, Volumes
 from catalog.errors import BranchCollected
 from offload.attempt import AttemptState
-from offload.errors import LocalChangesLost
+from offload.errors import HistoryBehind, LocalChangesLost
 from offload.handles import Handles
 from offload.offloader import Offloader
 from offload.publisher import Publisher
 from offload.replica import LocalChanges, Replicas
 from offload.rescue import Rescue
-from seglog import Log, TopicMoved
+from seglog import Log, Topic, TopicMoved
 from seglog.clock import Clock
 
 __all__ = ["Reset", "ResetResult"]
@@ -77,7 +79,8 @@ class Reset:
         self._rescue = Rescue(log, volumes, branches, handles, local, clock)
 
     def run(self, handle: Handle, *, as_branch: str | None = None, discard: bool = False) -> ResetResult:
-        """Raises `LocalChangesLost` if there are any and neither is given, `BranchExists`, and what the store raises.
+        """Raises `LocalChangesLost` if there are any and neither is given, `BranchExists`, `HistoryBehind` (X5), and
+        what the store raises.
 
         Repeat it after any of them.
         """
@@ -110,6 +113,7 @@ class Reset:
             if changes and as_branch is None and not discard:
                 raise LocalChangesLost(handle.name, changes.records, changes.deletes, changes.truncations)
             if changes and as_branch is not None:
+                self._check_here(handle, topic)
                 self._rescue.run(handle, topic, as_branch, self._replicas.common_seq(handle))
             if self._handles.is_writer(handle) and not handle.is_collected:
                 self._offloader.release(handle.name, at_once=True)
@@ -121,6 +125,12 @@ class Reset:
                 continue
             return changes
         raise TopicMoved(handle.name)
+
+    def _check_here(self, handle: Handle, topic: Topic) -> None:
+        """Raise `HistoryBehind` before a branch is made, if records that it needs left this disk (X5)."""
+        common_seq = self._replicas.common_seq(handle)
+        if topic.config.keep_history and common_seq < topic.hot_floor - 1:
+            raise HistoryBehind(handle.name, topic.hot_floor - 1, common_seq)
 
     def _drop_attempts(self, name: str) -> None:
         for state in (AttemptState.PLANNED, AttemptState.PREPARED):
