@@ -11,7 +11,7 @@ import pytest
 
 from catalog.commit import CommitKind, ForkPoint
 from catalog.control import DEAD
-from catalog.encoding import decode_commit_at
+from catalog.encoding import decode_commit_at, encode_commit
 from catalog.errors import HistoryCollected, InvalidObject, Outdated
 from catalog.gc import Collector
 from catalog.gc_report import GcPolicy
@@ -261,14 +261,18 @@ def test_a_stalled_commit_that_is_faster_keeps_its_segment() -> None:
 
 def test_a_commit_that_comes_after_its_lsn_was_collected_counts_as_refused_and_goes() -> None:
     world = World()
-    main = grown(world, 2)
+    main = grown(world, 1)
+    stalled = world.commit(main, CommitKind.CONFIG, config="{}")
     world.offload(main)
-    body = world.store.get(commit_key(main.vid, 2))
+    world.offload(main)
+    own = world.store.get(commit_key(main.vid, 2))
     world.now_ms += 20 * HOUR_MS
     settle(world)
     assert world.boundary(main.vid) == 3
     with pytest.raises(Outdated):
-        Volumes(world.store).publish(main.vid, 2, body)
+        Volumes(world.store).publish(main.vid, 2, encode_commit(stalled)[0])
+    settle(world)
+    Volumes(world.store).publish(main.vid, 2, own)  # commit 3 stands on it
     settle(world)
     assert world.left_over() == []
 
@@ -391,6 +395,15 @@ def test_batches_of_a_history_are_joined_and_what_lies_below_the_boundary_by_now
     boundary = 5
     with pytest.raises(HistoryCollected):
         load(vid, 3, 4)
+    sources = iter([other, history])
+    load = KeptCommits(lambda _, first, last: next(sources).stored[first - 1 : last], lambda _: boundary, {vid: 5})
+    assert load(vid, 5, 5) == other.stored[4:5]
+    with pytest.raises(InvalidObject, match="does not continue lsn 5"):
+        load(vid, 6, 6)  # what was known of the boundary is so still
+    boundary = 6
+    sources = iter([history])
+    with pytest.raises(InvalidObject, match="does not continue lsn 5"):
+        load(vid, 6, 6)  # nor does the boundary pass it
 
 
 def test_requests_of_a_run_do_not_grow_with_what_was_collected_before() -> None:
