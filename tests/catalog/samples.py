@@ -87,6 +87,10 @@ class HistoryMaker:
         sids = tuple(ref.sid for ref in removed)
         return self._add(CommitKind.COMPACT, at_seq=self._head_seq, segments=added, removed_sids=sids)
 
+    def configure(self, text: str, collected_before_ms: int | None = None) -> Commit:
+        at_seq = self._head_seq
+        return self._add(CommitKind.CONFIG, at_seq, config=text, collected_before_ms=collected_before_ms)
+
     def _add(self, kind: CommitKind, at_seq: int, **fields: object) -> Commit:
         commit = Commit(
             vid=self.vid,

@@ -12,7 +12,8 @@ from catalog import checkpointer
 from catalog.checkpointer import CheckpointPolicy, checkpoint_due, make_checkpoint
 from catalog.commit import ForkPoint
 from catalog.control import Control, Mark
-from catalog.encoding import StoredCommit, decode_commit_at, encode_commit
+from catalog.encoding import StoredCommit, decode_commit_at, encode_commit, encode_views
+from catalog.envelope import MessageType, wrap
 from catalog.errors import CatalogError, InvalidObject, NoSuchObject
 from catalog.keys import checkpoints_key, commit_key, list_key, lists_prefix
 from catalog.local import LocalCatalog
@@ -58,6 +59,21 @@ def test_every_state_from_a_checkpoint_on_is_what_folding_all_commits_gives(lsn:
         store.delete(commit_key(MAIN, at))
     for at, snapshot in before.items():
         assert Volumes(store).snapshot(MAIN, at) == snapshot
+
+
+def test_a_checkpoint_has_all_of_a_state() -> None:
+    history = busy(10)
+    history.configure('{"attributes": {}}', collected_before_ms=START_MS - 7)
+    store = MemoryStore()
+    push(store, history)
+    whole = Volumes(store).snapshot(MAIN)
+    assert whole.config
+    assert whole.put_out_ms
+    assert whole.collected_before_ms == START_MS - 7
+    make_checkpoint(Volumes(store), MAIN, whole.lsn, now_ms=START_MS)
+    for lsn in range(1, whole.lsn):
+        store.delete(commit_key(MAIN, lsn))
+    assert Volumes(store).snapshot(MAIN) == whole
 
 
 def test_becoming_a_checkpoint_changes_neither_hash_nor_commit() -> None:
@@ -113,7 +129,8 @@ def test_a_large_list_is_an_object_of_its_own_and_its_damage_is_found(monkeypatc
     assert key == list_key(MAIN, 40, found.views_hash)
     assert Volumes(store).snapshot(MAIN) == shown
     body = store.get(list_key(MAIN, 40, found.views_hash))
-    for damaged in (body[:-1], body[:20] + bytes([body[20] ^ 1]) + body[21:]):
+    of_another = wrap(MessageType.SEGMENT_LIST, encode_views(shown.segments[1:]))
+    for damaged in (body[:-1], body[:20] + bytes([body[20] ^ 1]) + body[21:], of_another):
         store.put(list_key(MAIN, 40, found.views_hash), damaged, {})
         with pytest.raises(InvalidObject, match=key):
             Volumes(store).snapshot(MAIN)

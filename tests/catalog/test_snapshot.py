@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
@@ -101,6 +103,28 @@ def test_a_delete_does_not_reach_records_appended_after_it_but_offloaded_before_
     assert list(visible(snapshot_of(history))) == list(range(51, 101))
 
 
+def test_a_commit_that_begins_where_a_view_ends_shows_that_seq_once() -> None:
+    history = HistoryMaker(MAIN)
+    history.offload((1, 11))
+    history.offload((11, 20))
+    assert ranges(snapshot_of(history)) == [(1, 10), (11, 20)]
+
+
+def test_a_fork_begins_without_what_its_parents_commits_say_of_their_volume() -> None:
+    history = HistoryMaker(MAIN)
+    history.offload((1, 20))
+    parent = replace(snapshot_of(history), collected_before_ms=5, epoch=3)
+    forked = fork(parent, FORK)
+    assert (forked.vid, forked.lsn, forked.epoch, forked.collected_before_ms) == (FORK, 0, 0, 0)
+    assert forked.segments == parent.segments
+
+
+def test_a_cut_has_had_no_higher_seq() -> None:
+    history = HistoryMaker(MAIN)
+    history.offload((1, 20))
+    assert (cut(snapshot_of(history), 12).max_seq, cut(snapshot_of(history), 30).max_seq) == (12, 20)
+
+
 def test_bitmaps_hide_single_records_and_add_up() -> None:
     history = HistoryMaker(MAIN)
     history.offload((1, 10), (11, 20))
@@ -131,6 +155,13 @@ def test_deletions_of_truncated_records_do_not_reach_those_that_reuse_their_seqs
     assert snapshot_of(history).before_seq == 10
     history.offload((10, 20))
     assert list(visible(snapshot_of(history))) == list(range(10, 21))
+
+
+def test_what_a_compaction_takes_out_is_shown_no_more_where_nothing_comes_in_its_place() -> None:
+    history = HistoryMaker(MAIN)
+    history.offload((1, 10), (11, 20))
+    history.compact([segment(1, 10)], segment(1, 4))
+    assert ranges(snapshot_of(history)) == [(1, 4), (11, 20)]
 
 
 def test_the_newest_commit_wins_for_each_seq() -> None:

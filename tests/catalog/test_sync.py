@@ -52,6 +52,12 @@ def test_news_are_what_follows_each_joined_to_the_one_before(tmp_path: Path) -> 
         assert pull(volumes, VID, 5, history.stored[4].hash).is_empty
 
 
+def test_news_end_before_the_first_commit_that_is_not_there() -> None:
+    store, history = published(*["offload"] * 8)
+    store.delete(commit_key(VID, 5))
+    assert Volumes(store).next_commits(VID, 0) == tuple(history.stored[:4])
+
+
 def test_a_history_that_does_not_continue_ours_is_damage() -> None:
     store, history = published("offload", "offload")
     with pytest.raises(InvalidObject, match="does not continue lsn 1"):

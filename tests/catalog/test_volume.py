@@ -215,6 +215,9 @@ def test_a_commit_that_is_missing_below_the_boundary_was_collected(store: Memory
     store.put_new(boundary_key(MAIN), encode_boundary(Boundary(MAIN, 2)))
     with pytest.raises(NoSuchObject, match=commit_key(MAIN, 1)):
         Volumes(store).commits(MAIN, 1, 3)
+    store.delete(commit_key(MAIN, 2))
+    with pytest.raises(InvalidObject, match=f"{commit_key(MAIN, 2)}: it is missing, though lsn 3 is there"):
+        Volumes(store).commits(MAIN, 2, 3)
 
 
 def test_a_commit_missing_from_the_middle_is_damage_and_not_absence(store: MemoryStore) -> None:
@@ -503,6 +506,13 @@ def test_a_store_that_never_answers_is_given_up_on(volume: MemoryStore) -> None:
     with pytest.raises(OutcomeUnknown):
         Volumes(faulty).publish(MAIN, 1, OURS)
     assert faulty.effects == TRIES
+
+
+def test_a_boundary_that_nobody_can_read_leaves_the_outcome_open(volume: MemoryStore) -> None:
+    faulty = FaultyStore(volume, [Fault(method="get", error=unreachable)])
+    with pytest.raises(OutcomeUnknown, match=boundary_key(MAIN)):
+        Volumes(faulty).publish(MAIN, 1, OURS)
+    Volumes(volume).publish(MAIN, 1, OURS)
 
 
 def test_of_racing_writers_one_wins_each_lsn_and_the_rest_diverge(remote_store: ObjectStore) -> None:

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.commit import Codec
-from offload.block import BLOCK_HEADER_LENGTH, HEADER, BlockHeader, decode_block_header, encode_block
+from offload.block import (
+    BLOCK_HEADER_LENGTH,
+    HEADER,
+    BlockHeader,
+    ChunkRef,
+    adjacent,
+    decode_block_header,
+    encode_block,
+)
 from offload.errors import InvalidBlock
 
 
@@ -64,3 +72,25 @@ def test_every_truncation_of_a_header_is_found():
 def test_random_bytes_are_no_header(body):
     with pytest.raises(InvalidBlock):
         decode_block_header(body, "k", 0)
+
+
+def chunk_at(offset: int, length: int) -> ChunkRef:
+    return ChunkRef(offset, length, length, 1, 1, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "max_bytes", "runs"),
+    [
+        ([], 10, []),
+        ([(128, 50)], 10, [1]),
+        ([(128, 5), (133, 5), (138, 5)], 10, [2, 1]),
+        ([(128, 5), (133, 6)], 10, [1, 1]),
+        ([(128, 5), (134, 5)], 100, [1, 1]),
+        ([(128, 5), (133, 5), (266, 5), (271, 5)], 100, [2, 2]),
+    ],
+)
+def test_chunks_that_lie_back_to_back_are_one_run_up_to_the_limit(chunks, max_bytes, runs):
+    made = [chunk_at(*each) for each in chunks]
+    found = list(adjacent(made, max_bytes))
+    assert [len(run) for run in found] == runs
+    assert [chunk for run in found for chunk in run] == made
