@@ -285,7 +285,10 @@ class Missing(CatalogError):
 
 class NoSuchObject(Missing):
     def __init__(self, key: str) -> None:
-        super().__init__(f"{key} is not in the store")
+        # A reader asks for such a key only because a commit names it, or continues it.
+        is_history = "/segments/" in key or "/log/" in key
+        hint = "check the remote URL. If that is right, the object was deleted: run `seglog verify --remote`"
+        super().__init__(f"{key} is not in the store", hint=hint if is_history else None)
         self.key = key
 
 

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field, replace
 from catalog.commit import Commit, ForkPoint
 from catalog.control import DEAD, CheckpointSet, Control
 from catalog.errors import CatalogError, Corrupt, InvalidKey, NoSuchObject
+from catalog.first_known import first_known
 from catalog.gid import Vid
-from catalog.keys import Key, commit_key, control_key, fork_key, forks_prefix, ref_key
+from catalog.keys import Key, commit_key, commits_prefix, control_key, fork_key, forks_prefix, lsn_of, ref_key
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore
 from catalog.retention import HeldBy, Holder, first_kept, scan_from, window_ms_of
@@ -235,7 +236,16 @@ class Marker:
         """The LIST may be behind, so what follows is asked for by name."""
         listed = volumes.newest_lsn(kept.vid)
         known = max(listed, kept.marks.marks[-1].lsn if kept.marks.marks else 0, kept.lowest - 1)
-        return known + len(volumes.next_commits(kept.vid, known))
+        newest = known + len(volumes.next_commits(kept.vid, known))
+        if not self._store.is_ordered:
+            self._check_no_hole(volumes, kept.vid, newest)
+        return newest
+
+    def _check_no_hole(self, volumes: Volumes, vid: Vid, newest: int) -> None:
+        """A search by name ends below a commit that was deleted by hand. Raises `NoSuchObject` if one is above that."""
+        listed = first_known(self._store, commits_prefix(vid), lsn_of) or 0
+        if listed > newest and not volumes.has_commit(vid, newest + 1):
+            raise NoSuchObject(commit_key(vid, newest + 1))
 
     def commits(self, volumes: Volumes, vid: Vid, first: int, last: int) -> Iterator[Commit]:
         """Oldest first, fetched as they are looked at."""

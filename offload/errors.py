@@ -16,6 +16,7 @@
     │   ├── LocalChangesLost     a reset would drop what only this directory has
     │   ├── NotOffloaded         the remote has no such state yet
     │   ├── OtherRemote          the remote is not the one that has the history
+    │   ├── RemoteBehind         the remote lacks a commit that this directory knows
     │   └── TopicAttached        deleting it would leave its history in the remote
     ├── Unavailable          nothing was changed; try again                exit 1
     │   ├── Busy                 the daemon has as many requests as it takes
@@ -74,6 +75,7 @@ __all__ = [
     "OpenBranch",
     "OtherRemote",
     "Refused",
+    "RemoteBehind",
     "Stopping",
     "TopicAttached",
     "Unavailable",
@@ -206,6 +208,21 @@ class OtherRemote(Conflict):
         self.name = name
         self.url = url
         self.vid = vid
+
+
+class RemoteBehind(Conflict):
+    """The commit `lsn`, which this directory knows, is not in the remote, and GC has not taken it."""
+
+    def __init__(self, name: str, url: str, vid: str, lsn: int) -> None:
+        super().__init__(
+            f"{url} lacks commit lsn {lsn} of {name} (volume {vid}), which this directory knows; no commit was made",
+            hint="objects were deleted there, or an older copy was put back: bring back the newest copy of the prefix, "
+            "and run `seglog verify --remote`. What has no other copy stays on this disk",
+        )
+        self.name = name
+        self.url = url
+        self.vid = vid
+        self.lsn = lsn
 
 
 class NotOffloaded(Conflict):

@@ -6,6 +6,8 @@ N3  A handle whose epoch is 0, or whose topic is not in the log any more, is a r
     wants to write takes the volume over first (offload.takeover); only a volume without commits needs no such thing.
 N4  Before the first commit of a process, the remote's own ref must name the handle's volume. Another remote, or one
     that was restored from elsewhere, is refused: a commit there would tear the history in two.
+    So is an older copy of the remote, which lacks the newest commit that is known here. A commit there would stand
+    above a hole.
 N5  That the volume was collected is on record once it was heard, and stays so: all that is here is only here then, and
     no hot copy goes.
 """
@@ -18,7 +20,7 @@ from catalog import MAIN, Bounds, Branches, Handle, LocalCatalog, Vid, Volumes, 
 from catalog.control import DEAD
 from catalog.errors import BranchCollected, Diverged, InvalidName, NoSuchBranch, NoSuchObject, NoSuchTopic
 from catalog.sync import News, pull
-from offload.errors import NeverWritten, OtherRemote
+from offload.errors import NeverWritten, OtherRemote, RemoteBehind
 from seglog import Log, TruncateOp
 from seglog.clock import Clock
 
@@ -64,7 +66,7 @@ class Handles:
     def open(self, name: str) -> Handle:
         """The handle of a topic of the log; the first time its volume is made, or joined if it fits (N2).
 
-        Raises `Diverged`, `BranchCollected`, `OtherRemote`, `NeverWritten`, and what the store raises.
+        Raises `Diverged`, `BranchCollected`, `OtherRemote`, `RemoteBehind`, `NeverWritten`, and what the store raises.
         """
         if self._log.topic(name).config.durability == "ephemeral":
             raise NeverWritten(name)
@@ -100,10 +102,17 @@ class Handles:
         return handle
 
     def check_remote(self, handle: Handle) -> None:
-        """N4. Raises `OtherRemote`, `BranchCollected`."""
+        """N4. Raises `OtherRemote`, `RemoteBehind`, `BranchCollected`."""
         if handle.name not in self._checked:
             self._check_remote(handle)
             self._checked.add(handle.name)
+
+    def _check_known(self, handle: Handle) -> None:
+        """The remote has the newest commit that is known here, or GC has passed it. Raises `RemoteBehind`."""
+        lsn, vid = handle.lsn, handle.vid
+        if lsn == 0 or self._volumes.has_commit(vid, lsn) or lsn < self._volumes.boundary(vid):
+            return
+        raise RemoteBehind(handle.name, self._volumes.store.url, str(vid), lsn)
 
     def heard(self, handle: Handle, *, each: bool = True) -> News:
         """What the volume has that is not known here (`catalog.sync.pull`). Raises `BranchCollected` (N5)."""
@@ -203,6 +212,7 @@ class Handles:
         if found != handle.vid:
             self.check_alive(handle)
             raise OtherRemote(handle.name, self._volumes.store.url, str(handle.vid))
+        self._check_known(handle)
 
     def keep_deletes(self, name: str) -> None:
         """From now on every delete stays listed until the remote knows of it."""

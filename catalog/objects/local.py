@@ -240,6 +240,9 @@ class LocalStore:
     def _check_place(self) -> None:
         if not self._root.parent.is_dir():
             raise NoSuchBucket(str(self._root.parent), "directory")
+        if self._root.exists() and not self._root.is_dir():
+            hint = "move the file away, or correct the remote URL"
+            raise StoreUnreachable(self.url, "a file stands where its directory should be", hint)
 
     @contextlib.contextmanager
     def _turn(self, key: Key) -> Iterator[None]:
