@@ -77,6 +77,27 @@ def test_those_who_come_while_one_syncs_share_the_next_sync(log: Log, files: Gat
     assert sorted(values[1:]) == [b"%d" % n for n in range(10)]
 
 
+def test_a_group_ends_at_its_limit_and_takes_one_entry_whatever_its_size(
+    tmp_path: Path, files: GatedFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = seglog.open(tmp_path / "data", files=files)  # not closed if it fails: an entry that nobody takes holds it up
+    log.create_topic("t")
+    monkeypatch.setattr(seglog.commit, "_GROUP_MAX_BYTES", 200)
+    leader = _start_one_that_waits_in_its_sync(log, files)
+    threads = [leader]
+    for queued, value in enumerate((b"1", b"2", b"3", b"large" * 100, b"4"), 1):
+        threads.append(threading.Thread(target=log.topic("t").append, args=([value],), daemon=True))
+        threads[-1].start()
+        _wait_for_queue(log, queued)
+    files.gate.set()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert files.syncs == 4
+    assert [record.value for record in log.topic("t").read()] == [b"first", b"1", b"2", b"3", b"large" * 100, b"4"]
+    log.close()
+
+
 def test_no_sync_is_paid_for_what_does_not_ask_for_one(log: Log, files: GatedFiles) -> None:
     files.syncs = 0
     log.topic("t").append([b"x"], durability="disk")
@@ -84,6 +105,14 @@ def test_no_sync_is_paid_for_what_does_not_ask_for_one(log: Log, files: GatedFil
     assert files.syncs == 0
     log.topic("t").append([b"x"])
     assert files.syncs == 1
+
+
+def test_a_flush_syncs_what_was_written_and_a_second_one_nothing(log: Log, files: GatedFiles) -> None:
+    log.topic("t").append([b"x"], durability="memory")
+    files.syncs = 0
+    for _ in range(2):
+        log._engine.committer.flush()
+        assert files.syncs == 1
 
 
 def _many(log: Log, durability: str | None, *, name: str = "t", count: int = 5) -> None:
@@ -119,6 +148,24 @@ def test_an_append_at_disk_syncs_once_the_oldest_has_waited_for_the_interval(tmp
             _many(log, "memory", count=1)
             syncs.append(files.syncs)
         assert syncs == [0, 0, 1, 1, 1, 2]
+
+
+def test_of_a_group_the_oldest_entry_decides_when_it_is_to_be_synced(tmp_path: Path, files: GatedFiles) -> None:
+    clock, settings = SetClock(), LogSettings(disk_sync_interval_ms=50)
+    with seglog.open(tmp_path / "tick", files=files, clock=clock, upkeep=InCaller, settings=settings) as log:
+        log.create_topic("t")
+        threads = [_start_one_that_waits_in_its_sync(log, files)]
+        for queued in (1, 2):
+            threads.append(threading.Thread(target=_many, args=(log, "disk"), kwargs={"count": 1}))
+            threads[-1].start()
+            _wait_for_queue(log, queued)
+            clock.ms += 25
+        files.gate.set()
+        for thread in threads:
+            thread.join()
+        assert files.syncs == 1
+        _many(log, "disk", count=1)
+        assert files.syncs == 2
 
 
 def test_nothing_is_synced_for_memory_however_late_it_is(tmp_path: Path, files: GatedFiles) -> None:
@@ -188,12 +235,13 @@ def test_an_interrupt_while_waiting_leaves_the_others_in_peace(log: Log, files: 
             log.topic("t").append([b"interrupted"])
     finally:
         signal.signal(signal.SIGALRM, before)
-    follower = threading.Thread(target=log.topic("t").append, args=([b"after"],))
+    follower = threading.Thread(target=log.topic("t").append, args=([b"after"],), daemon=True)
     follower.start()
     _wait_for_queue(log, 2)
     files.gate.set()
     leader.join()
-    follower.join()
+    follower.join(20)
+    assert not follower.is_alive(), "who was interrupted is to lead"
     assert [record.value for record in log.topic("t").read()] == [b"first", b"interrupted", b"after"]
 
 

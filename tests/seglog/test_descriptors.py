@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog import DiskFull, LogSettings, TooManyOpenFiles, WriterPoisoned
+from seglog import DiskFull, Log, LogSettings, TooManyOpenFiles, WriterPoisoned
 from seglog.journal import Journal
 from seglog.upkeep import InCaller
 from tests.faults.files import UnsyncedFiles
@@ -88,6 +88,25 @@ def test_what_was_acked_meanwhile_survives_a_kill(tmp_path: Path) -> None:
     with pytest.raises(TooManyOpenFiles):
         log.close()
     assert values(tmp_path / "data") == [VALUE] * 30
+
+
+def _append(log: Log, count: int) -> None:
+    for _ in range(count):
+        log.topic("t").append([VALUE])
+
+
+def test_the_active_file_goes_on_no_further_than_offsets_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seglog.wal.OFFSET_END", 30_000)
+    files = NoDescriptors()
+    with seglog.open(tmp_path / "data", settings=SETTINGS, files=files, upkeep=InCaller) as log:
+        files.is_exhausted = True
+        with pytest.raises(TooManyOpenFiles):
+            _append(log, 100)
+        acked = log.topic("t").head_seq
+        assert SETTINGS.wal_file_bytes < log.wal_bytes <= 30_000
+        files.is_exhausted = False
+        _append(log, 1)
+    assert values(tmp_path / "data") == [VALUE] * (acked + 1)
 
 
 def test_a_checkpoint_is_refused_and_may_be_tried_again(tmp_path: Path) -> None:

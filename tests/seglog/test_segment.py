@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from seglog.errors import FileCorrupt, OffsetOverflow
-from seglog.files import OsFiles
+from seglog.files import Files, OsFiles
 from seglog.frame import DELETED, read_header
 from seglog.layout import Layout
 from seglog.run import RUN_MAX_RECORDS
-from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter
+from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.segment_cache import SegmentCache
+from tests.faults.disk import SimulatedDisk
 from tests.seglog.frames import append_frames
 
 
@@ -52,7 +53,7 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def _write(
-    cache: SegmentCache, files: OsFiles, first: int, values: list[bytes], info: SegmentInfo | None = None
+    cache: SegmentCache, files: Files, first: int, values: list[bytes], info: SegmentInfo | None = None
 ) -> SegmentInfo:
     segment = cache.create(1, first) if info is None else cache.get(1, info)
     writer = SegmentWriter(files, segment, info)
@@ -109,6 +110,20 @@ def test_a_writer_goes_on_where_the_segment_ends_and_cuts_what_is_beyond(layout:
     assert layout.data(1, 1).stat().st_size == more.data_bytes
     assert layout.idx(1, 1).stat().st_size == 60
     assert _values(cache.get(1, more), 1, 3) == [b"a", b"b", b"c"]
+
+
+def test_what_was_cut_off_does_not_come_back_with_a_power_cut() -> None:
+    layout, disk = Layout(Path("/log")), SimulatedDisk()
+    for folder in (layout.root, layout.topics, layout.topic(1)):
+        disk.make_dir(folder)
+    cache = SegmentCache(disk, layout)
+    info = _write(cache, disk, 1, [b"a", b"b"])
+    _write(cache, disk, 1, [b"never published"] * 3, info)
+    for folder in (layout.root.parent, layout.root, layout.topics, layout.topic(1)):
+        disk.sync_dir(folder)
+    cut(cache.get(1, info), info.records, info.data_bytes)
+    tree = disk.after_power_cut().tree
+    assert [len(tree[str(path)] or b"") for path in (layout.data(1, 1), layout.idx(1, 1))] == [info.data_bytes, 40]
 
 
 def test_flags_are_set_in_place(layout: Layout) -> None:

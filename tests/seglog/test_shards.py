@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import errno
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import seglog
-from seglog import FileCorrupt, LogSettings
+from seglog import DiskFull, FileCorrupt, LogSettings
 from seglog.files import OsFiles
 from seglog.layout import Layout
 from seglog.meta import load
@@ -158,6 +160,57 @@ def test_a_failure_in_one_shard_ends_the_writer_of_all(tmp_path: Path) -> None:
         for name in TOPICS:
             with pytest.raises(seglog.WriterPoisoned):
                 log.topic(name).append([b"x"])
+
+
+def test_a_full_disk_in_one_shard_takes_no_seq_from_what_is_on_its_way_in_another(tmp_path: Path) -> None:
+    class Full(OsFiles):
+        is_full = False
+        holds = False
+
+        def __init__(self) -> None:
+            self.gate, self.is_waiting = threading.Event(), threading.Event()
+
+        def pwritev(self, fd: int, pieces: Sequence[bytes], offset: int) -> None:
+            if self.is_full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            super().pwritev(fd, pieces, offset)
+
+        def datasync(self, fd: int) -> None:
+            if self.holds:
+                self.holds = False
+                self.is_waiting.set()
+                assert self.gate.wait(60)
+            super().datasync(fd)
+
+    files = Full()
+    with seglog.open(tmp_path, settings=_sharded(2), files=files) as log:
+        _fill(log, b"")
+        one, two = (next(name for name in TOPICS if _shard(log, name) == shard) for shard in range(2))
+        files.holds = True
+        seqs: list[range] = []
+        first = threading.Thread(target=lambda: seqs.append(log.topic(one).append([b"first"])))
+        first.start()
+        assert files.is_waiting.wait(60)
+        files.is_full = True
+        with pytest.raises(DiskFull):
+            log.topic(two).append([b"refused"])
+        files.is_full = False
+        second = threading.Thread(target=lambda: seqs.append(log.topic(one).append([b"second"])))
+        second.start()
+        wait_until(lambda: len(log._engine.committer._shards[0]._queue) == 1)
+        files.gate.set()
+        first.join()
+        second.join()
+        assert sorted(seqs, key=min) == [range(4, 5), range(5, 6)]
+        assert log.topic(two).append([b"later"]) == range(4, 5)
+        found = _values(log)
+    with seglog.open(tmp_path, settings=_sharded(2)) as log:
+        assert _values(log) == found
+        assert found[one][3:] == [b"first", b"second"]
+
+
+def _shard(log: seglog.Log, name: str) -> int:
+    return shard_of(log._engine.state(name).topic_id, 2)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -151,6 +151,21 @@ def test_appends_wait_when_too_many_files_do(tmp_path: Path) -> None:
         assert [record.value for record in log.topic("a").read(head + 1)] == [b"late"]
 
 
+class Idle(InCaller):
+    def wake(self) -> None:
+        pass
+
+
+def test_an_append_makes_the_checkpoint_itself_when_nobody_does(tmp_path: Path) -> None:
+    settings = LogSettings(segment_max_events=10, wal_file_bytes=4096, wal_max_files=2)
+    with seglog.open(tmp_path / "data", settings=settings, upkeep=Idle) as log:
+        for files in (1, 2):
+            _fill_a_file(log)
+            assert log._engine.wals.older_files == files
+        log.topic("a").append([b"late"])
+        assert log._engine.wals.older_files == 0
+
+
 def test_with_a_full_disk_appends_go_on_until_they_have_to_wait_and_then_say_why(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

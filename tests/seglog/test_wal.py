@@ -66,6 +66,14 @@ def test_a_new_file_is_begun_where_the_next_group_does_not_fit(wal: Wal, folder:
     assert not folder.wal_file(1).exists()
 
 
+def test_a_group_larger_than_a_file_goes_into_an_empty_one(wal: Wal, folder: WalFolder) -> None:
+    assert wal.write(_frames(100), 100) == (1, 0)
+    assert wal.older_files == 0
+    assert wal.write(_frames(100), 100) == (101, 0)
+    assert wal.older_files == 1
+    assert read_current(OsFiles(), folder) == "wal-0000000000000101.log"
+
+
 def test_a_mark_is_found_wherever_it_lies(folder: WalFolder) -> None:
     window = 1024 * 1024
     for offset in (0, 1, window - SYNC_MARK_BYTES, window - 20, window, window + 1, 2 * window - 1):
