@@ -28,6 +28,7 @@ from seglog.damage import Checked, Damage, Report
 from seglog.deletes import DeleteOp
 from seglog.errors import (
     AppendsHeld,
+    CalledWithin,
     ColdDirectoryNotApart,
     ColdDirectoryTaken,
     ColdStoreFailed,
@@ -96,6 +97,7 @@ __all__ = [
     "DURABILITIES",
     "SETTINGS_FILE",
     "AppendsHeld",
+    "CalledWithin",
     "Checked",
     "Clock",
     "ColdDirectoryNotApart",

@@ -192,7 +192,7 @@ def relieve(engine: Engine) -> None:
     """
     if engine.committer.is_poisoned or not (engine.wals.needs_upkeep or engine.wants_checkpoint):
         return
-    if not engine.checkpoint_lock.acquire(blocking=False):
+    if not engine.takes_checkpoint_lock():
         return
     try:
         engine.wals.prepare_next()
@@ -205,7 +205,7 @@ def relieve(engine: Engine) -> None:
         engine.committer.poison(error)
         _logger.exception("a checkpoint failed")
     finally:
-        engine.checkpoint_lock.release()
+        engine.leave_checkpoint()
     engine.wake_relocator()
     wake_reclaim(engine)
 

@@ -34,6 +34,7 @@ from seglog.errors import (
 from seglog.files import Files
 from seglog.index import ENTRY, read_entries
 from seglog.layout import Layout, number_in
+from seglog.own_lock import OwnLock
 from seglog.segment import SegmentInfo, SegmentReader
 from seglog.store import OwnedStores, Part, SegmentId, SegmentStore, SegmentStores
 from seglog.store_local import LocalSegmentStore
@@ -134,12 +135,13 @@ class ColdStores:
         self._make = make
         self._layout = Layout(place)
         self._data = data
-        self._claims = threading.Lock()
+        self._claims = OwnLock()
         self._directories: dict[Path, ColdDirectory] = {}
         self._is_claimed = not isinstance(make, OwnedStores)
         self.is_ours: IsOurs = lambda _topic_id, _segment: False
         self._kept_bytes = kept_bytes
-        self._lock = threading.Lock()
+        # As in seglog.segment_cache.
+        self._lock = threading.RLock()
         self._stores: dict[int, SegmentStore] = {}
         self._kept: OrderedDict[tuple[int, int, int], _Bytes] = OrderedDict()
         self._size_bytes = 0
@@ -183,17 +185,17 @@ class ColdStores:
         Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`. Where the disk has trouble, nothing is moved yet.
         """
         for directory in list(self._directories.values()):
-            with _logged(), self._claims:
+            with _logged(), self._claims.once:
                 directory.claim(self.is_ours)
 
     def release(self) -> None:
-        with self._claims:
+        with self._claims.once:
             for directory in self._directories.values():
                 directory.release()
 
     def give_up(self) -> None:
         """The log is gone: another one may have the directories."""
-        with self._claims:
+        with self._claims.once:
             for directory in self._directories.values():
                 directory.give_up()
 
@@ -201,7 +203,7 @@ class ColdStores:
         """Of stores that are no directories. The thread that moves segments asks them, and no opening does."""
         if self._is_claimed or self._data is None:
             return
-        with self._claims:
+        with self._claims.once:
             if isinstance(self._make, OwnedStores):
                 self._make.claim(log_id(files, self._data), str(self._data.root), self.is_ours)
             self._is_claimed = True
@@ -216,7 +218,7 @@ class ColdStores:
         self._claim_stores(files)
         if directory is not None:
             directory.check_apart(topic_id)
-            with self._claims:
+            with self._claims.once:
                 is_there = directory.claim(self.is_ours)
             if not is_there:
                 raise FileNotFoundError(errno.ENOENT, "there is no such directory", str(directory.root))
@@ -249,7 +251,7 @@ class ColdStores:
         with self._lock:
             known = self._kept.get(key)
             if known is not None:
-                self._kept.move_to_end(key)
+                self._kept[key] = self._kept.pop(key, known)
                 return known
         part = self.part(topic_id, info.first_seq, Part.IDX)
         idx = _Bytes(part.path, part.read_exactly(info.records * ENTRY.size, 0))
@@ -264,10 +266,12 @@ class ColdStores:
             if key in self._kept:
                 return
             self._kept[key] = idx
-            self._size_bytes += len(idx.body)
+            size_bytes = len(idx.body)
+            self._size_bytes += size_bytes
             while self._size_bytes > self._kept_bytes:
                 _, gone = self._kept.popitem(last=False)
-                self._size_bytes -= len(gone.body)
+                size_bytes = len(gone.body)
+                self._size_bytes -= size_bytes
 
 
 def _check_damaged(idx: _Bytes, first_seq: int) -> None:

@@ -28,9 +28,10 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from seglog.errors import DiskFull, OffsetOverflow, SeglogError, TooManyOpenFiles, WriterPoisoned
+from seglog.errors import CalledWithin, DiskFull, OffsetOverflow, SeglogError, TooManyOpenFiles, WriterPoisoned
 from seglog.interrupts import failure_under, uninterrupted
 from seglog.meta import WalPosition
+from seglog.own_lock import Reentrant
 from seglog.ownership import Owned
 from seglog.wal import Wal
 
@@ -107,7 +108,7 @@ class Common:
 
     __slots__ = ("count_anew", "is_closed", "lock", "poison")
 
-    def __init__(self, lock: threading.Lock, count_anew: Callable[[], None]) -> None:
+    def __init__(self, lock: Reentrant, count_anew: Callable[[], None]) -> None:
         self.lock = lock
         self.count_anew = count_anew
         self.is_closed = False
@@ -124,7 +125,8 @@ class GroupCommit(Owned):
         self._common = common
         self._wal = wal
         self._queue: list[Entry] = []
-        self._leader: int | None = None
+        self.leader: int | None = None
+        self._is_stranded = False
         self._successor: Entry | None = None
         # The leader's: what it has taken from the queue, the frame that ends it, whether it is synced, or is to be
         # soon after that time, and why it gives it up.
@@ -139,14 +141,22 @@ class GroupCommit(Owned):
         """In their order. The lock is held."""
         return [entry for entry in (*self._group, *self._queue) if not entry.is_done]
 
+    def has_mine(self) -> bool:
+        """Whether this thread leads, or waits for an entry. It asks without the lock: only the thread changes that."""
+        owner = threading.get_ident()
+        # The queue first: entries go from there to the group.
+        if self.leader == owner:
+            return not self._is_stranded
+        return any(entry.owner == owner and not (entry.is_done or entry.left) for entry in (*self._queue, *self._group))
+
     def enqueue(self, entry: Entry) -> None:
         """The lock is held, `check_open` has passed; `finish` follows without it.
 
         If anything but an error of ours is raised in between, `abandon` has to be called.
         """
         entry.owner = threading.get_ident()
-        if self._leader is None:
-            self._leader = entry.owner
+        if self.leader is None:
+            self.leader = entry.owner
         else:
             entry.turn = threading.Lock()
             entry.turn.acquire()
@@ -155,7 +165,7 @@ class GroupCommit(Owned):
 
     def finish(self, entry: Entry) -> None:
         """Returns when the entry is published. Raises `DiskFull` or `WriterPoisoned` when it never will be."""
-        if entry.turn is not None and not entry.is_done and self._leader != entry.owner:
+        if entry.turn is not None and not entry.is_done and self.leader != entry.owner:
             entry.turn.acquire()
         # More than once only if those before it, that nobody waits for, filled a group.
         while not entry.is_done:
@@ -165,17 +175,24 @@ class GroupCommit(Owned):
 
     def abandon(self) -> None:
         """This thread was interrupted between `enqueue` and the end of `finish`: nobody waits for its entries (C5)."""
-        uninterrupted(self._abandon)
+        try:
+            uninterrupted(self._abandon)
+        finally:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """This thread ends its call. If it still leads, there were too many interrupts: a `close` may go on."""
+        self._is_stranded = self.leader == threading.get_ident()
 
     def _abandon(self) -> None:
         owner = threading.get_ident()
         with self.lock:
-            for entry in self._queue:
+            for entry in (*self._queue, *self._group):
                 entry.left = entry.left or entry.owner == owner
             self._common.count_anew()
-            if self._leader is None and self._queue:
-                self._leader = owner
-            leads = self._leader == owner
+            if self.leader is None and self._queue:
+                self.leader = owner
+            leads = self.leader == owner
         if leads:
             self._lead()
 
@@ -185,7 +202,7 @@ class GroupCommit(Owned):
         with self.lock:
             if self._successor is not None:
                 self._wake_successor()
-            if self._leader != owner:
+            if self.leader != owner:
                 return
             if not self._group:
                 self._take_group()
@@ -225,6 +242,9 @@ class GroupCommit(Owned):
                 self._wal.write(pieces, frames)
             if self._group_syncs:
                 self._wal.sync()
+        except CalledWithin as interrupt:
+            self._failure = failure_under(interrupt, outer)
+            raise
         except Exception as error:
             self._failure = error
         except BaseException as interrupt:
@@ -236,6 +256,8 @@ class GroupCommit(Owned):
         if self._failure is None:
             try:
                 self._publish()
+            except CalledWithin:
+                raise  # an interrupt
             except Exception as error:
                 self._failure = error
         if self._failure is not None:
@@ -283,7 +305,8 @@ class GroupCommit(Owned):
         successor = next((entry for entry in self._queue if not entry.left), None) if self._queue else None
         leader = None if successor is None else successor.owner
         # Together: an interrupt comes between calls only. `_lead` wakes the successor, if this does not get to it.
-        self._group, self._failure, self._successor, self._leader = [], None, successor, leader
+        self._group, self._failure, self._successor, self.leader = [], None, successor, leader
+        self._is_stranded = False
         if successor is not None:
             self._wake_successor()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from seglog.commit import Barrier, Common, Entry, GroupCommit
-from seglog.errors import LogClosed, SeglogError, WriterPoisoned
-from seglog.interrupts import uninterrupted
+from seglog.errors import CalledWithin, LogClosed, SeglogError, WriterPoisoned
+from seglog.interrupts import is_interrupt, uninterrupted
 from seglog.meta import WalPosition
+from seglog.own_lock import Reentrant
 from seglog.ownership import Owned
 from seglog.shards import Wals, shard_of
 
@@ -16,17 +16,35 @@ __all__ = ["Committer"]
 
 
 class Committer(Owned):
-    """`lock` guards whatever entries assign and publish.
+    """`lock` guards whatever entries assign and publish. `raw_lock` is for callers that come after `check_apart`.
 
     `take_back` is called under it: what has been handed out is to be what is published. What the entries on their way
     take is assigned to them once more after that.
     """
 
-    def __init__(self, wals: Wals, lock: threading.Lock, take_back: Callable[[], None]) -> None:
-        self.lock = lock
+    def __init__(self, wals: Wals, lock: Reentrant, take_back: Callable[[], None]) -> None:
+        self.raw_lock = lock
         self._take_back = take_back
         self._common = Common(lock, self._count_anew)
         self._shards = tuple(GroupCommit(wal, self._common) for wal in wals.each)
+
+    @property
+    def lock(self) -> Reentrant:
+        """For `with`. Raises `CalledWithin` if this thread has it."""
+        if self.raw_lock._is_owned():  # noqa: SLF001 - `once`, without its two calls: each read comes by
+            raise CalledWithin
+        return self.raw_lock
+
+    def check_apart(self) -> None:
+        """Call this before the first entry of a call. Raises `CalledWithin` within another call of this thread.
+
+        It asks without the lock: only this thread takes it for itself, or has entries.
+        """
+        if self.raw_lock._is_owned():  # noqa: SLF001 - as above
+            raise CalledWithin
+        for shard in self._shards:
+            if shard.leader is not None and shard.has_mine():
+                raise CalledWithin
 
     @property
     def published_ends(self) -> tuple[WalPosition, ...]:
@@ -74,6 +92,11 @@ class Committer(Owned):
         """Returns when the entry is published. Raises `DiskFull` or `WriterPoisoned` when it never will be."""
         self._shard(entry.topic_id).finish(entry)
 
+    def leave(self, error: BaseException) -> None:
+        """A call ends with that error, after `check_apart`. If it is an interrupt, nobody waits for its entries."""
+        if not isinstance(error, SeglogError) or is_interrupt(error):
+            self.abandon()
+
     def abandon(self) -> None:
         """This thread was interrupted between `enqueue` and the end of `finish`: nobody waits for its entries."""
         for shard in self._shards:
@@ -81,17 +104,16 @@ class Committer(Owned):
 
     def flush(self) -> None:
         """Everything enqueued before is durable on return."""
+        self.check_apart()
         barriers = [Barrier() for _ in self._shards]
         try:
-            with self.lock:
+            with self.raw_lock:
                 self.check_open()
                 for shard, barrier in zip(self._shards, barriers, strict=True):
                     shard.enqueue(barrier)
             self._finish_all([*zip(self._shards, barriers, strict=True)])
-        except SeglogError:
-            raise
-        except BaseException:
-            self.abandon()
+        except BaseException as error:
+            self.leave(error)
             raise
 
     def close(self) -> None:
@@ -100,16 +122,20 @@ class Committer(Owned):
         Nobody writes on return, nor when an interrupt is raised: that waits.
         """
         barriers = [Barrier() for _ in self._shards]
-        uninterrupted(lambda: self._close(barriers))
+        try:
+            uninterrupted(lambda: self._close(barriers))
+        finally:
+            for shard in self._shards:
+                shard.let_go()
 
     def poison(self, error: BaseException) -> None:
         """Take no writes any more, because of a failure elsewhere in the directory."""
-        with self.lock:
+        with self.raw_lock:
             self._common.poison = self._common.poison or self._shards[0].poisoned_by(error)
 
     def _close(self, barriers: list[Barrier]) -> None:
         """Called again after an interrupt."""
-        with self.lock:
+        with self.raw_lock:
             if self._common.is_closed and not any(barrier.owner for barrier in barriers):
                 return
             if not self.is_poisoned:

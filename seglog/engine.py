@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
@@ -13,10 +12,11 @@ from seglog.clock_watch import ClockWatch
 from seglog.cold_stores import ColdStores
 from seglog.committer import Committer
 from seglog.config import LogSettings, TopicConfig
-from seglog.errors import LogClosed, NoSuchTopic, ReadOnly, SeglogError
+from seglog.errors import LogClosed, NoSuchTopic, ReadOnly
 from seglog.files import Files
 from seglog.layout import Layout
 from seglog.meta import Encoder, WalPosition
+from seglog.own_lock import Reentrant, new_lock, once, owned, taken
 from seglog.ownership import Owned
 from seglog.resident import Memory
 from seglog.segment import SegmentInfo, SegmentReader
@@ -24,7 +24,7 @@ from seglog.segment_cache import SegmentCache
 from seglog.shards import Wals
 from seglog.state import TopicState
 from seglog.tier import ColdTier
-from seglog.upkeep import Upkeep
+from seglog.upkeep import Background, Upkeep
 
 __all__ = ["Engine", "change"]
 
@@ -64,8 +64,8 @@ class Engine(Owned):
     syncer: Upkeep = field(init=False)
     relocator: Upkeep = field(init=False)
     reclaim: Upkeep = field(init=False)
-    checkpoint_lock: threading.Lock = field(default_factory=threading.Lock)
-    retention_lock: threading.Lock = field(default_factory=threading.Lock)
+    _checkpoint_lock: Reentrant = field(default_factory=new_lock)
+    _retention_lock: Reentrant = field(default_factory=new_lock)
     cold: ColdTier | None = None
     cold_stores: ColdStores | None = None
     doomed: tuple[tuple[int, int], ...] = ()
@@ -85,8 +85,42 @@ class Engine(Owned):
 
     def __post_init__(self) -> None:
         self.memory = Memory(self.settings.ephemeral_max_bytes)
-        self.committer = Committer(self.wals, threading.Lock(), self._take_back)
+        self.committer = Committer(self.wals, new_lock(), self._take_back)
         self.clock_watch = ClockWatch(self.clock)
+
+    @property
+    def retention_lock(self) -> Reentrant:
+        """For `with`, before the other two. Raises `CalledWithin` if this thread has one of the three."""
+        once(self._checkpoint_lock)
+        self.committer.check_apart()
+        return once(self._retention_lock)
+
+    @property
+    def checkpoint_lock(self) -> Reentrant:
+        """For `with`, before the committer's. Raises `CalledWithin` if this thread has one of them."""
+        self.committer.check_apart()
+        return once(self._checkpoint_lock)
+
+    def takes_checkpoint_lock(self) -> bool:
+        """Without waiting. The caller calls `leave_checkpoint`."""
+        return taken(self._checkpoint_lock)
+
+    def takes_retention_lock(self) -> bool:
+        """As `takes_checkpoint_lock`. A thread within a checkpoint does not get it: that lock comes later."""
+        return not owned(self._checkpoint_lock) and taken(self._retention_lock)
+
+    def leave_checkpoint(self) -> None:
+        self._checkpoint_lock.release()
+
+    def leave_retention(self) -> None:
+        self._retention_lock.release()
+
+    def check_apart(self) -> None:
+        """Call this before the end of the log. Raises `CalledWithin` within any other call of this thread."""
+        once(self.retention_lock)
+        for upkeep in (self.upkeep, self.syncer, self.relocator, self.reclaim):
+            if isinstance(upkeep, Background):
+                upkeep.check_apart()
 
     def _leave_to_parent(self) -> None:
         """Readers on their way look again at their next record, and find that the log is the parent's."""
@@ -161,12 +195,11 @@ def change(
 
     @functools.wraps(function)
     def guarded(engine: Engine, /, *given: _Given.args, **named: _Given.kwargs) -> _Result:
+        engine.committer.check_apart()
         try:
             return function(engine, *given, **named)
-        except SeglogError:
-            raise
-        except BaseException:
-            engine.committer.abandon()
+        except BaseException as error:
+            engine.committer.leave(error)
             raise
 
     return guarded

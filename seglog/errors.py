@@ -38,6 +38,7 @@
     │   ├── JournalClosed
     │   └── LogClosed
     └── Misuse               fix the call                                  exit 2
+        ├── CalledWithin         a handler called the log within a call of the same thread
         ├── InvalidArgument      a value that the call does not take; a TypeError and a ValueError too
         ├── ColdDirectoryNotApart  the cold directory leads into the data directory, or the other way round
         ├── SameFile             a hot file is its own cold copy: it is not deleted
@@ -65,6 +66,7 @@ from typing import ClassVar
 
 __all__ = [
     "AppendsHeld",
+    "CalledWithin",
     "ColdDirectoryNotApart",
     "ColdDirectoryTaken",
     "ColdStoreFailed",
@@ -450,6 +452,17 @@ class InvalidArgument(Misuse, TypeError, ValueError):
         self.name = name
         self.given = given
         self.wanted = wanted
+
+
+class CalledWithin(Misuse):
+    """A call of this thread is under way, and the inner call would wait for it for ever. The outer call goes on."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a call of this thread on the same log or journal is under way; nothing was done",
+            hint="a signal handler, finalizer or logging handler runs within whatever the thread does: let it put the "
+            "record into a queue, and append it from a thread of its own",
+        )
 
 
 class ColdDirectoryNotApart(Misuse):

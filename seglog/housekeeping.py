@@ -48,14 +48,14 @@ def enforce(engine: Engine, states: list[TopicState]) -> list[Retention]:
 
 def enforce_limits(engine: Engine, state: TopicState) -> None:
     """After an append. It is not the caller's business if that fails: the next one tries again."""
-    if not _is_over(engine, state) or not engine.retention_lock.acquire(blocking=False):
+    if not _is_over(engine, state) or not engine.takes_retention_lock():
         return
     try:
         _enforce(engine, [state])
     except (SeglogError, OSError) as error:
         _logger.warning("%s stays over its limits for now: %s", state.name, error)
     finally:
-        engine.retention_lock.release()
+        engine.leave_retention()
 
 
 def due(engine: Engine, state: TopicState) -> int:

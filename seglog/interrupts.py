@@ -8,27 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from seglog.errors import SeglogError
+from seglog.errors import CalledWithin, SeglogError
 
-__all__ = ["failure_under", "uninterrupted"]
+__all__ = ["failure_under", "is_interrupt", "uninterrupted"]
 
 # So many for one piece of work are no interrupts: whatever raises them will go on to do so.
 _MOST = 100
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """True for what is no `Exception`, and for the refusal of a call that a handler made and did not catch."""
+    return not isinstance(error, Exception) or isinstance(error, CalledWithin)
+
+
 def uninterrupted(work: Callable[[], object]) -> None:
     """Call `work`, again after each interrupt, until it returns or fails; then raise the interrupt, if there was one.
 
-    An interrupt is what is no `Exception`. A handler that raises one of those has failed the work.
+    A handler that raises anything else has failed the work.
     """
     interrupt: BaseException | None = None
     for _ in range(_MOST):
         try:
             work()
             break
-        except Exception:
-            raise
         except BaseException as error:
+            if not is_interrupt(error):
+                raise
             interrupt = error
     if interrupt is not None:
         raise interrupt

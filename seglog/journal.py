@@ -27,7 +27,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -40,6 +39,7 @@ from seglog.errors import DiskFull, JournalClosed, NoSuchItem, SectionPruned, To
 from seglog.files import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.journal_section import Item, Section
 from seglog.lock import DirectoryLock
+from seglog.own_lock import OwnLock
 from seglog.ownership import Owned, check_process, is_foreign
 from seglog.wal import NO_SPACE
 
@@ -65,7 +65,7 @@ class Journal(Owned):
         """
         self.path = Path(path).absolute()
         self._files = OsFiles() if files is None else files
-        self._lock = threading.Lock()
+        self._lock = OwnLock()
         self._is_closed = False
         self._min_section = 0
         self._is_marked = True
@@ -97,7 +97,7 @@ class Journal(Owned):
     @property
     def sections(self) -> list[int]:
         """Ascending."""
-        with self._lock:
+        with self._lock.once:
             return sorted(self._sections)
 
     @checked
@@ -138,7 +138,7 @@ class Journal(Owned):
 
         Durable on return. After an error, repeat it. Raises `DiskFull` and `TooManyOpenFiles`.
         """
-        with self._lock:
+        with self._lock.once:
             self._check_open()
             if min_section > self._min_section:
                 self._is_marked = self._mark_floor(min_section)
@@ -168,7 +168,7 @@ class Journal(Owned):
         Raises `NoSuchItem` and `InvalidArgument` at once, and `FileCorrupt` where the damage is: the section's items
         before it have come, and other sections can be replayed without it.
         """
-        with self._lock:
+        with self._lock.once:
             self._check_open()
             wanted = sorted(self._sections) if sections is None else list(sections)
             for number in wanted:
@@ -181,9 +181,11 @@ class Journal(Owned):
         """Sync every section, and let go of the journal, whatever is raised. Idempotent."""
         if is_foreign(self):
             return
-        with self._lock:
+        with self._lock.once:
             if self._is_closed:
                 return
+            for section in self._sections.values():
+                section.check_apart()
             self._is_closed = True
             sections = list(self._sections.values())
             self._sections.clear()
@@ -261,13 +263,13 @@ class Journal(Owned):
         self._remove_pruned()
 
     def _find(self, number: int) -> Section | None:
-        with self._lock:
+        with self._lock.once:
             self._check_open()
             return self._sections.get(number)
 
     def _section_for(self, number: int) -> Section:
         """To append to: made if it is not there."""
-        with self._lock:
+        with self._lock.once:
             self._check_open()
             if number < self._min_section:
                 raise SectionPruned(number, self._min_section)

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.errors import (
+    CalledWithin,
     DiskFull,
     FileCorrupt,
     InvalidItem,
@@ -48,6 +48,7 @@ from seglog.journal_item import (
     slot_bytes,
 )
 from seglog.open_file import OpenFile
+from seglog.own_lock import OwnLock
 from seglog.ownership import Owned
 from seglog.wal import NO_SPACE
 from seglog.window import WINDOW_BYTES, Window
@@ -92,7 +93,7 @@ class Section(Owned):
         self.number = number
         self._files = files
         self._file = OpenFile(files, path, flags)
-        self._lock = threading.Lock()
+        self._lock = OwnLock()
         self._poison: str | None = None
         self._waits = self._mark_waits = False
         size = self._file.size()
@@ -106,11 +107,16 @@ class Section(Owned):
     def path(self) -> Path:
         return self._file.path
 
+    def check_apart(self) -> None:
+        """Raises `CalledWithin` if `close` would wait for this thread."""
+        if self._lock.is_mine:
+            raise CalledWithin
+
     def append(self, data: bytes) -> int:
         """The offset of the new item. Raises `OffsetOverflow`, `ItemTooLarge`, `DiskFull`, `WriterPoisoned`."""
         if len(data) > ITEM_MAX_BYTES:
             raise ItemTooLarge(len(data), ITEM_MAX_BYTES)
-        with self._lock:
+        with self._lock.once:
             self._check_sound()
             offset = self.end // UNIT_BYTES
             if offset > OFFSET_MAX:
@@ -126,13 +132,13 @@ class Section(Owned):
 
     def sync(self) -> None:
         """What was appended is durable on return. Raises `WriterPoisoned`."""
-        with self._lock:
+        with self._lock.once:
             self._check_sound()
             self._sync()
 
     def close(self) -> None:
         """As `sync`, and the mark is durable too."""
-        with self._lock:
+        with self._lock.once:
             if self._poison is not None:
                 return
             self._sync()

@@ -5,13 +5,13 @@ A delete is added in the same time whatever their number. They are merged when a
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from operator import attrgetter
 
 from seglog.deletes import DeleteOp
+from seglog.own_lock import OwnLock
 from seglog.reach import NOTHING, Reach
 
 __all__ = ["Listed"]
@@ -31,7 +31,7 @@ class Listed:
         self._ops = list(ops)
         self._merged = 0
         self._reach = NOTHING
-        self._lock = threading.Lock()
+        self._lock = OwnLock()
         self.tagged = sum(op.tag is not None for op in self._ops)
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class Listed:
         return self._reach
 
     def _merge(self) -> None:
-        with self._lock:
+        with self._lock.once:
             if self._reach is NOTHING:
                 self._reach = Reach()
             while self._merged < len(self._ops):

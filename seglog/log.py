@@ -37,6 +37,7 @@ from seglog.layout import Layout
 from seglog.lock import DirectoryLock
 from seglog.names import check_topic_name
 from seglog.opening import engine_of
+from seglog.own_lock import OwnLock
 from seglog.ownership import Owned, is_foreign
 from seglog.reclaim import Reclaimer
 from seglog.recovery import Recovered, recover
@@ -140,6 +141,7 @@ class Log(Owned):
         self._engine = engine
         self._reclaimer = reclaimer
         self._lock = lock
+        self._closing = OwnLock()
 
     def __enter__(self) -> Log:
         return self
@@ -305,7 +307,8 @@ class Log(Owned):
     def close(self) -> None:
         """Make everything durable, and let go of the directory, whatever is raised. Idempotent.
 
-        A cold store that does not answer is waited for for a second at most.
+        A cold store that does not answer is waited for for a second at most. If a call of this thread is under way,
+        raise `CalledWithin`, and leave the log open.
         """
         self._close(then=lambda: None)
 
@@ -317,15 +320,22 @@ class Log(Owned):
             self._engine.close()
             leave(self._port, self._engine.layout.root)
             return
+        self._engine.check_apart()
+        self._reclaimer.check_apart()
+        with self._closing.once:
+            if not self._engine.is_closed:
+                self._close_once(self._lock, self._reclaimer, then)
+
+    def _close_once(self, lock: DirectoryLock, reclaimer: Reclaimer, then: Callable[[], None]) -> None:
         try:
             # None of them raises, not even an interrupt, before its work is over; but for the store, which may hang.
-            self._reclaimer.stop()
+            reclaimer.stop()
             with ExitStack() as ends:
                 ends.callback(self._engine.committer.close)
                 ends.callback(self._engine.syncer.close)
                 ends.callback(self._engine.upkeep.close)
                 ends.callback(self._engine.reclaim.close)
-                ends.callback(self._reclaimer.join)
+                ends.callback(reclaimer.join)
                 if not self._engine.relocator.close(_PATIENCE_S):
                     _logger.warning("the cold store has not answered yet: what is on its way there stays hot")
             if not self._engine.committer.is_poisoned:
@@ -337,7 +347,7 @@ class Log(Owned):
             self._close_engine()
             if self._engine.cold_stores is not None:
                 self._engine.cold_stores.release()
-            self._lock.release()
+            lock.release()
             leave(self._port, self._engine.layout.root)
 
     def _close_engine(self) -> None:

@@ -20,8 +20,9 @@ import threading
 from collections.abc import Callable
 
 from seglog.engine import Engine
-from seglog.errors import LogClosed
+from seglog.errors import CalledWithin, LogClosed
 from seglog.interrupts import uninterrupted
+from seglog.own_lock import OwnLock
 from seglog.ownership import Owned
 from seglog.rewrite import discard_rewrite, write_anew
 from seglog.segment import SegmentFiles, SegmentInfo
@@ -42,12 +43,17 @@ class Reclaimer(Owned):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._stopping = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = OwnLock()
         # Of a segment that could not be written anew, as it was then: it is not tried again before that changes.
         self._failed: set[tuple[int, SegmentInfo]] = set()
 
     def stop(self) -> None:
         self._stopping.set()
+
+    def check_apart(self) -> None:
+        """Raises `CalledWithin` if `join` would wait for this thread."""
+        if self._lock.is_mine:
+            raise CalledWithin
 
     def join(self) -> None:
         """After `stop`: nobody writes on return, nor when an interrupt is raised."""
@@ -69,14 +75,14 @@ class Reclaimer(Owned):
 
     def _run(self, pace: Callable[[int], None]) -> None:
         """What fails is logged, and stays as it is."""
-        with self._lock:
+        with self._lock.once:
             for state, info in self._candidates():
                 if self._stopping.is_set():
                     raise _Stopped
                 self._try(state, info, pace)
 
     def _wait(self) -> None:
-        with self._lock:
+        with self._lock.once:
             pass
 
     def _try(self, state: TopicState, info: SegmentInfo, pace: Callable[[int], None]) -> None:

@@ -147,7 +147,8 @@ class SegmentFiles(SegmentReader):
         self.first_seq = first_seq
         self.data: OpenFile = OpenFile(files, layout.data(topic_id, first_seq), flags)
         self.idx: OpenFile = OpenFile(files, layout.idx(topic_id, first_seq), flags)
-        self._flags_lock = threading.Lock()
+        # A call within a call finds the flags of before or after the other one.
+        self._flags_lock = threading.RLock()
 
     def set_deleted(self, first: int, last: int, seqs: list[int]) -> None:
         """Set the flag in the entries of `seqs`, all from `first` to `last`. Durable after a datasync of `idx`."""

@@ -90,7 +90,8 @@ class SegmentCache:
         self._files = files
         self._layout = layout
         self._is_shared = is_shared
-        self._lock = threading.Lock()
+        # A call within a call of the same thread may change what is open between two steps of the other one.
+        self._lock = threading.RLock()
         self._open: OrderedDict[tuple[int, int], SegmentFiles] = OrderedDict()
         self._kept: dict[tuple[int, int], SegmentFiles] = {}
         self._pending: dict[int, Reach] = {}
@@ -109,7 +110,7 @@ class SegmentCache:
                 return segment
             segment = self._open.get(key)
             if segment is not None:
-                self._open.move_to_end(key)
+                self._open[key] = self._open.pop(key, segment)
                 return segment
             if key in self._checked:
                 segment = SegmentFiles(self._files, self._layout, topic_id, info.first_seq)

@@ -13,9 +13,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
+from seglog.errors import CalledWithin
 from seglog.interrupts import uninterrupted
+from seglog.own_lock import OwnLock
 from seglog.ownership import Owned
 
 __all__ = ["Background", "InCaller", "Upkeep", "UpkeepFactory"]
@@ -47,27 +49,36 @@ class Background(Owned):
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         # Held by `with` itself: an interrupt within the condition's own `__enter__` would leave it locked for ever.
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._lock = OwnLock()
+        self._changed = threading.Condition(cast("Any", self._lock.once))
         self._has_work = False
         self._due_s: float | None = None
         self._is_closed = False
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
-        with self._lock:
+        if self._lock.is_mine:
+            return  # within another `wake` of this thread, or where the thread looks for work: the next one does it
+        with self._lock.once:
             if self._has_work or self._is_closed:
                 return
             self._stir()
             self._has_work = True
 
     def wake_later(self, delay_s: float) -> None:
-        with self._lock:
+        if self._lock.is_mine:
+            return
+        with self._lock.once:
             if self._has_work or self._is_closed or self._due_s is not None:
                 return
             due_s = time.monotonic() + delay_s
             self._stir()
             self._due_s = due_s
+
+    def check_apart(self) -> None:
+        """Raises `CalledWithin` if `close` would wait for this thread."""
+        if self._lock.is_mine or self._thread is threading.current_thread():
+            raise CalledWithin
 
     def close(self, patience_s: float | None = None) -> bool:
         if patience_s is not None:
@@ -77,7 +88,7 @@ class Background(Owned):
         return True
 
     def _stop(self, patience_s: float | None = None) -> bool:
-        with self._lock:
+        with self._lock.once:
             self._is_closed = True
             self._changed.notify()
             thread = self._thread
@@ -97,7 +108,7 @@ class Background(Owned):
 
     def _run(self) -> None:
         while True:
-            with self._lock:
+            with self._lock.once:
                 while not self._is_closed and (wait_s := self._wait_s()) != 0:
                     self._changed.wait(wait_s)
                 if self._is_closed:

@@ -101,14 +101,13 @@ def append(
         head = 0 if known is None else known.head_seq
         return range(head + 1, head + 1)
     wait_for_room(engine)
+    engine.committer.check_apart()
     # As `change` has it, without its call: this is where a lone appender's time goes.
     try:
         begun = begin_append(engine, name, values, tag=tag, node=node, unterminated=unterminated, durability=durability)
         return finish_append(engine, begun)
-    except SeglogError:
-        raise
-    except BaseException:
-        engine.committer.abandon()
+    except BaseException as error:
+        engine.committer.leave(error)
         raise
 
 
@@ -168,11 +167,11 @@ def begin_append(
     unterminated: bool,
     durability: str | None,
 ) -> Begun:
-    """Of one value at least; `check_append` has passed. Nothing is written before `finish_append`."""
+    """Of one value at least; `check_append` and `check_apart` have passed. `finish_append` writes it."""
     committer = engine.committer
     begun: Begun | None = None
     while begun is None:
-        with committer.lock:
+        with committer.raw_lock:
             committer.check_open()
             if not engine.leaving or not engine.is_leaving(name):
                 begun = _begin_append(engine, name, values, tag, node, durability, unterminated=unterminated)

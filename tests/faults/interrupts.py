@@ -2,6 +2,7 @@
 
 That is when a function begins, after a call, and when a loop turns. `points` counts how many of those a run has in the
 modules given, `interrupted` raises `KeyboardInterrupt` at the n-th. Of the thread that calls, as with signals.
+`handled` calls a handler at the n-th point instead.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-__all__ = ["interrupted", "points"]
+__all__ = ["handled", "interrupted", "points"]
 
 
 def points(work: Callable[[], object], modules: tuple[str, ...]) -> int:
     """How many there are; `work` is done."""
-    tracer = _Tracer(modules, at=0)
+    tracer = _Tracer(modules, 0, _interrupt)
     tracer.run(work)
     return tracer.passed
 
@@ -26,14 +27,24 @@ def points(work: Callable[[], object], modules: tuple[str, ...]) -> int:
 def interrupted(work: Callable[[], object], modules: tuple[str, ...], at: int) -> bool:
     """Whether `work` was interrupted at that point, from 1; not if it has fewer. What else it raises comes out."""
     try:
-        _Tracer(modules, at).run(work)
+        _Tracer(modules, at, _interrupt).run(work)
     except KeyboardInterrupt:
         return True
     return False
 
 
+def handled(work: Callable[[], object], modules: tuple[str, ...], at: int, handler: Callable[[], object]) -> None:
+    """Do `work`, and call `handler` at that point. What either raises comes out, the handler's through the work."""
+    _Tracer(modules, at, handler).run(work)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
 class _Tracer:
-    def __init__(self, modules: tuple[str, ...], at: int) -> None:
+    def __init__(self, modules: tuple[str, ...], at: int, handler: Callable[[], object]) -> None:
+        self._handler = handler
         self.passed = 0
         self._modules = modules
         self._at = at
@@ -62,7 +73,7 @@ class _Tracer:
             if last is not None and last in _points(frame.f_code):
                 self.passed += 1
                 if self.passed == self._at:
-                    raise KeyboardInterrupt
+                    self._handler()
         return self._step
 
 

@@ -213,8 +213,11 @@ def test_a_snapshot_may_know_of_more_seqs_than_a_frame_that_was_on_its_way(log: 
     with engine.committer.lock:
         state = engine.state("t")
         engine.committer.enqueue(evict := EvictEntry(state, state.floors.evicted(3, Gap(1, 2))))
-    _append(topic, "waits for nothing")
-    log.checkpoint()
+    # Another thread, for this one has an entry on its way.
+    for work in (lambda: _append(topic, "waits for nothing"), log.checkpoint):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
     engine.committer.finish(evict)
     _append(topic, "last", durability="fsync")
     shutil.copytree(log.path, tmp_path / "killed")

@@ -318,7 +318,7 @@ def test_a_child_waits_for_no_lock_that_a_thread_of_the_parent_holds(log: Log) -
         log.close()
         return outcomes
 
-    with engine.checkpoint_lock, engine.retention_lock, engine.committer.lock:
+    with engine.retention_lock, engine.checkpoint_lock, engine.committer.lock:
         outcomes = in_child(everything)
     assert outcomes == dict.fromkeys(calls, "OpenedByParent")
 
@@ -461,7 +461,7 @@ def test_a_journal_belongs_to_its_process_too(tmp_path: Path) -> None:
             journal.close()
             return outcomes
 
-        with journal._lock:
+        with journal._lock.once:
             assert in_child(everything) == dict.fromkeys(calls, "OpenedByParent")
         assert len(list(replays[4])) == 8999
         assert journal.append(1, b"x") == journal._sections[1].end // 16 - 1

@@ -127,11 +127,11 @@ def test_damage_in_a_wal_file_that_is_not_active_is_never_cut(tmp_path: Path) ->
     files = CrashingFiles(UnsyncedFiles(), 0)
     log = seglog.open(tmp_path / "data", settings=SETTINGS, files=files)
     values = [b"%d" % number * 20 for number in range(70)]
-    log._engine.checkpoint_lock.acquire()  # as if one were at work all the time, so that WAL files stay
+    assert log._engine.takes_checkpoint_lock()  # as if one were at work all the time, so that WAL files stay
     for value in values:
         log.topic("t").append([value])
     shutil.copytree(tmp_path / "data", tmp_path / "crashed")
-    log._engine.checkpoint_lock.release()
+    log._engine.leave_checkpoint()
     log.close()
     first, *_, last = sorted((tmp_path / "crashed" / "wal").glob("*.log"))
     assert first != last

@@ -123,7 +123,7 @@ def test_headers_of_many_have_the_verdict_of_one() -> None:
 def crashed(tmp_path: Path) -> Path:
     """Three topics in turns, groups of one and of many, control frames in between; nothing is in segments."""
     log = seglog.open(tmp_path / "live", settings=LogSettings(wal_file_bytes=1 << 16), files=UnsyncedFiles())
-    log._engine.checkpoint_lock.acquire()  # as if one were at work all the time
+    assert log._engine.takes_checkpoint_lock()  # as if one were at work all the time
     for number in range(12):
         log.topic(f"t{number % 3}").append([b"%d" % number] * (number % 5 + 1), tag="eu" if number % 2 else None)
         log.topic("t0").append([b"x" * number] * 3, durability="memory")
@@ -133,7 +133,7 @@ def crashed(tmp_path: Path) -> Path:
     for number in range(5):
         log.topic("t1").append([b"after"] * (number + 1))
     shutil.copytree(tmp_path / "live", tmp_path / "crashed")
-    log._engine.checkpoint_lock.release()
+    log._engine.leave_checkpoint()
     log.close()
     return tmp_path / "crashed"
 
