@@ -16,6 +16,8 @@ A2  An append that is cancelled before its group begins appends nothing. One tha
     as if it had not been cancelled: only nobody hears of it. Which one it was cannot be told, as after a crash.
 A3  What waits is bounded by the setting `queue_max_bytes`: beyond it `append` waits for room, in order. One append that
     is larger than that goes alone.
+A4  Appends and `close` are for the loop that opened the log: `OtherLoop` in any other. When that loop has ended,
+    `close` works in any.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from seglog.checkpoint import wait_for_room
 from seglog.config import TopicConfig
 from seglog.deletes import DeleteOp
 from seglog.engine import Engine
-from seglog.errors import LogClosed, TopicFull
+from seglog.errors import LogClosed, OtherLoop, TopicFull
 from seglog.follow import Follower
 from seglog.log import Log
 from seglog.ownership import Owned, check_process, is_foreign
@@ -142,8 +144,12 @@ class AsyncLog(Owned):
             return
         try:
             await self._queue.close()
-        finally:
+        except OtherLoop:
+            raise  # it goes on there
+        except BaseException:
             await asyncio.to_thread(self._log.close)
+            raise
+        await asyncio.to_thread(self._log.close)
 
 
 class AsyncTopic:
@@ -182,6 +188,8 @@ class AsyncTopic:
         )
         if not values:
             return self.sync.append(values)
+        if asyncio.get_running_loop() is not queue.loop:
+            raise OtherLoop
         if queue.for_room or queue.is_closed or queue.waiting_bytes + size_bytes > queue.max_bytes:
             await queue.wait_for_room(size_bytes)
         return await queue.put(values, size_bytes, kind)
@@ -334,7 +342,7 @@ class _Queue(Owned):
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.max_bytes = engine.settings.queue_max_bytes
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._work: SimpleQueue[list[_Part] | None] = SimpleQueue()
         self._waiting: list[_Part] = []
         self._last_parts: dict[str, _Part] = {}
@@ -348,7 +356,7 @@ class _Queue(Owned):
 
     def put(self, values: Sequence[bytes], size_bytes: int, kind: _Kind) -> asyncio.Future[range]:
         """There is room. A1: an append joins the last part of its topic, if it may."""
-        seqs: asyncio.Future[range] = asyncio.Future(loop=self._loop)
+        seqs: asyncio.Future[range] = asyncio.Future(loop=self.loop)
         part = self._last_parts.get(kind[0])
         if part is None or part.kind != kind or part.size_bytes + size_bytes > _MERGED_MAX_BYTES:
             part = self._last_parts[kind[0]] = _Part(kind)
@@ -363,14 +371,21 @@ class _Queue(Owned):
         if not self._is_sending:
             # A tick later, so that all tasks of this one are in.
             self._is_sending = True
-            self._loop.call_soon(self._send)
+            self.loop.call_soon(self._send)
         return seqs
 
     async def close(self) -> None:
+        if asyncio.get_running_loop() is not self.loop:
+            if not self.loop.is_closed():
+                raise OtherLoop
+            # Nobody hears of what waits; what is being written comes to its end.
+            self.is_closed = True
+            self._work.put(None)
+            return
         if not self.is_closed:
             self.is_closed = True
             if self._is_sending:
-                self._at_rest = self._loop.create_future()
+                self._at_rest = self.loop.create_future()
             else:
                 self._work.put(None)
         if self._at_rest is not None:
@@ -389,12 +404,12 @@ class _Queue(Owned):
         self._check_open()
         if not self.for_room and self._has_room(size_bytes):
             return
-        turn: asyncio.Future[None] = self._loop.create_future()
+        turn: asyncio.Future[None] = self.loop.create_future()
         self.for_room.append(turn)
         try:
             await turn
             while not self._has_room(size_bytes):
-                turn = self._loop.create_future()
+                turn = self.loop.create_future()
                 self.for_room.appendleft(turn)
                 await turn
         except BaseException:
@@ -430,14 +445,14 @@ class _Queue(Owned):
             part.settle(outcome)
         self._wake_next()
         # Behind those that were just woken, which may have more.
-        self._loop.call_soon(self._send)
+        self.loop.call_soon(self._send)
 
     def _commit_all(self) -> None:
         """The other thread."""
         while (group := self._work.get()) is not None:
             outcomes = _commit(self.engine, group)
             try:
-                self._loop.call_soon_threadsafe(self._settle, outcomes)
+                self.loop.call_soon_threadsafe(self._settle, outcomes)
             except RuntimeError:
                 return  # the loop is closed: nobody is there to hear of it
 

@@ -47,6 +47,7 @@
         ├── InvalidLabel         a tag or node that does not fit a frame
         ├── ItemTooLarge         for one item of a journal
         ├── OpenedByParent       a log, journal or archive in a fork of the process that opened it
+        ├── OtherLoop            an async log in another event loop than its own
         ├── OffsetOverflow       a file takes no more: an offset in it has 32 bits
         ├── SectionPruned        an append below what was pruned
         ├── WrongSize            the size of an item that the caller gave is not the one it has
@@ -103,6 +104,7 @@ __all__ = [
     "NotTruncatable",
     "OffsetOverflow",
     "OpenedByParent",
+    "OtherLoop",
     "ReadOnly",
     "RecordTooLarge",
     "SameFile",
@@ -579,6 +581,16 @@ class OpenedByParent(Misuse):
             "processes by multiprocessing's spawn",
         )
         self.parent = parent
+
+
+class OtherLoop(Misuse):
+    """An async log belongs to the event loop that opened it. Nothing was done."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the log was opened in another event loop; nothing was done",
+            hint="open it within each asyncio.run, or send the call there by asyncio.run_coroutine_threadsafe",
+        )
 
 
 class SectionPruned(Misuse):
