@@ -11,9 +11,11 @@ says at a moment (`Bounds`) is compared with what a recovery finds (`Found`). Of
 Of what `append` was acked for, each record is compared whole: the time that readers saw, node, unterminated. So are
 the epoch and the configuration of its topic.
 
+The floors are exact where a topic begins in its own segments. Where it begins in the cold tier, `earliest_seq` is not
+below what was deleted by seq, and something was released. `evict_floor` is above an ephemeral record, or 1.
+
 Not seen: the time and the node of a record whose append never returned; an attribute that no topic of the life has;
-truncation and eviction, which have lives of their own (`topic_life.py`); an `earliest_seq` of a cold tier that is too
-low.
+an `earliest_seq` in the cold tier that is lower because of a delete by tag, as its contract allows.
 """
 
 from __future__ import annotations
@@ -100,6 +102,7 @@ class FoundTopic:
     earliest_seq: int = 1
     details: tuple[tuple[int, Detail], ...] = ()
     kind: Kind | None = None
+    evict_floor: int = 1
 
 
 Detail: TypeAlias = tuple[int, str | None, bool]
@@ -261,6 +264,27 @@ class Journal:
         fronts = {first, *(gap.gap_from for gap in topic.lost if gap.gap_from < first)}
         if topic.earliest_seq >= topic.hot_floor and topic.earliest_seq not in fronts:
             return f"{name} says that it begins at {topic.earliest_seq}, and {hot[:1]} is the first that is live"
+        return self._wrong_floors(name, topic, bounds)
+
+    def _wrong_floors(self, name: str, topic: FoundTopic, bounds: Bounds) -> str | None:
+        """Only what a topic has in the cold tier lies between `earliest_seq` and the hot floor; what was evicted here
+        was ephemeral.
+        """
+        deletes = self.deletes_tried[: bounds.deletes[0]]
+        known = max(
+            (min(before, at_seq + 1) for of, at_seq, before, tag in deletes if of == name and before and tag is None),
+            default=1,
+        )
+        if topic.earliest_seq < known:
+            return f"{name} says that it begins at {topic.earliest_seq}, and all below {known} was deleted"
+        if topic.earliest_seq < topic.hot_floor and bounds.floors.get(name, (1, 1))[1] == 1:
+            return (
+                f"{name} says that it begins at {topic.earliest_seq}, and nothing below {topic.hot_floor} was released"
+            )
+        if topic.evict_floor > topic.earliest_seq:
+            return f"{name} begins at {topic.earliest_seq}, and says that it lost all below {topic.evict_floor}"
+        if topic.evict_floor > 1 and topic.evict_floor - 1 not in self.ephemeral.get(name, set()):
+            return f"{name} says that it lost {topic.evict_floor - 1}, which was not ephemeral"
         return None
 
     def resumed(self, found: Found, bounds: Bounds) -> Journal:
@@ -283,7 +307,9 @@ class Journal:
             acked={name: topic.head for name, topic in found.items()},
             deletes_tried=self.deletes_tried[:deletes],
             deletes_acked=deletes,
-            floors_tried={name: topic.hot_floor for name, topic in found.items()},
+            floors_tried={
+                name: topic.hot_floor for name, topic in found.items() if bounds.floors.get(name, (1, 1))[1] > 1
+            },
             floors_acked={name: topic.hot_floor for name, topic in found.items()},
             archive=self.archive.below({name: topic.hot_floor for name, topic in found.items()}),
             keepers=self.keepers,
@@ -325,7 +351,7 @@ def look(log: Log) -> dict[str, FoundTopic]:
         )
         found[name] = FoundTopic(
             topic.head_seq, topic.hot_floor, live, topic.delete_ops(), lost, topic.earliest_seq, details,
-            (topic.epoch, topic.config),
+            (topic.epoch, topic.config), topic.evict_floor,
         )  # fmt: skip
     return found
 
