@@ -24,7 +24,7 @@ from catalog.checkpoint_list import (
 from catalog.checkpointer import make_checkpoint
 from catalog.control import CheckpointSet, Control, Mark
 from catalog.encoding import encode_commit
-from catalog.envelope import MessageType, wrap
+from catalog.envelope import MessageType, unwrap, wrap
 from catalog.errors import InvalidObject, StoreUnreachable
 from catalog.keys import checkpoints_key
 from catalog.objects.memory import MemoryStore
@@ -177,3 +177,18 @@ def test_a_history_is_shown_without_the_store_only_if_the_whole_list_is_here(tmp
         whole = volumes.history(MAIN, 60).legs
         out.is_out = True
         assert volumes.history(MAIN, 60).legs == whole
+
+
+def test_the_two_parts_are_in_one_order() -> None:
+    for lsns in ([1, 2, 3, 5, *range(5, 45)], [1, 2, 3, 6, *range(5, 45)]):
+        body = encode_checkpoint_set(CheckpointSet(vid(1), tuple(Mark(lsn, START_MS, lsn) for lsn in lsns)))
+        assert len(decode_newest_checkpoints(body[:NEWEST_BYTES], vid(1)).marks) == 40
+        with pytest.raises(InvalidObject, match="do not ascend"):
+            decode_checkpoint_set(body, vid(1))
+
+
+def test_bytes_behind_the_marks_that_are_counted_are_damage() -> None:
+    data = unwrap(MessageType.CHECKPOINT_SET, encode_checkpoint_set(long(2)), "here")
+    fewer = data[:16] + struct.pack("<Q", 1) + data[24:]
+    with pytest.raises(InvalidObject, match="followed by other bytes than zeros"):
+        decode_newest_checkpoints(wrap(MessageType.CHECKPOINT_SET, fewer), vid(1))

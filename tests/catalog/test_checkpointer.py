@@ -9,18 +9,19 @@ from typing import Literal
 import pytest
 
 from catalog import checkpointer
+from catalog.checkpoint_list import encode_checkpoint_set
 from catalog.checkpointer import CheckpointPolicy, checkpoint_due, make_checkpoint
 from catalog.commit import ForkPoint
-from catalog.control import Control, Mark
+from catalog.control import CheckpointSet, Control, Mark
 from catalog.encoding import StoredCommit, decode_commit_at, encode_commit, encode_views
 from catalog.envelope import MessageType, wrap
-from catalog.errors import CatalogError, InvalidObject, NoSuchObject
+from catalog.errors import CatalogError, InvalidObject, NoSuchObject, OutOfWindow
 from catalog.keys import checkpoints_key, commit_key, list_key, lists_prefix
 from catalog.local import LocalCatalog
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS, HistoryMaker, ts_of, vid
-from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
+from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
 
 MAIN, FORK = vid(1), vid(2)
 
@@ -198,8 +199,12 @@ def test_which_commit_is_due_follows_from_the_commits(
         lsn = volumes.snapshot(MAIN).lsn
         assert checkpoint_due(volumes, MAIN, lsn, policy) == due
         if due:
+            assert checkpoint_due(volumes, MAIN, due, policy) == due
+            assert checkpoint_due(volumes, MAIN, due - 1, policy) is None
             make_checkpoint(volumes, MAIN, due, now_ms=START_MS)
             assert checkpoint_due(volumes, MAIN, lsn, policy) != due
+        sizes = [len(body) for body in cache.commit_bodies(MAIN, 1, 3).values()]
+        assert due or checkpoint_due(volumes, MAIN, 10, CheckpointPolicy(64, sum(sizes))) == 3
 
 
 def test_marks_tell_the_latest_time_and_the_highest_seq_up_to_them() -> None:
@@ -220,3 +225,33 @@ def test_rivals_make_one_checkpoint() -> None:
     marks = {make_checkpoint(Volumes(store), MAIN, 12, now_ms=START_MS + n) for n in range(3)}
     assert len(marks) == 1
     assert checkpoints_key(MAIN) in [*store.list(f"{MAIN}/")]
+
+
+def test_a_rivals_checkpoint_that_came_first_stays() -> None:
+    store = MemoryStore()
+    push(store, busy())
+
+    class Faster(WrappedStore):
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            if method == "get_tagged" and key == commit_key(MAIN, 12):
+                make_checkpoint(Volumes(store), MAIN, 12, now_ms=START_MS + 5)
+            return act()
+
+    make_checkpoint(Volumes(Faster(store)), MAIN, 12, now_ms=START_MS)
+    found = decode_commit_at(store.get(commit_key(MAIN, 12)), MAIN, 12).checkpoint
+    assert found is not None
+    assert found.made_at_ms == START_MS + 5
+
+
+def test_below_the_floor_only_the_run_that_pruned_last_puts_marks() -> None:
+    store = MemoryStore()
+    push(store, busy())
+    pruned = CheckpointSet(MAIN, (), 0, 20, bytes(range(16)))
+    store.put_new(checkpoints_key(MAIN), encode_checkpoint_set(pruned))
+    for nonce in (None, bytes(16)):
+        with pytest.raises(OutOfWindow, match="lsn 20 of its volume"):
+            make_checkpoint(Volumes(store), MAIN, 12, now_ms=START_MS, pruned=nonce)
+    make_checkpoint(Volumes(store), MAIN, 20, now_ms=START_MS)
+    make_checkpoint(Volumes(store), MAIN, 12, now_ms=START_MS, pruned=pruned.nonce)
+    found = Volumes(store).checkpoints(MAIN)
+    assert ([mark.lsn for mark in found.marks], found.floor, found.nonce) == ([12, 20], 20, pruned.nonce)

@@ -153,12 +153,32 @@ def test_what_is_young_waits_for_its_name_or_its_commit() -> None:
     report = world.collect(grace_s=3600)
     assert report.young_segments == 1
     assert "segments" not in report.planned
+    assert "volumes" not in report.planned
     for _ in steps:
         pass
     world.now_ms += 2 * HOUR_MS
     assert world.collect(grace_s=3600).planned["segments"] == 1
     assert world.collect(attempts=lambda: (ref.sid,)).deleted["segments"] == 0  # on record somewhere
     world.check()
+
+
+def test_what_an_upload_on_record_has_is_not_planned() -> None:
+    world = World()
+    main = grown(world)
+    ref = world.upload(main.vid, 101, 110)
+    world.now_ms += 2 * HOUR_MS
+    assert "segments" not in world.collect(grace_s=3600, attempts=lambda: (ref.sid,)).planned
+    assert world.collect(grace_s=3600).planned["segments"] == 1
+
+
+def test_a_pin_that_ended_is_there_for_the_grace() -> None:
+    world = World()
+    main = grown(world)
+    [*world.pin_steps("job", ForkPoint(main.vid, 10), HOUR_MS)]
+    world.now_ms += HOUR_MS + 1
+    assert "pins" not in world.collect(grace_s=3600).planned
+    world.now_ms += HOUR_MS
+    assert world.collect(grace_s=3600).planned["pins"] == 1
 
 
 def test_a_dry_run_tells_and_changes_nothing() -> None:

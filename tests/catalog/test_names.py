@@ -30,7 +30,7 @@ from catalog.errors import (
     VolumeCollected,
 )
 from catalog.gid import Vid
-from catalog.keys import boundary_key, commit_key, control_key, ref_key
+from catalog.keys import boundary_key, commit_key, control_key, oplog_key, ref_key, tag_key
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.oplog import Oplog
 from catalog.pin import Pins
@@ -40,7 +40,16 @@ from catalog.tag import Tags
 from catalog.undo import undo
 from catalog.volume import DEAD, Volumes
 from tests.catalog.samples import START_MS, HistoryMaker
-from tests.faults.store import CountingStore, Fault, FaultyStore, StrayKeysStore, lost, unreachable
+from tests.faults.store import (
+    EFFECTS,
+    CountingStore,
+    Fault,
+    FaultyStore,
+    StrayKeysStore,
+    WrappedStore,
+    lost,
+    unreachable,
+)
 
 NOW_MS = START_MS + 1_000
 
@@ -212,6 +221,16 @@ def test_a_volume_that_gc_took_while_its_name_was_made_is_no_branch(store: Memor
     branches_of(store).create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
 
 
+def test_only_a_name_that_leads_to_the_dead_volume_is_taken_back(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    branches = branches_of(store)
+    alive = branches.create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
+    branches.take_back("orders", "half", Vid.new(1), now_ms=NOW_MS)
+    assert branches.resolve("orders", "half") == alive
+    branches.take_back("orders", "half", alive, now_ms=NOW_MS)
+    assert names(store) == ["main"]
+
+
 def test_an_answer_that_nobody_has_after_the_name_was_made_is_unknown(store: MemoryStore) -> None:
     main = topic_of_three(store)
     counting = CountingStore(store)
@@ -297,6 +316,47 @@ def test_of_racing_creators_of_a_tag_one_wins(store: MemoryStore) -> None:
         assert Tags(Volumes(store)).delete("orders", "v1", now_ms=1).point.lsn == winner
 
 
+class Between(WrappedStore):
+    """Before the first write of a key `act` happens."""
+
+    def __init__(self, inner: ObjectStore, key: str, act: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self._key = key
+        self._acts = [act]
+
+    def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+        if key == self._key and method in EFFECTS and self._acts:
+            self._acts.pop()()
+        return act()
+
+
+def test_a_tag_that_became_another_one_meanwhile_stays(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    tags = Tags(Volumes(store))
+    tags.create("orders", "v1", ForkPoint(main, 2), branch="main", now_ms=NOW_MS)
+
+    def other() -> None:
+        tags.delete("orders", "v1", now_ms=NOW_MS)
+        tags.create("orders", "v1", ForkPoint(main, 3), branch="main", now_ms=NOW_MS)
+
+    slow = Between(store, tag_key("orders", "v1"), other)
+    with pytest.raises(KeyChanged):
+        Tags(Volumes(slow)).delete("orders", "v1", now_ms=NOW_MS)
+    assert tags.get("orders", "v1").point == ForkPoint(main, 3)
+
+
+def test_no_state_of_a_name_comes_back(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    tags, key = Tags(Volumes(store)), tag_key("orders", "v1")
+    states = []
+    for _ in range(2):
+        tags.create("orders", "v1", ForkPoint(main, 2), branch="main", now_ms=NOW_MS)
+        states.append(store.get(key))
+        tags.delete("orders", "v1", now_ms=NOW_MS)
+        states.append(store.get(key))
+    assert len(set(states)) == 4
+
+
 # ---------------------------------------------------------------- pins
 
 
@@ -360,6 +420,15 @@ def test_racing_entries_get_numbers_without_a_gap(store: MemoryStore) -> None:
             lambda n: Oplog(store).note("test", ref_key("t", f"b{n}"), None, b"x", now_ms=NOW_MS), range(40)
         )
     assert sorted(found) == [*range(1, 41)]
+
+
+def test_an_entry_whose_number_is_taken_meanwhile_gets_the_next_one(store: MemoryStore) -> None:
+    def note(to: ObjectStore, branch: str) -> int:
+        return Oplog(to).note("test", ref_key("t", branch), None, b"x", now_ms=NOW_MS)
+
+    slow = Between(store, oplog_key(1), lambda: note(store, "faster"))
+    assert note(slow, "slower") == 2
+    assert [each.entry.subject for each in Oplog(store).entries()] == ["refs/t/slower", "refs/t/faster"]
 
 
 def test_undo_takes_back_the_last_change_of_a_name(store: MemoryStore) -> None:

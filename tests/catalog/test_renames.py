@@ -157,6 +157,14 @@ def test_of_racing_changes_of_a_name_one_wins(
     assert names_of(store, half) != [] or other.__qualname__.startswith("_delete")
 
 
+def test_a_rename_of_a_branch_that_is_deleted_meanwhile_is_refused_and_leaves_no_name(
+    store: MemoryStore, half: Vid
+) -> None:
+    with pytest.raises(KeyChanged):
+        rename(Meanwhile(store, 3, lambda: _delete("half")(store)))  # the new name is given by then
+    assert names_of(store, half) == []
+
+
 @pytest.mark.parametrize("effect", range(1, 5))
 @pytest.mark.parametrize(
     "other", [lambda store: rename(store, "fix", "b"), lambda store: take_back(store), _delete("fix")]

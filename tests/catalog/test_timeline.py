@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from catalog.commit import ForkPoint, SegmentRef
 from catalog.control import Mark
-from catalog.encoding import StoredCommit
+from catalog.encoding import StoredCommit, commit_hash
 from catalog.errors import InvalidName, InvalidTarget, OutOfWindow
 from catalog.gid import Vid
 from catalog.history import NO_HISTORY, History, Leg
@@ -224,6 +224,31 @@ def test_after_a_truncation_a_seq_means_the_first_record_that_had_it_and_a_time_
     assert point(Seq(5), past(history)) == (MAIN, 1, 5)
     assert point(Time(ts_of(20)), past(history)) == (MAIN, 2, None)
     assert point(Time(ts_of(20) - 1), past(history)) == (MAIN, 1, 19)
+
+
+def test_a_delete_of_between_a_truncation_and_what_followed_it_shows_what_the_truncation_left() -> None:
+    history = HistoryMaker(MAIN)
+    history.offload((1, 20))
+    history.truncate(20, first_removed=11)
+    late = history.offload((11, 15))
+    [ref] = late.segments
+    moved = replace(late, segments=(replace(ref, min_ts_ms=ts_of(30), max_ts_ms=ts_of(35)),), at_ts_ms=ts_of(35))
+    history.stored[-1] = StoredCommit(moved, commit_hash(moved))
+    history.delete(10, before=3)
+    behind = replace(history.stored[-1].commit, at_ts_ms=ts_of(25))
+    history.stored[-1] = StoredCommit(behind, commit_hash(behind))
+    assert point(Time(ts_of(25)), past(history)) == (MAIN, 4, 10)
+
+
+def test_a_checkpoint_that_has_the_seq_is_looked_at_from_the_one_before_it() -> None:
+    history = HistoryMaker(MAIN)
+    history.offload((1, 10))
+    history.offload((11, 20))
+    history.delete(20, before=3)
+    marks = tuple(Mark(lsn, ts_of(last), last) for lsn, last in ((1, 10), (3, 20)))
+    left = History([Leg(MAIN, 1, 3, marks=marks)], lambda _, first, last: history.stored[first - 1 : last])
+    assert point(Seq(20), left) == (MAIN, 2, None)
+    assert point(Seq(15), left) == (MAIN, 2, 15)
 
 
 # ---------------------------------------------------------------- forks

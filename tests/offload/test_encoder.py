@@ -180,6 +180,30 @@ def test_an_entry_that_just_fits_an_empty_block_is_taken_and_one_more_byte_is_re
     assert refused.value.limit_bytes == largest_entry(BLOCK_SIZE, codec)
 
 
+def test_chunks_that_fill_a_block_to_its_last_byte_are_in_it():
+    frames = frames_of_samples([Sample(b"x" * 100)] * 4)
+    [entry_bytes] = {chunk.raw_length for chunk in encode_object(frames, Codec.NONE, chunk_bytes=1).summary.chunks}
+    made = encode_object(
+        frames, Codec.NONE, block_size=BLOCK_HEADER_LENGTH + 4 * entry_bytes, chunk_bytes=2 * entry_bytes
+    )
+    assert len(made.blocks) == 1
+    assert [chunk.count for chunk in made.summary.chunks] == [2, 2]
+    assert made.summary.data_length == BLOCK_HEADER_LENGTH + 4 * entry_bytes
+
+
+def test_the_largest_entry_and_its_head_fill_a_block():
+    assert largest_entry(BLOCK_SIZE, Codec.NONE) == BLOCK_SIZE - 128 - 12
+    assert largest_entry(BLOCK_SIZE, Codec.ZSTD) == (BLOCK_SIZE - 128 - 64) * 256 // 257 - 12
+
+
+def test_a_last_block_in_a_spare_one_has_nothing_of_that():
+    frames = frames_of_samples([Sample(b"only")])
+    encoder = SegmentEncoder(block_size=BLOCK_SIZE, codec=Codec.NONE, spare=deque([bytearray(b"x" * BLOCK_SIZE)]))
+    assert list(encoder.add(take_apart(frames))) == []
+    blocks, _ = encoder.finish()
+    assert blocks == encode_object(frames, Codec.NONE, block_size=BLOCK_SIZE).blocks
+
+
 def test_a_chunk_never_exceeds_its_limit_unless_one_entry_does():
     sizes = [100, 100, 5000, 100, 100, 100]
     made = encode_object(frames_of_samples(Sample(bytes(size)) for size in sizes), Codec.ZSTD, chunk_bytes=400)

@@ -124,6 +124,18 @@ def test_index_entries_that_do_not_follow_from_the_chunk_table_are_refused():
         decode_head(bytes(head), "k")
 
 
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_ledger_of_more_or_fewer_entries_than_seqs_is_refused(more):
+    head = SMALL.index.body[: SMALL.index.head_length]
+    *first, ledger_length = HEADER.unpack_from(head)
+    end = HEADER.size + ledger_length
+    ledger = pb.LedgerMetadata.FromString(head[HEADER.size : end])
+    ledger.last_entry_id += more
+    body = ledger.SerializeToString(deterministic=True)
+    with pytest.raises(InvalidIndex, match="seqs, but entries up to"):
+        decode_head(HEADER.pack(*first, len(body)) + body + head[end:], "k")
+
+
 def test_a_data_object_of_another_length_does_not_fit_the_table():
     summary = replace(SMALL.summary, data_length=SMALL.summary.data_length - 1)
     with pytest.raises(InvalidIndex, match="overlaps another or the end"):

@@ -55,6 +55,14 @@ def test_a_poll_without_news_asks_for_the_next_commit_and_the_boundary(tmp_path:
         assert counting.counts["get"] in {3, 4}  # lsn 2; 3, and perhaps 4, which are not there; the boundary
 
 
+def test_a_checkpoint_is_made_with_the_commit_that_it_is_due_at(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path, store, upkeep=CatalogSettings(checkpoint_commits=2)) as (log, writer):
+        for number in range(2):
+            ship(writer, log, "t", b"%d" % number)
+        vid = writer.snapshot("t").vid
+        assert [mark.lsn for mark in Volumes(store).checkpoints(vid).marks] == [2]
+
+
 def test_a_replica_that_is_far_behind_goes_on_from_the_newest_checkpoint(tmp_path: Path, store: MemoryStore) -> None:
     counting, upkeep, expected = CountingStore(store), CatalogSettings(checkpoint_commits=8), [b"first"]
     with opened(tmp_path / "writer", store, upkeep=upkeep) as (log, writer):

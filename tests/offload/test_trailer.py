@@ -71,9 +71,10 @@ def test_another_version_is_told_as_such():
 
 def test_lengths_that_do_not_make_the_chunk_are_refused():
     made = small()
-    wrong = [lengths + np.uint32(1) for lengths in made.summary.entry_lengths]
-    with pytest.raises(InvalidIndex, match="do not make a chunk"):
-        decode_trailer(encode_trailer(wrong), made.summary.chunks, "k", AT)
+    right = made.summary.entry_lengths
+    for wrong in ([lengths + np.uint32(1) for lengths in right], [lengths - np.uint32(1) for lengths in right]):
+        with pytest.raises(InvalidIndex, match="do not make a chunk"):
+            decode_trailer(encode_trailer(wrong), made.summary.chunks, "k", AT)
 
 
 @given(st.binary(max_size=300))

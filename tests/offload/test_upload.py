@@ -39,6 +39,47 @@ def test_more_blocks_are_a_part_each_in_their_order() -> None:
     assert store.inner.head(KEY).metadata == {"role": "data"}
 
 
+def test_the_uploads_id_is_on_record_before_a_part_is_sent() -> None:
+    steps: list[str] = []
+
+    class Noting(WrappedStore):
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            steps.append(method)
+            return act()
+
+    store = Noting(MemoryStore())
+    with BlockUpload(store, KEY, {}, concurrency=1, on_upload_id=lambda _: steps.append("on record")) as upload:
+        upload.add(bytearray(b"first"))
+        upload.finish(bytearray(b"last"))
+    assert steps == ["create_upload", "on record", "put_part", "put_part", "complete_upload"]
+
+
+def test_an_upload_whose_id_cannot_be_put_on_record_sends_nothing() -> None:
+    def full(_: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    store = CountingStore(MemoryStore())
+    with BlockUpload(store, KEY, {}, concurrency=2, on_upload_id=full) as upload, pytest.raises(OSError, match="space"):
+        upload.add(bytearray(b"first"))
+    assert store.counts == {"create_upload": 1}
+
+
+def test_a_block_is_spare_when_it_was_sent_and_not_before() -> None:
+    spare: list[int] = []
+
+    class Watching(WrappedStore):
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            if method == "put_part":
+                spare.append(len(upload.spare))
+            return act()
+
+    with BlockUpload(Watching(MemoryStore()), KEY, {}, concurrency=1, on_upload_id=lambda _: None) as upload:
+        for block in (b"one", b"two", b"three"):
+            upload.add(bytearray(block))
+        upload.finish(bytearray(b"four"))
+    assert spare == [0, 1, 2, 3]
+
+
 def test_no_more_parts_are_in_flight_than_asked_for() -> None:
     class Watching(WrappedStore):
         def __init__(self) -> None:
