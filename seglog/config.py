@@ -203,7 +203,7 @@ def check_history(durability: str, *, keep_history: bool) -> None:
 
 @checked
 def read_sections(path: Path) -> dict[str, Any]:
-    """The sections of the TOML file at `path`; none if there is no file. Raises `InvalidSetting` if it is not TOML."""
+    """The sections of the TOML file at `path`; none if there is no file. Raises `InvalidSetting` for any other trouble."""
     try:
         text = path.read_bytes().decode()
         return tomllib.loads(text)
@@ -211,6 +211,8 @@ def read_sections(path: Path) -> dict[str, Any]:
         return {}
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidSetting(path.name, f"the file is not TOML: {error}") from error
+    except OSError as error:
+        raise InvalidSetting(path.name, f"the file cannot be read: {error.strerror}") from error
 
 
 @checked

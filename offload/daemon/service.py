@@ -170,12 +170,12 @@ class Service:
         path = self.sync.path / SETTINGS_FILE
         try:
             _, settings = load_archive_settings(path, variables)
-            self.settings = load_serve_settings(path, variables)
-            self._catalog_settings = load_catalog_settings(path, variables)
+            serve = load_serve_settings(path, variables)
+            catalog = load_catalog_settings(path, variables)
         except Exception as error:
             _log.error("the settings stay as they are: %s", error)
             return
-        self._offload_settings = settings
+        self.settings, self._catalog_settings, self._offload_settings = serve, catalog, settings
         if self.archive is not None:
             self.archive.change_settings(settings)
         self._rates.change(settings)
