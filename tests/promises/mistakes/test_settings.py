@@ -20,7 +20,6 @@ from tests.daemons import served
 from tests.promises.mistakes.scene import ROOT, command, filled, numbered, tree, values
 from tests.waiting import wait_until
 
-
 BROKEN = (
     "[serve\n",
     "[serve]\nbody_max = 1\n",
