@@ -203,7 +203,7 @@ def check_history(durability: str, *, keep_history: bool) -> None:
 
 @checked
 def read_sections(path: Path) -> dict[str, Any]:
-    """The sections of the TOML file at `path`; none if there is no file. Raises `InvalidSetting` for any other trouble."""
+    """The sections of the TOML file at `path`; none if there is no file. Raises `InvalidSetting` for all else."""
     try:
         text = path.read_bytes().decode()
         return tomllib.loads(text)
