@@ -241,6 +241,18 @@ def test_what_came_back_since_the_plan_stays() -> None:
     world.check()
 
 
+def test_segments_of_a_state_that_got_a_tag_since_the_plan_stay() -> None:
+    world = World()
+    main = grown(world, 3)
+    for _ in range(2):
+        world.merge(main)
+    world.now_ms += 10 * HOUR_MS
+    assert world.collect().planned["segments"] == 4
+    [*world.tag_steps("v1", ForkPoint(main.vid, 2))]
+    assert world.collect().deleted["segments"] < 4
+    assert world.check() == 2
+
+
 # ---------------------------------------------------------------- stalled writers
 
 

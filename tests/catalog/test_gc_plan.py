@@ -20,7 +20,9 @@ from catalog.gc_plan import (
     plans,
     remove_plan,
 )
+from catalog.keys import page_key, plan_key
 from catalog.objects import MemoryStore
+from catalog.objects.wrapped import WrappedStore
 from tests.catalog.samples import START_MS, sid, vid
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -89,3 +91,49 @@ def test_a_plan_without_anything_in_it_is_not_written() -> None:
     store = MemoryStore()
     assert PlanWriter(store, START_MS).close(START_MS) is None
     assert [*store.list("")] == []
+
+
+def test_a_plan_is_put_after_its_pages_and_goes_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc_plan, "PAGE_OBJECTS", 2)
+    steps: list[tuple[str, str]] = []
+
+    class Noting(WrappedStore):
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            steps.append((method, key))
+            return act()
+
+    store = Noting(MemoryStore())
+    writer = PlanWriter(store, START_MS)
+    for lsn in range(5):
+        writer.of(vid(1)).lsns.append(lsn)
+        writer.added(START_MS)
+    plan = writer.close(START_MS)
+    assert plan is not None
+    keys = [*(page_key(START_MS, page) for page in range(3)), plan_key(START_MS)]
+    assert steps == [("put_new", key) for key in keys]
+    steps.clear()
+    remove_plan(store, plan.number)
+    assert steps[0] == ("delete", plan_key(START_MS))
+    assert [*store.list("")] == []
+
+
+def test_a_page_that_another_run_put_into_the_middle_of_a_plan_ends_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc_plan, "PAGE_OBJECTS", 1)
+    store = MemoryStore()
+    store.put_new(page_key(START_MS, 1), encode_page(PAGE, START_MS, NONCE))
+    writer = PlanWriter(store, START_MS)
+    writer.of(vid(1)).lsns.append(1)
+    writer.added(START_MS)
+    writer.of(vid(1)).lsns.append(2)
+    with pytest.raises(InvalidObject, match="another run writes this plan"):
+        writer.added(START_MS)
+
+
+def test_pages_without_a_plan_are_as_old_as_they_say_and_those_that_do_not_decode_older() -> None:
+    store = MemoryStore()
+    store.put_new(page_key(7, 0), encode_page(PAGE, START_MS, NONCE))
+    store.put_new(page_key(6, 0), b"damaged")
+    assert [(plan.number, plan.written_at_ms, plan.is_whole) for plan in plans(store)] == [
+        (7, START_MS, False),
+        (6, 0, False),
+    ]

@@ -1,0 +1,139 @@
+"""What stands before every request, asked directly: who may ask, how much, and how many at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import MutableMapping
+from typing import Any
+
+import pytest
+
+from offload.daemon.guard import Guard
+from offload.daemon.metrics import Metrics
+from offload.settings import ServeSettings
+
+Headers = dict[str, str]
+TOKEN = b"secret"
+OURS: Headers = {"host": "localhost:8080", "authorization": "Bearer secret"}
+
+
+class Asked:
+    """An application that reads the whole body and answers 200, and a guard before it."""
+
+    def __init__(self, settings: ServeSettings | None = None, token: bytes | None = TOKEN) -> None:
+        self.bodies: list[bytes] = []
+        self.gate: asyncio.Event | None = None
+        self.inside = asyncio.Event()
+        self.guard = Guard(self._app, lambda: settings or ServeSettings(), token, Metrics())
+
+    async def _app(self, _scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        self.bodies.append(body)
+        self.inside.set()
+        if self.gate is not None:
+            await self.gate.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def ask(
+        self, headers: Headers, *, path: str = "/v1/topics", pieces: tuple[bytes, ...] = (b"",), tcp: bool = True
+    ) -> tuple[int, dict[str, Any]]:
+        """The status, and what an error says."""
+        scope = {
+            "type": "http",
+            "path": path,
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        }
+        coming = list(pieces)
+        sent: list[MutableMapping[str, Any]] = []
+
+        async def receive() -> MutableMapping[str, Any]:
+            body = coming.pop(0)
+            return {"type": "http.request", "body": body, "more_body": bool(coming)}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            sent.append(message)
+
+        await (self.guard.over_tcp if tcp else self.guard.over_unix)(scope, receive, send)
+        body = b"".join(message.get("body", b"") for message in sent[1:])
+        return sent[0]["status"], json.loads(body) if body else {}
+
+
+def status(asked: Asked, headers: Headers, **how: Any) -> int:
+    return asyncio.run(asked.ask(headers, **how))[0]
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        (OURS, 200),
+        ({**OURS, "host": "LOCALHOST"}, 200),
+        ({**OURS, "host": "127.0.0.1:1"}, 200),
+        ({**OURS, "host": "[::1]:8080"}, 200),
+        ({**OURS, "host": "evil.example"}, 421),
+        ({**OURS, "host": "localhost.evil.example:8080"}, 421),
+        ({"authorization": "Bearer secret"}, 421),
+        ({**OURS, "origin": "http://localhost:8080"}, 403),
+        ({**OURS, "authorization": "Bearer wrong"}, 401),
+        ({**OURS, "authorization": "secret"}, 401),
+        ({"host": "localhost"}, 401),
+    ],
+)
+def test_over_tcp_host_origin_and_token_are_asked_and_over_the_socket_none_of_them(
+    headers: Headers, expected: int
+) -> None:
+    asked = Asked()
+    assert status(asked, headers) == expected
+    assert len(asked.bodies) == (expected == 200)
+    assert status(Asked(), headers, tcp=False) == 200
+
+
+def test_without_a_token_none_is_asked_and_the_health_of_a_daemon_needs_none() -> None:
+    assert status(Asked(token=None), {"host": "localhost"}) == 200
+    for path, expected in (("/healthz", 200), ("/readyz", 401), ("/metrics", 401)):
+        assert status(Asked(), {"host": "localhost"}, path=path) == expected
+
+
+HALF, MOST = b"x" * 512, 1024
+
+
+@pytest.mark.parametrize(
+    ("declared", "pieces", "expected"),
+    [
+        (str(MOST), (HALF + HALF,), 200),
+        (str(MOST + 1), (b"",), 413),
+        ("-1", (b"",), 413),
+        ("ten", (b"",), 413),
+        (None, (HALF, HALF), 200),
+        (None, (HALF, HALF, b"x"), 413),
+        ("5", (HALF, HALF, b"x"), 413),
+    ],
+)
+def test_a_body_is_bounded_by_what_it_declares_and_by_what_comes(
+    declared: str | None, pieces: tuple[bytes, ...], expected: int
+) -> None:
+    for tcp in (True, False):
+        asked = Asked(ServeSettings(max_body_bytes=MOST))
+        headers = OURS | ({} if declared is None else {"content-length": declared})
+        assert status(asked, headers, pieces=pieces, tcp=tcp) == expected
+        assert asked.bodies == ([b"".join(pieces)] if expected == 200 else [])
+
+
+def test_only_so_many_are_on_their_way_but_probes_are_let_in() -> None:
+    async def crowd() -> None:
+        asked = Asked(ServeSettings(max_requests=1))
+        asked.gate = asyncio.Event()
+        first = asyncio.ensure_future(asked.ask(OURS))
+        await asked.inside.wait()
+        assert (await asked.ask(OURS))[0] == 429
+        probe = asyncio.ensure_future(asked.ask(OURS, path="/readyz"))
+        asked.gate.set()
+        assert [(await each)[0] for each in (first, probe)] == [200, 200]
+        assert (await asked.ask(OURS))[0] == 200
+
+    asyncio.run(crowd())
