@@ -40,7 +40,7 @@ def is_data_directory(files: Files, layout: Layout) -> bool:
 
 def make_new(files: Files, layout: Layout) -> None:
     """Steps 1 to 4. Raises `FileCorrupt` if there was one, `NotADataDirectory` if a file is where a folder belongs."""
-    # Whoever made them may have been killed before it synced them.
+    # The process that made them may have been killed before it synced them.
     for path in layout.root.parents:
         with suppress(PermissionError):
             files.sync_dir(path)
@@ -60,7 +60,7 @@ def make_new(files: Files, layout: Layout) -> None:
 
 
 def check_never_used(files: Files, layout: Layout) -> None:
-    """Of a directory that is none. Raises `FileCorrupt` by C2."""
+    """Raise `FileCorrupt` by C2. The directory is no data directory now."""
     missing = missing_part(files, layout)
     if missing is not None:
         raise FileCorrupt(
@@ -69,7 +69,7 @@ def check_never_used(files: Files, layout: Layout) -> None:
 
 
 def missing_part(files: Files, layout: Layout) -> Path | None:
-    """What a directory without CURRENT has lost by C2. None: it never was a data directory, or is being erased."""
+    """Return what a directory without CURRENT has lost by C2. None: there was no log, or it is being erased."""
     (folder,) = layout.wal_folders(1)
     if is_being_erased(files, layout) or not _was_used(files, layout, folder):
         return None

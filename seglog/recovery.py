@@ -16,8 +16,10 @@
 
     invalid frame                                      verdict
     in a WAL file that is not active                   damage: it was whole and durable (W1)
+    whole, of an unknown type or with unknown flags    another version wrote it: `FormatUnsupported`
     in the active one, a sync mark follows (W3)        damage: all before the mark was durable
-    in the active one, no sync mark follows            torn: no part of it was ever acked at fsync
+    in the active one, past the end of the file (W8)   damage: somebody cut the file
+    in the active one, anything else                   torn: no part of it was ever acked at fsync
 
 V1  Nothing that was durable is ever cut: `FileCorrupt` names file, offset and reason, and the log does not open.
 V2  Each step is idempotent, and changes only what can be derived again: a crash in recovery is one more crash.
@@ -58,6 +60,7 @@ from seglog.tags import drop_tags
 from seglog.tail import Tail
 from seglog.truncation import apply_truncate, kept_part, lowest_cut, segment_names
 from seglog.wal import durable_after, foreign_mark, is_blank, read_current
+from seglog.wal_end import check_begin, check_known, check_not_cut
 
 __all__ = ["Recovered", "recover"]
 
@@ -247,11 +250,13 @@ def _replay_file(files: Files, replay: _Replay, number: int, *, is_active: bool)
     file = OpenFile(files, replay.folder.wal_file(number))
     start = replay.begin_file(number)
     size = file.size()
+    check_begin(file, start, size)
     try:
         for stretch in scan(file, start, size):
             for part in stretch.parts():
                 replay.apply(part)
     except InvalidFrame as error:
+        check_known(file, error, size)
         if not is_active:
             raise FileCorrupt(file.path, error.offset, error.reason) from error
         _end_active(file, number, error, size, is_view=isinstance(files, ReadOnlyFiles))
@@ -268,6 +273,7 @@ def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int, *, 
         raise FileCorrupt(file.path, error.offset, f"{error.reason}; the bytes up to {mark} were durable") from error
     if foreign_mark(file, number, error.offset, size) is not None:
         raise FileCorrupt(file.path, error.offset, f"{error.reason}; the bytes are those of another file") from error
+    check_not_cut(file, error, size)
     level = logging.DEBUG if is_view else logging.WARNING
     _logger.log(level, "%s ends at offset %d, where a torn write begins: %s", file.path, error.offset, error.reason)
     file.truncate(error.offset)

@@ -18,6 +18,8 @@ W6  Frames go where zeros have been written before, a quarter of a MiB ahead of 
     but a sync of blocks that were only reserved has to commit the file system's journal too, which doubles its time.
 W7  If the process has no file descriptor left for the next file, nothing has changed, and frames go on in the active
     one. An append is refused only where offsets end. Every later append tries the next file first.
+W8  The size of the active file is durable before a frame is written to it. So a crash leaves no frame that goes past
+    the end of the file, and no file that ends before the place that a snapshot names. Somebody cut such a file.
 
 A writer is not thread-safe: seglog.commit sees to it that one thread at a time leads. What another thread may call at
 the same time, one at a time, says so.
@@ -172,13 +174,16 @@ class Wal(Owned):
             self._rotate_or_go_on(size)
         needed = self._offset + size
         active = self._open[self._number]
+        is_larger = needed > self._reserved
         try:
-            if needed > self._reserved:
+            if is_larger:
                 self._reserve_up_to(active, needed)
             self._blank_from(active, needed)
         except OSError as error:
             self._give_up_if_full(error)
             raise
+        if is_larger:
+            active.datasync()  # W8. Frames that no sync has seen may be lost if it fails, without space or not.
 
     def _reserve_up_to(self, active: OpenFile, needed: int) -> None:
         """To where a file ends; or no more than what is needed, if there is no room for that."""

@@ -16,6 +16,7 @@ from seglog.open_file import OpenFile
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.scan import scan
 from seglog.wal import durable_after, foreign_mark, is_blank, read_current
+from seglog.wal_end import check_begin, check_known, check_not_cut
 
 __all__ = ["check_wal"]
 
@@ -79,6 +80,7 @@ def _check_file(
     """Frames begin at `sure` for sure. Returns how many sound ones there are."""
     size = file.size()
     frames, start = 0, 0
+    check_begin(file, sure, size)
     while True:
         error: InvalidFrame | None = None
         try:
@@ -89,6 +91,7 @@ def _check_file(
             error = invalid
         if error is None:
             return frames
+        check_known(file, error, size)
         if error.offset < sure:
             # Perhaps it never was durable: a checkpoint syncs segments, not the WAL that they make unnecessary.
             found.notes.append(
@@ -113,6 +116,7 @@ def _check_end(
     elif foreign_mark(file, number, error.offset, file.size()) is not None:
         found.damage(file.path, error.offset, f"{error.reason}; the bytes are those of another file")
     elif not is_blank(file, error.offset, file.size()):
+        check_not_cut(file, error, file.size())
         reason = f"a torn write begins at offset {error.offset}; recovery cuts it: {error.reason}"
         found.notes.append(f"{file.path}: {reason}")
         files.hide_behind(file.path, error.offset)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import random
 import shutil
@@ -71,28 +70,60 @@ def test_any_flipped_byte_of_the_wal_is_reported_or_harmless(crashed: Path, tmp_
         assert (directory / "wal" / NAME).read_bytes() == damaged
 
 
-def test_a_wal_cut_anywhere_keeps_whole_records_only(crashed: Path, tmp_path: Path) -> None:
-    whole = (crashed / "wal" / NAME).read_bytes().rstrip(b"\0")
+def test_a_torn_write_anywhere_keeps_whole_records_only(crashed: Path, tmp_path: Path) -> None:
+    """The space behind it is reserved, and durable before anything is written there."""
+    file = (crashed / "wal" / NAME).read_bytes()
+    whole = file.rstrip(b"\0")
     ends = [whole.index(value) + len(value) + 8 for value in VALUES]
     for length in range(len(whole)):
         for fill in (b"", b"\xa5" * 30):
             expected = VALUES[: sum(end <= length for end in ends)]
-            assert _values(_fresh(crashed, tmp_path, whole[:length] + fill)) == expected
+            wal = (whole[:length] + fill).ljust(len(file), b"\0")
+            assert _values(_fresh(crashed, tmp_path, wal)) == expected
 
 
-def test_a_torn_tail_is_cut_and_logged(crashed: Path, caplog: pytest.LogCaptureFixture) -> None:
-    wal = crashed / "wal" / NAME
+def test_a_file_that_was_cut_is_reported_unless_the_cut_is_right_behind_a_frame(crashed: Path, tmp_path: Path) -> None:
+    whole = (crashed / "wal" / NAME).read_bytes().rstrip(b"\0")
+    starts = [0]
+    while starts[-1] < len(whole):
+        starts.append(starts[-1] + 4 + int.from_bytes(whole[starts[-1] : starts[-1] + 4], "little"))
+    for length in sorted({*range(0, len(whole), 5)} - {*starts}):
+        directory = _fresh(crashed, tmp_path, whole[:length])
+        with pytest.raises(FileCorrupt, match="the file was cut") as caught:
+            _values(directory)
+        assert caught.value.path == directory / "wal" / NAME
+        assert caught.value.offset == max(start for start in starts if start <= length)
+        assert (directory / "wal" / NAME).read_bytes() == whole[:length]
+
+
+def test_a_file_that_was_cut_below_the_snapshot_is_reported(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "data", settings=SETTINGS) as log:
+        log.topic("t").append(VALUES)
+    wal = tmp_path / "data" / "wal" / NAME
     whole = wal.read_bytes()
-    offset = whole.index(VALUES[5]) - 38
-    wal.write_bytes(whole[: offset + 20])
-    with caplog.at_level(logging.WARNING, "seglog.recovery"):
-        assert _values(crashed) == VALUES[:5]
-    [message] = caplog.messages
-    assert str(wal) in message
-    assert f"offset {offset}" in message
-    caplog.clear()
-    assert _values(crashed) == VALUES[:5]
-    assert caplog.messages == []
+    for length in (0, 1, len(whole) - 1):
+        wal.write_bytes(whole[:length])
+        with pytest.raises(FileCorrupt, match=f"the file was cut: .* had {len(whole)} bytes") as caught:
+            _values(tmp_path / "data")
+        assert (caught.value.path, caught.value.offset) == (wal, length)
+        assert [damage.path for damage in seglog.verify(tmp_path / "data").damages] == [wal]
+
+
+def test_a_frame_that_goes_past_the_end_of_the_file_is_left_by_no_power_cut() -> None:
+    """W8 of seglog.wal, with a record that no sync has seen, in the first append of each of two lives."""
+    moments, disk = _moments()
+    for _ in range(2):
+        log = seglog.open("/log", settings=SETTINGS, files=disk)
+        begin = len(moments)
+        log.topic("t").append([b"x" * 1500], durability="memory")
+        unsynced = moments[begin:]
+        log.close()
+        lengths = set()
+        for moment in unsynced:
+            for image in moment.images(random.Random(1), 40):
+                lengths.add(len(image.tree[f"/log/wal/{NAME}"] or b""))
+                _values_on(SimulatedDisk(image))
+        assert max(lengths) == SETTINGS.wal_file_bytes
 
 
 def test_an_unsynced_group_may_have_holes(crashed: Path, tmp_path: Path) -> None:
@@ -106,7 +137,7 @@ def test_an_unsynced_group_may_have_holes(crashed: Path, tmp_path: Path) -> None
 def test_a_torn_record_that_holds_a_copy_of_a_wal_is_torn_all_the_same(crashed: Path, tmp_path: Path) -> None:
     whole = (crashed / "wal" / NAME).read_bytes().rstrip(b"\0")
     [frame] = append_frames(1, 7, 1, [whole * 2], tag=None, node=None, unterminated=False, durable=True)
-    assert _values(_fresh(crashed, tmp_path, whole + frame[:-10])) == VALUES
+    assert _values(_fresh(crashed, tmp_path, whole + frame[:-10] + bytes(10))) == VALUES
 
 
 def test_a_sound_frame_in_a_wrong_place_is_reported(crashed: Path, tmp_path: Path) -> None:

@@ -1,0 +1,57 @@
+"""Tells what the bytes of a WAL file are where its frames end, beside what `seglog.wal` knows of sync marks.
+
+    whole     length and checksum fit, and the type or a flag is unknown: another version wrote it, and no crash did
+    cut       a frame begins there, by what is left of its header, and goes past the end of the file. The size was
+              durable before the frame was written (W8 of seglog.wal), so no crash did that: somebody cut the file
+    torn      anything else, if no sync mark follows
+
+Not seen: a file that was cut right behind a frame, above the place that the snapshot names.
+"""
+
+from __future__ import annotations
+
+from xxhash import xxh3_64_intdigest
+
+from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
+from seglog.frame import CHECKSUM, HEADER, KNOWN_FLAGS, LENGTH_BYTES, MIN_FRAME_BYTES, FrameType, Header
+from seglog.open_file import OpenFile
+
+__all__ = ["check_begin", "check_known", "check_not_cut"]
+
+_TYPES = frozenset(FrameType)
+
+
+def check_known(file: OpenFile, error: InvalidFrame, size: int) -> None:
+    """Raise `FormatUnsupported` if the frame at `error.offset` is whole, and only this version does not know it."""
+    length = int.from_bytes(file.read(LENGTH_BYTES, error.offset), "little")
+    if not MIN_FRAME_BYTES <= length + LENGTH_BYTES <= size - error.offset:
+        return
+    frame = file.read(length + LENGTH_BYTES, error.offset)
+    if len(frame) < length + LENGTH_BYTES:
+        return  # the writer beside this view has given back space
+    header = Header._make(HEADER.unpack_from(frame))
+    is_known = header.type in _TYPES and not header.flags & ~KNOWN_FLAGS
+    body, checksum = frame[LENGTH_BYTES : -CHECKSUM.size], frame[-CHECKSUM.size :]
+    if not is_known and checksum == CHECKSUM.pack(xxh3_64_intdigest(body)):
+        raise FormatUnsupported(file.path, f"1 with frames of type {header.type} and flags {header.flags:#04x}")
+
+
+def check_not_cut(file: OpenFile, error: InvalidFrame, size: int) -> None:
+    """Raise `FileCorrupt` if a frame begins at `error.offset`, by all that is left of it, and the file ends before."""
+    room = size - error.offset
+    front = file.read(min(HEADER.size, room), error.offset)
+    is_cut = room < MIN_FRAME_BYTES
+    if len(front) > LENGTH_BYTES:
+        is_cut &= front[LENGTH_BYTES] in _TYPES
+    if len(front) == HEADER.size:
+        length, kind, _, _, _, _, node_bytes, tag_bytes, data_bytes = HEADER.unpack(front)
+        parts = MIN_FRAME_BYTES + node_bytes + tag_bytes + data_bytes
+        is_cut = kind in _TYPES and length + LENGTH_BYTES == parts > room
+    if is_cut:
+        raise FileCorrupt(file.path, error.offset, f"the file was cut: it ends at {size}, within a frame") from error
+
+
+def check_begin(file: OpenFile, begin: int, size: int) -> None:
+    """Raise `FileCorrupt` if the file ends before `begin`, the place that the snapshot names."""
+    if size < begin:
+        raise FileCorrupt(file.path, size, f"the file was cut: the snapshot was made when it had {begin} bytes")
