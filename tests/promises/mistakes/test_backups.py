@@ -33,7 +33,7 @@ def ship(path: Path, remote: str, given: Sequence[bytes], *, drop_hot: bool = Fa
 
 
 def shown(path: Path, remote: str, name: str = "orders") -> list[bytes]:
-    """What a fresh opening reads over both tiers."""
+    """Read the topic over both tiers, in a fresh opening."""
     with attached(path, remote) as (_, archive):
         return [record.value for record in archive.read(name)]
 
@@ -195,7 +195,7 @@ def test_an_older_backup_is_restored_and_synced(tmp_path: Path) -> None:
 def test_a_backup_from_before_hot_copies_went_is_restored(tmp_path: Path) -> None:
     """An operator restores a backup that still has the hot copies that `--drop-hot` took later.
 
-    Outcome: nothing is lost. The directory goes on, and follows the remote after a `sync`.
+    Outcome: nothing is lost. The directory opens, and follows the remote after a `sync`.
     """
     path, backup, remote = tmp_path / "data", tmp_path / "backup", folder(tmp_path)
     ship(path, remote, numbered(5))
@@ -309,7 +309,7 @@ def test_catalog_db_is_overwritten(tmp_path: Path) -> None:
 
 
 def test_topics_are_restored_from_an_older_backup(tmp_path: Path) -> None:
-    """An operator restores topics/ from an older backup, and leaves meta/ and wal/ as they are.
+    """An operator restores topics/ from an older backup, and nothing else.
 
     Outcome: refused with `FileCorrupt`, which names the missing segment; nothing is changed.
     """
@@ -326,7 +326,7 @@ def test_topics_are_restored_from_an_older_backup(tmp_path: Path) -> None:
 
 
 def test_meta_is_restored_from_an_older_backup(tmp_path: Path) -> None:
-    """An operator restores meta/ from an older backup, and leaves topics/ and wal/ as they are.
+    """An operator restores meta/ from an older backup, and nothing else.
 
     Outcome: nothing is lost as long as the WAL has what came since.
     """
