@@ -1,4 +1,4 @@
-"""A volume has one live name. Whoever gives it another one looks for others after that, and takes its own back.
+"""A volume has one live name. A caller that gives it another one looks for others after that, and takes its own back.
 
     Anna: `branch undelete half`        Ben: `branch rename fix mended`, of the same volume
     1 puts the ref half                 1 puts the ref mended
@@ -6,8 +6,8 @@
       another leads there: takes half     another leads there: takes mended back, and is refused
       back, and is refused              3 takes fix away
 
-U1  Of two who give names to one volume at the same time, at least one sees the name of the other: each puts its ref
-    before it looks. If both see the other, both are refused, and the state is as before.
+U1  Each puts its ref before it looks. So of two who give names to one volume at the same time, at least one sees the
+    name of the other. If both see the other, both are refused, and the state is as before.
 U2  The names that the same operation takes away do not count. A change of them by another makes the operation fail.
 U3  A crash between steps 1 and 2 or between 2 and 3 may leave two names. A rename or a delete of one of them ends that.
     No third name is given until then.

@@ -48,6 +48,7 @@ _ERRORS: Mapping[str, tuple[int, str]] = {
     "500": (500, "InternalError"),
     "503": (503, "SlowDown"),
     "late": (500, "InternalError"),
+    "AccessDenied": (403, "AccessDenied"),
     "BadDigest": (400, "BadDigest"),
     "ExpiredToken": (400, "ExpiredToken"),
     "NoSuchKey": (404, "NoSuchKey"),

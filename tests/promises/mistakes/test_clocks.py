@@ -141,7 +141,7 @@ def test_gc_runs_while_the_clock_is_behind(tmp_path: Path, clock: SetClock) -> N
 def test_two_machines_have_clocks_that_differ(tmp_path: Path, clock: SetClock) -> None:
     """Two machines write to one topic in turn, and the clock of the second one is a week behind.
 
-    Outcome: nothing is lost. The second one goes on after the times of the first one, and every state is found.
+    Outcome: nothing is lost. Times of the second one follow those of the first one, and every state is found.
     """
     behind = SetClock(clock.ms - 7 * DAY_MS)
     with attached(tmp_path, clock) as (log, archive):
@@ -159,7 +159,7 @@ def test_two_machines_have_clocks_that_differ(tmp_path: Path, clock: SetClock) -
 def test_a_branch_is_deleted_on_a_machine_whose_clock_is_behind(tmp_path: Path, clock: SetClock) -> None:
     """A machine whose clock is a month behind deletes a branch, and GC runs on another machine.
 
-    Outcome: nothing is lost. The window of the branch begins with the later time, that of the store.
+    Outcome: nothing is lost. The window of the branch begins with the store's time, which is later.
     """
     with attached(tmp_path, clock) as (log, archive):
         ship(log, archive, b"one")

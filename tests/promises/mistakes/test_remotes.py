@@ -27,6 +27,7 @@ from offload.archive import Archive
 from offload.errors import InvalidChunk, OtherRemote, RemoteBehind
 from seglog import Log
 from tests.catalog.test_s3 import ScriptedS3
+from tests.faults.front import Front, HttpFault
 from tests.promises.mistakes.scene import command, filled, numbered, tree, values
 
 
@@ -71,7 +72,7 @@ def hot_goes_on(log: Log, expected: list[bytes]) -> None:
 def test_the_remote_url_changes_after_an_offload(tmp_path: Path) -> None:
     """Somebody edits the remote URL in seglog.toml to an empty place after a topic was offloaded.
 
-    Outcome: `OtherRemote`. Nothing is sent, and no hot copy goes; with the old URL it goes on.
+    Outcome: `OtherRemote`. Nothing is sent, and no hot copy goes. With the old URL the offload completes.
     """
     shipped(tmp_path)
     with attached(tmp_path, (tmp_path / "other").as_uri()) as (log, archive):
@@ -89,7 +90,7 @@ def test_the_remote_url_changes_after_an_offload(tmp_path: Path) -> None:
 def test_the_remote_url_changes_after_the_hot_copies_went(tmp_path: Path) -> None:
     """Somebody edits the remote URL after the records left the disk, and reads them.
 
-    Outcome: `NoSuchObject` with a hint to check the URL. Appends go on; with the old URL all records are read.
+    Outcome: `NoSuchObject` with a hint to check the URL. Appends work. With the old URL all records are read.
     """
     shipped(tmp_path, drop_hot=True)
     with attached(tmp_path, (tmp_path / "other").as_uri()) as (log, _):
@@ -253,7 +254,7 @@ def test_an_index_object_is_deleted(tmp_path: Path) -> None:
 def test_a_ref_is_deleted(tmp_path: Path) -> None:
     """An operator deletes the ref of a topic, and a second directory looks for the topic.
 
-    Outcome: the writer is refused with `OtherRemote`. Reads go on, and no hot copy goes.
+    Outcome: the writer is refused with `OtherRemote`. Reads work, and no hot copy goes.
     """
     shipped(tmp_path)
     shutil.rmtree(tmp_path / "remote" / "refs")
@@ -364,7 +365,7 @@ def test_a_topic_is_deleted_by_another_directory(tmp_path: Path) -> None:
 def test_the_bucket_does_not_exist(tmp_path: Path, s3_environment: str) -> None:
     """The bucket in the remote URL has a typing error.
 
-    Outcome: `NoSuchBucket`. Appends and hot reads go on; nothing is taken for an empty remote.
+    Outcome: `NoSuchBucket`. Appends and hot reads work. Nothing is taken for an empty remote.
     """
     filled(tmp_path / "data", seal=True)
     with attached(tmp_path, "s3://no-such-bucket-here/acme") as (log, archive):
@@ -378,7 +379,7 @@ def test_the_bucket_does_not_exist(tmp_path: Path, s3_environment: str) -> None:
 def test_the_remote_does_not_answer(tmp_path: Path, s3_remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The network to the remote is down: its port refuses connections.
 
-    Outcome: `StoreUnreachable` for what needs the remote. Appends and hot reads go on, and the next try completes.
+    Outcome: `StoreUnreachable` for what needs the remote. Appends and hot reads work, and the next try completes.
     """
     shipped(tmp_path, s3_remote, count=1, drop_hot=True)
     endpoint = os.environ["AWS_ENDPOINT_URL"]
@@ -399,7 +400,7 @@ def test_the_remote_does_not_answer(tmp_path: Path, s3_remote: str, monkeypatch:
 def test_the_credentials_are_wrong(tmp_path: Path, s3_environment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The credentials are wrong: the store answers every request with 403.
 
-    Outcome: `AccessDenied`, never "no such topic". Appends and hot reads go on, and no hot copy goes.
+    Outcome: `AccessDenied`, never "no such topic". Appends and hot reads work, and no hot copy goes.
     """
     filled(tmp_path / "data", seal=True)
     with closing(ScriptedS3()) as script:
@@ -415,6 +416,29 @@ def test_the_credentials_are_wrong(tmp_path: Path, s3_environment: str, monkeypa
                 with pytest.raises(AccessDenied, match="InvalidAccessKeyId"):
                     act()
             hot_goes_on(log, numbered(10))
+
+
+def test_the_policy_of_the_bucket_allows_reads_only(
+    tmp_path: Path, s3_remote: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The policy of the bucket takes the right to write away: reads work, and each PUT is answered with 403.
+
+    Outcome: `AccessDenied` for the offload, and no hot copy goes. Cold reads work. With the right it completes.
+    """
+    shipped(tmp_path, s3_remote, count=1, drop_hot=True)
+    endpoint = os.environ["AWS_ENDPOINT_URL"]
+    denied = [HttpFault("AccessDenied", kind=f"PUT {kind}", lasts=True) for kind in ("data", "index", "commit")]
+    with Front(endpoint, denied) as front:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
+        with attached(tmp_path, s3_remote) as (log, archive):
+            hot_goes_on(log, [])
+            with pytest.raises(AccessDenied):
+                archive.offload("orders", drop_hot=True)
+            assert [each.value for each in log.topic("orders").read()] == [*numbered(10), b"after"]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    with attached(tmp_path, s3_remote) as (log, archive):
+        archive.offload("orders", drop_hot=True)
+        assert [each.value for each in log.topic("orders").read()] == [*numbered(10), b"after"]
 
 
 def test_the_remote_is_a_file(tmp_path: Path) -> None:

@@ -133,8 +133,8 @@ def test_the_number_of_shards_changes_with_every_opening(tmp_path: Path) -> None
 def test_limits_are_set_below_what_the_log_has(tmp_path: Path) -> None:
     """Somebody sets record, segment and WAL sizes below those of records that the log has.
 
-    Outcome: nothing is lost. What is there is read, checkpointed and offloaded; only a new record that is too large is
-    refused.
+    Outcome: nothing is lost. The old records are read, checkpointed and offloaded. Only a new record that is too
+    large is refused.
     """
     large = [b"%d" % number * 50_000 for number in range(4)]
     with seglog.open(tmp_path / "data") as log:
@@ -249,7 +249,7 @@ def test_cold_dir_leads_to_an_empty_directory(tmp_path: Path) -> None:
 def test_the_disk_of_cold_dir_is_not_mounted(tmp_path: Path) -> None:
     """The disk that `cold_dir` leads to is not mounted after a reboot.
 
-    Outcome: `ColdStoreFailed` for reads of what is there. Appends go on, and no directory is made in its place.
+    Outcome: `ColdStoreFailed` for reads of its segments. Appends work, and no directory is made in its place.
     """
     relocated(tmp_path)
     (tmp_path / "cold").rename(tmp_path / "away")
@@ -298,8 +298,7 @@ def test_seglog_dir_names_a_directory_that_is_gone(tmp_path: Path, monkeypatch: 
 def test_seglog_toml_is_broken_while_a_daemon_runs(tmp_path: Path) -> None:
     """Somebody breaks seglog.toml while a daemon runs, and sends SIGHUP.
 
-    Outcome: the daemon says why, and goes on with all the settings that it had. A bad value in one section leaves the
-    other sections as they were.
+    Outcome: the daemon says why, and keeps all its settings. A bad value in one section changes no other.
     """
     filled(tmp_path / "data")
     with served(tmp_path / "data", (tmp_path / "remote").as_uri()) as daemon:
@@ -317,7 +316,7 @@ def test_seglog_toml_is_broken_while_a_daemon_runs(tmp_path: Path) -> None:
 def test_a_daemon_is_started_twice(tmp_path: Path) -> None:
     """Somebody starts a second daemon on one data directory.
 
-    Outcome: the second one ends with exit code 4. The first one goes on, over its socket too.
+    Outcome: the second one ends with exit code 4. The first one still serves, over its socket too.
     """
     filled(tmp_path / "data")
     with served(tmp_path / "data", (tmp_path / "remote").as_uri()) as daemon:
