@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import struct
 
@@ -68,3 +69,9 @@ def test_padding_that_is_not_zero_is_refused() -> None:
     head = b"SGL1" + b"\x00\x01\x00" + b"\x04"
     with pytest.raises(InvalidObject, match="padding"):
         unwrap(MessageType.COMMIT, head + struct.pack("<Q", xxhash.xxh3_64_intdigest(head)), "here")
+
+
+def test_no_type_is_taken_for_another() -> None:
+    for written, wanted in itertools.permutations(MessageType, 2):
+        with pytest.raises(InvalidObject, match=f"message type is {written:d}, not {wanted:d}"):
+            unwrap(wanted, wrap(written, b"data"), "here")

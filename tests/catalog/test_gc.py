@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 
+from catalog.checkpointer import make_checkpoint
 from catalog.commit import CommitKind, ForkPoint
 from catalog.control import DEAD
 from catalog.encoding import decode_commit_at, encode_commit
@@ -238,6 +239,20 @@ def test_what_came_back_since_the_plan_stays() -> None:
     world.collect()
     [*world.tag_steps("v1", ForkPoint(main.vid, 2))]
     assert world.collect().deleted == {"commits": 3}
+    world.check()
+
+
+def test_no_mark_is_left_of_a_checkpoint_that_goes() -> None:
+    world = World()
+    main = grown(world)
+    for lsn in (2, 3, 6, 9):
+        make_checkpoint(Volumes(world.store), main.vid, lsn, now_ms=world.now_ms)
+    [*world.tag_steps("v1", ForkPoint(main.vid, 3))]
+    world.now_ms += 3 * HOUR_MS
+    settle(world)
+    boundary = world.boundary(main.vid)
+    marks = [mark.lsn for mark in Volumes(world.store).checkpoints(main.vid).marks]
+    assert marks == [3, *sorted({boundary, 9})]
     world.check()
 
 

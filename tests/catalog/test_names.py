@@ -370,6 +370,15 @@ def test_a_pin_is_renewed_until_it_ends(store: MemoryStore) -> None:
         pins.renew(held, ttl_ms=1_000, now_ms=NOW_MS + 1_900)
 
 
+def test_a_pin_holds_up_to_the_moment_that_it_says(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    Pins(Volumes(store)).hold(ForkPoint(main, 2), "a job", ttl_ms=1_000, now_ms=NOW_MS)
+    assert [*read_roots(store, NOW_MS + 999).points] == [(main, 2)]
+    roots = read_roots(store, NOW_MS + 1_000)
+    assert not roots.points
+    assert [(vid, ended_ms) for vid, _, ended_ms in roots.expired_pins] == [(main, NOW_MS + 1_000)]
+
+
 def test_a_pin_that_is_released_holds_nothing(store: MemoryStore) -> None:
     main = topic_of_three(store)
     pins = Pins(Volumes(store))

@@ -146,8 +146,9 @@ def test_a_topic_that_came_to_be_beside_a_replica_is_told(tmp_path: Path, store:
         archive.sync("t")
         log.topic("t").append([b"not asked"])  # past the archive
         log.topic("t").seal()
-        with pytest.raises(Diverged):
-            archive.offload("t")
+        for ask in (archive.offload, archive.take_over):
+            with pytest.raises(Diverged):
+                ask("t")
         archive.reset("t", as_branch="lost")
         assert values(archive, "t") == [b"a"]
 
@@ -184,6 +185,17 @@ def test_bounds_of_a_takeover_are_those_of_the_volume(tmp_path: Path, store: Mem
         archive.take_over("t")
         assert archive.snapshot("t").bounds == Bounds(1, 3)
         assert values(archive, "t") == [b"c"]
+
+
+def test_what_was_evicted_stays_so_after_a_takeover(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        ship(archive, log, "t", b"a", b"b", b"c")
+        log.topic("t").evict(3)
+        archive.offload("t")
+    with opened(tmp_path / "two", store) as (log, archive):
+        archive.take_over("t")
+        assert log.topic("t").evict_floor == 3
+        assert archive.snapshot("t").bounds == Bounds(3, 3, 3)
 
 
 def test_a_replica_reads_while_its_writer_offloads_and_merges(tmp_path: Path, store: MemoryStore) -> None:
