@@ -63,9 +63,8 @@ def check_never_used(files: Files, layout: Layout) -> None:
     """Raise `FileCorrupt` by C2. The directory is no data directory now."""
     missing = missing_part(files, layout)
     if missing is not None:
-        raise FileCorrupt(
-            missing, 0, f"the {'file' if missing.suffix or missing.name == 'CURRENT' else 'folder'} is missing"
-        )
+        kind = "folder" if missing in _folders(layout) else "file"
+        raise FileCorrupt(missing, 0, f"the {kind} is missing")
 
 
 def missing_part(files: Files, layout: Layout) -> Path | None:
