@@ -251,6 +251,23 @@ def test_a_group_that_all_have_left_is_nothing(tmp_path: Path) -> None:
     run(test, tmp_path / "data", files=files)
 
 
+def test_those_behind_one_that_is_cancelled_later_hear_of_their_own_seqs(tmp_path: Path) -> None:
+    files = GatedFiles()
+
+    async def test(log: AsyncLog) -> None:
+        files.gate.clear()
+        files.is_waiting.clear()
+        tasks = [asyncio.create_task(log.topic("t").append([b"%d" % n] * 2)) for n in range(3)]
+        await asyncio.to_thread(files.is_waiting.wait, 60)
+        tasks[1].cancel()
+        await asyncio.sleep(0)
+        files.gate.set()
+        assert [await tasks[0], await tasks[2]] == [range(1, 3), range(5, 7)]
+        assert _values(log.sync) == [b"0"] * 2 + [b"1"] * 2 + [b"2"] * 2
+
+    run(test, tmp_path / "data", files=files)
+
+
 def test_one_that_is_cancelled_later_is_appended_once(tmp_path: Path) -> None:
     files = GatedFiles()
 

@@ -322,6 +322,31 @@ def test_full_memory_is_taken_from_whoever_has_most_and_lets_it_go(tmp_path: Pat
         _append(log.topic("firm"), "f" * 5000)
 
 
+def test_full_memory_is_never_taken_from_a_topic_that_refuses_appends(tmp_path: Path) -> None:
+    settings = LogSettings(ephemeral_max_bytes=16_384)
+    with seglog.open(tmp_path / "data", settings=settings, upkeep=InCaller) as log:
+        log.create_topic("firm", TopicConfig("ephemeral", discard="reject"))
+        log.create_topic("small", PASSING)
+        for _ in range(5):
+            _append(log.topic("firm"), "f" * 1000)
+        for _ in range(20):
+            _append(log.topic("small"), "s" * 1000)
+        assert len(_shown(log.topic("firm"))) == 5
+        assert log.topic("small").earliest_seq > 10
+
+
+def test_a_cap_takes_none_of_them_behind_records_that_it_leaves(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "data", settings=SMALL, upkeep=InCaller) as log:
+        topic = log.create_topic("capped", TopicConfig(cap_bytes=5000))
+        _append(topic, "first")
+        log.checkpoint()
+        for _ in range(60):
+            _append(topic, "x" * 8000, durability="ephemeral")
+        log.checkpoint()
+        _append(topic, "last", durability="ephemeral")
+        assert [record.seq for record in topic.read()] == [*range(1, 63)]
+
+
 def test_full_memory_between_durable_records_leaves_them(tmp_path: Path) -> None:
     settings = LogSettings(ephemeral_max_bytes=16_384)
     with seglog.open(tmp_path / "data", settings=settings, upkeep=InCaller) as log:

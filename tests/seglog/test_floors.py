@@ -5,6 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seglog.config import TopicConfig
+from seglog.control import TopicCreated
+from seglog.entries import apply_evict, new_state
 from seglog.floors import Floors
 from seglog.record import Gap
 
@@ -48,3 +51,10 @@ def test_floors_keep_their_order_and_forget_no_loss(steps: list[tuple[int, int, 
     gap = floors.gap(1, 10_000)
     told = set() if gap is None else set(range(gap.gap_from, gap.gap_to + 1))
     assert lost <= told
+
+
+def test_an_eviction_takes_back_nothing_that_a_delete_raised_meanwhile() -> None:
+    state = new_state(TopicCreated(1, "t", 1, 1, TopicConfig(), 0))
+    state.floors = Floors(8, 1, 1)
+    apply_evict(state, Floors(5, 1, 5))
+    assert state.floors == Floors(8, 1, 5)

@@ -16,6 +16,7 @@ import seglog
 from seglog import FileCorrupt, LogSettings, WriterPoisoned
 from seglog.files import OsFiles
 from seglog.frame import FrameType, encode
+from seglog.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import CrashingFiles, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 from tests.seglog.frames import append_frames
@@ -262,6 +263,29 @@ def test_a_delete_in_the_place_of_another_is_reported(tmp_path: Path) -> None:
     assert caught.value.offset == other
 
 
+class Idle(InCaller):
+    def wake(self) -> None:
+        pass
+
+
+def test_a_file_is_missed_though_those_behind_it_know_nothing_of_its_topics() -> None:
+    disk = SimulatedDisk()
+    log = seglog.open("/log", settings=SETTINGS, files=disk, upkeep=Idle)
+    wal = log._engine.wals.each[0]
+    for name in ("a", "b", "c"):
+        log.create_topic(name)
+    while wal.end.file == 1:
+        log.topic("a").append([b"x" * 500])
+    second = wal.file(wal.end.file).path
+    while wal.end.offset < 3000:
+        log.topic("b").append([b"x" * 500])
+    log.topic("c").append([b"x" * 2000])
+    tree = dict(disk.after_kill().tree)
+    del tree[str(second)]
+    with pytest.raises(FileCorrupt, match="one is missing"):
+        seglog.open("/log", settings=SETTINGS, files=SimulatedDisk(Image(tree)))
+
+
 def _moments() -> tuple[list[Moment], SimulatedDisk]:
     moments: list[Moment] = []
     return moments, SimulatedDisk(note=lambda disk: moments.append(disk.moment()))
@@ -287,6 +311,37 @@ def test_nothing_is_built_on_names_that_a_killed_process_left_unsynced() -> None
         cut = SimulatedDisk(disk.after_power_cut())
         log.close()
         with seglog.open("/log", settings=SETTINGS, files=cut) as log:
+            assert log.topic("t").head_seq == seqs[0]
+
+
+def test_nothing_is_removed_for_a_snapshot_that_a_killed_process_left_unsynced() -> None:
+    moments, disk = _moments()
+    log = seglog.open("/log", settings=SETTINGS, files=disk)
+    for number in range(20):
+        log.topic("t").append([b"%d" % number * 100])
+    begin = len(moments)
+    log.checkpoint()
+    chance = random.Random(1)
+    for moment in moments[begin:]:
+        disk = SimulatedDisk.resume(moment)
+        found = seglog.open("/log", settings=SETTINGS, files=disk).topic("t").head_seq
+        for image in disk.moment().images(chance, 4):
+            with seglog.open("/log", settings=SETTINGS, files=SimulatedDisk(image)) as log:
+                assert log.topic("t").head_seq == found == 20
+
+
+def test_nothing_is_written_behind_a_rotation_that_a_killed_process_left_unsynced() -> None:
+    moments, disk = _moments()
+    settings = LogSettings(wal_file_bytes=4096, wal_shards=2)
+    log = seglog.open("/log", settings=settings, files=disk, upkeep=InCaller)
+    log.topic("t").append([b"x" * 3000])
+    begin = len(moments)
+    log.topic("t").append([b"y" * 3000])
+    for moment in moments[begin:]:
+        disk = SimulatedDisk.resume(moment)
+        log = seglog.open("/log", settings=settings, files=disk, upkeep=InCaller)
+        seqs = log.topic("t").append([b"acked"])
+        with seglog.open("/log", settings=settings, files=SimulatedDisk(disk.after_power_cut())) as log:
             assert log.topic("t").head_seq == seqs[0]
 
 

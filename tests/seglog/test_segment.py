@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seglog.config import LogSettings
 from seglog.errors import FileCorrupt, OffsetOverflow
 from seglog.files import Files, OsFiles
 from seglog.frame import DELETED, read_header
@@ -124,6 +125,14 @@ def test_what_was_cut_off_does_not_come_back_with_a_power_cut() -> None:
     cut(cache.get(1, info), info.records, info.data_bytes)
     tree = disk.after_power_cut().tree
     assert [len(tree[str(path)] or b"") for path in (layout.data(1, 1), layout.idx(1, 1))] == [info.data_bytes, 40]
+
+
+@pytest.mark.parametrize(("limit", "takes"), [(199, 2), (200, 2), (201, 3), (1, 1)])
+def test_a_segment_that_is_full_to_the_byte_takes_no_more(layout: Layout, limit: int, takes: int) -> None:
+    files = OsFiles()
+    writer = SegmentWriter(files, SegmentCache(files, layout).create(1, 1), None)
+    settings = LogSettings(segment_max_bytes=limit, max_store_overflow=1000)
+    assert writer.room(np.array([100] * 5), settings) == takes
 
 
 def test_flags_are_set_in_place(layout: Layout) -> None:

@@ -141,6 +141,25 @@ def test_the_file_of_another_shard_in_the_place_of_one_is_reported(tmp_path: Pat
     seglog.open(copy, settings=_sharded(2)).close()
 
 
+def test_the_file_of_another_shard_is_no_torn_write_wherever_the_snapshot_begins(tmp_path: Path) -> None:
+    """The snapshot's place is within a frame of it, so nothing there is a frame."""
+    log = seglog.open(tmp_path / "data", settings=_sharded(2))
+    for name in TOPICS:
+        log.create_topic(name)
+    for name in TOPICS:
+        log.topic(name).append([b"x" * (7 + 50 * _shard(log, name))])
+    log.checkpoint()
+    _fill(log, b"")
+    copy = tmp_path / "copy"
+    _copy(tmp_path / "data", copy)
+    log.close()
+    one, two = (next((copy / "wal" / f"shard-0{shard}").glob("wal-*.log")) for shard in range(2))
+    two.write_bytes(one.read_bytes())
+    with pytest.raises(FileCorrupt, match="are those of another file") as caught:
+        seglog.open(copy, settings=_sharded(2))
+    assert caught.value.path == two
+
+
 def test_a_failure_in_one_shard_ends_the_writer_of_all(tmp_path: Path) -> None:
     class Failing(OsFiles):
         fails = False

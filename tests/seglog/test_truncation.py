@@ -320,6 +320,14 @@ def test_appends_and_cuts_at_once(log: Log) -> None:
 # ---------------------------------------------------------------- topics that go
 
 
+def test_the_next_topic_of_its_name_has_a_higher_epoch_after_a_crash_too(log: Log, tmp_path: Path) -> None:
+    log.topic("t").append([b"x"])
+    log.delete_topic("t")
+    with _crash_and_open(log, tmp_path) as other:
+        other.topic("t").append([b"y"])
+        assert other.topic("t").epoch == 2
+
+
 def test_a_deleted_topic_is_gone_and_its_name_is_free(log: Log, tmp_path: Path) -> None:
     topic = log.topic("t")
     topic.append([b"x"] * 25)
