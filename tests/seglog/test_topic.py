@@ -345,6 +345,22 @@ def test_a_delete_reaches_the_cold_tier_while_it_is_listed(log: Log) -> None:
     assert len(topic.delete_ops()) == 1
 
 
+def test_a_delete_by_tag_reaches_the_cold_tier_and_readers_on_their_way_there(log: Log) -> None:
+    topic = log.create_topic("orders", TopicConfig(keep_history=True))
+    for tag in ("a", "b", "a", "b"):
+        topic.append([b"x"] * 2, tag=tag)
+    topic.seal()
+    log.attach_cold(cold := Cold(list(topic.read())))
+    topic.release(8)
+    reader = topic.read(gaps=True)
+    assert next(reader) == cold.records[0]
+    op = topic.delete(tag="b")
+    assert _seqs(topic.read()) == [1, 2, 5, 6]
+    cold.records = [record for record in cold.records if record.tag == "a"]
+    topic.settle_deletes(op.op)
+    assert list(reader) == cold.records[1:]
+
+
 def test_a_branch_begins_above_its_parent(log: Log, clock: SetClock) -> None:
     topic = log.create_topic("orders@fix", first_seq=101, ts_floor_ms=7_000)
     assert (topic.head_seq, topic.first_seq, topic.hot_floor, topic.sealed_seq) == (100, 101, 101, 100)

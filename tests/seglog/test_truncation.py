@@ -281,6 +281,19 @@ def test_a_full_disk_leaves_a_truncated_topic_that_takes_appends(tmp_path: Path)
         assert _values(log) == expected[:-1]
 
 
+def test_deletes_never_reach_what_takes_an_old_seq_before_the_next_checkpoint(tmp_path: Path) -> None:
+    files = FailingFiles(UnsyncedFiles(), 0, errno.ENOSPC, for_good=True, only=("open",))
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), files=files) as log:
+        topic = log.topic("t")
+        topic.append([b"kept"] * 3 + [b"old"] * 12)
+        topic.delete(tag="a")
+        files.at = 1
+        topic.truncate(4)
+        topic.append([b"new"] * 3, tag="a")
+        assert _values(log) == [(seq, b"kept") for seq in (1, 2, 3)] + [(seq, b"new") for seq in (4, 5, 6)]
+        files.at = 0
+
+
 def test_appends_and_cuts_at_once(log: Log) -> None:
     topic = log.topic("t")
     topic.append([b"x"] * 20)
