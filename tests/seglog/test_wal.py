@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from seglog.errors import OffsetOverflow
 from seglog.files import OsFiles
 from seglog.frame import FrameType, encode
 from seglog.layout import WalFolder
@@ -72,6 +73,16 @@ def test_a_group_larger_than_a_file_goes_into_an_empty_one(wal: Wal, folder: Wal
     assert wal.write(_frames(100), 100) == (101, 0)
     assert wal.older_files == 1
     assert read_current(OsFiles(), folder) == "wal-0000000000000101.log"
+
+
+def test_a_group_and_its_mark_end_below_the_largest_offset(wal: Wal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seglog.wal.OFFSET_END", 3 * 56 + SYNC_MARK_BYTES)
+    with pytest.raises(OffsetOverflow):
+        wal.write(_frames(4), 4)
+    with pytest.raises(OffsetOverflow):
+        wal.write(_frames(3, 11), 3)
+    assert wal.end == WalPosition(1, 0, 1)
+    assert wal.write(_frames(3), 3) == (1, 0)
 
 
 def test_a_mark_is_found_wherever_it_lies(folder: WalFolder) -> None:
