@@ -29,6 +29,7 @@ from seglog.errors import (
     DirectoryNotWritable,
     DiskFull,
     HistoryKept,
+    InvalidArgument,
     NotADataDirectory,
     TooManyOpenFiles,
 )
@@ -50,6 +51,7 @@ from seglog.tier import ColdTier
 from seglog.topic import Topic
 from seglog.upkeep import Background, UpkeepFactory
 from seglog.view import look
+from seglog.volatile import in_memory_kind
 from seglog.wal import NO_SPACE
 
 __all__ = ["Log", "open"]
@@ -124,6 +126,7 @@ def _opened(
     lock = DirectoryLock(port, layout.lock)
     try:
         engine, reclaimer = _start(port, layout, clock, settings, upkeep, cold_stores)
+        _warn_if_volatile(port, layout.root)
         return Log(port, engine, lock, reclaimer)
     except BaseException:
         lock.release()
@@ -356,6 +359,12 @@ class Log(Owned):
             self._engine.close()
 
 
+def _warn_if_volatile(port: Files, root: Path) -> None:
+    kind = in_memory_kind(root) if isinstance(port, OsFiles) else None
+    if kind is not None:
+        _logger.warning("%s is in memory (%s): a reboot takes all of it, what is acked at fsync too", root, kind)
+
+
 def _erase(engine: Engine) -> None:
     erase(engine.files, engine.layout)
     if engine.cold_stores is not None:
@@ -442,4 +451,6 @@ def _plain_errors(root: Path, *, read_only: bool) -> Iterator[None]:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             refusal = DirectoryNotReadable if read_only else DirectoryNotWritable
             raise refusal(root, os.strerror(error.errno)) from error
+        if error.errno == errno.ENAMETOOLONG:
+            raise InvalidArgument("path", str(root), "a path that the file system takes: it is too long") from error
         raise
