@@ -15,7 +15,7 @@ from pyroaring import BitMap
 
 from catalog import schema_pb2 as pb
 from catalog.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
-from catalog.commit import Bounds, Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef
+from catalog.commit import Bounds, Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef, SegmentView
 from catalog.control import Control, Fork, Ref
 from catalog.encoding import (
     StoredCommit,
@@ -433,3 +433,18 @@ def test_the_field_numbers_of_grafts_rfc_are_kept() -> None:
     for message, kept in numbers.items():
         found = {field.name: field.number for field in pb.DESCRIPTOR.message_types_by_name[message].fields}
         assert {name: number for name, number in found.items() if number < 16} == kept
+
+
+def test_views_that_share_a_seq_are_refused() -> None:
+    views = (SegmentView(segment(1, 10), vid(1), 1, 1, 10), SegmentView(segment(10, 20), vid(1), 2, 10, 20))
+    with pytest.raises(InvalidObject, match="overlap"):
+        decode_views(encode_views(views), "here")
+    apart = (views[0], dataclasses.replace(views[1], first=11))
+    assert decode_views(encode_views(apart), "here") == apart
+
+
+def test_a_segment_with_more_live_records_than_seqs_is_refused() -> None:
+    wrong = dataclasses.replace(segment(11, 20), live_records=11)
+    body, _ = encode_commit(dataclasses.replace(GOLDEN_COMMIT, segments=(wrong,)))
+    with pytest.raises(InvalidObject, match="11 live records"):
+        decode_commit(body, "here")

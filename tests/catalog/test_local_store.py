@@ -155,6 +155,38 @@ def test_the_bytes_are_synced_before_the_key_and_the_directory_after(
     assert seen == ["write", "fsync", "link", "fsync", "unlink"]
 
 
+def test_what_is_put_in_the_place_of_another_is_durable_when_it_returns(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(root)
+    store.put(A, b"makes the directories", {})
+    seen = effects_of(monkeypatch, None)
+    store.put(A, b"body", {})
+    of_one_file = ["write", "fsync", "rename", "fsync", "unlink"]
+    assert seen == [*of_one_file, *of_one_file]  # what is known of it, and the object
+
+
+def test_a_range_beyond_the_end_is_no_shorter_one(root: Path) -> None:
+    store = LocalStore(root)
+    store.put_new(A, b"0123456789")
+    assert store.get_range(A, 5, 5) == b"56789"
+    for start, length in ((5, 6), (10, 1), (11, 1)):
+        with pytest.raises(InvalidObject, match="it ends at byte"):
+            store.get_range(A, start, length)
+
+
+def test_a_part_that_changed_on_the_disk_makes_no_object(root: Path) -> None:
+    store = LocalStore(root)
+    upload_id = store.create_upload(A, {})
+    tag = store.put_part(A, upload_id, 1, b"as it was sent")
+    [part] = [path for path in (root / ".multipart" / upload_id).iterdir() if path.name != "upload"]
+    part.write_bytes(b"something else")
+    with pytest.raises(InvalidObject, match="not what was sent"):
+        store.complete_upload(A, upload_id, [tag])
+    with pytest.raises(NoSuchObject):
+        store.get(A)
+
+
 def test_each_new_directory_is_synced_into_the_one_above(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     real_fsync = os.fsync

@@ -58,6 +58,14 @@ def test_news_end_before_the_first_commit_that_is_not_there() -> None:
     assert Volumes(store).next_commits(VID, 0) == tuple(history.stored[:4])
 
 
+def test_a_follower_is_told_each_commit_up_to_the_boundary_and_the_state_alone_behind_it() -> None:
+    store, history = published(*["offload"] * 4)
+    for boundary, told in ((2, tuple(history.stored[1:])), (3, ())):
+        store.put(boundary_key(VID), encode_boundary(Boundary(VID, boundary)), {})
+        news = pull(Volumes(store), VID, 1, history.stored[0].hash)
+        assert (news.lsn, news.commits, news.newest is None) == (4, told, bool(told))
+
+
 def test_a_history_that_does_not_continue_ours_is_damage() -> None:
     store, history = published("offload", "offload")
     with pytest.raises(InvalidObject, match="does not continue lsn 1"):

@@ -8,11 +8,16 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catalog import SegmentView
 from catalog import schema_pb2 as pb
 from catalog.commit import Codec
+from catalog.keys import index_key
+from catalog.objects import MemoryStore
 from offload.block import BlockRef
 from offload.errors import FormatUnsupported, InvalidIndex, OffloadError
 from offload.index import ENTRY, HEADER, decode_head, decode_ledger_index, encode_index
+from offload.index_cache import IndexCache
+from tests.catalog.samples import segment, vid
 from tests.offload.samples import Sample, codecs, encode_object, frames_of_samples, sample_lists
 
 SMALL = encode_object(frames_of_samples([Sample(b"x" * 80, "eu")] * 12), Codec.NONE, block_size=900, chunk_bytes=300)
@@ -145,3 +150,13 @@ def test_a_data_object_of_another_length_does_not_fit_the_table():
 def test_without_a_name_the_software_is_this_one():
     found = decode_head(encode_index(SMALL.summary, topic="t", created_at_ms=1).body, "k")
     assert found.software.startswith("seglog ")
+
+
+def test_the_cache_of_indexes_takes_only_the_one_that_the_commit_names():
+    ref = replace(segment(1, 9), index_head_length=SMALL.index.head_length, index_head_hash=SMALL.index.head_hash)
+    view = SegmentView(ref, vid(1), 1, 1, 9)
+    store = MemoryStore()
+    store.put(index_key(vid(1), ref.sid), SMALL.index.body, {})
+    assert IndexCache(store, 1 << 20).get(view).chunks == SMALL.summary.chunks
+    with pytest.raises(InvalidIndex, match="not the one that the commit names"):
+        IndexCache(store, 1 << 20).get(replace(view, ref=replace(ref, index_head_hash=bytes(32))))

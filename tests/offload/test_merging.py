@@ -62,6 +62,7 @@ def test_what_does_not_belong_ends_a_run(between: SegmentView) -> None:
 
 def test_a_run_ends_where_the_object_would_be_too_large() -> None:
     assert runs(*(view(seq, seq, frame_bytes=60) for seq in range(1, 6))) == [[1, 2], [3, 4]]
+    assert runs(*(view(seq, seq, frame_bytes=75) for seq in range(1, 5))) == [[1, 2], [3, 4]]  # which fill it
 
 
 def test_too_few_are_left_alone() -> None:

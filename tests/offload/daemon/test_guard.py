@@ -130,7 +130,7 @@ def test_only_so_many_are_on_their_way_but_probes_are_let_in() -> None:
         asked.gate = asyncio.Event()
         first = asyncio.ensure_future(asked.ask(OURS))
         await asked.inside.wait()
-        assert (await asked.ask(OURS))[0] == 429
+        assert (await asyncio.wait_for(asked.ask(OURS), 10))[0] == 429
         probe = asyncio.ensure_future(asked.ask(OURS, path="/readyz"))
         asked.gate.set()
         assert [(await each)[0] for each in (first, probe)] == [200, 200]
