@@ -7,7 +7,9 @@ A life of a log runs on a simulated disk. At each of its effects, every legal im
                    power cut in its recovery, and at each effect after it
     after a cut    some of the images are opened and lived on with: power cut in recovery, and at each effect after it
 
-All of it once more with a cold store on the same disk, to which segments are relocated.
+All of it once more with a cold store on the same disk, to which segments are relocated; and with a life of
+truncations, evictions, caps and ttls, in which the clock moves (`limits_life.py`). A recovery has a clock of its own,
+which is set back.
 
 What is durable after a recovery, and after closing, has to recover to the same state; and a recovery of what a recovery
 left has to find nothing to do.
@@ -22,6 +24,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -29,8 +32,9 @@ import seglog
 from seglog import Log, LogSettings
 from seglog.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
+from tests.seglog import limits_life, workload
 from tests.seglog.clocks import SetClock
-from tests.seglog.workload import SETTINGS, SHARDED, TIERED, Bounds, Found, Journal, live, live_on, look
+from tests.seglog.workload import SETTINGS, SHARDED, TIERED, Bounds, Found, Journal, look
 from tests.work import tell
 
 DIRECTORY = Path("/parent/log")
@@ -157,19 +161,22 @@ def opened(disk: SimulatedDisk, settings: LogSettings) -> Log:
     return seglog.open(DIRECTORY, files=disk, settings=settings, clock=SetClock(), upkeep=InCaller)
 
 
-def first_life(settings: LogSettings, later: LogSettings | None = None) -> list[Note]:
+def first_life(settings: LogSettings, later: LogSettings | None = None, life: ModuleType = workload) -> list[Note]:
     journal = Journal()
     notes: list[Note] = []
     tree = Image({str(DIRECTORY.parent): None, str(DIRECTORY.parent / "cold"): None})
     disk = SimulatedDisk(tree, _noting(notes, lambda: (journal.bounds(), journal)))
-    live(DIRECTORY, disk, journal, settings, later)
+    life.live(DIRECTORY, disk, journal, settings, later)
     relocated = [path for path in disk.after_power_cut().tree if path.startswith("/parent/cold/topics/")]
     assert bool(relocated) == bool(settings.cold_dir)
     return notes
 
 
 def next_life(
-    make: Callable[[Callable[[SimulatedDisk], None]], SimulatedDisk], before: Note, settings: LogSettings
+    make: Callable[[Callable[[SimulatedDisk], None]], SimulatedDisk],
+    before: Note,
+    settings: LogSettings,
+    life: ModuleType = workload,
 ) -> list[Note]:
     """From the opening on, on the disk that `make` gives; until it is open, what `before` promised holds."""
     bounds, journal, is_open = before.bounds, before.journal, False
@@ -179,7 +186,7 @@ def next_life(
         journal = journal.resumed(look(log), bounds)
         is_open = True
         log.attach_cold(journal.archive)
-        live_on(log, journal)
+        life.live_on(log, journal)
     return notes
 
 
@@ -193,17 +200,19 @@ def _noting(notes: list[Note], promised: Callable[[], tuple[Bounds, Journal]]) -
     return note
 
 
-def after_kills(notes: list[Note], settings: LogSettings) -> Iterator[list[Note]]:
+def after_kills(notes: list[Note], settings: LogSettings, life: ModuleType) -> Iterator[list[Note]]:
     """A life from each moment on, that sees what is not durable yet."""
     for note in notes:
-        yield next_life(functools.partial(SimulatedDisk.resume, note.moment), note, settings)
+        yield next_life(functools.partial(SimulatedDisk.resume, note.moment), note, settings, life)
 
 
-def after_cuts(notes: list[Note], chance: random.Random, settings: LogSettings) -> Iterator[list[Note]]:
+def after_cuts(
+    notes: list[Note], chance: random.Random, settings: LogSettings, life: ModuleType
+) -> Iterator[list[Note]]:
     """A life on any image of each of the moments."""
     for note in notes:
         image = chance.choice(list(note.moment.images(chance, 8)))
-        yield next_life(functools.partial(SimulatedDisk, image), note, settings)
+        yield next_life(functools.partial(SimulatedDisk, image), note, settings, life)
 
 
 def _without_lock(image: Image) -> Image:
@@ -213,13 +222,19 @@ def _without_lock(image: Image) -> Image:
 
 
 def _prove(
-    work: Work, *, seed: int, settings: LogSettings = SETTINGS, first: tuple[LogSettings, LogSettings] | None = None
+    work: Work,
+    *,
+    seed: int,
+    settings: LogSettings = SETTINGS,
+    first: tuple[LogSettings, LogSettings] | None = None,
+    life: ModuleType = workload,
 ) -> None:
     """`first`: settings of the two parts of the first life, if others."""
     explorer = Explorer(random.Random(seed), settings)
-    notes = first_life(*(first or (settings, settings)))
+    notes = first_life(*(first or (settings, settings)), life)
     some, cuts = functools.partial(_some, notes, explorer.chance), explorer.chance.choices(notes, k=work.cuts)
-    for more in itertools.chain(after_kills(some(work.kills), settings), after_cuts(cuts, explorer.chance, settings)):
+    killed = after_kills(some(work.kills), settings, life)
+    for more in itertools.chain(killed, after_cuts(cuts, explorer.chance, settings, life)):
         explorer.explore_cuts(more, work.subsets)
     explorer.explore(some(work.moments), work.subsets)
     tell(f"{work}, {explorer.figures()}")
@@ -238,17 +253,22 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_every_crash_leaves_a_disk_that_recovers() -> None:
-    _prove(Work(kills=20, cuts=6, moments=60), seed=1)
+    _prove(Work(kills=12, cuts=4, moments=36), seed=1)
 
 
 def test_every_crash_with_a_cold_store_leaves_a_disk_that_recovers() -> None:
-    _prove(Work(kills=5, cuts=2, moments=16), seed=3, settings=TIERED)
+    _prove(Work(kills=3, cuts=1, moments=10), seed=3, settings=TIERED)
 
 
 @pytest.mark.parametrize(("before", "between", "after"), [(3, 2, 2), (1, 2, 3), (2, 3, 1)])
 def test_every_crash_with_shards_whose_number_changes(before: int, between: int, after: int) -> None:
     first = (SHARDED[before], SHARDED[between])
     _prove(Work(kills=2, cuts=1, moments=8), seed=after, settings=SHARDED[after], first=first)
+
+
+@pytest.mark.parametrize(("settings", "kills"), [(SETTINGS, 2), (TIERED, 1), (SHARDED[2], 1)])
+def test_every_crash_of_truncation_and_retention_leaves_a_disk_that_recovers(settings: LogSettings, kills: int) -> None:
+    _prove(Work(kills=kills, cuts=1, moments=kills * 5), seed=6, settings=settings, life=limits_life)
 
 
 @pytest.mark.soak(part=1)
@@ -265,3 +285,9 @@ def test_crash_images_with_a_cold_store_by_the_hundred_thousand() -> None:
 def test_crash_images_with_shards_by_the_ten_thousand() -> None:
     first = (SHARDED[3], SHARDED[1])
     _prove(Work(kills=300, cuts=100, moments=300, subsets=32), seed=5, settings=SHARDED[2], first=first)
+
+
+@pytest.mark.soak(part=1)
+@pytest.mark.parametrize("settings", [SETTINGS, TIERED, SHARDED[2]])
+def test_crash_images_of_truncation_and_retention_by_the_ten_thousand(settings: LogSettings) -> None:
+    _prove(Work(kills=60, cuts=30, moments=300, subsets=16), seed=7, settings=settings, life=limits_life)

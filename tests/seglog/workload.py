@@ -30,6 +30,7 @@ from seglog import DeleteOp, Gap, Log, LogSettings, Record, Topic, TopicConfig
 from seglog.files import Files
 from seglog.frame import DELETED, read_header, record_of
 from seglog.upkeep import InCaller
+from tests.seglog.versions import Versions
 
 __all__ = [
     "SETTINGS",
@@ -88,6 +89,7 @@ class Bounds:
     heads: Mapping[str, tuple[int, int]]
     floors: Mapping[str, tuple[int, int]]
     deletes: tuple[int, int]
+    versions: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ class Journal:
 
     `keepers` are the topics with `keep_history`, from which nothing goes but what is released.
     `ephemeral` are the seqs of that class, and `gone` those of them that are there no more.
+    `versions` has topics of its own, which nothing else here knows.
     """
 
     tried: dict[str, list[tuple[bytes, str | None]]] = field(default_factory=dict)
@@ -132,6 +135,7 @@ class Journal:
     gone: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
     details: dict[str, dict[int, Detail]] = field(default_factory=dict[str, dict[int, Detail]])
     kinds: dict[str, Kind] = field(default_factory=dict[str, Kind])
+    versions: Versions = field(default_factory=Versions)
 
     def append(self, log: Log, name: str, count: int, tag: str | None = None, durability: str = "fsync") -> None:
         known = self.tried.setdefault(name, [])
@@ -194,6 +198,7 @@ class Journal:
             {name: (self.acked.get(name, 0), len(names[name])) for name in names},
             {name: (self.floors_acked.get(name, 1), self.floors_tried.get(name, 1)) for name in names},
             (self.deletes_acked, len(self.deletes_tried)),
+            self.versions.bounds(),
         )
 
     def lost(self, found: Found, bounds: Bounds) -> str | None:
@@ -212,7 +217,7 @@ class Journal:
             untold = {seq for seq in self._untold(name, topic, bounds.deletes[1]) if seq <= topic.head}
             if untold:
                 return f"{name} says nothing of {sorted(untold)}, which were ephemeral"
-        return None
+        return self.versions.lost(found, bounds.versions)
 
     def _untold(self, name: str, topic: FoundTopic, deletes: int) -> set[int]:
         told = {seq for gap in topic.lost for seq in range(gap.gap_from, gap.gap_to + 1)}
@@ -225,7 +230,7 @@ class Journal:
 
     def phantom(self, found: Found, bounds: Bounds) -> str | None:
         """What is there and never was, or was deleted, or is in a wrong place."""
-        for name, topic in found.items():
+        for name, topic in self._own(found).items():
             most = bounds.heads.get(name, (0, 0))[1]
             if topic.head > most:
                 return f"{name} ends at {topic.head}, and {most} were appended"
@@ -248,7 +253,10 @@ class Journal:
             wrong_front = self._wrong_front(name, topic, seqs, bounds)
             if wrong_front is not None:
                 return wrong_front
-        return None
+        return self.versions.phantom(found, bounds.versions)
+
+    def _own(self, found: Found) -> Found:
+        return {name: topic for name, topic in found.items() if name not in self.versions.known}
 
     def _wrong_front(self, name: str, topic: FoundTopic, live: list[int], bounds: Bounds) -> str | None:
         """Segments in front without a live record go by themselves, where no history is kept; others when released."""
@@ -289,6 +297,7 @@ class Journal:
 
     def resumed(self, found: Found, bounds: Bounds) -> Journal:
         """What was found is durable from now on, and nothing else was ever tried."""
+        versions, found = self.versions.resumed(found, bounds.versions), self._own(found)
         deletes = next(
             count
             for count in range(bounds.deletes[0], bounds.deletes[1] + 1)
@@ -318,6 +327,7 @@ class Journal:
                 for name, topic in found.items()
             },
             kinds={name: topic.kind for name, topic in found.items() if topic.kind is not None},
+            versions=versions,
         )
 
     def _all(self, name: str, topic: FoundTopic) -> list[tuple[int, bytes, str | None]]:

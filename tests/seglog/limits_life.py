@@ -1,0 +1,96 @@
+"""A life of topics that lose records by every way but a delete by tag, with a clock that moves back and ahead.
+
+    cut      truncated in the WAL, within a segment, and at the beginning of one; deleted by seq before
+    capped   evicted for its cap, which is changed; evicted by hand
+    full     refuses what passes its cap; takes more after an eviction
+    aging    with a ttl, which is changed
+
+Another topic, of which nothing goes, has frames among theirs in the WAL. As in `workload.py` no second thread works.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import seglog
+from seglog import Log, LogSettings, TopicConfig
+from seglog.files import Files
+from seglog.upkeep import InCaller
+from tests.seglog.clocks import SetClock
+from tests.seglog.workload import SETTINGS, Journal
+
+__all__ = ["live", "live_on"]
+
+
+def live(
+    directory: Path,
+    files: Files,
+    journal: Journal,
+    settings: LogSettings = SETTINGS,
+    later: LogSettings | None = None,
+) -> None:
+    """Two lives of the process. `later` are the settings of the second one, if they are others."""
+    clock, topics = SetClock(5_000), journal.versions
+    with seglog.open(directory, files=files, settings=settings, clock=clock, upkeep=InCaller) as log:
+        topics.create(log, "cut", TopicConfig())
+        topics.create(log, "capped", TopicConfig(cap_records=5))
+        topics.create(log, "full", TopicConfig(cap_records=6, discard="reject"))
+        topics.create(log, "aging", TopicConfig(ttl_ms=1_000))
+        topics.append(log, "cut", 6)
+        topics.append(log, "aging", 3)
+        topics.append(log, "capped", 3)
+        topics.append(log, "full", 4)
+        topics.truncate(log, "cut", 6)
+        topics.move_clock(log, -3_000)
+        topics.append(log, "cut", 4, "memory")
+        topics.append(log, "aging", 2)
+        topics.delete(log, "cut", before=3)
+        topics.append(log, "full", 3)
+        topics.append(log, "capped", 6)
+        journal.append(log, "a", 1)
+        topics.evict(log, "full", 4)
+        topics.append(log, "full", 3)
+        topics.checkpoint(log)
+        topics.move_clock(log, 6_000)
+        topics.append(log, "aging", 2)
+        topics.truncate(log, "cut", 7)
+        topics.append(log, "cut", 3, "disk")
+        topics.enforce(log)
+        topics.configure(log, "capped", TopicConfig(cap_records=2))
+        topics.append(log, "capped", 4, "disk")
+        topics.configure(log, "aging", TopicConfig(ttl_ms=50))
+        topics.move_clock(log, 100)
+        topics.append(log, "aging", 1)
+        topics.evict(log, "capped", log.topic("capped").head_seq)
+    topics.settle()
+    assert topics.with_losses() == {"capped", "full", "aging"}
+    clock.ms -= 5_000
+    with seglog.open(directory, files=files, settings=later or settings, clock=clock, upkeep=InCaller) as log:
+        topics.truncate(log, "cut", 5)
+        topics.append(log, "cut", 5)
+        topics.configure(log, "cut", TopicConfig(cap_records=3))
+        topics.append(log, "cut", 2)
+        journal.append(log, "a", 1)
+        topics.move_clock(log, 10_000)
+        topics.enforce(log)
+        topics.append(log, "aging", 5, "memory")
+
+
+def live_on(log: Log, journal: Journal) -> None:
+    """A short life after a crash, of the topics that are there."""
+    topics = journal.versions
+    for name in topics.known:
+        if log.has_topic(name):
+            topics.append(log, name, 2)
+            head, topic = log.topic(name).head_seq, log.topic(name)
+            topics.truncate(log, name, max(head, topic.hot_floor, topic.evict_floor))
+            topics.append(log, name, 2, "disk")
+            topics.evict(log, name, head)
+            topics.configure(log, name, TopicConfig(cap_records=1))
+    topics.move_clock(log, 1_000)
+    journal.append(log, "a", 1)
+    topics.checkpoint(log)
+    for name in topics.known:
+        if log.has_topic(name):
+            topics.append(log, name, 5, "memory")
+    topics.enforce(log)
