@@ -31,6 +31,7 @@ from tests.seglog.workload import SETTINGS, SHARDED, TIERED, Journal, look
 from tests.work import tell
 
 DIRECTORY = Path("/parent/log")
+LIMITED = ("cut", "capped", "full", "aging")
 
 
 def _system(number: int) -> Callable[[], BaseException]:
@@ -124,6 +125,41 @@ class Caller:
         return sum(path.suffix == ".log" for path in self.files.lost)
 
 
+@dataclass
+class LimitsCaller(Caller):
+    """Truncates, evicts, configures, and fills caps, while the clock moves."""
+
+    def _use(self, log: Log) -> None:
+        topics = self.journal.versions
+        steps: list[Callable[[], object]] = [
+            lambda: topics.create(log, "cut", TopicConfig()),
+            lambda: topics.create(log, "capped", TopicConfig(cap_records=4)),
+            lambda: topics.create(log, "full", TopicConfig(cap_records=5, discard="reject")),
+            lambda: topics.create(log, "aging", TopicConfig(ttl_ms=1_000)),
+            *[lambda name=name: topics.append(log, name, 3) for name in LIMITED],
+            lambda: topics.truncate(log, "cut", log.topic("cut").head_seq),
+            lambda: topics.move_clock(log, -500),
+            lambda: topics.append(log, "cut", 4, "memory"),
+            lambda: topics.append(log, "capped", 4, "disk"),
+            lambda: topics.append(log, "full", 3),
+            lambda: topics.evict(log, "full", log.topic("full").head_seq),
+            lambda: topics.append(log, "full", 2),
+            lambda: topics.checkpoint(log),
+            lambda: topics.delete(log, "cut", 3),
+            lambda: topics.truncate(log, "cut", max(log.topic("cut").hot_floor, log.topic("cut").head_seq - 2)),
+            lambda: topics.append(log, "cut", 2),
+            lambda: topics.move_clock(log, 5_000),
+            lambda: topics.append(log, "aging", 2),
+            lambda: topics.configure(log, "capped", TopicConfig(cap_records=2)),
+            lambda: topics.append(log, "capped", 3),
+            lambda: topics.enforce(log),
+            lambda: topics.append(log, "aging", 1),
+        ]
+        for step in steps:
+            with contextlib.suppress(SeglogError, OSError, MemoryError):
+                step()
+
+
 def _opens_on_a_good_disk(image: Image, caller: Caller) -> None:
     with seglog.open(
         DIRECTORY, files=SimulatedDisk(image), settings=caller.settings, clock=SetClock(), upkeep=InCaller
@@ -159,6 +195,18 @@ def test_calls_fail_with_shards_whose_number_changes(error: str, for_good: bool)
     _prove(error, for_good=for_good, step=53, settings=SHARDED[3], later=SHARDED[2])
 
 
+@pytest.mark.parametrize(("error", "for_good"), [("EIO", False), ("ENOSPC", False), ("EIO", True)])
+def test_calls_fail_in_truncation_and_retention(error: str, for_good: bool) -> None:
+    _prove(error, for_good=for_good, step=31, kind=LimitsCaller)
+
+
+@pytest.mark.soak(part=2)
+@pytest.mark.parametrize("settings", [SETTINGS, TIERED])
+@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+def test_each_call_fails_in_truncation_and_retention(error: str, settings: LogSettings) -> None:
+    _prove(error, for_good=False, step=1, settings=settings, kind=LimitsCaller)
+
+
 @pytest.mark.soak(part=2)
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("error", ERRORS)
@@ -173,13 +221,19 @@ def test_each_call_fails_with_a_cold_store(error: str) -> None:
 
 
 def _prove(
-    error: str, *, for_good: bool, step: int, settings: LogSettings = SETTINGS, later: LogSettings | None = None
+    error: str,
+    *,
+    for_good: bool,
+    step: int,
+    settings: LogSettings = SETTINGS,
+    later: LogSettings | None = None,
+    kind: type[Caller] = Caller,
 ) -> None:
     hit: dict[str, int] = {}
     for at in range(1, 10_000, step):
         disk = SimulatedDisk(Image({"/parent": None, "/parent/cold": None}))
         files = FailingCalls(disk, at, ERRORS[error], for_good=for_good)
-        caller = Caller(files, settings, later)
+        caller = kind(files, settings, later)
         caller.live()
         if files.failed is None:
             relocated = [path for path in disk.after_power_cut().tree if path.startswith("/parent/cold/topics/")]

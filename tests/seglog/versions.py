@@ -132,8 +132,7 @@ class Versions:
             lambda: log.topic(name).evict(before),
             lambda now: [replace(_made(now), lost_most=max(_made(now).lost_most, below))],
         )
-        now = self._now(log, name)
-        if not log.is_poisoned and below > _made(now).deleted:
+        if not log.is_poisoned and below > _made(self._now(log, name)).deleted:
             self._raise(name, below)
 
     def configure(self, log: Log, name: str, config: TopicConfig) -> None:
@@ -147,8 +146,11 @@ class Versions:
         """Ahead, or back."""
         clock = _clock(log)
         for name, known in self.known.items():
-            if (now := self._now(log, name)) is not None:
-                known.append(now.aged(clock.ms + ms))
+            least = self.acked.get(name, 0)
+            if not log.is_poisoned:  # Else only the next recovery knows which of them the log has.
+                self._now(log, name)
+                least = len(known) - 1
+            known += [each and each.aged(clock.ms + ms) for each in known[least:]]
         clock.ms += ms
 
     def checkpoint(self, log: Log) -> None:
