@@ -20,6 +20,7 @@ A process that dies takes nothing with it: `SimulatedDisk.resume` goes on with t
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import random
 import threading
@@ -141,13 +142,19 @@ class Moment:
         return Image(tree)
 
     def images(self, chance: random.Random, subsets: int) -> Iterator[Image]:
-        """What a power cut may leave now; many are equal."""
+        """What a power cut may leave now; many are equal. Of the pairs of changes, up to half of `subsets` are
+        tried: each pair alone, and all changes but the pair.
+        """
         pending = self.pending
         for count in range(len(pending) + 1):
             yield self.image(pending[:count])
         for index in range(len(pending)):
             yield self.image((*pending[:index], *pending[index + 1 :]))
             yield self.image(pending[index : index + 1])
+        pairs = list(itertools.combinations(range(len(pending)), 2))
+        for first, second in chance.sample(pairs, min(subsets // 2, len(pairs))):
+            yield self.image((pending[first], pending[second]))
+            yield self.image([change for at, change in enumerate(pending) if at not in (first, second)])
         if pending and isinstance(pending[-1], Write):
             for part in _torn(pending[-1], is_fresh=self._is_fresh(pending[-1])):
                 yield self.image((*pending[:-1], part))
