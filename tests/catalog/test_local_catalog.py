@@ -202,3 +202,15 @@ def test_a_closed_catalog_says_so(path: Path) -> None:
     local.close()
     with pytest.raises(LocalCatalogUnavailable, match="closed"):
         local.handles()
+
+
+def test_a_truncation_cuts_the_attempts_of_its_state_and_takes_those_from_its_seq_on(tmp_path: Path) -> None:
+    with LocalCatalog(tmp_path / "catalog.db") as catalog:
+        for number, first in enumerate((1, 11, 21), start=1):
+            catalog.save(attempt=Attempt(sid(number), "t", vid(1), first, first + 9, "published", number))
+        catalog.save(attempt=Attempt(sid(4), "t", vid(1), 31, 40, "planned", 4))
+        for seq, left in ((21, [(1, 10), (11, 20)]), (15, [(1, 10), (11, 14)]), (11, [(1, 10)]), (10, [(1, 9)])):
+            catalog.save(truncated=("t", "published", seq))
+            found = [(each.first_seq, each.last_seq) for each in catalog.attempts("t") if each.state == "published"]
+            assert found == left
+        assert [each.first_seq for each in catalog.attempts("t")] == [1, 31]
