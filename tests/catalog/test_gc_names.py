@@ -79,7 +79,8 @@ def test_whoever_names_a_volume_while_gc_closes_it_has_it_open_or_is_refused(
         half = [branch for branch in world.branches.values() if branch.name == "half"]
         if world.refused:
             refused += 1
-            assert not half or world.is_deleted("half")
+            assert bool(half) == (naming is _undeleting)
+            assert naming is _forking or world.is_deleted("half")
         else:
             named += 1
             world.offload(half[0])
