@@ -145,7 +145,7 @@ class LimitsCaller(Caller):
             lambda: topics.evict(log, "full", log.topic("full").head_seq),
             lambda: topics.append(log, "full", 2),
             lambda: topics.checkpoint(log),
-            lambda: topics.delete(log, "cut", 3),
+            lambda: topics.delete(log, "cut", log.topic("cut").head_seq),
             lambda: topics.truncate(log, "cut", max(log.topic("cut").hot_floor, log.topic("cut").head_seq - 2)),
             lambda: topics.append(log, "cut", 2),
             lambda: topics.move_clock(log, 5_000),

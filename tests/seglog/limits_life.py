@@ -1,6 +1,6 @@
 """A life of topics that lose records by every way but a delete by tag, with a clock that moves back and ahead.
 
-    cut      truncated in the WAL, within a segment, and at the beginning of one; deleted by seq before
+    cut      truncated in the WAL, within a segment, and below what a delete by seq has reached
     capped   evicted for its cap, which is changed; evicted by hand
     full     refuses what passes its cap; takes more after an eviction
     aging    with a ttl, which is changed
@@ -66,7 +66,8 @@ def live(
     assert topics.with_losses() == {"capped", "full", "aging"}
     clock.ms -= 5_000
     with seglog.open(directory, files=files, settings=later or settings, clock=clock, upkeep=InCaller) as log:
-        topics.truncate(log, "cut", 5)
+        topics.delete(log, "cut", log.topic("cut").head_seq)
+        topics.truncate(log, "cut", max(5, log.topic("cut").hot_floor))
         topics.append(log, "cut", 5)
         topics.configure(log, "cut", TopicConfig(cap_records=3))
         topics.append(log, "cut", 2)
