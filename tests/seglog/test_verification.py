@@ -141,14 +141,15 @@ def test_every_damaged_byte_is_found_in_its_file(killed: Path, tmp_path: Path) -
                 # In the last group, behind the newest sync mark, it looks torn; what segments have is not needed.
                 [note] = report.notes
                 assert ("torn" in note) == (offset > used - 100)
-                assert "torn" in note or "segments have all" in note
+                assert ("segments have all" in note) == ("torn" not in note)
             elif path.suffix == ".tags":
                 assert report.is_sound
                 assert [note.startswith(str(path)) for note in report.notes].count(True) == 1
             else:
                 assert path in {damage.path for damage in report.damages}
                 places = [damage.offset for damage in report.damages if damage.path == path]
-                assert any(place <= offset < place + 250 for place in places) or path.suffix == ".json"
+                # Of a snapshot only the checksum of the whole says that it is damaged.
+                assert places == [0] if path.suffix == ".json" else any(at <= offset < at + 250 for at in places)
             count += 1
         path.write_bytes(body)
     assert count > 300
