@@ -14,7 +14,8 @@ Layers, each of which imports only those before it:
     formats     envelope wire encoding checkpoint_list small_objects
     decisions   snapshot history timeline retention sid_set gc_report
     effects     objects first_known forked local put_once change closing local_copy gc_plan roots
-    entry       volume sync checkpointer holds oplog naming branch tag pin undo mark scrub sweep gc_execution gc
+    entry       volume sync checkpointer holds oplog naming one_name branch tag pin undo
+    upkeep      mark scrub sweep gc_execution gc
 """
 
 from catalog.branch import Branch, Branches
