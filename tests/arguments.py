@@ -113,6 +113,6 @@ def _arguments(call: Callable[..., object]) -> frozenset[str]:
 
 
 def contents(*roots: Path) -> dict[str, bytes]:
-    """Every file below these directories, but for what SQLite keeps of its locks: a reader changes that."""
-    found = (path for root in roots for path in sorted(root.rglob("*")))
+    """Every file below these directories, but for SQLite's locks and the chunk cache: a reader changes these."""
+    found = (path for root in roots for path in sorted(root.rglob("*")) if "seglog-chunks" not in path.parts)
     return {str(path): path.read_bytes() for path in found if path.is_file() and not path.name.endswith("-shm")}

@@ -152,6 +152,7 @@ def work(log: Log) -> None:
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("call", CALLS)
 def test_a_segment_store_that_hangs_holds_up_the_relocator_only(tmp_path: Path, call: str, fails: bool) -> None:
+    threads = set(threading.enumerate())
     store = StuckSegments()
     settled(tmp_path, store)
     store.stuck, store.fails = (call,), fails
@@ -167,6 +168,8 @@ def test_a_segment_store_that_hangs_holds_up_the_relocator_only(tmp_path: Path, 
         assert [record.seq for record in log.topic("t").read(91)] == wanted
     store.release.set()
     store.stuck = ()
+    for thread in set(threading.enumerate()) - threads:  # a put that outlives its log is decision 0091
+        thread.join(60)
     settled(tmp_path, store)
     with opened(tmp_path, store) as log:
         topic = log.topic("t")

@@ -6,6 +6,7 @@ import errno
 import shutil
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -379,7 +380,8 @@ def test_a_checkpoint_in_the_middle_of_a_deletion_keeps_the_topic(
     finish = committer.finish
 
     def late(entry: Entry) -> None:
-        log.checkpoint()
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(log.checkpoint).result()
         with _crash_and_open(log, tmp_path) as other:
             assert len(_values(other)) == 25
         finish(entry)

@@ -145,10 +145,21 @@ class Directory(Member):
                 self._adopt(name)
                 continue
             fits = [each for each in (journal, after) if each is not None and self._fits(name, each)]
+            if not fits and journal is not None and self._goes_on(name, journal):
+                self._adopt(name)
+                continue
             self._hold(bool(fits), f"{name} is neither as it was before the crash nor after what was done")
             self.journals[name] = fits[-1]
         self.may_leave.clear()
         self._look()
+
+    def _goes_on(self, name: str, journal: Journal) -> bool:
+        """Whether a reset that is repeated had appended to the branch, behind all that was there, when it died."""
+        branch = split_name(name)[1]
+        before = {seq: entry for seq, entry in self._hot(name).items() if seq <= journal.head}
+        floor = self.log.topic(name).hot_floor
+        was = {seq: entry for seq, entry in journal.shown.items() if seq >= floor}
+        return branch in self.resetting.values() and before == was and self.log.topic(name).head_seq > journal.head
 
     def _fits(self, name: str, journal: Journal) -> bool:
         topic = self.log.topic(name)
