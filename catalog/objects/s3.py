@@ -59,7 +59,7 @@ from catalog.errors import (
 )
 from catalog.keys import Key, check_key, check_prefix
 from catalog.objects.base import ObjectInfo, PartTag, Tagged, whole_of
-from catalog.objects.s3_client import is_aws, open_client
+from catalog.objects.s3_client import is_aws, new_session, open_client
 from catalog.objects.s3_reads import ObstoreReads, OtherRegion, Refusal
 from catalog.objects.s3_writes import (
     Scheme,
@@ -121,7 +121,7 @@ class S3Store:
         sums = "when_required" if self._writes.checksum == "none" else "when_supported"
         timeouts = {"connect_timeout": CONNECT_TIMEOUT_S, "read_timeout": READ_TIMEOUT_S}
         try:
-            session = session or boto3.Session()
+            session = session or new_session()
             self._once = open_client(session, {"total_max_attempts": 1}, sums, timeouts)
             self._client = open_client(session, {"total_max_attempts": ATTEMPTS, "mode": "adaptive"}, sums, timeouts)
             self._reads = self._open_reads(session, reads or ReadSettings(attempts=ATTEMPTS), reader)

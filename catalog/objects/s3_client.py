@@ -1,8 +1,9 @@
-"""How `catalog.objects.s3` has its boto3 clients: timeouts, connections, addressing, and what the SDK left out."""
+"""The boto3 sessions and clients of `catalog.objects.s3`: timeouts, connections, addressing, and a missing header."""
 
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 from collections.abc import Mapping
 from typing import Any
@@ -10,10 +11,31 @@ from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
+from botocore.loaders import Loader, create_loader
+from botocore.session import Session
 
-__all__ = ["is_aws", "open_client"]
+__all__ = ["is_aws", "new_session", "open_client"]
 
 MAX_CONNECTIONS = 32
+
+
+def new_session() -> boto3.Session:
+    """A session with the credentials and settings of the environment.
+
+    All sessions share the parsed descriptions of the AWS services. Parsing them takes most of the time of a client.
+    """
+    core = Session()
+    loader = _loader(core.get_config_variable("data_path"))
+    core.register_component("data_loader", loader)
+    session = boto3.Session(botocore_session=core)
+    # Each boto3 session adds its own folder to the list.
+    loader.search_paths[:] = dict.fromkeys(loader.search_paths)
+    return session
+
+
+@functools.cache
+def _loader(data_path: str | None) -> Loader:
+    return create_loader(data_path)
 
 
 def open_client(

@@ -6,13 +6,16 @@ stderr that says what to do; `--debug` adds the traceback.
 
 from __future__ import annotations
 
+import functools
 import platform
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.main import get_command
 
 from offload.cli import (
     append,
@@ -125,11 +128,16 @@ app.add_typer(tag.app, name="tag")
 app.add_typer(topic.app, name="topic")
 
 
+@functools.cache
+def _command() -> Callable[[], object]:
+    return get_command(app)
+
+
 def main() -> None:
     """The entry point: runs the app, and turns an error into one line and an exit code."""
     debug = "--debug" in sys.argv
     try:
-        app()
+        _command()()
     except KeyboardInterrupt:
         sys.exit(_EXIT_INTERRUPTED)
     except Exception as error:
