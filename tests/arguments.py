@@ -17,6 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tests.trees import tree
+
 __all__ = ["Row", "calls_of", "contents", "refused", "wrong_values"]
 
 NAIVE = dt.datetime(2026, 1, 2, 3, 4, 5)  # noqa: DTZ001 - a naive one is what is tried
@@ -112,7 +114,10 @@ def _arguments(call: Callable[..., object]) -> frozenset[str]:
     return frozenset(parameters[1:] if parameters[:1] in (["self"], ["cls"]) else parameters)
 
 
-def contents(*roots: Path) -> dict[str, bytes]:
-    """Every file below these directories, but for SQLite's locks and the chunk cache: a reader changes these."""
-    found = (path for root in roots for path in sorted(root.rglob("*")) if "seglog-chunks" not in path.parts)
-    return {str(path): path.read_bytes() for path in found if path.is_file() and not path.name.endswith("-shm")}
+def contents(root: Path) -> dict[str, bytes]:
+    """Every file below `root`, but for SQLite's locks and the chunk cache: a reader changes these."""
+    return {
+        path: content
+        for path, content in tree(root).items()
+        if "seglog-chunks" not in Path(path).parts and not path.endswith("-shm")
+    }

@@ -25,6 +25,7 @@ from seglog.journal import Journal
 from seglog.ownership import Owned, check_process, is_foreign
 from tests.children import in_child, outcome_of, quiet_fork
 from tests.faults.files import UnsyncedFiles
+from tests.trees import tree
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
@@ -180,17 +181,14 @@ def test_a_child_that_leaves_the_with_block_changes_nothing(tmp_path: Path) -> N
             del log
             os._exit(0)
         assert os.waitpid(pid, 0) == (pid, 0)
-        before = {path: path.read_bytes() for path in sorted((tmp_path / "data").rglob("*")) if path.is_file()}
-        assert any(len(body) == SETTINGS.wal_file_bytes for body in before.values())
+        sizes = {path.stat().st_size for path in (tmp_path / "data").rglob("*")}
+        assert SETTINGS.wal_file_bytes in sizes
         log.topic("t").append([b"2"])
     assert values(tmp_path / "data") == [b"1", b"2"]
 
 
 def test_a_child_writes_nothing(tmp_path: Path, log: Log) -> None:
-    def contents() -> dict[str, bytes]:
-        return {str(path): path.read_bytes() for path in sorted(log.path.rglob("*")) if path.is_file()}
-
-    root, before = log.path, contents()
+    root, before = log.path, tree(log.path)
 
     def everything() -> bool:
         for name, call in calls.items():
@@ -200,7 +198,7 @@ def test_a_child_writes_nothing(tmp_path: Path, log: Log) -> None:
 
     calls = calls_on(log)
     assert in_child(everything)
-    assert {str(path): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()} == before
+    assert tree(root) == before
 
 
 CHILD_THAT_EXITS = """

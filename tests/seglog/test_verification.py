@@ -22,10 +22,7 @@ from seglog.upkeep import InCaller
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.stride import every
 from tests.seglog.workload import SETTINGS, TIERED, Journal, live
-
-
-def tree(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+from tests.trees import tree
 
 
 def verified(directory: Path) -> Report:

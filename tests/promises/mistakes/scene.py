@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import seglog
+from tests import trees
 
 __all__ = ["ROOT", "command", "filled", "numbered", "tree", "values"]
 
@@ -34,13 +35,9 @@ def values(path: Path, topic: str = "orders") -> list[bytes]:
 
 
 def tree(path: Path, leave_out: Iterable[str] = ("LOCK",)) -> dict[str, bytes]:
-    """Every file below `path`, with its bytes."""
+    """The content of each file below `path`, but for files with these names."""
     names = set(leave_out)
-    return {
-        str(each.relative_to(path)): each.read_bytes()
-        for each in sorted(path.rglob("*"))
-        if each.is_file() and each.name not in names
-    }
+    return {name: content for name, content in trees.tree(path).items() if Path(name).name not in names}
 
 
 def command(*words: str, directory: Path, given: bytes = b"", cwd: Path = ROOT) -> subprocess.CompletedProcess[bytes]:
