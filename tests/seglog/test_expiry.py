@@ -150,7 +150,7 @@ def test_a_reader_keeps_the_time_of_its_call_and_a_follower_asks_again(log: Log,
     assert shown(follower.news()) == [(2, 20), *range(21, 26)]
 
 
-@pytest.mark.parametrize("change", ["clock", "raised", "lifted"])
+@pytest.mark.parametrize("change", ["clock", "clock a little", "raised", "lifted"])
 def test_the_floor_does_not_go_back(tmp_path: Path, clock: SetClock, change: str) -> None:
     with opened(tmp_path, clock) as log:
         topic = filled(log, clock)
@@ -158,9 +158,13 @@ def test_the_floor_does_not_go_back(tmp_path: Path, clock: SetClock, change: str
         assert shown(topic.read()) == list(range(14, 26))
         if change == "clock":
             clock.ms = 0
+        elif change == "clock a little":
+            at_expiry_of(clock, 5)
         else:
             log.configure("t", TopicConfig(ttl_ms=10 * TTL_MS if change == "raised" else None))
         for _ in range(2):
+            assert shown(topic.read(25)) == [25]  # by the start of the segment that the floor is in
+            assert topic.earliest_seq == 14
             assert shown(topic.read(1, gaps=True)) == [(1, 13), *range(14, 26)]
             assert topic.earliest_seq == 14
             log.checkpoint()

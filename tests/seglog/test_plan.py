@@ -72,6 +72,21 @@ def test_topics_that_nobody_touched_are_sealed_for_their_age(tmp_path: Path) -> 
         assert not log._engine.aging
 
 
+def test_what_is_due_when_the_segment_before_it_was_is_sealed_too(tmp_path: Path) -> None:
+    """With a clock that was set back, records of two segments may have the same time."""
+    clock = SetClock()
+    with _many(tmp_path / "data", 1, LogSettings(segment_max_age_ms=1000), clock) as log:
+        topic, start_ms = log.topic("t-0"), clock.ms
+        for sealed_seq in (1, 2, 3):
+            clock.ms = start_ms + 1001
+            log.checkpoint()
+            assert topic.sealed_seq == sealed_seq
+            clock.ms = start_ms
+            topic.append([b"y"])
+            log.checkpoint()
+            assert topic.sealed_seq == sealed_seq
+
+
 def test_each_change_is_in_the_next_snapshot(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     log = _many(directory, 4, LogSettings(segment_max_events=2, reclaim_bytes_per_s=0))

@@ -14,6 +14,8 @@ import seglog
 from seglog import Evicted, Gap, Log, LogSettings, Record, Retention, TopicConfig, TopicFull
 from seglog.retention import Retained, due_seq, is_aged, passed_cap
 from seglog.segment import SegmentInfo
+from seglog.upkeep import InCaller
+from tests.faults.disk import Moment, SimulatedDisk
 from tests.seglog.clocks import SetClock
 
 SETTINGS = LogSettings(segment_max_events=10)
@@ -104,6 +106,26 @@ def test_what_retention_took_is_told_in_band_or_raised(log: Log, clock: SetClock
         log = _again(log, clock)
         topic = log.topic("t")
     log.close()
+
+
+def test_no_reader_is_told_of_an_eviction_before_it_is_durable() -> None:
+    """Else a power cut would bring back records that a reader has got a `Gap` for."""
+    told: list[tuple[int, Moment]] = []
+    disk = SimulatedDisk()
+    clock, settings = SetClock(), replace(SETTINGS, wal_file_bytes=4096)
+    log = seglog.open("/log", settings=settings, files=disk, clock=clock, upkeep=InCaller)
+    topic = log.create_topic("t", TopicConfig(cap_records=10))
+    log.configure("t", TopicConfig())
+    topic.append([b"x"] * 30)
+    topic.seal()
+    log.configure("t", TopicConfig(cap_records=10))
+    disk.note = lambda disk: told.append((log._engine.topics["t"].floors.earliest_seq, disk.moment()))
+    topic.enforce_retention()
+    disk.note = None
+    assert {seq for seq, _ in told} == {1, 21}
+    cut = next(moment for seq, moment in told if seq == 21).image(())
+    with seglog.open("/log", settings=settings, files=SimulatedDisk(cut), clock=clock) as log:
+        assert _shown(log.topic("t").read(1, gaps=True)) == [(1, 20), *range(21, 31)]
 
 
 def test_a_reader_on_its_way_is_told_when_it_is_overtaken(log: Log) -> None:

@@ -65,6 +65,9 @@ def test_a_new_file_is_begun_where_the_next_group_does_not_fit(wal: Wal, folder:
     wal.remove_below(52)
     assert wal.older_files == 0
     assert not folder.wal_file(1).exists()
+    assert wal.write(_frames(50), 50) == (102, 0)
+    wal.remove_below(52)
+    assert folder.wal_file(52).exists()
 
 
 def test_a_group_larger_than_a_file_goes_into_an_empty_one(wal: Wal, folder: WalFolder) -> None:

@@ -1,0 +1,95 @@
+"""A checkpoint: what comes while it is made, what it seals, and what it removes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog import Log, LogSettings, TopicConfig
+from seglog.upkeep import InCaller
+from tests.faults.files import UnsyncedFiles
+from tests.seglog.clocks import SetClock
+
+SETTINGS = LogSettings(segment_max_events=6, reclaim_bytes_per_s=0)
+
+
+class Meanwhile(UnsyncedFiles):
+    """Another thread acts right before the next snapshot has its name."""
+
+    act: Callable[[], object] | None = None
+
+    def rename(self, source: Path, target: Path) -> None:
+        act, self.act = self.act, None if "snapshot" in target.name else self.act
+        if act is not None and "snapshot" in target.name:
+            thread = threading.Thread(target=act)
+            thread.start()
+            thread.join()
+        super().rename(source, target)
+
+
+def _opened(tmp_path: Path, files: UnsyncedFiles | None = None, clock: SetClock | None = None) -> Log:
+    return seglog.open(
+        tmp_path / "data",
+        settings=SETTINGS,
+        files=files or UnsyncedFiles(),
+        clock=clock or SetClock(),
+        upkeep=InCaller,
+    )
+
+
+@pytest.mark.parametrize(("before", "tag", "live"), [(None, "b", [6]), (4, None, [4, 6])])
+def test_a_delete_that_comes_meanwhile_is_listed_and_flagged(
+    tmp_path: Path, before: int | None, tag: str | None, live: list[int]
+) -> None:
+    """While the archive settles the one before it."""
+    files = Meanwhile()
+    with _opened(tmp_path, files) as log:
+        topic = log.create_topic("t", TopicConfig(keep_history=True))
+        for each in ("a", "b", "a", "b", "a", "c"):
+            topic.append([b"x"], tag=each)
+        topic.delete(tag="a")
+        files.act = lambda: topic.delete(before=before, tag=tag)
+        topic.settle_deletes(1)
+        assert files.act is None
+        assert [op.op for op in topic.delete_ops()] == [2]
+        log.checkpoint()
+        assert topic.segments()[0].dead_records == 6 - len(live)
+    with _opened(tmp_path) as log:
+        assert [op.op for op in log.topic("t").delete_ops()] == [2]
+        assert [record.seq for record in log.topic("t").read()] == live
+
+
+def test_what_is_appended_meanwhile_is_in_the_next_one(tmp_path: Path) -> None:
+    files = Meanwhile()
+    with _opened(tmp_path, files) as log:
+        topic = log.topic("t")
+        topic.append([b"1", b"2"])
+        files.act = lambda: topic.append([b"3"])
+        log.checkpoint()
+        assert [info.last_seq for info in topic.segments()] == [2]
+        log.checkpoint()
+        assert [info.last_seq for info in topic.segments()] == [3]
+        assert [record.value for record in topic.read()] == [b"1", b"2", b"3"]
+
+
+def test_the_checkpoint_that_fills_a_segment_seals_it(tmp_path: Path) -> None:
+    with _opened(tmp_path) as log:
+        topic = log.topic("t")
+        topic.append([b"x"] * SETTINGS.segment_max_events)
+        log.checkpoint()
+        assert topic.sealed_seq == SETTINGS.segment_max_events
+
+
+def test_the_files_of_a_deleted_topic_go_with_the_next_checkpoint(tmp_path: Path) -> None:
+    with _opened(tmp_path) as log:
+        log.topic("t").append([b"x"])
+        log.checkpoint()
+        assert list((log.path / "topics").iterdir())
+        log.delete_topic("t")
+        log.checkpoint()
+        assert list((log.path / "topics").iterdir()) == []
+        assert log._engine.deleted == ()
