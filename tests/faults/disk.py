@@ -185,7 +185,8 @@ class SimulatedDisk(Files):
         self._locks: dict[int, int] = {}
         self._next_fd = 1000
         for path, body in sorted(image.tree.items()) if image is not None else ():
-            self._folders[self._folder(Path(path))][Path(path).name] = self._new_node(body)
+            *parents, name = path.split("/")[1:]
+            self._folders[self._walk(parents, path)][name] = self._new_node(body)
         self._durable_folders = {folder: dict(entries) for folder, entries in self._folders.items()}
 
     @classmethod
@@ -310,13 +311,13 @@ class SimulatedDisk(Files):
 
     def remove_dir(self, path: Path) -> None:
         with self._mutex:
-            if self._folders[self._folder(path / "any")]:
+            if self._folders[self._folder_at(path)]:
                 raise _error(errno.ENOTEMPTY, path)
             self._change(Enter(self._folder(path), path.name, None))
 
     def sync_dir(self, path: Path) -> None:
         with self._mutex:
-            folder = self._folder(path / "any")
+            folder = self._folder_at(path)
             entries = dict(self._durable_folders[folder])
             for change in self.pending:
                 if isinstance(change, (Enter, Move)) and change.folder == folder:
@@ -329,12 +330,12 @@ class SimulatedDisk(Files):
 
     def list_dir(self, path: Path) -> list[str]:
         with self._mutex:
-            return sorted(self._folders[self._folder(path / "any")])
+            return sorted(self._folders[self._folder_at(path)])
 
     def is_dir(self, path: Path) -> bool:
         try:
             with self._mutex:
-                self._folder(path / "any")
+                self._folder_at(path)
         except OSError:
             return False
         return True
@@ -342,11 +343,10 @@ class SimulatedDisk(Files):
     def identity(self, path: Path) -> tuple[int, int] | None:
         try:
             with self._mutex:
-                if os.path.normpath(path) == "/":
+                *parents, name = _names(path) or ("",)
+                if not name:
                     return 0, _ROOT
-                folder = self._folder(path)
-                name = Path(os.path.normpath(path)).name if ".." in path.parts else path.name
-                node = self._folders[folder].get(name)
+                node = self._folders[self._walk(parents, path)].get(name)
         except OSError:
             return None
         return None if node is None else (0, node)
@@ -389,18 +389,31 @@ class SimulatedDisk(Files):
             raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
 
     def _folder(self, path: Path) -> int:
-        """That `path` is in. There are no links, so a `..` is what its name says."""
-        if ".." in path.parts:
-            path = Path(os.path.normpath(path))
+        """The folder that `path` is in."""
+        return self._walk(_names(path)[:-1], path)
+
+    def _folder_at(self, path: Path) -> int:
+        """The folder that `path` names."""
+        return self._walk(_names(path), path)
+
+    def _walk(self, names: Sequence[str], path: Path | str) -> int:
         folder = _ROOT
-        for part in path.parts[1:-1]:
-            node = self._folders[folder].get(part)
+        for name in names:
+            node = self._folders[folder].get(name)
             if node is None:
                 raise _error(errno.ENOENT, path)
             if node not in self._folders:
                 raise _error(errno.ENOTDIR, path)
             folder = node
         return folder
+
+
+def _names(path: Path) -> list[str]:
+    """The names on the way to `path`. There are no links, so a `..` is what its name says."""
+    text = str(path)
+    if ".." in text:
+        text = os.path.normpath(text)
+    return text.split("/")[1:] if text != "/" else []
 
 
 def _file_of(change: Change) -> int | None:
@@ -432,5 +445,5 @@ def _sectors(change: Change, chance: random.Random) -> Iterator[Change]:
         begin = stop
 
 
-def _error(number: int, path: Path) -> OSError:
+def _error(number: int, path: Path | str) -> OSError:
     return OSError(number, os.strerror(number), str(path))

@@ -215,7 +215,8 @@ class FailingCalls(Effects):
     """Call `at` (from 1) raises what `make` gives, and every one after it with `for_good`; only closing never fails.
 
     A write that fails has written its first half; a datasync that fails has lost what it was to write, if the disk
-    below is a simulated one: `lost` are the files. `failed` names the call that was hit first.
+    below is a simulated one: `lost` are the files. `kinds` names each call, and `failed` the one that was hit first.
+    If `at` is 0, no call fails.
     """
 
     def __init__(self, inner: Files, at: int, make: Callable[[], BaseException], *, for_good: bool = False) -> None:
@@ -223,10 +224,9 @@ class FailingCalls(Effects):
         self.at = at
         self.make = make
         self.for_good = for_good
-        self.calls = 0
+        self.kinds: list[str] = []
         self.failed: str | None = None
         self.lost: list[Path] = []
-        self._call = ""
         self._paths: dict[int, Path] = {}
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
@@ -243,7 +243,7 @@ class FailingCalls(Effects):
             raise
 
     def effect(self, name: str) -> None:
-        self._call = name
+        self.kinds[-1] = name
         if name not in ("pwrite", "pwritev"):
             self._fail_if_hit()
 
@@ -255,16 +255,16 @@ class FailingCalls(Effects):
             raise
 
     def check(self) -> None:
-        self._call = "read"
-        self.calls += 1
+        self.kinds.append("read")
 
     def _check(self) -> None:
         super()._check()
         self._fail_if_hit()
 
     def _fail_if_hit(self) -> None:
-        if self.at and (self.calls == self.at or (self.for_good and self.calls > self.at)):
-            self.failed = self.failed or self._call
+        calls = len(self.kinds)
+        if self.at and (calls == self.at or (self.for_good and calls > self.at)):
+            self.failed = self.failed or self.kinds[-1]
             raise self.make()
 
 

@@ -1,7 +1,8 @@
 """Any call of the file system may fail, once or for good: no ack that is not durable, and nothing acked is lost.
 
-A life of a log runs on a simulated disk of which call N fails, for N from 1 until the life ends without a failure. What
-the caller is told is compared with what a good disk shows afterwards, as the system has it and after a power cut:
+A life of a log runs on a simulated disk of which call N fails. The soak takes each call of a life without a failure,
+the default a part of the calls of each kind. What the caller is told is compared with what a good disk shows
+afterwards, as the system has it and after a power cut:
 
     no ack that is not durable      the same bounds as after a crash (tests/seglog/workload.py)
     no exception that hides         the caller gets an error of ours, the system's own, or MemoryError; nothing else
@@ -15,6 +16,7 @@ import contextlib
 import errno
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,11 +28,13 @@ from seglog import Log, LogSettings, SeglogError, TopicConfig, WriterPoisoned
 from seglog.upkeep import InCaller
 from tests.faults.disk import Image, SimulatedDisk
 from tests.faults.files import FailingCalls
+from tests.faults.stride import spread
 from tests.seglog.clocks import SetClock
 from tests.seglog.workload import SETTINGS, SHARDED, TIERED, Journal, look
 from tests.work import tell
 
 DIRECTORY = Path("/parent/log")
+ALL = 100_000  # More calls than a life has.
 LIMITED = ("cut", "capped", "full", "aging")
 
 
@@ -175,77 +179,84 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "seglog")
 
 
-@pytest.mark.parametrize(("error", "step"), [("EIO", 17), ("ENOSPC", 41)])
-def test_each_call_fails_once(error: str, step: int) -> None:
-    _prove(error, for_good=False, step=step)
+@pytest.mark.parametrize(("error", "amount"), [("EIO", 40), ("ENOSPC", 20)])
+def test_each_call_fails_once(error: str, amount: int) -> None:
+    _prove(error, for_good=False, amount=amount)
 
 
 @pytest.mark.parametrize(("error", "for_good"), [("EINTR", False), ("MemoryError", False), ("EIO", True)])
 def test_some_calls_fail(error: str, for_good: bool) -> None:
-    _prove(error, for_good=for_good, step=53)
+    _prove(error, for_good=for_good, amount=16)
 
 
-@pytest.mark.parametrize(("error", "step"), [("EIO", 83), ("ENOSPC", 97)])
-def test_calls_fail_once_with_a_cold_store(error: str, step: int) -> None:
-    _prove(error, for_good=False, step=step, settings=TIERED)
+@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+def test_calls_fail_once_with_a_cold_store(error: str) -> None:
+    _prove(error, for_good=False, amount=26, settings=TIERED)
 
 
 @pytest.mark.parametrize(("error", "for_good"), [("EIO", False), ("ENOSPC", False), ("EIO", True)])
 def test_calls_fail_with_shards_whose_number_changes(error: str, for_good: bool) -> None:
-    _prove(error, for_good=for_good, step=53, settings=SHARDED[3], later=SHARDED[2])
+    _prove(error, for_good=for_good, amount=16, settings=SHARDED[3], later=SHARDED[2])
 
 
 @pytest.mark.parametrize(("error", "for_good"), [("EIO", False), ("ENOSPC", False), ("EIO", True)])
 def test_calls_fail_in_truncation_and_retention(error: str, for_good: bool) -> None:
-    _prove(error, for_good=for_good, step=31, kind=LimitsCaller)
+    _prove(error, for_good=for_good, amount=16, kind=LimitsCaller)
 
 
 @pytest.mark.soak(part=2)
 @pytest.mark.parametrize("settings", [SETTINGS, TIERED])
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 def test_each_call_fails_in_truncation_and_retention(error: str, settings: LogSettings) -> None:
-    _prove(error, for_good=False, step=1, settings=settings, kind=LimitsCaller)
+    _prove(error, for_good=False, amount=ALL, settings=settings, kind=LimitsCaller)
 
 
 @pytest.mark.soak(part=2)
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("error", ERRORS)
 def test_each_call_fails_with_each_error(error: str, for_good: bool) -> None:
-    _prove(error, for_good=for_good, step=1)
+    _prove(error, for_good=for_good, amount=ALL)
 
 
 @pytest.mark.soak(part=2)
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 def test_each_call_fails_with_a_cold_store(error: str) -> None:
-    _prove(error, for_good=False, step=1, settings=TIERED)
+    _prove(error, for_good=False, amount=ALL, settings=TIERED)
 
 
 def _prove(
     error: str,
     *,
     for_good: bool,
-    step: int,
+    amount: int,
     settings: LogSettings = SETTINGS,
     later: LogSettings | None = None,
     kind: type[Caller] = Caller,
 ) -> None:
-    hit: dict[str, int] = {}
-    for at in range(1, 10_000, step):
+    def lived(at: int) -> tuple[SimulatedDisk, FailingCalls, Caller]:
         disk = SimulatedDisk(Image({"/parent": None, "/parent/cold": None}))
         files = FailingCalls(disk, at, ERRORS[error], for_good=for_good)
         caller = kind(files, settings, later)
         caller.live()
-        if files.failed is None:
-            relocated = [path for path in disk.after_power_cut().tree if path.startswith("/parent/cold/topics/")]
-            assert bool(relocated) == bool(settings.cold_dir)
-            break
-        hit[files.failed] = hit.get(files.failed, 0) + 1
+        return disk, files, caller
+
+    disk, whole, _ = lived(0)
+    relocated = [path for path in disk.after_power_cut().tree if path.startswith("/parent/cold/topics/")]
+    assert bool(relocated) == bool(settings.cold_dir)
+    hit: Counter[str] = Counter()
+    for index in spread(whole.kinds, amount):
+        disk, files, caller = lived(index + 1)
         try:
+            assert files.failed == whole.kinds[index]
             assert caller.acks_after_failed_sync == 0
             for image in (disk.after_kill(), disk.after_power_cut()):
                 _opens_on_a_good_disk(image, caller)
         except BaseException as problem:
-            problem.add_note(f"call {at}, {files.failed}, {error}")
+            problem.add_note(f"call {index + 1}, {files.failed}, {error}")
             raise
-    tell(f"{error}: {sum(hit.values())} calls failed in turn; acks after a failed sync: 0")
-    assert hit
+        hit[whole.kinds[index]] += 1
+    assert hit.keys() == {*whole.kinds}
+    tell(
+        f"{error}: {hit.total()} of {len(whole.kinds)} calls failed in turn, of {len(hit)} kinds; "
+        "acks after a failed sync: 0"
+    )
