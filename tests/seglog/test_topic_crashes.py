@@ -18,21 +18,26 @@ from tests.faults.stride import every
 from tests.seglog.clocks import SetClock
 from tests.seglog.topic_life import SETTINGS, SHARDED, TIERED, Shown, check, live
 
+Life = tuple[list[Shown], int]
+"""What a life without a crash shows, and how many effects it has."""
 
-def _dry(tmp_path: Path) -> tuple[list[Shown], int]:
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Life:
+    directory = tmp_path_factory.mktemp("whole") / "dry"
     counter = Effects(UnsyncedFiles())
     told: list[Shown | None] = []
-    live(tmp_path / "dry", counter, told, look=True)
+    live(directory, counter, told, look=True)
     dry = [shown for shown in told if shown is not None]
-    check(tmp_path / "dry", UnsyncedFiles(), dry, len(dry))
+    check(directory, UnsyncedFiles(), dry, len(dry))
     return dry, counter.effects
 
 
-@every(23, part=2)
+@every(53, part=2)
 @pytest.mark.parametrize("tear", [False, True], ids=["between", "within"])
-def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool, every: int) -> None:
-    dry, effects = _dry(tmp_path)
-    for at in range(1 + tear % every, effects + 1, every):
+def test_the_process_may_die_at_any_operation(whole: Life, tmp_path: Path, tear: bool, every: int) -> None:
+    dry, effects = whole
+    for at in range(1 + 26 * tear % every, effects + 1, every):
         directory, told = tmp_path / str(at), []
         with pytest.raises(SimulatedCrash):
             live(directory, CrashingFiles(UnsyncedFiles(), at, tear=tear), told)
@@ -40,11 +45,11 @@ def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool, every:
         shutil.rmtree(directory)
 
 
-@every(23, part=2)
+@every(53, part=2)
 @pytest.mark.parametrize("seed", [None, 1, 2], ids=["nothing unsynced", "some of it", "some other of it"])
-def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None, every: int) -> None:
-    dry, effects = _dry(tmp_path)
-    for at in range(1 + 4 * (seed or 0) % every, effects + 1, every):
+def test_the_power_may_be_cut_at_any_operation(whole: Life, tmp_path: Path, seed: int | None, every: int) -> None:
+    dry, effects = whole
+    for at in range(1 + 17 * (seed or 0) % every, effects + 1, every):
         base, left, told = tmp_path / str(at), tmp_path / f"{at}-left", []
         base.mkdir()
         disk = PowerCutFiles(UnsyncedFiles(), base)
@@ -56,20 +61,21 @@ def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None,
         shutil.rmtree(left)
 
 
-def _tiered_dry(base: Path) -> tuple[list[Shown], int]:
+@pytest.fixture(scope="module")
+def whole_tiered(whole: Life, tmp_path_factory: pytest.TempPathFactory) -> Life:
     """What the log shows is what it shows without a cold store."""
-    (base / "cold").mkdir(parents=True)
+    base = tmp_path_factory.mktemp("whole-tiered")
+    (base / "cold").mkdir()
     counter = Effects(UnsyncedFiles())
     told: list[Shown | None] = []
     live(base / "log", counter, told, TIERED, look=True)
-    dry, _ = _dry(base)
-    assert [shown for shown in told if shown is not None] == dry
-    return dry, counter.effects
+    assert [shown for shown in told if shown is not None] == whole[0]
+    return whole[0], counter.effects
 
 
-@every(37, part=2)
-def test_the_process_may_die_at_any_operation_with_a_cold_store(tmp_path: Path, every: int) -> None:
-    dry, effects = _tiered_dry(tmp_path / "whole")
+@every(97, part=2)
+def test_the_process_may_die_at_any_operation_with_a_cold_store(whole_tiered: Life, tmp_path: Path, every: int) -> None:
+    dry, effects = whole_tiered
     for at in range(1, effects + 1, every):
         base, told = tmp_path / str(at), []
         (base / "cold").mkdir(parents=True)
@@ -79,10 +85,12 @@ def test_the_process_may_die_at_any_operation_with_a_cold_store(tmp_path: Path, 
         shutil.rmtree(base)
 
 
-@every(37, part=2)
-def test_the_power_may_be_cut_at_any_operation_with_a_cold_store(tmp_path: Path, every: int) -> None:
-    dry, effects = _tiered_dry(tmp_path / "whole")
-    for at in range(min(10, every), effects + 1, every):
+@every(97, part=2)
+def test_the_power_may_be_cut_at_any_operation_with_a_cold_store(
+    whole_tiered: Life, tmp_path: Path, every: int
+) -> None:
+    dry, effects = whole_tiered
+    for at in range(min(48, every), effects + 1, every):
         base, left, told = tmp_path / str(at), tmp_path / f"{at}-left", []
         (base / "cold").mkdir(parents=True)
         disk = PowerCutFiles(UnsyncedFiles(), base)
@@ -94,10 +102,10 @@ def test_the_power_may_be_cut_at_any_operation_with_a_cold_store(tmp_path: Path,
         shutil.rmtree(left)
 
 
-@every(23, part=2)
-def test_the_power_may_be_cut_at_any_operation_with_shards(tmp_path: Path, every: int) -> None:
+@every(53, part=2)
+def test_the_power_may_be_cut_at_any_operation_with_shards(whole: Life, tmp_path: Path, every: int) -> None:
     """A topic that is deleted and made again is in another shard then; and the number changes with the recovery."""
-    dry, _ = _dry(tmp_path)
+    dry, _ = whole
     counter = Effects(UnsyncedFiles())
     live(tmp_path / "sharded", counter, [], SHARDED)
     for at in range(1, counter.effects + 1, every):
@@ -112,13 +120,16 @@ def test_the_power_may_be_cut_at_any_operation_with_shards(tmp_path: Path, every
         shutil.rmtree(left)
 
 
-def test_recovery_may_crash_at_any_operation_and_begin_again(tmp_path: Path) -> None:
-    dry, effects = _dry(tmp_path)
-    for at in range(effects // 12, effects, effects // 12):
-        for again in range(1, 1000, 3):
-            directory, told = tmp_path / f"{at}-{again}", []
-            with pytest.raises(SimulatedCrash):
-                live(directory, CrashingFiles(UnsyncedFiles(), at, tear=True), told)
+@every(7, part=2)
+def test_recovery_may_crash_at_any_operation_and_begin_again(whole: Life, tmp_path: Path, every: int) -> None:
+    dry, effects = whole
+    for number, at in enumerate(range(effects // 12, effects, effects // 12)):
+        crashed, told = tmp_path / f"{at}", []
+        with pytest.raises(SimulatedCrash):
+            live(crashed, CrashingFiles(UnsyncedFiles(), at, tear=True), told)
+        for again in range(1 + 3 * number % every, 1000, every):
+            directory = tmp_path / f"{at}-{again}"
+            shutil.copytree(crashed, directory)
             files = CrashingFiles(UnsyncedFiles(), again, tear=True)
             try:
                 seglog.open(directory, upkeep=InCaller, files=files, settings=SETTINGS, clock=SetClock()).close()
