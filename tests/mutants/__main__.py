@@ -27,7 +27,7 @@ from pathlib import Path
 from tests.mutants.listing import ROOT, Mutant, all_mutants, mutated
 
 _COPIED = ("seglog", "catalog", "offload", "tests", "benchmarks", "demo", "docs", "scripts", "localstack")
-_OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--timeout=100")
+_OPTIONS = ("-x", "-q", "-m", "not soak", "-p", "no:cacheprovider", "--timeout=100")
 _LONGEST_S = 900
 _PASSED, _FAILED = 0, 1
 
