@@ -26,7 +26,7 @@ def _joined(frame: DataFrame) -> bytes:
 
 def test_eleven_logs_come_back_whole(spark: SparkSession, remote: str, tmp_path: Path) -> None:
     with (
-        seglog.open(tmp_path / "data", settings=LogSettings(segment_max_events=300)) as log,
+        seglog.open(tmp_path / "data", settings=LogSettings(segment_max_events=700)) as log,
         offload.attach(log, remote) as archive,
     ):
         for name in NAMES:
