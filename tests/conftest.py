@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from tests import work
 from tests.s3_server import s3_endpoint, s3_environment, s3_remote
@@ -30,6 +32,8 @@ _LONG_FILES = [
     "test_pool",
     "test_topic_crashes",
 ]
+#: Files that share what is dear to start, here the JVM of Spark: one process of the run takes all of them.
+_TOGETHER = {"tests/promises/test_whole_way_in_spark.py": "spark", "tests/offload/spark/test_source.py": "spark"}
 _LONG_DIRECTORIES = {"promises", "seglog"}
 _HANGS_AFTER_S = 3 * 3600
 
@@ -54,6 +58,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if mark.kwargs.get("part") not in work.PARTS:
                 raise pytest.UsageError(f"{item.nodeid}: the soak has no part {mark.kwargs}")
             item.add_marker(pytest.mark.timeout(_HANGS_AFTER_S))
+
+
+class _FilesTogether(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    def _split_scope(self, nodeid: str) -> str:
+        scope = super()._split_scope(nodeid)
+        return _TOGETHER.get(scope, scope)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return _FilesTogether(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def _rank(item: pytest.Item) -> int:
