@@ -6,6 +6,7 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -302,6 +303,32 @@ def test_appends_wait_for_room_in_order(tmp_path: Path) -> None:
         assert isinstance(outcomes.pop(4), asyncio.CancelledError)
         assert outcomes == [range(seq, seq + 1) for seq in range(1, 8)]
         assert (queue.waiting_bytes, len(queue._waiting), len(queue.for_room)) == (0, 0, 0)
+
+    run(test, tmp_path / "data", files=files, settings=LogSettings(queue_max_bytes=100))
+
+
+def test_what_waits_is_bounded_when_a_group_is_done_too(tmp_path: Path) -> None:
+    """Other appends wait while the group before them ends. Their bytes count."""
+    files = GatedFiles()
+    waiting = []
+
+    async def test(log: AsyncLog) -> None:
+        first = await _begin_one_that_waits_in_its_sync(log, files)
+        queue = log._queue
+        assert queue is not None
+        put = queue.put
+
+        def noted(*given: Any) -> Any:
+            found = put(*given)
+            waiting.append(sum(part.size_bytes for part in queue._waiting))
+            return found
+
+        queue.put = noted  # type: ignore[method-assign]
+        tasks = [asyncio.create_task(log.topic("t").append([b"x" * 60])) for _ in range(5)]
+        await asyncio.sleep(0.01)
+        files.gate.set()
+        await asyncio.gather(first, *tasks)
+        assert waiting == [60] * 5
 
     run(test, tmp_path / "data", files=files, settings=LogSettings(queue_max_bytes=100))
 

@@ -17,17 +17,29 @@ from seglog.store import Part, SegmentId, SegmentStore, SegmentStores
 from seglog.store_local import LocalSegmentStore
 from seglog.topic_tier import TopicTier
 from seglog.upkeep import InCaller
+from tests.faults.files import UnsyncedFiles
 from tests.seglog.clocks import SetClock
 
 VALUES = [b"%d" % number for number in range(50)]
 
 
 def opened(
-    data: Path, cold_dir: str | Path = "", *, stores: SegmentStores | None = None, read_only: bool = False
+    data: Path,
+    cold_dir: str | Path = "",
+    *,
+    stores: SegmentStores | None = None,
+    read_only: bool = False,
+    files: OsFiles | None = None,
 ) -> Log:
     settings = LogSettings(segment_max_events=10, hot_retain_segments=0, cold_dir=str(cold_dir))
     return seglog.open(
-        data, settings=settings, clock=SetClock(), upkeep=InCaller, cold_stores=stores, read_only=read_only
+        data,
+        settings=settings,
+        clock=SetClock(),
+        upkeep=InCaller,
+        cold_stores=stores,
+        read_only=read_only,
+        files=files,
     )
 
 
@@ -290,6 +302,24 @@ def test_a_cold_directory_that_is_mounted_later_is_taken_before_anything_is_move
         assert cold(log) == 6
         assert (tmp_path / "cold/OWNER").exists()
     with opened(tmp_path / "other", "../theirs") as log:
+        assert values(log) == VALUES
+
+
+def test_another_directory_that_comes_in_its_place_is_looked_at_again(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    with opened(tmp_path / "other", "../two", files=UnsyncedFiles()) as log:
+        fill(log)
+    (tmp_path / "cold").symlink_to(tmp_path / "one")
+    with opened(tmp_path / "data", "../cold", files=UnsyncedFiles()) as log:
+        fill(log)
+        assert cold(log) == 5
+        (tmp_path / "cold").unlink()
+        (tmp_path / "cold").symlink_to(tmp_path / "two")
+        log.topic("t").append([b"more"])
+        log.topic("t").seal()
+        assert cold(log) == 5
+    with opened(tmp_path / "other", "../two", files=UnsyncedFiles()) as log:
         assert values(log) == VALUES
 
 

@@ -178,6 +178,35 @@ def test_both_sides_of_a_gap_read_back(log: Log) -> None:
     assert seglog.verify(log.path).damages == ()
 
 
+def test_no_gap_goes_beyond_the_end_of_a_read(log: Log) -> None:
+    """Behind the segments, where nothing but memory has had the records."""
+    topic = log.topic("mixed")
+    _append(topic, "1")
+    log.checkpoint()
+    _append(topic, *"234", durability="ephemeral")
+    log.checkpoint()
+    _append(topic, "5", durability="memory")
+    log._engine.topics["mixed"].drop_oldest_resident()
+    for end, gap in ((2, Gap(2, 2)), (3, Gap(2, 3)), (4, Gap(2, 4)), (5, Gap(2, 4))):
+        assert next(topic.read(2, end, gaps=True)) == gap
+
+
+def test_a_gap_ends_where_the_next_record_in_memory_begins(tmp_path: Path) -> None:
+    """The first of the ephemeral records are lost, and the others are in memory."""
+    settings = LogSettings(ephemeral_max_bytes=16_384)
+    with seglog.open(tmp_path / "data", settings=settings, upkeep=InCaller) as log:
+        topic = log.topic("mixed")
+        _append(topic, "first")
+        for number in range(2, 40):
+            _append(topic, f"{number:04}" * 250, durability="ephemeral")
+        for _ in range(2):
+            first = log._engine.topics["mixed"].resident.chunks[0].first_seq
+            assert 2 < first < 39
+            assert _shown(topic, 2)[:2] == [Gap(2, first - 1), (first, b"%04d" % first * 250)]
+            assert next(topic.read(2, first, gaps=True)) == Gap(2, first - 1)
+            _append(topic, "last")
+
+
 def test_a_durable_record_may_be_the_first_after_ephemeral_ones(log: Log) -> None:
     topic = log.topic("t")
     _append(topic, "a", "b")

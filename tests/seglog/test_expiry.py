@@ -273,3 +273,13 @@ def test_a_reader_of_what_is_hot_does_not_wait_for_a_store(tmp_path: Path, clock
         assert shown(topic.read(21, gaps=True)) == list(range(21, 26))
         store.is_up = True
         assert shown(topic.read(1, gaps=True)) == [(1, 5), *range(6, 26)]
+
+
+def test_a_reader_on_its_way_is_told_of_no_loss_where_a_truncation_made_room(log: Log, clock: SetClock) -> None:
+    """The truncation took the expired records. Their seqs belong to live ones now."""
+    topic = filled(log, clock, config=replace(CONFIG, keep_history=True))
+    at_expiry_of(clock, 13)
+    reader = topic.read(1, gaps=True)
+    topic.truncate(10)
+    topic.append([b"new"] * 8)
+    assert shown(reader) == [(1, 9), *range(10, 18)]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
 import seglog
+from seglog import DirectoryInUse
 from seglog.files import OsFiles
 from tests.seglog.workload import SETTINGS
 
@@ -62,3 +65,30 @@ def test_a_closed_log_keeps_no_descriptor(tmp_path: Path, read_only: bool) -> No
     seglog.open(tmp_path / "log", read_only=read_only, settings=SETTINGS).close()
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+class _NoFolderLocks(OsFiles):
+    """A file system on which a directory cannot be locked."""
+
+    def lock(self, fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        super().lock(fd)
+
+
+def test_one_log_at_a_time_where_only_files_can_be_locked(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "data", files=_NoFolderLocks()), pytest.raises(DirectoryInUse):
+        seglog.open(tmp_path / "data", files=_NoFolderLocks())
+    seglog.open(tmp_path / "data", files=_NoFolderLocks()).close()
+
+
+def test_a_write_that_comes_short_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pwrite, pwritev = os.pwrite, os.pwritev
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, bytes(data)[:3], offset))
+    monkeypatch.setattr(os, "pwritev", lambda fd, pieces, offset: pwritev(fd, [b"".join(pieces)[:5]], offset))
+    files = OsFiles()
+    fd = files.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    files.pwrite(fd, b"0123456789", 2)
+    files.pwritev(fd, [b"abcd", b"efgh", b"ij"], 12)
+    files.close(fd)
+    assert (tmp_path / "file").read_bytes() == b"\0\0" + b"0123456789" + b"abcdefghij"

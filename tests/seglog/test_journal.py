@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,8 @@ from seglog.errors import (
     WrongSize,
 )
 from seglog.journal import Item, Journal
-from seglog.journal_item import OFFSET_MAX, UNIT_BYTES, encode_mark, slot_bytes
+from seglog.journal_item import OFFSET_MAX, UNIT_BYTES, encode_item, encode_mark, slot_bytes
+from tests.faults.disk import Moment, SimulatedDisk
 from tests.faults.files import Effects, FailingFiles, UnsyncedFiles
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "journal_section.log"
@@ -266,6 +268,48 @@ def test_pruned_sections_are_gone_for_good(tmp_path: Path) -> None:
         assert [(item.section, item.data) for item in journal.replay()] == [(3, b"data"), (3, b"more")]
 
 
+def test_the_files_of_pruned_sections_go_at_once(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j", files=UnsyncedFiles()) as journal:
+        for section in (1, 2, 3):
+            journal.append(section, b"data")
+        for floor in (2, 3):
+            journal.prune(floor)
+            assert sorted(path.name for path in (tmp_path / "j").glob("*-*")) == [
+                f"floor-{floor:020d}", *(file_of(tmp_path, section).name for section in range(floor, 4)),
+            ]  # fmt: skip
+
+
+def test_of_two_floors_that_a_crash_left_the_higher_one_counts(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j", files=UnsyncedFiles()) as journal:
+        for section in (1, 2, 3):
+            journal.append(section, b"data")
+    for floor in (2, 3):
+        (tmp_path / "j" / f"floor-{floor:020d}").touch()
+    with Journal(tmp_path / "j", files=UnsyncedFiles()) as journal:
+        assert journal.sections == [3]
+        with pytest.raises(SectionPruned):
+            journal.append(2, b"data")
+    assert [path.name for path in (tmp_path / "j").glob("floor-*")] == [f"floor-{3:020d}"]
+
+
+def test_a_power_cut_in_a_prune_leaves_all_sections_or_those_that_stay() -> None:
+    moments: list[Moment] = []
+    disk = SimulatedDisk()
+    with Journal("/j", files=disk) as journal:
+        for section in (1, 2, 3):
+            journal.append(section, b"data")
+            journal.sync(section)
+        disk.note = lambda disk: moments.append(disk.moment())
+        journal.prune(3)
+        disk.note = None
+    found = set()
+    for moment in moments:
+        for image in moment.images(random.Random(1), 8):
+            with Journal("/j", files=SimulatedDisk(image)) as journal:
+                found.add(tuple(journal.sections))
+    assert found == {(1, 2, 3), (3,)}
+
+
 def test_sync_asks_the_disk_once_and_only_if_there_is_something(tmp_path: Path) -> None:
     class Counting(Effects):
         def effect(self, name: str) -> None:
@@ -406,6 +450,19 @@ def test_what_is_no_item_behind_the_newest_mark_is_cut_and_told(
         with Journal(tmp_path / str(closed), files=UnsyncedFiles()) as journal:
             assert replayed(journal) == GOLDEN_ITEMS
         assert f"cut at offset {len(raw)}" in caplog.text
+
+
+def test_what_is_torn_does_not_come_back_behind_a_later_item(tmp_path: Path) -> None:
+    """A hole, and behind it an item that no sync has seen: a later item of the size of the hole leads to it."""
+    path = file_of(tmp_path / "j")
+    raw = grown(tmp_path / "j", closed=True)
+    path.write_bytes(raw + b"\xff" * slot_bytes(24) + b"".join(encode_item(b"torn")))
+    with Journal(tmp_path / "j", files=UnsyncedFiles()) as journal:
+        journal.append(1, b"n" * 24)
+        killed = path.read_bytes()
+    path.write_bytes(killed)
+    with Journal(tmp_path / "j", files=UnsyncedFiles()) as journal:
+        assert replayed(journal) == [*GOLDEN_ITEMS, b"n" * 24]
 
 
 def test_a_long_unsynced_end_is_found_over_many_looks(tmp_path: Path) -> None:

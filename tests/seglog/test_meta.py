@@ -133,3 +133,11 @@ def test_what_did_not_change_is_not_encoded_again(monkeypatch: pytest.MonkeyPatc
     last = replace(more, sealed=(*more.sealed, SegmentInfo(221, 230, 500, 221, 230, True)))
     encoder.encode(replace(snapshot, topics=(*equal[:3], last, *equal[4:])))
     assert ([info.first_seq for info in rows], [topic.topic_id for topic in topic_bodies]) == ([221], [4])
+
+
+@pytest.mark.parametrize("head_seq", [0, 120, 124])
+def test_a_head_below_the_segments_is_damage(head_seq: int) -> None:
+    [topic] = SNAPSHOT.topics
+    raw = encode_snapshot(replace(SNAPSHOT, topics=(replace(topic, head_seq=head_seq),)))
+    with pytest.raises(FileCorrupt, match="do not fit"):
+        decode_snapshot(raw, PLACE)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog import FileCorrupt, Log, LogClosed, LogSettings, Topic, TopicConfig
+from seglog import FileCorrupt, Log, LogClosed, LogSettings, Topic, TopicConfig, WriterPoisoned
 from seglog.files import Files, OsFiles
 from seglog.frame import DELETED, MIN_FRAME_BYTES, read_header
 from seglog.index import ENTRY, encode_entry, read_entries
@@ -301,6 +301,20 @@ def _prepared() -> Image:
 LIVE = [(seq, b"%d " % seq * 100, None) for seq in (3, 6, 9, 12)] + [(13, b"end", None)]
 
 
+class _RenameFails(Effects):
+    """The rename of a .data fails."""
+
+    def __init__(self, inner: Files) -> None:
+        super().__init__(inner)
+        self.renames: list[str] = []
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.renames.append(target.name)
+        if target.suffix == ".data":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().rename(source, target)
+
+
 def _check(image: Image, *, is_settled: bool = False) -> None:
     disk = SimulatedDisk(image)
     with _open(DIRECTORY, disk) as log:
@@ -333,6 +347,29 @@ def test_every_image_that_a_crash_may_leave_shows_the_same() -> None:
     for image in images.values():
         assert not seglog.verify(DIRECTORY, files=SimulatedDisk(_unlocked(image))).damages
         _check(_unlocked(image))
+
+
+def test_the_names_are_durable_before_a_snapshot_says_how_many_bytes_there_are() -> None:
+    disk = SimulatedDisk(_prepared())
+    log = _open(DIRECTORY, disk)
+    log.reclaim()
+    log.topic("other").append([b"so that there is something new"])
+    log.checkpoint()
+    _check(_unlocked(disk.after_power_cut()))
+
+
+def test_a_swap_that_failed_half_way_ends_the_writer() -> None:
+    """Readers keep the old files. A flag that is set there would be lost: the next opening finds the new ones."""
+    disk = SimulatedDisk(_prepared())
+    log = _open(DIRECTORY, disk)
+    failing = _RenameFails(disk)
+    log._engine.segments._files = failing
+    log.reclaim()
+    assert failing.renames == ["seg-0000000000000001.idx", "seg-0000000000000001.data"]
+    with pytest.raises(WriterPoisoned):
+        log.topic("t").delete(before=4)
+    assert _live(log.topic("t")) == LIVE
+    _check(_unlocked(disk.after_kill()))
 
 
 def test_a_crash_in_the_recovery_of_a_crash() -> None:

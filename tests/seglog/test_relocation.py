@@ -167,7 +167,7 @@ def test_a_relocation_may_be_repeated(tmp_path: Path) -> None:
 
 
 class Lossy(MemorySegmentStore):
-    """Takes everything, and gives back less, or something else."""
+    """Takes everything, and gives back less, or more, or something else."""
 
     def __init__(self, spoil: int | None) -> None:
         super().__init__()
@@ -176,11 +176,13 @@ class Lossy(MemorySegmentStore):
     def put(self, segment: SegmentId, data: bytes, idx: bytes) -> None:
         if self.spoil is None:
             super().put(segment, data, idx[:-1])
+        elif self.spoil == len(data):
+            super().put(segment, data + b"?", idx)
         else:
             super().put(segment, data[: self.spoil] + b"?" + data[self.spoil + 1 :], idx)
 
 
-@pytest.mark.parametrize("spoil", [None, 0, 700, len(DATA) - 1])
+@pytest.mark.parametrize("spoil", [None, 0, 700, len(DATA) - 1, len(DATA)])
 def test_the_hot_copy_stays_when_the_cold_one_does_not_read_back(tmp_path: Path, spoil: int | None) -> None:
     hot = MemorySegmentStore()
     hot.put(ONE, DATA, IDX)

@@ -98,3 +98,13 @@ def test_what_is_held_is_counted_whatever_happens(steps: list[tuple[str, int]]) 
         assert resident.frame_bytes == sum(chunk.index.bytes for chunk in resident.chunks)
     resident.clear()
     assert memory.used_bytes == 0
+
+
+def test_a_delete_reaches_the_last_record_below_its_end() -> None:
+    for before, left in ((None, []), (5, []), (4, []), (3, [3]), (2, [2, 3]), (1, [1, 2, 3])):
+        resident = Resident()
+        _add(resident, Memory(10_000), 1, 3)
+        resident.delete(DeleteOp(1, 3, 5, before))
+        run = resident.run(TOPIC_ID, 1, 3)
+        assert run is not None
+        assert [seq for seq, flags in enumerate(run.entries["flags"].tolist(), 1) if not flags & DELETED] == left

@@ -10,6 +10,7 @@ from seglog.config import LogSettings
 from seglog.errors import FileCorrupt, OffsetOverflow
 from seglog.files import Files, OsFiles
 from seglog.frame import DELETED, read_header
+from seglog.index import ENTRY, encode_entries
 from seglog.layout import Layout
 from seglog.run import RUN_MAX_RECORDS
 from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
@@ -181,3 +182,18 @@ def test_offsets_past_32_bits_are_refused_before_anything_is_written(
     assert (caught.value.path, caught.value.limit_bytes) == (layout.data(1, 1), 1000)
     assert files.writes == 0
     assert _write(cache, files, 1, [b"x" * 200] * 4).data_bytes <= 1000
+
+
+def test_an_entry_that_does_not_follow_the_one_before_is_damage(tmp_path: Path, layout: Layout) -> None:
+    """Each is sound by itself, as in an .idx that has entries of two writes."""
+    cache = SegmentCache(OsFiles(), layout)
+    info = _write(cache, OsFiles(), 1, [b"x"] * 4)
+    segment = cache.get(1, info)
+    for seq, offset in ((3, 1), (3, 1000)):
+        entry = segment.entries(seq, seq)
+        astray = encode_entries(seq, offset, entry["length"], entry["ts_ms"], entry["flags"])
+        segment.idx.write(astray, (seq - 1) * ENTRY.size)
+        for first in (1, 2):
+            with pytest.raises(FileCorrupt, match="does not follow") as caught:
+                segment.entries(first, 4)
+            assert (caught.value.path, caught.value.offset) == (segment.idx.path, (seq - 1) * ENTRY.size)

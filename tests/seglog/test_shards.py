@@ -14,10 +14,17 @@ from seglog.files import OsFiles
 from seglog.layout import Layout
 from seglog.meta import load
 from seglog.shards import first_ordinal, shard_of
+from seglog.upkeep import InCaller
+from tests.faults.files import UnsyncedFiles
 from tests.waiting import wait_until
 
 SETTINGS = LogSettings(segment_max_events=10, wal_file_bytes=4096)
 TOPICS = [f"t{number}" for number in range(8)]
+
+
+class _Idle(InCaller):
+    def wake(self) -> None:
+        pass
 
 
 def _sharded(shards: int) -> LogSettings:
@@ -42,6 +49,16 @@ def test_no_two_shards_have_a_file_number_in_common() -> None:
     assert first_ordinal(0, 1) == 1
     assert [first_ordinal(shard, 3) for shard in range(3)] == [10**14 + 1, 2 * 10**14 + 1, 3 * 10**14 + 1]
     assert len(f"{first_ordinal(63, 64) + 10**14:d}") <= 16
+
+
+def test_an_append_waits_for_a_checkpoint_if_one_shard_has_too_many_files(tmp_path: Path) -> None:
+    """No other thread makes one. The other shard stays empty."""
+    settings = replace(_sharded(2), wal_max_files=2)
+    with seglog.open(tmp_path, settings=settings, files=UnsyncedFiles(), upkeep=_Idle) as log:
+        for _ in range(10):
+            log.topic("t0").append([b"x" * 3000])
+            assert max(wal.older_files for wal in log._engine.wals.each) <= 2
+        assert [wal.older_files for wal in log._engine.wals.each].count(0) == 1
 
 
 def test_the_number_of_shards_may_be_another_at_every_opening(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -376,6 +377,36 @@ def test_a_deleted_topic_leaves_the_store(tmp_path: Path, store: Counting) -> No
         assert store.calls.count("delete 1") == 2
 
 
+def test_a_recalled_segment_is_not_read_from_files_of_before(log: Log, store: Counting) -> None:
+    """The hot copy was not deleted, and a late reader has opened it."""
+    topic = filled(log)
+    left = log._engine.layout.data(1, 11)
+    left.write_bytes(store.read_range(SegmentId(11), Part.DATA, 0, store.length(SegmentId(11), Part.DATA)))
+    idx = store.read_range(SegmentId(11), Part.IDX, 0, store.length(SegmentId(11), Part.IDX))
+    left.with_suffix(".idx").write_bytes(idx)
+    stale = topic.segments()[1]._replace(cold_check=None)
+    opened_late = log._engine.segments.get(1, stale)
+    topic.truncate(15)
+    active = log._engine.topics["t"].active
+    assert active is not None
+    now = log._engine.segments.get(1, active)
+    assert now is not opened_late
+    assert os.fstat(now.data.fd).st_ino == left.stat().st_ino
+    assert seqs(topic) == list(range(1, 15))
+
+
+def test_nothing_is_relocated_while_a_segment_is_recalled(log: Log, store: Counting) -> None:
+    topic = filled(log)
+    log._engine.topics["t"].recalls += 1
+    store.calls.clear()
+    topic.append([b"x"] * 20)
+    log.checkpoint()
+    assert (cold(topic), store.calls) == ([1, 11, 21], [])
+    log._engine.topics["t"].recalls -= 1
+    log.checkpoint()
+    assert cold(topic) == [1, 11, 21, 31, 41]
+
+
 # ---------------------------------------------------------------- trouble
 
 
@@ -400,6 +431,17 @@ def test_trouble_of_the_store_is_told_where_it_is_and_nothing_else_is_touched(
     log.checkpoint()
     assert len(cold(topic)) > 3
     assert seqs(topic) == list(range(1, 86))
+
+
+def test_what_a_store_did_not_delete_is_deleted_by_the_next_checkpoint(log: Log, store: Counting) -> None:
+    topic = filled(log)
+    topic.delete(before=21)
+    store.trouble = OSError(5, "cold trouble")
+    log.checkpoint()
+    assert store.list() == [1, 11, 21]
+    store.trouble = None
+    log.checkpoint()
+    assert store.list() == [21]
 
 
 def test_a_missing_segment_is_damage_with_its_place(tmp_path: Path) -> None:
