@@ -3,7 +3,7 @@
 A life is a row of steps: append and seal, offload in several blocks, delete, append and offload again, release with its
 read-back, read, restore a branch, read that. `go_on` is one process: it opens the directory and goes on from the step
 that failed. It ends at its first error, or tries the step again, as a daemon does. The judge looks at the store itself,
-past all faults:
+past all faults. No power is cut, so the directory is not synced.
 
 J1  Nothing is visible that is not whole: each object that a commit names is there, and every byte reads back.
 J2  What a call reported is so: its commits, each once and in order, its branch, its reads. If a call fails with
@@ -34,6 +34,7 @@ from offload.cold import ColdReader
 from offload.errors import OffloadError
 from offload.handles import Handle
 from seglog import Log, LogSettings
+from tests.faults.files import UnsyncedFiles
 from tests.faults.store import CountingStore
 from tests.work import tell
 
@@ -113,7 +114,7 @@ class Life:
     def go_on(self, stays_for: int = 0) -> None:
         """One process, which lives through so many errors and ends at the next one, or at the end of the life."""
         with (
-            seglog.open(self._directory, settings=SMALL_LOG) as log,
+            seglog.open(self._directory, files=UnsyncedFiles(), settings=SMALL_LOG) as log,
             self._attach(log, self._open_store()) as archive,
         ):
             while not self.is_over:
@@ -147,7 +148,7 @@ class Life:
     def judge_end(self) -> None:
         """What a fresh process, a fresh directory and the store itself show when all is done."""
         with (
-            seglog.open(self._directory, settings=SMALL_LOG) as log,
+            seglog.open(self._directory, files=UnsyncedFiles(), settings=SMALL_LOG) as log,
             self._attach(log, _KeptOpen(self._store)) as archive,
         ):
             assert archive.offload(TOPIC, drop_hot=True).published == ()
@@ -161,7 +162,7 @@ class Life:
                 self.doubled.append(f"{[kind.name for kind in kinds]}")
             self._judge_uploads(archive)
         with (
-            seglog.open(self._directory.with_name("elsewhere"), settings=SMALL_LOG) as log,
+            seglog.open(self._directory.with_name("elsewhere"), files=UnsyncedFiles(), settings=SMALL_LOG) as log,
             self._attach(log, _KeptOpen(self._store)) as archive,
         ):
             self._expect("elsewhere", [record.value for record in archive.read(TOPIC)], _LIVE)
@@ -319,7 +320,7 @@ class Life:
             return
         store = _KeptOpen(self._store)
         with (
-            seglog.open(self._directory.with_name("later"), settings=SMALL_LOG) as log,
+            seglog.open(self._directory.with_name("later"), files=UnsyncedFiles(), settings=SMALL_LOG) as log,
             offload.attach(log, store=store, settings=SMALL_BLOCKS, cold=_COLD, clock=_TwoDaysOn()) as elsewhere,
         ):
             known = elsewhere.orphan_uploads()

@@ -23,7 +23,7 @@ from tests.faults.store import Fault, FaultyStore, damaged, denied, faults_of, g
 from tests.faults.verdicts import wrong_answers
 from tests.work import shares, tell
 
-SINGLES, PAIRS, SOAK_PAIRS = 200, 90, 16_000
+SINGLES, PAIRS, SOAK_PAIRS = 90, 40, 16_000
 MORE_CALLS = 2  # of each kind than a life without faults makes: recovery makes some
 
 
