@@ -15,6 +15,7 @@ import seglog
 from catalog import CommitKind, keys
 from offload.wiring import open_store
 from seglog import Log
+from tests.faults.stride import every
 from tests.faults.way import RECORDS, SETTINGS, TOPIC, values
 
 _ROOT = Path(__file__).parents[2]
@@ -80,13 +81,16 @@ def test_kill_after_a_local_step(step: str, tmp_path: Path, remote: str) -> None
     _check_after_kill(tmp_path / "data", remote)
 
 
+@every(4, part=2)
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_kill_before_and_after_each_effect_on_the_store(when: str, tmp_path: Path, remote: str) -> None:
+def test_kill_before_and_after_each_effect_on_the_store(when: str, tmp_path: Path, remote: str, every: int) -> None:
     """Control, entry of the oplog, ref, upload begun, three parts, upload completed, index object, commit.
 
-    Over S3, where each takes a second and more, before every other one, and after those between.
+    By default before every other one, and after those between. Over S3, where each takes a second and more, half as
+    many: before the first, the fifth and so on, and after the third, the seventh and so on.
     """
-    first, by = (1, 1) if remote.startswith("file:") else (1 + (when == "after"), 2)
+    by = every if remote.startswith("s3:") else -(-every // 2)
+    first = 1 + (when == "after") * (by // 2)
     for effect in range(first, 50, by):
         directory, prefix = tmp_path / str(effect), f"{remote}-{effect}"
         code, acked = _run(directory, prefix, f"{when}:{effect}")
