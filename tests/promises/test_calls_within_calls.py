@@ -20,7 +20,7 @@ from seglog import CalledWithin, Log, LogClosed, LogSettings, NoSuchTopic, Topic
 from seglog.journal import Journal
 from tests.faults.disk import SimulatedDisk
 from tests.faults.interrupts import handled, points
-from tests.work import tell
+from tests.work import amounts, tell
 
 DIRECTORY = Path("/log")
 SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
@@ -28,7 +28,7 @@ PARTS = """arguments checkpoint commit committer deletes engine entries housekee
     segment_cache state tail topic upkeep wal write"""
 MODULES = tuple(f"seglog.{name}" for name in PARTS.split())
 # So many places of a call at most, evenly apart: of an append within each call, and of the others.
-MOST, MOST_OF_OTHERS = 40, 12
+MOST, MOST_OF_OTHERS = 20, 6
 _HANGS_S = 60
 
 CALLS: dict[str, Callable[[Log], object]] = {
@@ -130,18 +130,19 @@ def _check(log: Log, outer: object, inner: _Handler, what: str) -> None:
     assert sum(value == b"from the handler" for value in values.values()) == isinstance(inner.result, range)
 
 
+@amounts(1, soak=100, part=8)
 @pytest.mark.parametrize(
     ("what", "handler"),
     [(what, "append") for what in CALLS] + [(what, handler) for handler in [*HANDLERS][1:] for what in OTHERS],
 )
-def test_a_handler_that_calls_the_log_at_any_point_hangs_nobody(what: str, handler: str) -> None:
+def test_a_handler_that_calls_the_log_at_any_point_hangs_nobody(what: str, handler: str, amount: int) -> None:
     outer, inner = CALLS[what], HANDLERS[handler]
     log = _begin()
     count = points(lambda: outer(log), MODULES)
     log.close()
     assert count > 10
     most = MOST if handler == "append" else MOST_OF_OTHERS
-    step = 1 if what == handler == "append" else -(-count // most)
+    step = -(-count // (amount * (2 * MOST if what == handler == "append" else most)))
     refused = 0
     for at in range(1, count + 1, step):
         log = _begin()
