@@ -19,6 +19,7 @@ from seglog.frame import FrameType, encode
 from seglog.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import CrashingFiles, PowerCutFiles, SimulatedCrash, UnsyncedFiles
+from tests.faults.stride import every
 from tests.seglog.frames import append_frames
 
 SETTINGS = LogSettings(wal_file_bytes=4096)
@@ -71,12 +72,14 @@ def test_any_flipped_byte_of_the_wal_is_reported_or_harmless(crashed: Path, tmp_
         assert (directory / "wal" / NAME).read_bytes() == damaged
 
 
-def test_a_torn_write_anywhere_keeps_whole_records_only(crashed: Path, tmp_path: Path) -> None:
-    """The space behind it is reserved, and durable before anything is written there."""
+@every(3, part=8)
+def test_a_torn_write_anywhere_keeps_whole_records_only(crashed: Path, tmp_path: Path, every: int) -> None:
+    """The space behind it is reserved, and durable before anything is written there. Each end of a record is tried."""
     file = (crashed / "wal" / NAME).read_bytes()
     whole = file.rstrip(b"\0")
     ends = [whole.index(value) + len(value) + 8 for value in VALUES]
-    for length in range(len(whole)):
+    near = {end + by for end in ends for by in (-1, 0, 1)}
+    for length in sorted({*range(0, len(whole), every), *near} & {*range(len(whole))}):
         for fill in (b"", b"\xa5" * 30):
             expected = VALUES[: sum(end <= length for end in ends)]
             wal = (whole[:length] + fill).ljust(len(file), b"\0")
