@@ -1,6 +1,6 @@
 """Worker processes whose store does what a test wants: PLAN in the environment says it.
 
-fail METHOD NTH ERROR      the nth call of the method raises that error
+fail FILE                  the next call of a method raises an error, as "METHOD ERROR" in the file says, once a text
 kill EFFECT WHEN           SIGKILL to the child before or after its nth effect
 hang METHOD                the call never ends
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from catalog.errors import AccessDenied, InvalidObject, NoSuchBucket, NoSuchObject, OutcomeUnknown, StoreUnreachable
@@ -51,6 +52,26 @@ ERRORS: dict[str, Callable[[str], Exception]] = {
 }
 
 
+class _FailsAsTold(FaultyStore):
+    """So one process takes many plans: each text in `file` is a new one."""
+
+    def __init__(self, inner: ObjectStore, file: Path) -> None:
+        super().__init__(inner, ())
+        self._file = file
+        self._told = ""
+        self._plans = threading.Lock()
+
+    def _call(self, method: str, key: str, act: Callable[[], _T], half: Callable[[], _T] | None = None) -> _T:
+        with self._plans:
+            told = self._file.read_text()
+            if told != self._told:
+                self._told = told
+                failing, kind = told.split()
+                self.calls.clear()
+                self.fail([Fault(nth=1, error=ERRORS[kind], method=failing)])
+        return super()._call(method, key, act, half)
+
+
 class _Hanging(WrappedStore):
     def __init__(self, inner: ObjectStore, method: str) -> None:
         super().__init__(inner)
@@ -65,8 +86,8 @@ class _Hanging(WrappedStore):
 def _store(begin: Begin) -> ObjectStore:
     store = open_store(begin.url, begin.cold, begin.offload)
     match os.environ.get(PLAN, "").split():
-        case ["fail", method, nth, error]:
-            return FaultyStore(store, [Fault(nth=int(nth), error=ERRORS[error], method=method)])
+        case ["fail", file]:
+            return _FailsAsTold(store, Path(file))
         case ["kill", effect, when]:
             return KillingStore(store, int(effect), "before" if when == "before" else "after")
         case ["hang", method]:

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -203,19 +204,43 @@ def test_nothing_is_sent_when_the_upload_cannot_be_recorded(log: Log, pool: Work
     assert pool.pids == []
 
 
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A pool whose store fails as the text in `plan` says. All tests of failures use it and its one topic."""
+
+    topic: Topic
+    pool: WorkerPool
+    url: str
+    plan: Path
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Failing]:
+    place = tmp_path_factory.mktemp("failing")
+    url, plan = (place / "remote").as_uri(), place / "plan"
+    with (
+        seglog.open(place / "data", settings=SMALL_LOG) as log,
+        closing(WorkerPool(url, ColdSettings(), SMALL_BLOCKS, Turns(), MODULE)) as pool,
+    ):
+        log.create_topic(TOPIC, TopicConfig(keep_history=True))
+        yield Failing(filled(log, 20), pool, url, plan)
+
+
 @pytest.mark.parametrize("kind", ERRORS)
 @pytest.mark.parametrize("method", ["create_upload", "put_part", "complete_upload", "put"])
 def test_a_store_that_fails_there_is_the_same_error_here(
-    log: Log, pool: WorkerPool, url: str, monkeypatch: pytest.MonkeyPatch, method: str, kind: str
+    failing: Failing, monkeypatch: pytest.MonkeyPatch, method: str, kind: str
 ) -> None:
-    monkeypatch.setenv(PLAN, f"fail {method} 1 {kind}")
-    topic = filled(log, 20)
+    topic, pool = failing.topic, failing.pool
+    monkeypatch.setenv(PLAN, f"fail {failing.plan}")  # for the first test, whose worker the others use
+    failing.plan.write_text(f"{method} {kind}")
+    sent = replace(shipment(topic), sid=Sid.new(3))
     with pytest.raises(Exception) as there:
-        send(pool, shipment(topic), topic)
-    with closing(open_store(url)) as store:
+        send(pool, sent, topic)
+    with closing(open_store(failing.url)) as store:
         sender = in_thread(FaultyStore(store, [Fault(nth=1, error=ERRORS[kind], method=method)]))
         with pytest.raises(Exception) as here:
-            send(sender, shipment(topic), topic)
+            send(sender, sent, topic)
     if kind == "nobodys":
         assert isinstance(there.value, WorkerFailed)
         assert str(here.value) in str(there.value)
