@@ -151,7 +151,10 @@ def work(log: Log) -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("call", CALLS)
-def test_a_segment_store_that_hangs_holds_up_the_relocator_only(tmp_path: Path, call: str, fails: bool) -> None:
+def test_a_segment_store_that_hangs_holds_up_the_relocator_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, fails: bool
+) -> None:
+    monkeypatch.setattr("seglog.log._PATIENCE_S", 0.1)  # the store answers after both closings, however long they wait
     threads = set(threading.enumerate())
     store = StuckSegments()
     settled(tmp_path, store)
