@@ -1,14 +1,18 @@
-"""A child process that takes records the whole way and dies on it: `python -m tests.faults.way DIRECTORY REMOTE STEP`.
+"""A child process that takes records the whole way and dies on it.
 
-STEP is one of `appended`, `sealed`, `released`, `none`, or `before:K` / `after:K`, which kills the process with SIGKILL
-before or after the Kth effect on the store. Each acked seq range is written to stdout as soon as it is acked.
+Its step is one of `appended`, `sealed`, `released`, `none`, or `before:K` / `after:K`, which kills the process with
+SIGKILL before or after the Kth effect on the store. The last seq of each acked range goes to a pipe as soon as it is
+acked. A server forks the children: it has imported the modules and has no second thread.
 """
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
 import signal
-import sys
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import offload
@@ -18,7 +22,7 @@ from offload.wiring import open_store
 from seglog import LogSettings, TopicConfig
 from tests.faults.store import KillingStore
 
-__all__ = ["RECORDS", "SETTINGS", "TOPIC", "values"]
+__all__ = ["RECORDS", "SETTINGS", "TOPIC", "run", "values"]
 
 TOPIC = "way"
 RECORDS = 120
@@ -31,31 +35,45 @@ def values() -> list[bytes]:
     return [(b"%06d " % number).ljust(_RECORD_BYTES, b".") for number in range(1, RECORDS + 1)]
 
 
-def main(directory: str, remote: str, step: str) -> None:
+def run(directory: Path, remote: str, step: str) -> tuple[int, int]:
+    """The child's exit code, and the last seq that it saw acked."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "boto3"])
+    reader, writer = context.Pipe(duplex=False)
+    child = context.Process(target=_main, args=(writer, dict(os.environ), directory, remote, step))
+    child.start()
+    writer.close()
+    acked = 0
+    with contextlib.suppress(EOFError), reader:
+        while True:
+            acked = reader.recv()
+    child.join(120)
+    assert child.exitcode is not None, "the child hangs"
+    return child.exitcode, acked
+
+
+def _main(acks: Connection, environment: Mapping[str, str], directory: Path, remote: str, step: str) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
     store = open_store(remote)
     kind, _, effect = step.partition(":")
     if effect:
         store = KillingStore(store, effect=int(effect), when=kind)
-    with seglog.open(Path(directory), settings=SETTINGS) as log:
+    with seglog.open(directory, settings=SETTINGS) as log:
         if not log.has_topic(TOPIC):
             log.create_topic(TOPIC, TopicConfig(keep_history=True))
             todo = values()
             for start in range(0, RECORDS, 10):
                 acked = log.topic(TOPIC).append(todo[start : start + 10])
-                os.write(1, b"acked %d\n" % (acked.stop - 1))
+                acks.send(acked.stop - 1)
         _die_if(step == "appended")
         log.topic(TOPIC).seal()
         _die_if(step == "sealed")
         with offload.attach(log, remote, store=store, settings=_BLOCK) as archive:
             archive.offload(TOPIC, drop_hot=True)
             _die_if(step == "released")
-    os.write(1, b"done\n")
 
 
 def _die_if(now: bool) -> None:
     if now:
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,20 +14,14 @@ from catalog import CommitKind, keys
 from offload.wiring import open_store
 from seglog import Log
 from tests.faults.stride import every
-from tests.faults.way import RECORDS, SETTINGS, TOPIC, values
-
-_ROOT = Path(__file__).parents[2]
+from tests.faults.way import RECORDS, SETTINGS, TOPIC, run, values
 
 
 def _run(directory: Path, remote: str, step: str) -> tuple[int, int]:
-    """The child's return code, and the last seq that it saw acked."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.way", str(directory), remote, step],
-        cwd=_ROOT, capture_output=True, check=False, timeout=120,
-    )  # fmt: skip
-    assert done.returncode in {0, -signal.SIGKILL}, done.stderr.decode()
-    acked = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith(b"acked")]
-    return done.returncode, max(acked, default=0)
+    """The child's exit code, and the last seq that it saw acked."""
+    code, acked = run(directory, remote, step)
+    assert code in {0, -signal.SIGKILL}, code
+    return code, acked
 
 
 def _read(log: Log) -> Iterator[bytes]:
