@@ -191,7 +191,7 @@ def test_some_calls_fail(error: str, for_good: bool) -> None:
 
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 def test_calls_fail_once_with_a_cold_store(error: str) -> None:
-    _prove(error, for_good=False, amount=26, settings=TIERED)
+    _prove(error, for_good=False, amount=16, settings=TIERED)
 
 
 @pytest.mark.parametrize(("error", "for_good"), [("EIO", False), ("ENOSPC", False), ("EIO", True)])
