@@ -31,6 +31,7 @@ from benchmarks.document import DOCUMENT
 from benchmarks.options import Options
 from benchmarks.report import Report
 from benchmarks.stores import jetstream
+from tests.offload.spark.session import OF_A_SHORT_RUN
 
 
 def check(report: Report, directory: Path) -> None:
@@ -156,7 +157,8 @@ def test_gc_plan_runs(options: Options) -> None:
     check(gc_plan.run(options), options.directory)
 
 
-def test_spark_scan_runs(options: Options) -> None:
+def test_spark_scan_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", OF_A_SHORT_RUN)
     check(spark_scan.run(options), options.directory)
 
 

@@ -12,8 +12,10 @@ from pyspark.sql import SparkSession
 from offload.spark import SeglogDataSource
 from tests.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
+__all__ = ["OF_A_SHORT_RUN", "spark"]
+
 # The run ends before the second compiler pays back its cost, and a small heap needs no threads that collect it.
-_OF_A_SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+OF_A_SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +27,7 @@ def spark(s3_endpoint: str) -> Iterator[SparkSession]:
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": _OF_A_SHORT_RUN,
+        "spark.driver.extraJavaOptions": OF_A_SHORT_RUN,
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "1",  # with more, a sort reads its input twice: first for the bounds of each
         "spark.sql.session.timeZone": "Asia/Kathmandu",  # no answer may depend on it
