@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -281,6 +281,59 @@ def test_a_delete_while_a_segment_is_on_its_way_is_not_lost(tmp_path: Path) -> N
         assert set(alive) >= set(range(2, 56, 2))
     with opened(tmp_path, store) as log:
         assert seqs(log.topic("t"), 1, 20) == list(range(2, 21, 2))
+
+
+def test_a_segment_is_not_put_under_a_name_that_waits_for_its_deletion(tmp_path: Path) -> None:
+    class Keeping(Counting):
+        keeps = True
+
+        def delete(self, segment: SegmentId) -> None:
+            if self.keeps:
+                raise OSError(5, "cold trouble")
+            super().delete(segment)
+
+    store = Keeping()
+    with opened(tmp_path, store) as log:
+        topic = filled(log)
+        topic.truncate(15)
+        store.calls.clear()
+        topic.append([b"new"] * 50)
+        log.checkpoint()
+        assert "put 11" not in store.calls
+        store.keeps = False
+        log.checkpoint()
+        log.checkpoint()
+        assert store.list() == cold(topic)
+        assert [record.value for record in topic.read(13, 16)] == [b"13", b"14", b"new", b"new"]
+
+
+@pytest.mark.parametrize("how", ["truncated", "cut", "deleted", "topic deleted"])
+def test_the_copy_of_a_segment_that_went_on_its_way_leaves_the_store(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Meanwhile(Counting):
+        act: Callable[[], object] | None = None
+
+        def put(self, segment: SegmentId, data: bytes, idx: bytes) -> None:
+            super().put(segment, data, idx)
+            if self.act is not None and segment == 11:
+                act, self.act = self.act, None
+                act()
+
+    def delete() -> None:
+        topic.delete(before=55)
+        log.checkpoint()
+
+    store = Meanwhile()
+    with opened(tmp_path, store) as log:
+        topic = log.topic("t")
+        acts = {"truncated": lambda: topic.truncate(5), "cut": lambda: topic.truncate(15), "deleted": delete}
+        store.act = acts.get(how, lambda: log.delete_topic("t"))
+        filled(log)
+        assert store.act is None
+        log.checkpoint()
+        assert store.list() == ([1] if how == "cut" else [])
+        assert "is not deleted" not in caplog.text
 
 
 def test_a_settled_delete_is_a_tombstone_in_relocated_segments_too(log: Log) -> None:
