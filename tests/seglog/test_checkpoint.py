@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog import Log, LogSettings, TopicConfig
+from seglog import DiskFull, Log, LogSettings, TopicConfig
 from seglog.upkeep import InCaller
 from tests.faults.files import UnsyncedFiles
 from tests.seglog.clocks import SetClock
@@ -82,6 +84,34 @@ def test_the_checkpoint_that_fills_a_segment_seals_it(tmp_path: Path) -> None:
         topic.append([b"x"] * SETTINGS.segment_max_events)
         log.checkpoint()
         assert topic.sealed_seq == SETTINGS.segment_max_events
+
+
+class NoRoomForSnapshots(UnsyncedFiles):
+    is_full = False
+
+    def rename(self, source: Path, target: Path) -> None:
+        if self.is_full and "snapshot" in target.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().rename(source, target)
+
+
+def test_a_sealed_segment_has_nothing_of_a_checkpoint_that_failed(tmp_path: Path) -> None:
+    """The record that it wrote to the segment is truncated. Nothing else is added to the segment."""
+    files = NoRoomForSnapshots()
+    with _opened(tmp_path, files) as log:
+        topic = log.topic("t")
+        topic.append([b"1", b"2"])
+        log.checkpoint()
+        topic.append([b"3"])
+        files.is_full = True
+        with pytest.raises(DiskFull):
+            log.checkpoint()
+        files.is_full = False
+        topic.truncate(3)
+        topic.seal()
+    assert seglog.verify(tmp_path / "data").is_sound
+    with _opened(tmp_path) as log:
+        assert [record.value for record in log.topic("t").read()] == [b"1", b"2"]
 
 
 def test_the_files_of_a_deleted_topic_go_with_the_next_checkpoint(tmp_path: Path) -> None:

@@ -158,6 +158,18 @@ def test_a_sound_frame_in_a_wrong_place_is_reported(crashed: Path, tmp_path: Pat
         _values(_fresh(crashed, tmp_path, whole + lease))
 
 
+def test_a_file_above_the_active_one_that_holds_data_is_reported(crashed: Path) -> None:
+    """One that holds none was made ready, and goes."""
+    above = crashed / "wal" / NAME.replace("01", "99")
+    above.write_bytes((crashed / "wal" / NAME).read_bytes())
+    with pytest.raises(FileCorrupt, match="it holds data") as caught:
+        _values(crashed)
+    assert caught.value.path == above
+    above.write_bytes(bytes(4096))
+    assert _values(crashed) == VALUES
+    assert not above.exists()
+
+
 def test_damage_in_a_wal_file_that_is_not_active_is_never_cut(tmp_path: Path) -> None:
     files = CrashingFiles(UnsyncedFiles(), 0)
     log = seglog.open(tmp_path / "data", settings=SETTINGS, files=files)
@@ -415,6 +427,27 @@ def test_what_a_sealed_segment_lost_in_a_power_cut_does_not_come_back() -> None:
             found = [record.value for record in log.topic("t").read()]
             log.topic("t").seal()
             assert _values_on(SimulatedDisk(disk.after_power_cut())) == found
+
+
+def test_what_a_killed_recovery_cut_off_a_segment_does_not_come_back_when_it_is_sealed() -> None:
+    """A power cut left the segment's bytes of a record that is in no WAL. A recovery cuts them, and is killed."""
+    moments, disk = _moments()
+    log = seglog.open("/log", settings=SETTINGS, files=disk, upkeep=InCaller)
+    log.topic("t").append(VALUES)
+    log.checkpoint()
+    log.topic("t").append([b"lost"], durability="disk")
+    unsynced = disk.moment().pending
+    begin = len(moments)
+    log.checkpoint()
+    left = next(moment for moment in moments[begin:] if len(moment.pending) == len(unsynced) + 2)
+    moments = []
+    disk = SimulatedDisk(left.image(left.pending[len(unsynced) :]), lambda disk: moments.append(disk.moment()))
+    seglog.open("/log", settings=SETTINGS, files=disk, upkeep=InCaller)
+    for moment in moments:
+        disk = SimulatedDisk.resume(moment)
+        log = seglog.open("/log", settings=SETTINGS, files=disk, upkeep=InCaller)
+        log.topic("t").seal()
+        assert _values_on(SimulatedDisk(disk.after_power_cut())) == VALUES
 
 
 def test_a_place_in_the_wal_is_used_again_only_when_what_was_there_is_gone() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from seglog import DiskFull, FileCorrupt, LogSettings
 from seglog.files import OsFiles
 from seglog.layout import Layout
 from seglog.meta import load
+from seglog.resharding import reshard
 from seglog.shards import first_ordinal, shard_of
 from seglog.upkeep import InCaller
 from tests.faults.files import UnsyncedFiles
@@ -75,6 +77,23 @@ def test_the_number_of_shards_may_be_another_at_every_opening(tmp_path: Path) ->
         assert folders == ({f"shard-{shard:02d}" for shard in range(shards)} if shards > 1 else set())
         assert (tmp_path / "wal" / "CURRENT").exists() == (shards == 1)
         assert seglog.verify(tmp_path).is_sound
+
+
+def test_files_in_the_folder_of_a_new_shard_go_before_it_begins(tmp_path: Path) -> None:
+    """They are of a shard that was there long ago, or of a change that did not come to its end."""
+    log = seglog.open(tmp_path / "data", settings=_sharded(2))
+    _fill(log, b"old")
+    _copy(tmp_path / "data", tmp_path / "copy")
+    log.close()
+    with seglog.open(tmp_path / "data", settings=_sharded(1)):
+        layout = Layout(tmp_path / "data")
+        for folder in layout.wal_folders(2):
+            shutil.copytree(tmp_path / "copy" / folder.path.relative_to(tmp_path / "data"), folder.path)
+            [active] = folder.path.glob("wal-*.log")
+            active.rename(folder.path / active.name.replace("01.log", "99.log"))
+        reshard(OsFiles(), layout, 2)
+        for folder in layout.wal_folders(2):
+            assert [path.name[-6:] for path in folder.path.glob("wal-*.log")] == ["01.log"]
 
 
 def test_what_an_unclean_end_left_is_replayed_from_every_shard(tmp_path: Path) -> None:

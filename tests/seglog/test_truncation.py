@@ -28,6 +28,7 @@ from seglog import (
     TruncateOp,
 )
 from seglog.commit import Entry
+from seglog.entries import TruncateEntry
 from tests.faults.files import FailingFiles, UnsyncedFiles
 from tests.seglog.clocks import SetClock
 
@@ -411,3 +412,15 @@ def test_a_deletion_that_finds_no_space_is_taken_back(tmp_path: Path) -> None:
         files.at = 0
         assert [value for _, value in _values(log)] == [b"x"]
         assert log.topic("t").append([b"y"]) == range(2, 3)
+
+
+def test_a_truncation_that_an_interrupt_publishes_twice_is_one(log: Log) -> None:
+    topic = log.create_topic("t", TopicConfig(keep_history=True))
+    topic.append([b"x"] * 5)
+    state = log._engine.topics["t"]
+    entry = TruncateEntry(state, 3, 1000, None)
+    entry.assign()
+    for _ in range(2):
+        entry.publish(0, 0)
+    assert topic.truncate_ops() == (TruncateOp(3, 1000, 1),)
+    assert (topic.head_seq, topic.epoch, state.cuts) == (2, 2, (3,))

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import errno
 import itertools
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from seglog.errors import OffsetOverflow
+from seglog.errors import DiskFull, OffsetOverflow
 from seglog.files import OsFiles
 from seglog.frame import FrameType, encode
 from seglog.layout import WalFolder
@@ -26,6 +28,12 @@ def folder(tmp_path: Path) -> WalFolder:
 @pytest.fixture
 def wal(folder: WalFolder) -> Wal:
     return Wal(OsFiles(), folder, 4096, create_first(OsFiles(), folder))
+
+
+class _TakesOneFrame(OsFiles):
+    def pwritev(self, fd: int, pieces: Sequence[bytes], offset: int) -> None:
+        super().pwritev(fd, pieces[:1], offset)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _frames(count: int, size: int = 10, first_seq: int = 1) -> list[bytes]:
@@ -68,6 +76,17 @@ def test_a_new_file_is_begun_where_the_next_group_does_not_fit(wal: Wal, folder:
     assert wal.write(_frames(50), 50) == (102, 0)
     wal.remove_below(52)
     assert folder.wal_file(52).exists()
+
+
+def test_what_a_full_disk_took_of_a_group_is_cut_off(wal: Wal, folder: WalFolder) -> None:
+    wal.write(_frames(2), 2)
+    end = wal.end
+    wal._files = _TakesOneFrame()
+    with pytest.raises(DiskFull):
+        wal.write(_frames(2, first_seq=3), 2)
+    assert _file(folder).size() == end.offset
+    wal._files = OsFiles()
+    assert (wal.end, wal.write(_frames(1, first_seq=3), 1)) == (end, (1, end.offset))
 
 
 def test_a_group_larger_than_a_file_goes_into_an_empty_one(wal: Wal, folder: WalFolder) -> None:
