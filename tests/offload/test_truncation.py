@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -14,11 +15,13 @@ from catalog.errors import CatalogError, Fenced
 from catalog.gc import Collector
 from catalog.gc_report import GcPolicy
 from catalog.objects.memory import MemoryStore
+from catalog.objects.wrapped import WrappedStore
 from offload import ColdSettings, OffloadSettings
 from offload.archive import Archive
 from offload.errors import LocalChangesLost
 from offload.publisher import divergence
 from seglog import Log, LogSettings, NotTruncatable, SeqOutOfRange, TopicMoved
+from tests.faults.files import UnsyncedFiles
 from tests.faults.steps import Place, crashes
 from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
 from tests.faults.stride import every
@@ -29,6 +32,7 @@ from tests.work import tell
 _LOG = LogSettings(segment_max_events=6)
 _OFFLOAD = OffloadSettings(codec="none", concurrency=1, deletion_lag_s=0)
 _COLD = ColdSettings(cache_bytes=0, connections=1)
+T = TypeVar("T")
 
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
@@ -164,6 +168,66 @@ def test_a_remote_that_is_out_of_reach_learns_of_it_later(pair: tuple[Log, Archi
     archive.offload("t", drop_hot=True)
     assert topic.hot_floor == 13
     assert values(archive, "t") == old(9) + new(3, 9)
+
+
+def test_the_hot_copy_of_what_it_put_in_the_place_of_others_stays_until_its_commit(
+    tmp_path: Path, store: MemoryStore
+) -> None:
+    """The segment has the seqs of the attempt, and other records than its objects."""
+    settings = OffloadSettings(codec="none", concurrency=1)
+    with (
+        seglog.open(tmp_path / "data", settings=_LOG, files=UnsyncedFiles()) as log,
+        offload.attach(log, store=store, settings=settings) as archive,
+    ):
+        topic = log.topic("t")
+        topic.append(old(6))
+        topic.seal()
+        archive.offload("t")
+        topic.truncate(4)
+        topic.append(new(3, 3))
+        topic.seal()
+        assert archive.release("t", at_once=True) == 0
+        assert topic.hot_floor == 1
+        archive.offload("t", drop_hot=True)
+        assert topic.hot_floor == 7
+        assert values(archive, "t") == old(3) + new(3, 3)
+
+
+class ActsOnce(WrappedStore):
+    """Does something before the next request."""
+
+    act: Callable[[], object] | None = None
+
+    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
+        mine, self.act = self.act, None
+        if mine is not None:
+            mine()
+        return act()
+
+
+def test_nothing_is_released_if_it_comes_while_the_objects_are_read_back(tmp_path: Path, store: MemoryStore) -> None:
+    acting = ActsOnce(store)
+    settings = OffloadSettings(codec="none", concurrency=1)
+    with (
+        seglog.open(tmp_path / "data", settings=_LOG, files=UnsyncedFiles()) as log,
+        offload.attach(log, store=acting, settings=settings, cold=_COLD) as archive,
+    ):
+        topic = log.topic("t")
+        topic.append(old(6))
+        topic.seal()
+        archive.offload("t")
+
+        def truncate() -> None:
+            topic.truncate(4)
+            topic.append(new(3, 3))
+            topic.seal()
+
+        acting.act = truncate
+        assert archive.release("t", at_once=True) == 0
+        assert (topic.hot_floor, topic.epoch, len(archive._local.attempts("t"))) == (1, 2, 1)
+        archive.offload("t", drop_hot=True)
+        assert topic.hot_floor == 7
+        assert values(archive, "t") == old(3) + new(3, 3)
 
 
 def test_several_of_them_are_told_in_their_order_with_the_deletes_between(

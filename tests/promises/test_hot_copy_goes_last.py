@@ -52,6 +52,21 @@ def test_a_clock_that_goes_back_releases_nothing(log: Log, remote: str, clock: H
         assert archive.offload("t").released_seq == 0
 
 
+def test_a_hot_copy_stays_if_one_before_it_was_not_read_back(log: Log, tmp_path: Path) -> None:
+    """This directory has lost its record of the first offload, and so what the remote must have of it."""
+    with offload.attach(log, f"file://{tmp_path}/archive") as archive:
+        archive.offload("t")
+        log.topic("t").append([b"c"])
+        log.topic("t").seal()
+        archive.offload("t")
+        first, second = archive._local.attempts("t")
+        archive._local.delete_attempt(first.sid)
+        assert archive.release("t", at_once=True) == 0
+        assert log.topic("t").hot_floor == 1
+        archive._local.save(attempt=first)
+        assert archive.release("t", at_once=True) == second.last_seq == 3
+
+
 @pytest.mark.parametrize("part", ["data", "index", "commit"])
 @pytest.mark.parametrize("how", ["flipped", "cut", "gone"])
 def test_a_remote_copy_that_is_not_what_was_sent_keeps_the_hot_one(
