@@ -145,6 +145,43 @@ def test_segments_of_a_parent_stay_while_a_fork_shows_them_though_the_parent_is_
     assert not [key for key in world.store.list(f"{half.vid}/") if "/log/" in key]
 
 
+def test_what_a_deleted_branch_stands_on_stays_until_its_volume_is_dead() -> None:
+    """M2 of catalog.mark. The branch has a state of its own to begin with, which shows segments of main alone."""
+    world = World()
+    main = grown(world, 3)
+    half = fork(world, "half", ForkPoint(main.vid, 2))
+    for _ in range(2):
+        world.offload(half)
+        world.merge(main)
+        world.now_ms += 10 * HOUR_MS
+        settle(world)
+    assert world.boundary(half.vid) > 1
+    world.delete_ref("half")
+    world.now_ms += 10 * HOUR_MS
+    own = len([*world.store.list(segments_prefix(half.vid))]) // 2
+    report = world.collect()
+    assert (report.planned["volumes"], report.planned["segments"]) == (1, own)
+    report = world.collect()
+    assert (report.deleted["segments"], world.boundary(half.vid)) == (own, DEAD)
+    assert world.collect().planned["segments"] == 2
+    world.check()
+
+
+def test_a_dead_volume_of_which_a_tag_holds_the_beginning_is_planned_once() -> None:
+    world = World()
+    main = grown(world)
+    half = fork(world, "half", ForkPoint(main.vid, 9))
+    [*world.tag_steps("v1", ForkPoint(half.vid, 0))]
+    world.delete_ref("half")
+    world.now_ms += 20 * HOUR_MS
+    for _ in range(5):
+        world.now_ms += 1
+        world.collect()
+    assert world.boundary(half.vid) == DEAD
+    assert not world.collect().planned
+    assert [*world.store.list(control_key(half.vid))]
+
+
 def test_what_is_young_waits_for_its_name_or_its_commit() -> None:
     world = World()
     main = grown(world)

@@ -76,11 +76,29 @@ def test_an_object_that_does_not_decode_is_no_ground_to_delete_another(key: str)
     assert {each: body for each, body in world.objects().items() if not each.startswith("gc/")} == before
 
 
-def test_a_missing_commit_is_damage_too() -> None:
+@pytest.mark.parametrize("key", ["control", "commit"])
+def test_a_fork_that_does_not_decode_is_no_ground_to_delete_what_it_stands_on(key: str) -> None:
     world = World()
     main = grown(world)
-    world.store.delete(commit_key(main.vid, 8))
-    assert "missing" in world.collect().blocked[main.vid]
+    half = fork(world, "half", ForkPoint(main.vid, 2))
+    world.offload(half)
+    damaged = control_key(half.vid) if key == "control" else commit_key(half.vid, 1)
+    world.store.put(damaged, b"not what it was", {})
+    world.now_ms += 100 * HOUR_MS
+    for _ in range(3):
+        report = world.collect()
+        assert {main.vid, half.vid} <= {*report.blocked}
+        assert not report.deleted
+
+
+@pytest.mark.parametrize("seed", [0, 1], ids=["ordered", "unordered"])
+def test_a_missing_commit_is_damage_too(seed: int) -> None:
+    """In a store without order the search for the newest commit may end below it."""
+    for lsn in range(2, 10):
+        world = World(seed)
+        main = grown(world)
+        world.store.delete(commit_key(main.vid, lsn))
+        assert commit_key(main.vid, lsn) in str(world.collect().blocked[main.vid])
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ import offload
 import seglog
 from catalog.errors import OutOfWindow
 from catalog.objects.memory import MemoryStore
-from offload import Archive
+from offload import Archive, waiting
 from offload.cli.session import format_time
 from offload.errors import NotOffloaded
 from seglog import LogSettings, Topic
+from tests.faults.files import UnsyncedFiles
 from tests.faults.store import EFFECTS, CountingStore
 from tests.promises.test_hot_copy_goes_last import HandClock
 
@@ -88,6 +89,58 @@ def test_a_reader_of_a_past_state_goes_on_where_an_offload_moved_the_records(tmp
         archive.offload("t", drop_hot=True)
         seqs += [record.seq for record in found]
         assert seqs == list(range(1, 5001))
+
+
+def test_a_truncation_of_the_last_offloaded_record_alone_is_told(tmp_path: Path) -> None:
+    clock = HandClock()
+    with (
+        seglog.open(tmp_path, clock=clock, files=UnsyncedFiles()) as log,
+        offload.attach(log, store=MemoryStore(), clock=clock) as archive,
+    ):
+        topic = log.topic("t")
+        topic.append([b"1", b"2", b"3"])
+        topic.seal()
+        archive.offload("t")
+        clock.ms += 1
+        topic.truncate(3)
+        clock.ms += 1
+        topic.append([b"new"])
+        for _ in range(2):
+            assert _shown(archive, format_time(clock.ms - 2)) == [(1, b"1"), (2, b"2"), (3, b"3")]
+            assert _shown(archive, format_time(clock.ms - 1)) == [(1, b"1"), (2, b"2")]
+            assert _shown(archive, format_time(clock.ms)) == [(1, b"1"), (2, b"2"), (3, b"new")]
+            topic.seal()
+            archive.offload("t")
+
+
+@pytest.mark.parametrize("how", ["offload", "truncation"])
+def test_what_moves_records_beside_a_look_up_is_no_error(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        seglog.open(tmp_path, files=UnsyncedFiles()) as log,
+        offload.attach(log, store=MemoryStore()) as archive,
+    ):
+        topic, ts_ms = log.topic("t"), waiting._ts_ms
+        topic.append([b"x"] * 5)
+
+        def move() -> None:
+            if how == "truncation":
+                topic.truncate(4)
+            else:
+                topic.seal()
+                archive.offload("t", drop_hot=True)
+
+        acts = [move]
+
+        def acting(topic: Topic, seq: int) -> int:
+            if acts:
+                acts.pop()()
+            return ts_ms(topic, seq)
+
+        monkeypatch.setattr(waiting, "_ts_ms", acting)
+        assert _shown(archive, "seq:3") == [(seq, b"x") for seq in (1, 2, 3)]
+        assert not acts
 
 
 def test_a_call_that_names_a_commit_says_how_to_get_one_and_makes_none(tmp_path: Path) -> None:
