@@ -14,7 +14,6 @@ import seglog
 from catalog import Branches, Volumes
 from catalog.errors import Diverged
 from offload.wiring import open_store
-from tests.work import amounts
 
 _ROOT = Path(__file__).parents[2]
 
@@ -68,10 +67,9 @@ def test_a_topic_whose_name_is_taken_by_another_history_is_told(tmp_path: Path, 
             assert [record.value for record in log.topic("t").read()] == [b"two"]
 
 
-@amounts(5, soak=12, part=8)
-def test_eight_processes_that_race_commits_to_one_volume(tmp_path: Path, remote: str, amount: int) -> None:
+def test_eight_processes_that_race_commits_to_one_volume(tmp_path: Path, remote: str) -> None:
     """No LSN twice, no gap, every commit that was acked is there, and the chain is whole."""
-    racers, commits = 8, amount
+    racers, commits = 8, 12
     with seglog.open(tmp_path / "data") as log, offload.attach(log, remote) as archive:
         vid = Branches(archive._volumes).create("race", now_ms=0)
     command = [sys.executable, "-m", "tests.faults.racer", remote, str(vid), str(commits)]
