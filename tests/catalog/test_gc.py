@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 
+from catalog import checkpointer
 from catalog.checkpointer import make_checkpoint
 from catalog.commit import CommitKind, ForkPoint
 from catalog.control import DEAD
@@ -18,7 +19,17 @@ from catalog.gc import Collector
 from catalog.gc_report import GcPolicy
 from catalog.gid import Vid
 from catalog.history import KeptCommits, asked
-from catalog.keys import boundary_key, commit_key, control_key, data_key, ref_key, segments_prefix
+from catalog.keys import (
+    boundary_key,
+    commit_key,
+    control_key,
+    data_key,
+    list_of,
+    pin_key,
+    ref_key,
+    segments_prefix,
+)
+from catalog.small_objects import decode_pin, encode_pin
 from catalog.timeline import Seq, Time
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World, fork, grown, settle
@@ -291,6 +302,45 @@ def test_no_mark_is_left_of_a_checkpoint_that_goes() -> None:
     marks = [mark.lsn for mark in Volumes(world.store).checkpoints(main.vid).marks]
     assert marks == [3, *sorted({boundary, 9})]
     world.check()
+
+
+def _lists(world: World, vid: Vid) -> list[int]:
+    return [found[0] for key in world.store.list(f"{vid}/lists/") if (found := list_of(key)) is not None]
+
+
+def test_the_list_of_a_checkpoint_goes_with_its_commit_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpointer, "_INLINE_BYTES", 0)
+    world = World()
+    main = grown(world)
+    for lsn in (2, 3, 4, 9):
+        make_checkpoint(Volumes(world.store), main.vid, lsn, now_ms=world.now_ms)
+    [*world.tag_steps("v1", ForkPoint(main.vid, 3))]
+    world.now_ms += 3 * HOUR_MS
+    assert world.collect().planned["lists"] == 2
+    [*world.tag_steps("v2", ForkPoint(main.vid, 4))]
+    settle(world)
+    assert sorted(_lists(world, main.vid)) == [3, 4, world.boundary(main.vid), 9]
+    world.check()
+    world.drop_a_tag()
+    world.drop_a_tag()
+    settle(world)
+    assert sorted(_lists(world, main.vid)) == [world.boundary(main.vid), 9]
+    world.check()
+
+
+def test_a_pin_that_is_held_again_since_the_plan_stays() -> None:
+    """The holder looked at the pin before it ended, and stalled."""
+    world = World()
+    main = grown(world)
+    [*world.pin_steps("job", ForkPoint(main.vid, 10), HOUR_MS)]
+    world.now_ms += 2 * HOUR_MS
+    assert world.collect().planned["pins"] == 1
+    key = pin_key(main.vid, "job")
+    pin = decode_pin(world.store.get(key), key)
+    world.store.put(key, encode_pin(replace(pin, expires_at_ms=world.now_ms + HOUR_MS)), {})
+    world.now_ms += 1
+    assert "pins" not in world.collect().deleted
+    assert [*world.store.list("pins/")] == [key]
 
 
 def test_segments_of_a_state_that_got_a_tag_since_the_plan_stay() -> None:

@@ -70,6 +70,8 @@ def test_the_cache_of_commits_is_by_volume_and_lsn(local: LocalCatalog) -> None:
     local.put_commits(vid(2), [(9, b"nine")])
     assert local.commit_bodies(vid(1), 2, 4) == {2: b"two", 4: b"four"}
     assert (local.newest_lsn(vid(1)), local.newest_lsn(vid(2)), local.newest_lsn(vid(3))) == (4, 9, 0)
+    for first, last, has in ((1, 2, True), (1, 3, False), (2, 4, False), (4, 4, True), (3, 3, False), (4, 5, False)):
+        assert local.has_commits(vid(1), first, last) == has
 
 
 def test_controls_are_kept(local: LocalCatalog) -> None:

@@ -104,7 +104,7 @@ def test_spark_plans_what_the_newest_state_shows(tmp_path: Path, monkeypatch: py
     url = (tmp_path / "remote").as_uri()
     newest = ReadOptions(url, "t", "main", None)
     past = ReadOptions(url, "t", "main", lsn)
-    for expired in (0, 7, 10, 25):
+    for expired in (0, 7, 10, 24, 25):
         at_expiry_of(clock, expired)
         runs = plan(newest, pin(newest))
         assert [seq for run in runs for seq in range(run.first, run.last + 1)] == list(range(expired + 1, 26))

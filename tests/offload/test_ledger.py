@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,11 @@ from offload.index import HEADER as INDEX_HEADER
 from offload.index import decode_ledger_index
 from offload.inspection import inspect_bytes
 from offload.ledger import LedgerEntry, open_ledgers
+from offload.streamed import BLOCK_HEADER as STREAMED_HEADER
+from offload.streamed import BLOCK_MAGIC
 from tests.golden.make_offload import FRAMES
 from tests.offload.ledgers import Ledger
+from tests.offload.test_streamed import index_of
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 DATA = keys.check_key("a-ledger-7")
@@ -188,6 +192,38 @@ def test_a_ledger_that_pulsar_cut_gives_what_is_there_and_then_an_error():
         read_entries.extend(open_ledgers(store, DATA, bytes(cut), "i").entries())
     assert read_entries == expected("pulsar_v1")[: last.first_entry_id]
     assert raised.value.offset == last.offset
+
+
+def test_a_ledger_that_lacks_its_last_entry_alone_is_told():
+    data, index = golden("pulsar_v1")
+    store = MemoryStore()
+    store.put(DATA, data, {})
+    ledgers = open_ledgers(store, DATA, index, "i")
+    [ledger] = ledgers._ledgers
+    ledgers._ledgers = (replace(ledger, last_entry_id=ledger.last_entry_id + 1),)
+    with pytest.raises(InvalidBlock, match=f"before entry {ledger.last_entry_id + 1} of {ledger.last_entry_id + 1}"):
+        list(ledgers.entries())
+
+
+def _block(first: int, entries: list[tuple[int, int, bytes]]) -> bytes:
+    """Return a block of ledger 7. Each entry is (stated length, id, data)."""
+    body = b"".join(ENTRY.pack(length, entry_id) + data for length, entry_id, data in entries)
+    return STREAMED_HEADER.pack(BLOCK_MAGIC, 128, 128 + len(body), first, 7).ljust(128, b"\0") + body
+
+
+def test_entries_that_are_missing_between_two_blocks_are_told():
+    first, second = _block(0, [(1, 0, b"a"), (1, 1, b"b")]), _block(3, [(1, 3, b"d")])
+    index = index_of([(7, 3, [(0, 1, 0), (3, 2, len(first))])], len(first + second))
+    with pytest.raises(InvalidBlock, match="it begins with entry 3, not 2") as raised:
+        read(first + second, index)
+    assert raised.value.offset == len(first)
+
+
+def test_an_entry_that_goes_a_byte_beyond_its_block_is_told():
+    first, second = _block(0, [(1, 0, b"a"), (2, 1, b"b")]), _block(2, [(1, 2, b"c")])
+    index = index_of([(7, 3, [(0, 1, 0), (2, 2, len(first))])], len(first + second))
+    with pytest.raises(InvalidBlock, match="goes beyond its block"):
+        read(first + second, index)
 
 
 def test_a_block_of_another_ledger_is_told():

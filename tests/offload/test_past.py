@@ -91,7 +91,7 @@ def test_a_reader_of_a_past_state_goes_on_where_an_offload_moved_the_records(tmp
         assert seqs == list(range(1, 5001))
 
 
-def test_a_truncation_of_the_last_offloaded_record_alone_is_told(tmp_path: Path) -> None:
+def test_a_truncation_of_the_last_offloaded_record_and_the_delete_after_it_are_told(tmp_path: Path) -> None:
     clock = HandClock()
     with (
         seglog.open(tmp_path, clock=clock, files=UnsyncedFiles()) as log,
@@ -104,13 +104,30 @@ def test_a_truncation_of_the_last_offloaded_record_alone_is_told(tmp_path: Path)
         clock.ms += 1
         topic.truncate(3)
         clock.ms += 1
+        topic.delete(before=2)
+        clock.ms += 1
         topic.append([b"new"])
         for _ in range(2):
-            assert _shown(archive, format_time(clock.ms - 2)) == [(1, b"1"), (2, b"2"), (3, b"3")]
-            assert _shown(archive, format_time(clock.ms - 1)) == [(1, b"1"), (2, b"2")]
-            assert _shown(archive, format_time(clock.ms)) == [(1, b"1"), (2, b"2"), (3, b"new")]
+            assert _shown(archive, format_time(clock.ms - 3)) == [(1, b"1"), (2, b"2"), (3, b"3")]
+            assert _shown(archive, format_time(clock.ms - 2)) == [(1, b"1"), (2, b"2")]
+            assert _shown(archive, format_time(clock.ms - 1)) == [(2, b"2")]
+            assert _shown(archive, format_time(clock.ms)) == [(2, b"2"), (3, b"new")]
             topic.seal()
             archive.offload("t")
+
+
+def test_a_record_that_was_deleted_before_the_archive_came_is_in_no_past_state(tmp_path: Path) -> None:
+    with seglog.open(tmp_path, files=UnsyncedFiles()) as log:
+        topic = log.topic("t")
+        for value in (b"1", b"2", b"3"):
+            topic.append([value], tag="x" if value == b"2" else None)
+        topic.delete(tag="x")
+        log.checkpoint()
+        with offload.attach(log, store=MemoryStore()) as archive:
+            for _ in range(2):
+                assert _shown(archive, "seq:3") == [(1, b"1"), (3, b"3")]
+                topic.seal()
+                archive.offload("t")
 
 
 @pytest.mark.parametrize("how", ["offload", "truncation"])

@@ -57,6 +57,22 @@ def test_what_no_writer_gives_is_refused(ledgers: list[Ledger], data_length: int
         decode_streamed_index(index_of(ledgers, data_length), "k")
 
 
+def test_a_ledger_goes_as_far_as_the_index_object_says_it_has_bytes():
+    whole = index_of([(1, 1, [(0, 1, 0)]), (2, 1, [(0, 2, 300)])], 900)
+    for length in range(HEADER.size + 1, len(whole)):
+        stated = HEADER.pack(MAGIC, length, 900, 128) + whole[HEADER.size :]
+        if length == len(index_of([(1, 1, [(0, 1, 0)])], 900)):
+            assert len(decode_streamed_index(stated, "k").ledgers) == 1
+        else:
+            with pytest.raises(InvalidIndex, match="is cut"):
+                decode_streamed_index(stated, "k")
+
+
+def test_an_index_object_without_a_ledger_is_refused():
+    with pytest.raises(InvalidIndex):
+        decode_streamed_index(index_of([], 900), "k")
+
+
 def test_another_header_length_or_magic_is_refused():
     with pytest.raises(InvalidIndex, match="block headers of 64 bytes"):
         decode_streamed_index(index_of([(1, 1, [(0, 1, 0)])], 900, data_header_length=64), "k")

@@ -12,6 +12,7 @@ from catalog.errors import Diverged, Fenced
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from offload import OffloadSettings
+from offload.errors import OtherRemote
 from seglog import TopicConfig
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
@@ -69,6 +70,44 @@ def test_the_old_writer_is_fenced_for_good_and_goes_on_only_locally(tmp_path: Pa
     with opened(tmp_path / "two", store) as (log, archive):
         ship(archive, log, "t", b"c")
         assert values(archive, "t") == [b"a", b"b", b"c"]
+
+
+def test_a_topic_with_records_of_its_own_takes_no_volume_over(tmp_path: Path, store: MemoryStore) -> None:
+    """The volume has other records at its seqs. The takeover does not fence the writer."""
+    with opened(tmp_path / "one", store) as (one_log, one), opened(tmp_path / "two", store) as (two_log, two):
+        ship(one, one_log, "t", b"a", b"b")
+        two_log.topic("t").append([b"mine"])
+        with pytest.raises(Diverged):
+            two.take_over("t")
+        ship(one, one_log, "t", b"c")
+        assert values(one, "t") == [b"a", b"b", b"c"]
+        assert values(two, "t") == [b"mine"]
+
+
+def test_a_takeover_that_was_cut_off_goes_on_only_if_the_topic_fits_by_now(tmp_path: Path, store: MemoryStore) -> None:
+    """The topic was made in the log, and the handle did not get its epoch. The writer has gone on since."""
+    with opened(tmp_path / "one", store) as (one_log, one), opened(tmp_path / "two", store) as (two_log, two):
+        ship(one, one_log, "t", b"a", b"b")
+        two.sync("t")
+        two_log.create_topic("t", first_seq=3)
+        ship(one, one_log, "t", b"c")
+        with pytest.raises(Diverged):
+            two.take_over("t")
+        ship(one, one_log, "t", b"d")
+        assert values(one, "t") == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_volume_is_taken_over_in_the_remote_where_it_was_found(tmp_path: Path, store: MemoryStore) -> None:
+    other = MemoryStore()
+    for name, each in (("one", store), ("other", other)):
+        with opened(tmp_path / name, each) as (log, archive):
+            ship(archive, log, "t", b"a")
+    with opened(tmp_path / "two", store) as (_, two):
+        two.sync("t")
+    with opened(tmp_path / "two", other) as (_, two), pytest.raises(OtherRemote):
+        two.take_over("t")
+    with opened(tmp_path / "other", other) as (log, archive):
+        ship(archive, log, "t", b"b")
 
 
 def test_a_fenced_writer_without_changes_becomes_a_replica(tmp_path: Path, store: MemoryStore) -> None:
