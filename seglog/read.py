@@ -234,6 +234,7 @@ def load_run(
         generation = state.generation
         if not state.hot_floor <= first <= state.head_seq or state.is_gone:
             return None
+        last = min(last, state.head_seq)  # a truncation may have come since the caller looked
         if with_memory:
             resident = state.resident.run(state.topic_id, first, last)
             if resident is not None:

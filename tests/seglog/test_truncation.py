@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,7 @@ from seglog import (
 )
 from seglog.commit import Entry
 from seglog.entries import TruncateEntry
+from seglog.read import load_run
 from tests.faults.files import FailingFiles, UnsyncedFiles
 from tests.seglog.clocks import SetClock
 
@@ -294,6 +296,33 @@ def test_deletes_never_reach_what_takes_an_old_seq_before_the_next_checkpoint(tm
         topic.append([b"new"] * 3, tag="a")
         assert _values(log) == [(seq, b"kept") for seq in (1, 2, 3)] + [(seq, b"new") for seq in (4, 5, 6)]
         files.at = 0
+
+
+@pytest.mark.parametrize("module", ["read", "batches"])
+def test_a_cut_between_two_looks_of_a_reader(log: Log, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    """The reader has looked how far the topic goes. A truncation comes before it takes the lock to find the records.
+
+    The records are in the WAL only: the truncation's own checkpoint comes later.
+    """
+    topic = log.topic("t")
+    monkeypatch.setattr("seglog.write.checkpoint_locked", lambda *_: None)
+
+    def cut_first(*args: Any, **options: Any) -> Any:
+        if topic.head_seq == 9:
+            topic.truncate(5)
+        return load_run(*args, **options)
+
+    ways: dict[str, list[Callable[[], list[int]]]] = {
+        "read": [
+            lambda: [record.seq for record in topic.read()],
+            lambda: [seq for batch in topic.frame_batches(1, 9) for seq in batch.headers["seq"].tolist()],
+        ],
+        "batches": [lambda: [record.seq for batch in topic.read_batches() for record in batch]],
+    }
+    monkeypatch.setattr(f"seglog.{module}.load_run", cut_first)
+    for way in ways[module]:
+        topic.append([b"x"] * (9 - topic.head_seq))
+        assert way() == [*range(1, 5)]
 
 
 def test_appends_and_cuts_at_once(log: Log) -> None:
