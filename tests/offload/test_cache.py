@@ -71,6 +71,7 @@ def test_a_chunk_comes_back_as_it_was_kept(cache: ChunkCache) -> None:
 
 def test_what_was_handed_over_is_there_before_it_is_written(cache: ChunkCache, tmp_path: Path) -> None:
     assert cache.admit(name(1), PAGE, is_scan=False)
+    assert not cache.admit(name(1), PAGE, is_scan=False)  # another reader has it fetched
     assert get(cache, 1) is None
     cache.hand_over(name(1), body(1))
     assert get(cache, 1) == body(1)
@@ -136,13 +137,29 @@ def test_a_smaller_budget_holds_from_the_next_start_on(tmp_path: Path) -> None:
     second.close()
 
 
-def test_a_damaged_download_is_never_kept(cache: ChunkCache, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_damaged_download_is_never_kept(cache: ChunkCache, tmp_path: Path, is_read: bool) -> None:
     assert cache.admit(name(1), PAGE, is_scan=False)
     cache.hand_over(name(1), body(2))
-    assert get(cache, 1) is None
+    if is_read:
+        assert get(cache, 1) is None
     cache.write(name(1), xxh3_64_intdigest(body(1)))
     assert entries(tmp_path) == []
     assert cache.held_bytes == 0
+
+
+def test_a_chunk_that_is_pushed_out_while_it_is_written_leaves_no_file(
+    cache: ChunkCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = cache._files.rename
+
+    def renamed(source: Path, target: Path) -> None:
+        rename(source, target)
+        cache.drop(name(1))
+
+    monkeypatch.setattr(cache._files, "rename", renamed)
+    assert keep(cache, 1)
+    assert (entries(tmp_path), cache.has(name(1)), cache.held_bytes) == ([], False, 0)
 
 
 def test_a_chunk_of_another_length_or_checksum_is_not_given(cache: ChunkCache) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import offload
 import seglog
 from offload.errors import InvalidRemote
+from offload.remote_place import check_remote_apart
 
 
 def within(tmp_path: Path) -> Path:
@@ -41,3 +43,21 @@ def test_a_remote_in_or_around_the_data_directory_is_refused(tmp_path: Path, pla
         assert sorted(tmp_path.rglob("*")) == before
         with offload.attach(log, (tmp_path / "beside").as_uri()) as archive:
             archive.offload("t")
+
+
+def test_an_escaped_blank_is_a_blank(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRemote):
+        check_remote_apart((tmp_path / "my data/remote").as_uri(), tmp_path / "my data")
+
+
+def test_a_bucket_is_in_no_directory(tmp_path: Path) -> None:
+    check_remote_apart(f"s3://bucket{tmp_path}/data/remote", tmp_path / "data")
+
+
+def test_a_directory_is_the_same_by_whatever_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bind mount has a path of its own, which no link explains. Here a link that is not resolved stands for it."""
+    monkeypatch.setattr(os.path, "realpath", os.fspath)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "mount").symlink_to(tmp_path / "data")
+    with pytest.raises(InvalidRemote):
+        check_remote_apart((tmp_path / "mount/remote").as_uri(), tmp_path / "data")

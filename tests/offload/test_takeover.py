@@ -84,6 +84,20 @@ def test_a_topic_with_records_of_its_own_takes_no_volume_over(tmp_path: Path, st
         assert values(two, "t") == [b"mine"]
 
 
+@pytest.mark.parametrize("first_seq", [1, 2, 4])
+def test_a_topic_that_does_not_begin_where_the_branch_does_is_not_joined(
+    tmp_path: Path, store: MemoryStore, first_seq: int
+) -> None:
+    """It was made past the archive. The branch has no commit yet, so its first writer need not take it over."""
+    with opened(tmp_path, store) as (log, archive):
+        ship(archive, log, "t", b"a", b"b")
+        archive.restore("t", to="head", name="b")
+        log.create_topic("t@b", first_seq=first_seq)
+        with pytest.raises(Diverged):
+            archive.offload("t@b")
+        assert values(archive, "t") == [b"a", b"b"]
+
+
 def test_a_takeover_that_was_cut_off_goes_on_only_if_the_topic_fits_by_now(tmp_path: Path, store: MemoryStore) -> None:
     """The topic was made in the log, and the handle did not get its epoch. The writer has gone on since."""
     with opened(tmp_path / "one", store) as (one_log, one), opened(tmp_path / "two", store) as (two_log, two):

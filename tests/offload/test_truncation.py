@@ -170,6 +170,17 @@ def test_a_remote_that_is_out_of_reach_learns_of_it_later(pair: tuple[Log, Archi
     assert values(archive, "t") == old(9) + new(3, 9)
 
 
+def test_of_several_that_wait_the_deepest_says_what_the_volume_has_in_common(pair: tuple[Log, Archive]) -> None:
+    log, archive = pair
+    topic = log.topic("t")
+    for seq in (10, 5):
+        topic.truncate(seq)
+        topic.append(new(2, seq - 1))
+    assert str(archive.sync_state("t")) == "4+4 r1"  # two records, two truncations
+    archive.offload("t")
+    assert kinds(archive) == "OTT"
+
+
 def test_the_hot_copy_of_what_it_put_in_the_place_of_others_stays_until_its_commit(
     tmp_path: Path, store: MemoryStore
 ) -> None:
