@@ -116,6 +116,19 @@ def test_a_truncation_of_the_last_offloaded_record_and_the_delete_after_it_are_t
             archive.offload("t")
 
 
+def test_a_time_of_the_topics_own_is_not_in_the_future_for_a_clock_that_was_set_back(tmp_path: Path) -> None:
+    clock = HandClock()
+    with (
+        seglog.open(tmp_path, clock=clock, files=UnsyncedFiles()) as log,
+        offload.attach(log, store=MemoryStore(), clock=clock) as archive,
+    ):
+        log.topic("t").append([b"1"])
+        newest_ms = clock.ms
+        clock.ms -= 1000
+        assert _shown(archive, format_time(newest_ms)) == [(1, b"1")]
+        assert _shown(archive, format_time(newest_ms + 1)) == "outside"
+
+
 def test_a_record_that_was_deleted_before_the_archive_came_is_in_no_past_state(tmp_path: Path) -> None:
     with seglog.open(tmp_path, files=UnsyncedFiles()) as log:
         topic = log.topic("t")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import seglog
 from catalog import Bounds, CommitKind
 from catalog.errors import Diverged, Fenced
 from catalog.objects.memory import MemoryStore
@@ -96,6 +97,23 @@ def test_a_topic_that_does_not_begin_where_the_branch_does_is_not_joined(
         with pytest.raises(Diverged):
             archive.offload("t@b")
         assert values(archive, "t") == [b"a", b"b"]
+
+
+def test_a_topic_that_was_made_anew_past_the_archive_does_not_write_the_old_volume(
+    tmp_path: Path, store: MemoryStore
+) -> None:
+    with opened(tmp_path, store) as (log, archive):
+        ship(archive, log, "t", b"a", b"b")
+    with seglog.open(tmp_path) as log:
+        log.configure("t", TopicConfig())
+        log.delete_topic("t")
+        log.topic("t").append([b"new"] * 3)
+        log.topic("t").seal()
+    with opened(tmp_path, store) as (_, archive), pytest.raises(Diverged):
+        archive.offload("t")
+    with opened(tmp_path / "other", store) as (_, other):
+        other.sync("t")
+        assert values(other, "t") == [b"a", b"b"]
 
 
 def test_a_takeover_that_was_cut_off_goes_on_only_if_the_topic_fits_by_now(tmp_path: Path, store: MemoryStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import offload
 import seglog
 from catalog.errors import CatalogError
+from offload.attempt import AttemptState
 from offload.errors import OffloadError
 from seglog import Log
 
@@ -52,19 +54,36 @@ def test_a_clock_that_goes_back_releases_nothing(log: Log, remote: str, clock: H
         assert archive.offload("t").released_seq == 0
 
 
-def test_a_hot_copy_stays_if_one_before_it_was_not_read_back(log: Log, tmp_path: Path) -> None:
-    """This directory has lost its record of the first offload, and so what the remote must have of it."""
+@pytest.mark.parametrize("state", [None, AttemptState.PLANNED, AttemptState.PREPARED])
+def test_a_hot_copy_stays_if_one_before_it_was_not_read_back(
+    log: Log, tmp_path: Path, state: AttemptState | None
+) -> None:
+    """This directory has lost its record of the first offload, or that it was published."""
     with offload.attach(log, f"file://{tmp_path}/archive") as archive:
         archive.offload("t")
         log.topic("t").append([b"c"])
         log.topic("t").seal()
         archive.offload("t")
         first, second = archive._local.attempts("t")
-        archive._local.delete_attempt(first.sid)
+        if state is None:
+            archive._local.delete_attempt(first.sid)
+        else:
+            archive._local.save(attempt=replace(first, state=state))
         assert archive.release("t", at_once=True) == 0
         assert log.topic("t").hot_floor == 1
         archive._local.save(attempt=first)
         assert archive.release("t", at_once=True) == second.last_seq == 3
+
+
+def test_retention_waives_the_lag_up_to_the_last_record_that_is_due(log: Log, tmp_path: Path) -> None:
+    with offload.attach(log, f"file://{tmp_path}/archive") as archive:
+        log.configure("t", replace(log.topic("t").config, keep_history=True, cap_records=1))
+        archive.offload("t")
+        log.topic("t").append([b"c"])
+        log.topic("t").seal()
+        assert log.topic("t").due_seq == 2
+        assert archive.offload("t").released_seq == 2
+        assert log.topic("t").hot_floor == 3
 
 
 @pytest.mark.parametrize("part", ["data", "index", "commit"])
