@@ -216,7 +216,8 @@ def test_what_is_not_maintenance_stops_the_writer(
         assert archive.is_diverged("t")
 
 
-def test_an_idle_writer_that_gc_has_passed_goes_on(tmp_path: Path, store: MemoryStore) -> None:
+@pytest.mark.parametrize("is_opened_again", [False, True])
+def test_an_idle_writer_that_gc_has_passed_goes_on(tmp_path: Path, store: MemoryStore, is_opened_again: bool) -> None:
     """Its next LSN is free again, and below the boundary: what it puts there does not count."""
     with opened(tmp_path, store) as (log, archive):
         ship(archive, log, "t", b"a")
@@ -227,7 +228,11 @@ def test_an_idle_writer_that_gc_has_passed_goes_on(tmp_path: Path, store: Memory
         store.put(boundary_key(volume), encode_boundary(Boundary(volume, 4)), {})
         for lsn in (1, 2, 3):
             store.delete(commit_key(volume, lsn))
-        ship(archive, log, "t", b"b")
+        if not is_opened_again:
+            ship(archive, log, "t", b"b")
+    with opened(tmp_path, store) as (log, archive):
+        if is_opened_again:
+            ship(archive, log, "t", b"b")
         assert archive.status("t").lsn == 5
         assert values(archive, "t") == [b"a", b"b"]
     with opened(tmp_path / "other", store) as (_, other):
