@@ -27,7 +27,7 @@ from xxhash import xxh3_64_intdigest
 from seglog.checkpoint import Wish, checkpoint_locked
 from seglog.cold_stores import ColdStores
 from seglog.engine import Engine
-from seglog.errors import LogClosed, WriterPoisoned
+from seglog.errors import LogClosed, SameFile, WriterPoisoned
 from seglog.housekeeping import advance_front
 from seglog.index import ENTRY
 from seglog.relocation import HotRetention, relocate, to_relocate
@@ -111,7 +111,9 @@ def _relocate_topic(engine: Engine, stores: ColdStores, state: TopicState) -> No
         try:
             relocate(tier, SegmentId(info.first_seq), functools.partial(_flip, engine, state, info))
             tries = 0
-        except _Changed:
+        except (_Changed, SameFile) as error:
+            if isinstance(error, SameFile) and _is_as_it_was(engine, state, info):
+                raise
             tries += 1
             _drop_if_gone(engine, stores, state, info)
     if not state.is_gone:
@@ -161,6 +163,12 @@ def _has_fewer_bytes(engine: Engine, state: TopicState, info: SegmentInfo) -> bo
     with engine.committer.lock:
         state.replace_segment(info, segment.counted(info))
     return True
+
+
+def _is_as_it_was(engine: Engine, state: TopicState, info: SegmentInfo) -> bool:
+    """Whether the log has not written the segment anew: else its files are others, and no store has replaced them."""
+    with engine.committer.lock:
+        return info in state.sealed
 
 
 def _drop_if_gone(engine: Engine, stores: ColdStores, state: TopicState, info: SegmentInfo) -> None:

@@ -80,10 +80,12 @@ def log(tmp_path: Path, clock: SetClock, store: Counting) -> Iterator[Log]:
         yield log
 
 
-def opened(tmp_path: Path, store: MemorySegmentStore, clock: SetClock | None = None) -> Log:
+def opened(
+    tmp_path: Path, store: MemorySegmentStore, clock: SetClock | None = None, settings: LogSettings = SETTINGS
+) -> Log:
     return seglog.open(
         tmp_path / "data",
-        settings=SETTINGS,
+        settings=settings,
         clock=SetClock() if clock is None else clock,
         files=UnsyncedFiles(),
         upkeep=InCaller,
@@ -333,6 +335,36 @@ def test_the_copy_of_a_segment_that_went_on_its_way_leaves_the_store(
         assert store.act is None
         log.checkpoint()
         assert store.list() == ([1] if how == "cut" else [])
+        assert "is not deleted" not in caplog.text
+
+
+def test_a_segment_that_is_written_anew_on_its_way_is_sent_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Reclaim has replaced the files of the segment. The cold store has not."""
+
+    class Reclaiming(Counting):
+        log: Log | None = None
+
+        def put(self, segment: SegmentId, data: bytes, idx: bytes) -> None:
+            super().put(segment, data, idx)
+            if self.log is not None and segment == 11:
+                log, self.log = self.log, None
+                log._reclaimer.run_now()
+
+    store = Reclaiming()
+    settings = replace(SETTINGS, reclaim_bytes_per_s=0)
+    with opened(tmp_path, store, settings=settings) as log:
+        topic = filled(log, 20, tags=("a", "b", "b"))
+        topic.delete(tag="b")
+        log.checkpoint()
+        assert cold(topic) == []
+        store.log = log
+        filled(log, 40)
+        assert store.log is None
+        assert store.calls.count("put 11") == 2
+        assert cold(topic) == [1, 11, 21, 31]
+        assert seqs(topic, 11, 20) == [13, 16, 19]
         assert "is not deleted" not in caplog.text
 
 
