@@ -166,7 +166,7 @@ def _has_fewer_bytes(engine: Engine, state: TopicState, info: SegmentInfo) -> bo
 
 
 def _is_as_it_was(engine: Engine, state: TopicState, info: SegmentInfo) -> bool:
-    """Whether the log has not written the segment anew: else its files are others, and no store has replaced them."""
+    """Say whether the log still has the segment as `info` tells. If not, the log itself may have replaced its files."""
     with engine.committer.lock:
         return info in state.sealed
 
