@@ -173,6 +173,23 @@ def test_what_moves_records_beside_a_look_up_is_no_error(
         assert not acts
 
 
+def test_a_reader_of_a_past_state_shows_nothing_that_a_truncation_put_there_meanwhile(tmp_path: Path) -> None:
+    """Each record is a batch of its own."""
+    clock = HandClock()
+    with (
+        seglog.open(tmp_path, clock=clock, files=UnsyncedFiles()) as log,
+        offload.attach(log, store=MemoryStore(), clock=clock) as archive,
+    ):
+        topic = log.topic("t")
+        topic.append([b"x" * 700_000] * 4)
+        found = archive.read("t", at=format_time(clock.ms))
+        assert next(found).seq == 1
+        clock.ms += 1
+        topic.truncate(2)
+        topic.append([b"new"] * 3)
+        assert list(found) == []
+
+
 def test_a_call_that_names_a_commit_says_how_to_get_one_and_makes_none(tmp_path: Path) -> None:
     store = CountingStore(MemoryStore())
     with seglog.open(tmp_path) as log, offload.attach(log, store=store) as archive:
