@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import stat
@@ -283,6 +284,9 @@ def test_a_delete_does_not_come_between_what_swap_compares_and_what_it_writes(
     def rename(*args: str) -> None:
         deleter.start()
         began.wait()
+        [lock] = (root / ".locks").iterdir()
+        with lock.open() as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         real_rename(*args)
 
     with monkeypatch.context() as patch:
