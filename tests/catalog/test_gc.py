@@ -343,6 +343,49 @@ def test_a_pin_that_is_held_again_since_the_plan_stays() -> None:
     assert [*world.store.list("pins/")] == [key]
 
 
+def test_nothing_goes_of_a_volume_that_nobody_held_when_it_was_planned_and_that_has_its_name_again() -> None:
+    """The boundary has not risen, so states below the window count still."""
+    world = World()
+    main = grown(world, 2)
+    half = fork(world, "half", ForkPoint(main.vid, 2))
+    for _ in range(5):
+        world.offload(half)
+        world.now_ms += HOUR_MS
+    world.delete_ref("half")
+    world.now_ms += 10 * HOUR_MS
+    assert world.collect().planned["volumes"] == 1
+    [*world.undelete_steps("half")]
+    world.now_ms += 1
+    world.collect()
+    for lsn in range(1, 6):
+        assert [*world.store.list(commit_key(half.vid, lsn))]
+        assert Volumes(world.store).snapshot(half.vid, lsn) == half.shown[lsn]
+    settle(world)
+    world.check()
+
+
+def test_an_orphan_that_was_named_since_the_plan_stays_while_the_boundary_is_below_it() -> None:
+    """A merge has replaced it since, and the window has passed both. The plan is older, and so is its boundary."""
+    world = World()
+    main = grown(world)
+    stalled = world.offload(main, prepare_only=True)
+    [ref] = stalled.segments
+    world.now_ms += 2 * HOUR_MS
+    assert world.collect(grace_s=3600).planned["segments"] == 1
+    world.publish(main, stalled)
+    while any(view.ref.sid == ref.sid for view in main.tip.segments):
+        world.offload(main)
+        world.merge(main)
+    world.now_ms += 8 * HOUR_MS
+    world.offload(main)
+    world.now_ms += 8 * HOUR_MS
+    world.collect(grace_s=3600)
+    kept = [lsn for lsn in main.shown if lsn >= world.boundary(main.vid)]
+    assert stalled.lsn in kept
+    for lsn in kept:
+        world.read(main.shown[lsn])
+
+
 def test_segments_of_a_state_that_got_a_tag_since_the_plan_stay() -> None:
     world = World()
     main = grown(world, 3)
