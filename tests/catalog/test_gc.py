@@ -419,6 +419,21 @@ def test_an_orphan_goes_only_when_no_stalled_commit_can_name_it_any_more() -> No
     assert Volumes(world.store).newest_lsn(main.vid) == lsn  # only when there are some
 
 
+def test_orphans_of_two_moments_right_after_each_other_go_with_two_plans() -> None:
+    world = World()
+    main = grown(world)
+    refs = [world.upload(main.vid, 101, 110)]
+    world.now_ms += 1
+    refs.append(world.upload(main.vid, 101, 110))
+    world.now_ms += HOUR_MS - 1
+    for planned in (1, 1, 0):
+        assert world.collect(grace_s=3600).planned["segments"] == planned
+        world.now_ms += HOUR_MS
+    left = [*world.store.list(segments_prefix(main.vid))]
+    assert not [key for key in left if any(str(ref.sid) in key for ref in refs)]
+    world.check()
+
+
 def test_a_stalled_commit_that_is_faster_keeps_its_segment() -> None:
     world = World()
     main = grown(world)
