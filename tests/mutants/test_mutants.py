@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,17 @@ def test_there_are_enough_of_each_package() -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_it_changes_code_that_is_there_and_names_tests_that_are_there(mutant: Mutant) -> None:
     assert mutated(mutant)
-    files = [word.split("::")[0] for word in mutant.tests if word.startswith("tests/")]
-    assert files
-    assert all((ROOT / name).exists() for name in files)
+    named = [word.partition("::") for word in mutant.tests if word.startswith("tests/")]
+    assert named
+    for file, _, test in named:
+        function = test.partition("[")[0].rpartition("::")[2]
+        assert not test or f"def {function}(" in _text(file), function
+        assert _text(file)
+
+
+@functools.cache
+def _text(file: str) -> str:
+    return (ROOT / file).read_text()
 
 
 def test_a_killed_mutant_a_survivor_and_one_without_tests_are_told_apart(tmp_path: Path) -> None:
