@@ -28,9 +28,9 @@ from benchmarks.stores.rocksdb import library
 from seglog.files import OsFiles
 from seglog.frame import MIN_FRAME_BYTES, encode_appends
 from seglog.index import ENTRY, encode_entry
-from seglog.layout import Layout
 from seglog.meta import load, store
 from seglog.segment import SegmentInfo
+from seglog.values.layout import Layout
 
 __all__ = ["SUMMARY", "make_sealed", "make_segment", "run"]
 

@@ -34,9 +34,9 @@ from offload.wiring import open_store
 from seglog import Log
 from seglog.arguments import checked
 from seglog.clock import Clock, SystemClock
-from seglog.config import SETTINGS_FILE
 from seglog.errors import InvalidSetting
 from seglog.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES
+from seglog.values.config import SETTINGS_FILE
 
 __all__ = ["Archive", "Deleted", "OffloadResult", "OrphanUpload", "Restored", "TopicStatus", "Truncated", "attach"]
 

@@ -23,7 +23,7 @@ from offload.waiting import PastState, Waiting, hot_records, waiting_of
 from seglog import Record
 from seglog.arguments import checked
 from seglog.errors import Evicted, SeqOutOfRange
-from seglog.names import BRANCH_MARK
+from seglog.values.names import BRANCH_MARK
 
 __all__ = ["PastCalls"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from catalog.checkpointer import CheckpointPolicy
-from seglog.config import NO_VARIABLES, read_sections
-from seglog.setting import check_settings, from_section, number
+from seglog.values.config import NO_VARIABLES, read_sections
+from seglog.values.setting import check_settings, from_section, number
 
 __all__ = ["CatalogSettings", "load_catalog_settings"]
 

@@ -23,7 +23,7 @@ from offload.records import record_of_entry
 from seglog.errors import InvalidFrame
 from seglog.frame import DELETED, HAS_NODE, HAS_TAG, HEADER, UNTERMINATED, Header, record_of
 from seglog.frames import read_headers
-from seglog.record import Record
+from seglog.values.record import Record
 
 __all__ = ["records_of_chunk"]
 

@@ -32,7 +32,7 @@ from offload.streamed import decode_streamed_block_header, decode_streamed_index
 from seglog.errors import InvalidFrame
 from seglog.frame import FrameType, read_header
 from seglog.index import read_entries
-from seglog.layout import number_in
+from seglog.values.layout import number_in
 
 __all__ = ["inspect_bytes"]
 

@@ -9,7 +9,7 @@ from offload.entry import frame_of
 from offload.errors import InvalidChunk
 from seglog.errors import InvalidFrame
 from seglog.frame import DELETED, FrameType, read_header, record_of
-from seglog.record import Record
+from seglog.values.record import Record
 
 __all__ = ["record_of_entry"]
 

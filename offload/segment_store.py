@@ -28,8 +28,9 @@ from catalog.keys import (
     cold_topic_of,
 )
 from catalog.objects.base import ObjectStore
-from seglog import ColdDirectoryTaken, NoSuchSegment, SegmentCut, canonical
+from seglog import ColdDirectoryTaken, NoSuchSegment, SegmentCut
 from seglog.store import Part, SegmentId, SegmentStores
+from seglog.values import canonical
 
 __all__ = ["ObjectSegmentStore", "cold_stores"]
 

@@ -16,9 +16,9 @@ from catalog.checksum import ChecksumKind
 from catalog.commit import Codec
 from offload.catalog_settings import CatalogSettings
 from offload.cold_settings import ColdSettings
-from seglog.config import NO_VARIABLES, LogSettings, default_toml, read_sections
 from seglog.errors import InvalidSetting
-from seglog.setting import Setting, check_settings, choice, from_section, number, settings_of, text, toml_lines
+from seglog.values.config import NO_VARIABLES, LogSettings, default_toml, read_sections
+from seglog.values.setting import Setting, check_settings, choice, from_section, number, settings_of, text, toml_lines
 
 __all__ = [
     "CODEC_NAMES",

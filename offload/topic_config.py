@@ -14,8 +14,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from catalog.errors import InvalidObject
-from seglog import TopicConfig, canonical
+from seglog import TopicConfig
 from seglog.errors import InvalidSetting
+from seglog.values import canonical
 
 __all__ = ["PAUSED", "RESCUED_FROM", "config_of", "config_text", "shared_attributes", "told_anew"]
 

@@ -13,19 +13,6 @@ It knows nothing of object storage: a `ColdTier` may be attached for what has le
 from __future__ import annotations
 
 from seglog.clock import Clock, SystemClock
-from seglog.config import (
-    DISCARDS,
-    DURABILITIES,
-    SETTINGS_FILE,
-    LogSettings,
-    TopicConfig,
-    default_toml,
-    load_settings,
-    read_sections,
-    write_default,
-)
-from seglog.damage import Checked, Damage, Report
-from seglog.deletes import DeleteOp
 from seglog.errors import (
     AppendsHeld,
     CalledWithin,
@@ -85,12 +72,25 @@ from seglog.errors import (
 )
 from seglog.files import Files, OsFiles, replace_atomically
 from seglog.log import Log, open
-from seglog.record import Gap, Record
 from seglog.retention import Retention
 from seglog.segment import SegmentInfo
 from seglog.tier import ColdTier
 from seglog.topic import Topic
-from seglog.truncate_op import TruncateOp
+from seglog.values.config import (
+    DISCARDS,
+    DURABILITIES,
+    SETTINGS_FILE,
+    LogSettings,
+    TopicConfig,
+    default_toml,
+    load_settings,
+    read_sections,
+    write_default,
+)
+from seglog.values.damage import Checked, Damage, Report
+from seglog.values.deletes import DeleteOp
+from seglog.values.record import Gap, Record
+from seglog.values.truncate_op import TruncateOp
 from seglog.verification import verify
 
 __all__ = [

@@ -37,16 +37,16 @@ import seglog.log
 from seglog import write
 from seglog.arguments import checked
 from seglog.checkpoint import wait_for_room
-from seglog.config import TopicConfig
-from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.errors import LogClosed, OtherLoop, TopicFull
 from seglog.follow import Follower
 from seglog.log import Log
 from seglog.ownership import Owned, check_process, is_foreign
-from seglog.record import Gap, Record
 from seglog.retention import Retention
 from seglog.topic import Topic
+from seglog.values.config import TopicConfig
+from seglog.values.deletes import DeleteOp
+from seglog.values.record import Gap, Record
 
 __all__ = ["AsyncLog", "AsyncTopic", "open"]
 

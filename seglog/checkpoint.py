@@ -41,14 +41,10 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count, groupby
 
-from seglog.config import LogSettings
-from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.errors import DiskFull, SeglogError, TooManyOpenFiles, WriterPoisoned
 from seglog.files import NO_DESCRIPTOR
-from seglog.listed import Listed
 from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store_encoded
-from seglog.reach import NOTHING, Reach
 from seglog.read import lost_times, tail_run
 from seglog.removal import remove_topics
 from seglog.retention import is_aged, seal_age_ms
@@ -57,8 +53,12 @@ from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.sizes import Sizes
 from seglog.state import TopicState, active_meta, reclaimable, relocated
 from seglog.tags import reached_seqs, write_tags
-from seglog.truncate_op import TruncateOp
 from seglog.truncation import settle_cuts
+from seglog.values.config import LogSettings
+from seglog.values.deletes import DeleteOp
+from seglog.values.listed import Listed
+from seglog.values.reach import NOTHING, Reach
+from seglog.values.truncate_op import TruncateOp
 from seglog.wal import NO_SPACE
 
 __all__ = ["Wish", "checkpoint", "checkpoint_locked", "is_to_be_sealed", "relieve", "wait_for_room", "wake_reclaim"]

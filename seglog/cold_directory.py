@@ -32,14 +32,14 @@ from typing import Any, TypeAlias
 
 from xxhash import xxh3_64_hexdigest
 
-from seglog import canonical
 from seglog.errors import ColdDirectoryNotApart, ColdDirectoryTaken, DirectoryInUse, FileCorrupt, FormatUnsupported
 from seglog.files import Files, replace_atomically
-from seglog.layout import Layout, number_in
 from seglog.lock import DirectoryLock
 from seglog.open_file import OpenFile
 from seglog.store import SegmentId
 from seglog.store_local import LocalSegmentStore
+from seglog.values import canonical
+from seglog.values.layout import Layout, number_in
 
 __all__ = ["ColdDirectory", "IsOurs", "log_id"]
 

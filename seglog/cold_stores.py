@@ -20,7 +20,6 @@ from pathlib import Path
 from xxhash import xxh3_64_intdigest
 
 from seglog.cold_directory import ColdDirectory, IsOurs, log_id
-from seglog.config import LogSettings
 from seglog.errors import (
     ColdDirectoryNotApart,
     ColdDirectoryTaken,
@@ -33,11 +32,12 @@ from seglog.errors import (
 )
 from seglog.files import Files
 from seglog.index import ENTRY, read_entries
-from seglog.layout import Layout, number_in
 from seglog.own_lock import OwnLock
 from seglog.segment import SegmentInfo, SegmentReader
 from seglog.store import OwnedStores, Part, SegmentId, SegmentStore, SegmentStores
 from seglog.store_local import LocalSegmentStore
+from seglog.values.config import LogSettings
+from seglog.values.layout import Layout, number_in
 
 __all__ = ["ColdStores", "StoredPart", "store_errors"]
 

@@ -14,11 +14,11 @@ from xxhash import xxh3_64_intdigest
 from seglog.cold_stores import ColdStores
 from seglog.errors import SeglogError
 from seglog.files import Files
-from seglog.layout import Layout
 from seglog.open_file import OpenFile
 from seglog.segment import SegmentInfo
 from seglog.state import TopicState
 from seglog.store import Part, SegmentId
+from seglog.values.layout import Layout
 
 __all__ = ["take_cold"]
 

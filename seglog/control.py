@@ -18,14 +18,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from seglog import canonical
-from seglog.canonical import record, text, whole
-from seglog.config import TopicConfig
-from seglog.deletes import DeleteOp
 from seglog.errors import InvalidFrame, SeglogError
-from seglog.floors import Floors
 from seglog.frame import FrameType, Header, encode
-from seglog.names import check_topic_name
+from seglog.values import canonical
+from seglog.values.canonical import record, text, whole
+from seglog.values.config import TopicConfig
+from seglog.values.deletes import DeleteOp
+from seglog.values.floors import Floors
+from seglog.values.names import check_topic_name
 
 __all__ = [
     "TopicCreated",

@@ -11,10 +11,8 @@ from seglog.clock import Clock
 from seglog.clock_watch import ClockWatch
 from seglog.cold_stores import ColdStores
 from seglog.committer import Committer
-from seglog.config import LogSettings, TopicConfig
 from seglog.errors import LogClosed, NoSuchTopic, ReadOnly
 from seglog.files import Files
-from seglog.layout import Layout
 from seglog.meta import Encoder, WalPosition
 from seglog.own_lock import Reentrant, new_lock, once, owned, taken
 from seglog.ownership import Owned
@@ -25,6 +23,8 @@ from seglog.shards import Wals
 from seglog.state import TopicState
 from seglog.tier import ColdTier
 from seglog.upkeep import Background, Upkeep
+from seglog.values.config import LogSettings, TopicConfig
+from seglog.values.layout import Layout
 
 __all__ = ["Engine", "change"]
 

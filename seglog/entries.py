@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from seglog.commit import Entry
-from seglog.config import TopicConfig
 from seglog.control import (
     TopicCreated,
     encode_config,
@@ -16,15 +15,16 @@ from seglog.control import (
     encode_topic_delete,
     encode_truncate,
 )
-from seglog.deletes import DeleteOp
-from seglog.floors import Floors
-from seglog.names import BRANCH_MARK
-from seglog.record import Gap
 from seglog.resident import Memory
 from seglog.segment import SegmentInfo
 from seglog.state import TopicState
 from seglog.tail import Tail
 from seglog.truncation import apply_truncate
+from seglog.values.config import TopicConfig
+from seglog.values.deletes import DeleteOp
+from seglog.values.floors import Floors
+from seglog.values.names import BRANCH_MARK
+from seglog.values.record import Gap
 
 __all__ = [
     "AppendEntry",

@@ -21,10 +21,10 @@ from bisect import bisect_left
 
 from seglog.engine import Engine
 from seglog.errors import SeglogError
-from seglog.floors import Floors
-from seglog.names import BRANCH_MARK
 from seglog.search import cold_seq_at, hot_seq_at
 from seglog.state import TopicState
+from seglog.values.floors import Floors
+from seglog.values.names import BRANCH_MARK
 
 __all__ = ["expired_seq", "known_floors"]
 

@@ -14,8 +14,8 @@ from seglog.engine import Engine
 from seglog.errors import LogClosed
 from seglog.expiry import expired_seq
 from seglog.read import check_place, continue_records
-from seglog.record import Gap, Record
 from seglog.state import TopicState
+from seglog.values.record import Gap, Record
 
 __all__ = ["Follower", "follow_records"]
 

@@ -36,7 +36,7 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from seglog.errors import InvalidFrame
-from seglog.record import Record
+from seglog.values.record import Record
 
 __all__ = [
     "CHECKSUM",

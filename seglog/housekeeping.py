@@ -1,4 +1,5 @@
-"""Retention at work, and the front of a topic after deletes: decisions are in seglog.retention and seglog.floors.
+"""Retention at work, and the front of a topic after deletes: decisions are in seglog.retention and
+seglog.values.floors.
 
     1 checkpoint   if a topic with limits has records in the WAL only, or some are to be sealed for their age
     2 look         which of the records that are due are live, by the .idx entries
@@ -24,12 +25,12 @@ from seglog.entries import EvictEntry
 from seglog.ephemeral import trim
 from seglog.errors import SeglogError
 from seglog.frame import DELETED, LOST
-from seglog.reach import Reach
 from seglog.read import read_records
-from seglog.record import Gap
 from seglog.retention import Retained, Retention, due_seq, passed_cap
 from seglog.state import TopicState
 from seglog.tags import reached_seqs
+from seglog.values.reach import Reach
+from seglog.values.record import Gap
 
 __all__ = ["advance_front", "due", "enforce", "enforce_limits", "expect_flags", "find_fronts"]
 
@@ -227,7 +228,7 @@ def _live_range(engine: Engine, state: TopicState, first: int, last: int) -> tup
     """The first and the last live seq among those of one segment, by the flags of its entries. Lost ones count: whoever
     reads has to be told of them.
 
-    All of a relocated one counts as live (L3 of seglog.floors): appends come here, and do not wait for a store.
+    All of a relocated one counts as live (L3 of seglog.values.floors): appends come here, and do not wait for a store.
     """
     info = state.segment_of(first)
     if info is None:

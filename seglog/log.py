@@ -18,7 +18,6 @@ from seglog.checkpoint import checkpoint, checkpoint_locked, relieve
 from seglog.clock import Clock, SystemClock
 from seglog.cold_stores import ColdStores
 from seglog.cold_taking import take_cold
-from seglog.config import LogSettings, TopicConfig, load_settings
 from seglog.creation import check_never_used, is_data_directory, make_new
 from seglog.engine import Engine
 from seglog.erasure import erase
@@ -34,9 +33,7 @@ from seglog.errors import (
     TooManyOpenFiles,
 )
 from seglog.files import NO_DESCRIPTOR, Files, OsFiles, enter, leave
-from seglog.layout import Layout
 from seglog.lock import DirectoryLock
-from seglog.names import check_topic_name
 from seglog.opening import engine_of
 from seglog.own_lock import OwnLock
 from seglog.ownership import Owned, is_foreign
@@ -50,6 +47,9 @@ from seglog.store import SegmentStores
 from seglog.tier import ColdTier
 from seglog.topic import Topic
 from seglog.upkeep import Background, UpkeepFactory
+from seglog.values.config import LogSettings, TopicConfig, load_settings
+from seglog.values.layout import Layout
+from seglog.values.names import check_topic_name
 from seglog.view import look
 from seglog.volatile import in_memory_kind
 from seglog.wal import NO_SPACE

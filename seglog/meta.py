@@ -31,7 +31,8 @@ S7  The bytes of a sealed segment with deleted records are those of .data, or hi
     written anew since (N5 of seglog.rewrite).
 S8  What of a topic did not change since the last snapshot is not encoded again (`Encoder`): a checkpoint joins and
     writes bytes, and builds no JSON of what went before.
-S9  `cuts` of a topic are the listed truncations, [seq, time, number of the next delete] each (seglog.truncate_op).
+S9  `cuts` of a topic are the listed truncations, [seq, time, number of the next delete] each
+(seglog.values.truncate_op).
 
 Source: topics engine architecture, section 5.
 """
@@ -50,19 +51,19 @@ from typing import Any, NamedTuple
 
 from xxhash import xxh3_64_hexdigest
 
-from seglog import canonical
 from seglog.arguments import WHOLE_MAX
-from seglog.canonical import flag, record, text, wholes
-from seglog.config import TopicConfig
-from seglog.deletes import DeleteOp
 from seglog.errors import FileCorrupt, FormatUnsupported, SeglogError
 from seglog.files import NO_DESCRIPTOR, Files, replace_atomically
-from seglog.floors import Floors
-from seglog.layout import Layout, number_in
-from seglog.names import check_topic_name
 from seglog.open_file import OpenFile
 from seglog.segment import SegmentInfo
-from seglog.truncate_op import TruncateOp
+from seglog.values import canonical
+from seglog.values.canonical import flag, record, text, wholes
+from seglog.values.config import TopicConfig
+from seglog.values.deletes import DeleteOp
+from seglog.values.floors import Floors
+from seglog.values.layout import Layout, number_in
+from seglog.values.names import check_topic_name
+from seglog.values.truncate_op import TruncateOp
 
 __all__ = [
     "ActiveMeta",

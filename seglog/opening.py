@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 from seglog.clock import Clock
 from seglog.cold_stores import ColdStores
-from seglog.config import LogSettings
 from seglog.engine import Engine
 from seglog.files import Files
 from seglog.housekeeping import expect_flags, find_fronts, tell_unknown
-from seglog.layout import Layout
 from seglog.recovery import Recovered
 from seglog.segment_cache import SegmentCache
 from seglog.shards import open_wals
 from seglog.state import check_all_hot
+from seglog.values.config import LogSettings
+from seglog.values.layout import Layout
 
 __all__ = ["engine_of"]
 

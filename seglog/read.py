@@ -23,10 +23,10 @@ from seglog.errors import ColdTierRequired, Evicted, FileCorrupt, NoSuchTopic, S
 from seglog.frame import DELETED, tombstone
 from seglog.frames import Frames, take_apart
 from seglog.open_file import OpenFile
-from seglog.reach import NOTHING, Reach
-from seglog.record import Gap, Record
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run, lost_run
 from seglog.state import TopicState
+from seglog.values.reach import NOTHING, Reach
+from seglog.values.record import Gap, Record
 
 __all__ = [
     "BATCH_MAX_RECORDS",

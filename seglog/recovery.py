@@ -44,8 +44,6 @@ from seglog.entries import apply_delete, apply_evict, new_state
 from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
 from seglog.files import Files
 from seglog.frame import Buffer, FrameType, Header, data_of
-from seglog.layout import SEGMENT_PARTS, Layout, WalFolder, number_in
-from seglog.listed import Listed
 from seglog.meta import ActiveMeta, Snapshot, TopicMeta, WalPosition, load
 from seglog.open_file import OpenFile
 from seglog.read_only_files import ReadOnlyFiles
@@ -59,6 +57,8 @@ from seglog.state import TopicState
 from seglog.tags import drop_tags
 from seglog.tail import Tail
 from seglog.truncation import apply_truncate, kept_part, lowest_cut, segment_names
+from seglog.values.layout import SEGMENT_PARTS, Layout, WalFolder, number_in
+from seglog.values.listed import Listed
 from seglog.wal import durable_after, foreign_mark, is_blank, read_current
 from seglog.wal_end import check_begin, check_known, check_not_cut
 

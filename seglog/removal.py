@@ -14,7 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from seglog.files import Files
-from seglog.layout import Layout
+from seglog.values.layout import Layout
 
 __all__ = ["remove_leftovers", "remove_topics"]
 

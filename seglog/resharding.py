@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from seglog.files import Files
-from seglog.layout import Layout, WalFolder, number_in
 from seglog.meta import WalPosition, load, store
 from seglog.shards import first_ordinal
+from seglog.values.layout import Layout, WalFolder, number_in
 from seglog.wal import create_first
 
 __all__ = ["remove_other_shards", "reshard"]

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from seglog.deletes import DeleteOp
 from seglog.frame import DELETED
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 from seglog.tail import Tail
+from seglog.values.deletes import DeleteOp
 
 __all__ = ["MEMORY", "Memory", "Resident", "held_bytes"]
 

@@ -32,10 +32,10 @@ from seglog.errors import FileCorrupt, InvalidEntry
 from seglog.files import Files
 from seglog.frame import DELETED
 from seglog.index import ENTRY, encode_entries, read_entries
-from seglog.layout import Layout
 from seglog.open_file import OpenFile
 from seglog.run import Run
 from seglog.segment import SegmentFiles, SegmentInfo
+from seglog.values.layout import Layout
 
 __all__ = ["NEW", "discard_rewrite", "settle_rewrite", "write_anew"]
 

@@ -33,8 +33,8 @@ from seglog.frame import (
 )
 from seglog.frames import Frames, picked_headers, read_frames, read_headers
 from seglog.index import ENTRIES, Entry
-from seglog.reach import Reach
-from seglog.record import Gap, Record
+from seglog.values.reach import Reach
+from seglog.values.record import Gap, Record
 
 __all__ = ["RUN_MAX_BYTES", "RUN_MAX_RECORDS", "Run", "lost_run"]
 

@@ -24,14 +24,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seglog.config import LogSettings
 from seglog.errors import FileCorrupt, InvalidEntry, OffsetOverflow
 from seglog.files import Files
 from seglog.frame import DELETED
 from seglog.index import ENTRIES, ENTRY, OFFSET_END, encode_entries, load_entries, mark_deleted
-from seglog.layout import Layout
 from seglog.open_file import OpenFile, Readable
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
+from seglog.values.config import LogSettings
+from seglog.values.layout import Layout
 
 __all__ = ["SegmentFiles", "SegmentInfo", "SegmentReader", "SegmentWriter", "cut"]
 

@@ -26,9 +26,9 @@ from collections import OrderedDict
 from seglog.errors import FileCorrupt
 from seglog.files import Files
 from seglog.index import ENTRY
-from seglog.layout import Layout
-from seglog.reach import NOTHING, Reach
 from seglog.segment import SegmentFiles, SegmentInfo
+from seglog.values.layout import Layout
+from seglog.values.reach import NOTHING, Reach
 
 __all__ = ["SegmentCache", "open_first"]
 

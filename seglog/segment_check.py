@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from seglog.damage import Findings
 from seglog.errors import FileCorrupt, InvalidEntry, InvalidFrame
 from seglog.files import Files
 from seglog.frame import DELETED, HAS_NODE, HAS_TAG, HEADER, MIN_FRAME_BYTES, FrameType, Header, read_header, record_of
 from seglog.index import ENTRY, Entry, read_entries
-from seglog.layout import Layout
 from seglog.meta import ActiveMeta
 from seglog.open_file import OpenFile, Readable
 from seglog.segment import SegmentInfo
 from seglog.tags import listed_tags
+from seglog.values.damage import Findings
+from seglog.values.layout import Layout
 from seglog.window import Window
 
 __all__ = ["check_parts", "check_segment"]

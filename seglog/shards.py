@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from xxhash import xxh3_64_intdigest
 
 from seglog.files import Files
-from seglog.layout import WalFolder
 from seglog.meta import WalPosition
 from seglog.open_file import OpenFile
+from seglog.values.layout import WalFolder
 from seglog.wal import Wal
 
 __all__ = ["Wals", "first_ordinal", "open_wals", "shard_of"]

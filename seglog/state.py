@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from seglog.config import TopicConfig
 from seglog.errors import ColdStoreRequired
-from seglog.floors import Floors
-from seglog.listed import Listed
 from seglog.meta import ActiveMeta, TopicMeta
-from seglog.record import Gap
 from seglog.resident import Memory, Resident
 from seglog.segment import SegmentInfo
 from seglog.sizes import Sizes
 from seglog.tail import Tail
-from seglog.truncate_op import TruncateOp
+from seglog.values.config import TopicConfig
+from seglog.values.floors import Floors
+from seglog.values.listed import Listed
+from seglog.values.record import Gap
+from seglog.values.truncate_op import TruncateOp
 
 __all__ = ["TopicState", "active_meta", "check_all_hot", "reclaimable", "relocated"]
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from seglog.errors import NoSuchSegment, SegmentCut
 from seglog.files import Files, replace_atomically
-from seglog.layout import Layout, number_in
 from seglog.open_file import OpenFile
 from seglog.store import Part, SegmentId
+from seglog.values.layout import Layout, number_in
 
 __all__ = ["LocalSegmentStore"]
 

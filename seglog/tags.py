@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from seglog.errors import FileCorrupt, InvalidEntry
 from seglog.files import Files
 from seglog.frame import HAS_TAG
-from seglog.layout import Layout
 from seglog.open_file import OpenFile
-from seglog.reach import Reach
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.run import RUN_MAX_RECORDS
 from seglog.segment import SegmentFiles, SegmentInfo
 from seglog.tag_index import encode_tag_index, read_directory, read_head, read_positions
+from seglog.values.layout import Layout
+from seglog.values.reach import Reach
 
 __all__ = ["drop_tags", "listed_tags", "reached_seqs", "write_tags"]
 

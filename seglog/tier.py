@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from seglog.record import Record
+from seglog.values.record import Record
 
 __all__ = ["ColdTier"]
 

@@ -10,21 +10,21 @@ from seglog import housekeeping, write
 from seglog.arguments import checked
 from seglog.batches import read_batches
 from seglog.checkpoint import Wish, checkpoint
-from seglog.config import TopicConfig
-from seglog.deletes import DeleteOp
 from seglog.engine import Engine
 from seglog.errors import ReadOnly, SeqOutOfRange
 from seglog.expiry import expired_seq, known_floors
 from seglog.follow import Follower, follow_records
 from seglog.frames import Frames
 from seglog.read import continue_records, read_frame_batches
-from seglog.record import Gap, Record
 from seglog.retention import Retention
 from seglog.sealed import SealedFiles
 from seglog.search import first_seq_at
 from seglog.segment import SegmentInfo
 from seglog.state import TopicState
-from seglog.truncate_op import TruncateOp
+from seglog.values.config import TopicConfig
+from seglog.values.deletes import DeleteOp
+from seglog.values.record import Gap, Record
+from seglog.values.truncate_op import TruncateOp
 from seglog.view import explained, guarded
 
 __all__ = ["Topic"]

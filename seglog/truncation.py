@@ -15,7 +15,8 @@ U4  The epoch goes up, readers that are above the cut end with `Truncated`.
 U6  A segment that the cut goes through is hot before 1, if it was relocated (seglog.recall); relocated ones above the
     cut are doomed by 2 (K7 of seglog.checkpoint).
 U5  Not below what was evicted; nor, without `keep_history`, below what left this disk.
-U7  With `keep_history` it is listed (seglog.truncate_op) until it is settled, for the archive may have what goes.
+U7  With `keep_history` it is listed (seglog.values.truncate_op) until it is settled, for the archive may have what
+goes.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from dataclasses import replace
 
 from seglog.engine import Engine
 from seglog.files import Files
-from seglog.layout import SEGMENT_PARTS, Layout, number_in
 from seglog.meta import TopicMeta, load, store
 from seglog.segment import SegmentFiles, SegmentInfo, cut
 from seglog.state import TopicState, active_meta
 from seglog.tags import drop_tags
 from seglog.tail import Tail
-from seglog.truncate_op import TruncateOp, listed_with
+from seglog.values.layout import SEGMENT_PARTS, Layout, number_in
+from seglog.values.truncate_op import TruncateOp, listed_with
 
 __all__ = ["apply_truncate", "kept_part", "lowest_cut", "segment_names", "settle_cuts"]
 

@@ -20,12 +20,9 @@ from pathlib import Path
 
 from seglog.arguments import checked
 from seglog.cold_stores import ColdStores, store_errors
-from seglog.config import LogSettings, load_settings
 from seglog.creation import is_data_directory, missing_folder, missing_part
-from seglog.damage import Checked, Damage, Findings, Report
 from seglog.errors import FormatUnsupported, NotADataDirectory
 from seglog.files import Files, OsFiles
-from seglog.layout import Layout, number_in
 from seglog.lock import SharedLock
 from seglog.meta import ActiveMeta, Snapshot, TopicMeta, decode_snapshot, numbers
 from seglog.open_file import OpenFile
@@ -36,6 +33,9 @@ from seglog.segment import SegmentInfo
 from seglog.segment_check import check_parts, check_segment
 from seglog.store import Part, SegmentStores
 from seglog.truncation import segment_names
+from seglog.values.config import LogSettings, load_settings
+from seglog.values.damage import Checked, Damage, Findings, Report
+from seglog.values.layout import Layout, number_in
 from seglog.wal_check import check_wal
 
 __all__ = ["verify"]

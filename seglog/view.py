@@ -34,17 +34,17 @@ from typing import TypeVar
 
 from seglog.clock import Clock
 from seglog.cold_stores import ColdStores
-from seglog.config import LogSettings
 from seglog.engine import Engine
 from seglog.errors import FileCorrupt, ViewOutdated
 from seglog.files import Files
 from seglog.housekeeping import tell_unknown
-from seglog.layout import Layout, number_in
 from seglog.opening import engine_of
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.recovery import recover
 from seglog.segment import SegmentFiles, SegmentInfo
 from seglog.state import TopicState
+from seglog.values.config import LogSettings
+from seglog.values.layout import Layout, number_in
 
 __all__ = ["explained", "guarded", "look"]
 

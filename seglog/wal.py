@@ -39,10 +39,10 @@ from seglog.errors import DiskFull, FileCorrupt, InvalidFrame, OffsetOverflow, T
 from seglog.files import NO_DESCRIPTOR, Files, replace_atomically
 from seglog.frame import MIN_FRAME_BYTES, FrameType, encode, encode_sync_mark, read_header
 from seglog.index import OFFSET_END
-from seglog.layout import WalFolder
 from seglog.meta import WalPosition
 from seglog.open_file import OpenFile
 from seglog.ownership import Owned
+from seglog.values.layout import WalFolder
 
 __all__ = [
     "NO_SPACE",

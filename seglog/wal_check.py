@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seglog.damage import Checked, Findings
 from seglog.errors import FileCorrupt, InvalidFrame
-from seglog.layout import Layout, WalFolder, number_in
 from seglog.meta import Snapshot, WalPosition
 from seglog.open_file import OpenFile
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.scan import scan
+from seglog.values.damage import Checked, Findings
+from seglog.values.layout import Layout, WalFolder, number_in
 from seglog.wal import durable_after, foreign_mark, is_blank, read_current
 from seglog.wal_end import check_begin, check_known, check_not_cut
 

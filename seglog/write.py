@@ -12,13 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from seglog.byte_strings import byte_strings
 from seglog.checkpoint import checkpoint_locked, wait_for_room
 from seglog.clock_watch import JUMP_MS
 from seglog.commit import Entry
-from seglog.config import TopicConfig, check_durability, check_history
 from seglog.control import TopicCreated
-from seglog.deletes import DeleteOp
 from seglog.engine import Engine, change
 from seglog.entries import (
     AppendEntry,
@@ -51,11 +48,14 @@ from seglog.errors import (
 from seglog.frame import LABEL_MAX_BYTES, encode_appends
 from seglog.housekeeping import advance_front, enforce_limits
 from seglog.index import OFFSET_END
-from seglog.names import BRANCH_MARK
 from seglog.relocator import recall
 from seglog.retention import Retained, passed_cap
 from seglog.state import TopicState
 from seglog.truncation import kept_part, lowest_cut
+from seglog.values.byte_strings import byte_strings
+from seglog.values.config import TopicConfig, check_durability, check_history
+from seglog.values.deletes import DeleteOp
+from seglog.values.names import BRANCH_MARK
 from seglog.wal import SYNC_MARK_BYTES
 
 __all__ = [
@@ -120,7 +120,7 @@ def check_append(
     unterminated: bool,
     durability: str | None,
 ) -> tuple[Sequence[bytes], int]:
-    """The values as the log keeps them (seglog.byte_strings), and how many bytes they are.
+    """The values as the log keeps them (seglog.values.byte_strings), and how many bytes they are.
 
     Raises `AppendsHeld`, and for a call that no log takes `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`,
     `InvalidArgument`, `ReadOnly`.

@@ -11,7 +11,7 @@ import seglog
 from benchmarks.stores import Append, Store
 from seglog.files import OsFiles
 from seglog.frame import encode_appends
-from seglog.layout import Layout
+from seglog.values.layout import Layout
 from seglog.wal import Wal, create_first
 
 __all__ = ["opened", "ungrouped"]

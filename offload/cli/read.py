@@ -14,7 +14,7 @@ from offload.cli.output import output
 from offload.cli.session import Session, TopicName, say, session_of, with_branch
 from seglog import LogClosed, Topic
 from seglog.clock import SystemClock
-from seglog.record import Gap, Record
+from seglog.values.record import Gap, Record
 
 if TYPE_CHECKING:
     from offload.archive import Archive

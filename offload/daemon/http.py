@@ -52,8 +52,8 @@ from offload.errors import InvalidOption, Refused, Stopping, UnsupportedOption
 from offload.replica_topic import ReplicaTopic
 from seglog import Gap, LogClosed, Record, RecordTooLarge, Topic
 from seglog.arguments import WHOLE_MAX
-from seglog.config import check_durability
 from seglog.follow import Follower
+from seglog.values.config import check_durability
 
 __all__ = ["make_app"]
 

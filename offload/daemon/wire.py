@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from offload.errors import InvalidInput
-from seglog.byte_strings import byte_strings
+from seglog.values.byte_strings import byte_strings
 
 __all__ = [
     "MESSAGE_HEAD",

@@ -6,7 +6,7 @@ import importlib
 
 
 def test_of_names() -> None:
-    assert importlib.import_module("seglog.names").__name__ == "seglog.names"
+    assert importlib.import_module("seglog.values.names").__name__ == "seglog.values.names"
 
 
 def test_of_nothing() -> None:

@@ -37,12 +37,17 @@ def _text(file: str) -> str:
 
 def test_a_killed_mutant_a_survivor_and_one_without_tests_are_told_apart(tmp_path: Path) -> None:
     copy = Copy(tmp_path)
-    text = (ROOT / "seglog" / "names.py").read_text()
-    mistake = {"file": "seglog/names.py", "old": text, "new": text + "\nraise ImportError\n", "mistake": "no import"}
+    text = (ROOT / "seglog" / "values" / "names.py").read_text()
+    mistake = {
+        "file": "seglog/values/names.py",
+        "old": text,
+        "new": text + "\nraise ImportError\n",
+        "mistake": "no import",
+    }
     killed = Mutant("killed", tests=("tests/mutants/sample.py::test_of_names",), **mistake)
     survivor = Mutant("survivor", tests=("tests/mutants/sample.py::test_of_nothing",), **mistake)
     broken = Mutant("broken", tests=("tests/mutants/sample.py::test_that_is_missing",), **mistake)
     equivalent = Mutant("equal", tests=survivor.tests, equivalent="It looks at nothing.", **mistake)
     verdicts = [copy.judge(mutant).verdict for mutant in (killed, survivor, broken, equivalent)]
     assert verdicts == ["killed", "survived", "broken", "equivalent"]
-    assert (tmp_path / "seglog" / "names.py").read_text() == text
+    assert (tmp_path / "seglog" / "values" / "names.py").read_text() == text

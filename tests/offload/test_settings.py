@@ -9,7 +9,7 @@ from offload.cold_settings import ColdSettings, load_cold_settings
 from offload.settings import SETTINGS, OffloadSettings, default_file, load_archive_settings
 from seglog import LogSettings, load_settings
 from seglog.errors import InvalidSetting
-from seglog.setting import settings_of
+from seglog.values.setting import settings_of
 
 
 def load(tmp_path: Path, body: str, **variables: str) -> tuple[str | None, OffloadSettings]:

@@ -29,9 +29,9 @@ from hypothesis.stateful import (
 
 import seglog
 from seglog import Evicted, Gap, LogSettings, Record, TopicConfig
-from seglog.layout import Layout
 from seglog.store_local import LocalSegmentStore
 from seglog.upkeep import InCaller
+from seglog.values.layout import Layout
 from tests.faults.disk import Image, SimulatedDisk
 from tests.seglog.clocks import SetClock
 from tests.seglog.totals import check_totals

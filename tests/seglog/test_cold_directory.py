@@ -11,12 +11,12 @@ import pytest
 import seglog
 from seglog import ColdDirectoryNotApart, ColdDirectoryTaken, Log, LogSettings, SameFile
 from seglog.files import OsFiles
-from seglog.layout import Layout
 from seglog.relocation import relocate
 from seglog.store import Part, SegmentId, SegmentStore, SegmentStores
 from seglog.store_local import LocalSegmentStore
 from seglog.topic_tier import TopicTier
 from seglog.upkeep import InCaller
+from seglog.values.layout import Layout
 from tests.faults.files import UnsyncedFiles
 from tests.seglog.clocks import SetClock
 

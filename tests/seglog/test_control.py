@@ -15,10 +15,10 @@ from seglog.control import (
     read_epoch,
     read_evict,
 )
-from seglog.deletes import DeleteOp
 from seglog.errors import InvalidFrame
-from seglog.floors import Floors
 from seglog.frame import FrameType, data_of, encode, read_header
+from seglog.values.deletes import DeleteOp
+from seglog.values.floors import Floors
 
 u64 = st.integers(0, 2**64 - 1)
 

@@ -25,7 +25,7 @@ from seglog.frame import (
     record_of,
     tombstone,
 )
-from seglog.record import Record
+from seglog.values.record import Record
 from tests.seglog.frames import append_frames
 from tests.seglog.tables import table_of
 

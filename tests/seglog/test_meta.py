@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from seglog import meta
-from seglog.config import TopicConfig
-from seglog.deletes import DeleteOp
 from seglog.errors import FileCorrupt
-from seglog.floors import Floors
 from seglog.meta import ActiveMeta, Encoder, Snapshot, TopicMeta, WalPosition, decode_snapshot, encode_snapshot
 from seglog.segment import SegmentInfo
-from seglog.truncate_op import TruncateOp
+from seglog.values.config import TopicConfig
+from seglog.values.deletes import DeleteOp
+from seglog.values.floors import Floors
+from seglog.values.truncate_op import TruncateOp
 
 SEALED = (
     SegmentInfo(111, 114, 400, 1720000000000, 1720000000061, True, 0xAB, 1, 46),

@@ -12,13 +12,13 @@ from xxhash import xxh3_64_intdigest
 
 from seglog.errors import InvalidSetting, NoSuchSegment, SegmentCut
 from seglog.files import Files, replace_atomically
-from seglog.layout import Layout
 from seglog.relocation import HotRetention, relocate, to_relocate
 from seglog.segment import SegmentInfo
 from seglog.store import Part, SegmentId
 from seglog.store_local import LocalSegmentStore
 from seglog.store_memory import MemorySegmentStore
 from seglog.topic_tier import Tier, TopicTier
+from seglog.values.layout import Layout
 from tests.faults.files import CrashingFiles, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 
 DATA, IDX = bytes(range(256)) * 8, b"index" * 200

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from seglog.errors import FileCorrupt
 from seglog.frame import CHECKSUM
 from seglog.index import ENTRIES
-from seglog.record import Record
 from seglog.run import Run
+from seglog.values.record import Record
 from tests.seglog.frames import append_frames
 
 PATH = Path("file")

@@ -23,11 +23,11 @@ from seglog.errors import InvalidFrame
 from seglog.files import OsFiles
 from seglog.frame import DELETED, LOST, FrameType, Header, encode, read_header
 from seglog.frames import read_any_headers, read_headers
-from seglog.layout import Layout, WalFolder
 from seglog.open_file import OpenFile
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.recovery import recover
 from seglog.scan import scan
+from seglog.values.layout import Layout, WalFolder
 from tests.faults.files import CrashingFiles, SimulatedCrash, UnsyncedFiles
 from tests.seglog.frames import append_frames
 from tests.seglog.workload import SETTINGS, SHARDED, Journal, live

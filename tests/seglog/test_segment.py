@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seglog.config import LogSettings
 from seglog.errors import FileCorrupt, OffsetOverflow
 from seglog.files import Files, OsFiles
 from seglog.frame import DELETED, read_header
 from seglog.index import ENTRY, encode_entries
-from seglog.layout import Layout
 from seglog.run import RUN_MAX_RECORDS
 from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.segment_cache import SegmentCache
+from seglog.values.config import LogSettings
+from seglog.values.layout import Layout
 from tests.faults.disk import SimulatedDisk
 from tests.seglog.frames import append_frames
 

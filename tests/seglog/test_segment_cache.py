@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seglog.deletes import DeleteOp
 from seglog.errors import FileCorrupt
 from seglog.files import OsFiles
 from seglog.frame import DELETED, read_header
 from seglog.index import ENTRY, encode_entry
-from seglog.layout import Layout
-from seglog.reach import Reach
 from seglog.rewrite import write_anew
 from seglog.segment import SegmentInfo, SegmentWriter
 from seglog.segment_cache import SegmentCache
+from seglog.values.deletes import DeleteOp
+from seglog.values.layout import Layout
+from seglog.values.reach import Reach
 from tests.seglog.frames import append_frames
 
 DEAD = [2, 7, 8]

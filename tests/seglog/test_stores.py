@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seglog.errors import NoSuchSegment, SegmentCut
-from seglog.layout import Layout
 from seglog.store import Part, SegmentId, SegmentStore
 from seglog.store_local import LocalSegmentStore
 from seglog.store_memory import MemorySegmentStore
 from seglog.topic_tier import Tier, TopicTier
+from seglog.values.layout import Layout
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 
 ONE, TWO, TEN = SegmentId(1), SegmentId(2), SegmentId(10)

@@ -27,11 +27,11 @@ from seglog.cold_stores import ColdStores
 from seglog.files import OsFiles
 from seglog.frame import DELETED, read_header
 from seglog.index import ENTRY
-from seglog.layout import Layout
 from seglog.meta import load
 from seglog.store import Part, SegmentId
 from seglog.store_memory import MemorySegmentStore
 from seglog.upkeep import InCaller
+from seglog.values.layout import Layout
 from tests.faults.files import UnsyncedFiles
 from tests.seglog.clocks import SetClock
 

@@ -16,9 +16,9 @@ from seglog.errors import DirectoryInUse, FileCorrupt, FormatUnsupported, NotADa
 from seglog.files import OsFiles
 from seglog.frame import FrameType, encode
 from seglog.index import ENTRY, encode_entry, mark_deleted
-from seglog.layout import Layout
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.upkeep import InCaller
+from seglog.values.layout import Layout
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.stride import every
 from tests.seglog.workload import SETTINGS, TIERED, Journal, live
@@ -273,7 +273,7 @@ def test_a_sound_frame_that_cannot_be_where_it_is_is_found(copied: Path) -> None
 def test_another_versions_snapshot_is_told_apart(copied: Path) -> None:
     from xxhash import xxh3_64_hexdigest
 
-    from seglog import canonical
+    from seglog.values import canonical
 
     newest = max(copied.glob("meta/snapshot.*.json"))
     value = canonical.decode(newest.read_bytes().split(b"\n")[0])

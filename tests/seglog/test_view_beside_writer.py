@@ -10,8 +10,8 @@ import pytest
 
 import seglog
 from seglog import Log, LogSettings
-from seglog.layout import Layout
 from seglog.upkeep import InCaller
+from seglog.values.layout import Layout
 from tests.faults.files import UnsyncedFiles
 
 SETTINGS = LogSettings(segment_max_events=10, reclaim_bytes_per_s=0)

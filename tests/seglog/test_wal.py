@@ -11,10 +11,10 @@ import pytest
 from seglog.errors import DiskFull, OffsetOverflow
 from seglog.files import OsFiles
 from seglog.frame import FrameType, encode
-from seglog.layout import WalFolder
 from seglog.meta import WalPosition
 from seglog.open_file import OpenFile
 from seglog.scan import scan
+from seglog.values.layout import WalFolder
 from seglog.wal import SYNC_MARK_BYTES, Wal, create_first, durable_after, is_blank, read_current
 from tests.seglog.frames import append_frames
 

@@ -24,10 +24,10 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from seglog.arguments import WHOLE_MAX, checked, kind_of, taken
-from seglog.canonical import record
 from seglog.errors import InvalidSetting
 from seglog.files import OsFiles, replace_atomically
-from seglog.setting import check_settings, from_section, number, path, toml_lines
+from seglog.values.canonical import record
+from seglog.values.setting import check_settings, from_section, number, path, toml_lines
 
 __all__ = [
     "DISCARDS",

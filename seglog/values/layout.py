@@ -24,7 +24,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.config import SETTINGS_FILE
+from seglog.values.config import SETTINGS_FILE
 
 __all__ = ["SEGMENT_PARTS", "Layout", "WalFolder", "number_in"]
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from seglog.config import (
+from seglog.errors import InvalidSetting
+from seglog.values.config import (
     DURABILITIES,
     LogSettings,
     TopicConfig,
@@ -15,8 +16,7 @@ from seglog.config import (
     read_sections,
     write_default,
 )
-from seglog.errors import InvalidSetting
-from seglog.setting import settings_of
+from seglog.values.setting import settings_of
 
 
 def test_every_setting_takes_its_range_and_nothing_beyond() -> None:

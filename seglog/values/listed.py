@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from operator import attrgetter
 
-from seglog.deletes import DeleteOp
 from seglog.own_lock import OwnLock
-from seglog.reach import NOTHING, Reach
+from seglog.values.deletes import DeleteOp
+from seglog.values.reach import NOTHING, Reach
 
 __all__ = ["Listed"]
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from seglog.record import Gap
+from seglog.values.record import Gap
 
 __all__ = ["Floors"]
 

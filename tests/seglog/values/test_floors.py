@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seglog.config import TopicConfig
 from seglog.control import TopicCreated
 from seglog.entries import apply_evict, new_state
-from seglog.floors import Floors
-from seglog.record import Gap
+from seglog.values.config import TopicConfig
+from seglog.values.floors import Floors
+from seglog.values.record import Gap
 
 
 def test_a_delete_raises_the_front_and_tells_of_no_gap() -> None:

@@ -15,8 +15,8 @@ import pytest
 import seglog
 from offload.daemon.wire import decode_values, encode_values
 from seglog import LogSettings, aio
-from seglog.byte_strings import byte_string, byte_strings
 from seglog.journal import Journal
+from seglog.values.byte_strings import byte_string, byte_strings
 from tests.faults.files import UnsyncedFiles
 
 GRID = np.arange(24, dtype="<u4").reshape(2, 3, 4)

@@ -7,7 +7,16 @@ from typing import ClassVar
 import pytest
 
 from seglog.errors import InvalidSetting
-from seglog.setting import check_settings, choice, from_section, number, path, settings_of, toml_lines, variables_of
+from seglog.values.setting import (
+    check_settings,
+    choice,
+    from_section,
+    number,
+    path,
+    settings_of,
+    toml_lines,
+    variables_of,
+)
 
 
 @dataclass(frozen=True, slots=True)

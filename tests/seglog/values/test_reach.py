@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from benchmarks.calls import count_calls
 from seglog import DeleteOp, Record
-from seglog.listed import Listed
-from seglog.reach import NOTHING, Reach
+from seglog.values.listed import Listed
+from seglog.values.reach import NOTHING, Reach
 
 DELETES = st.lists(
     st.builds(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
-from seglog.deletes import DeleteOp
+from seglog.values.deletes import DeleteOp
 
 __all__ = ["NOTHING", "Reach"]
 

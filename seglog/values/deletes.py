@@ -1,6 +1,6 @@
 """A delete as a value: which records it reaches is decided here, from the record alone.
 
-What many of them reach together: seglog.reach.
+What many of them reach together: seglog.values.reach.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from seglog.canonical import record, text_or_none, whole, whole_or_none, wholes
-from seglog.record import Record
+from seglog.values.canonical import record, text_or_none, whole, whole_or_none, wholes
+from seglog.values.record import Record
 
 __all__ = ["DeleteOp"]
 
