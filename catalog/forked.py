@@ -11,7 +11,7 @@ FORK-1  The connection is not closed in the child, not even when Python ends: SQ
 FORK-2  The child may open the same file later. SQLite then takes its own locks for those of the old connection. This
         does no harm, because one process at a time has the directory.
 
-seglog.ownership does the same for the log. The two packages import nothing of each other.
+seglog.process.ownership does the same for the log. The two packages import nothing of each other.
 """
 
 from __future__ import annotations

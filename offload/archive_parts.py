@@ -30,7 +30,7 @@ from offload.takeover import Takeover
 from seglog import Log, Record
 from seglog.arguments import checked
 from seglog.clock import Clock
-from seglog.ownership import Owned, is_foreign
+from seglog.process.ownership import Owned, is_foreign
 
 __all__ = ["ArchiveParts"]
 

@@ -33,7 +33,7 @@ from xxhash import xxh3_64_intdigest
 
 from offload.cache_policy import CachePolicy, Name
 from seglog.files import Files, OsFiles
-from seglog.ownership import Owned
+from seglog.process.ownership import Owned
 
 __all__ = ["ChunkCache", "open_cache"]
 

@@ -33,7 +33,7 @@ from offload.metadata import SegmentIndex
 from offload.pool import Pool
 from offload.read_ahead import ReadAhead
 from seglog import Record
-from seglog.ownership import Owned, is_foreign
+from seglog.process.ownership import Owned, is_foreign
 
 __all__ = ["ColdReader"]
 

@@ -28,7 +28,7 @@ from offload.budget import ByteBudget
 from offload.cache import ChunkCache
 from offload.metadata import SegmentIndex
 from offload.pool import Pool
-from seglog.ownership import Owned
+from seglog.process.ownership import Owned
 
 __all__ = ["Flight", "Flights", "Place"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from seglog.ownership import Owned
+from seglog.process.ownership import Owned
 
 __all__ = ["Pool"]
 

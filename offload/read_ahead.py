@@ -28,7 +28,7 @@ from offload.cache import ChunkCache
 from offload.codec import decode_chunk
 from offload.errors import InvalidChunk
 from offload.flight import Flight, Flights, Place
-from seglog.ownership import is_foreign
+from seglog.process.ownership import is_foreign
 
 __all__ = ["ReadAhead"]
 

@@ -41,7 +41,7 @@ from seglog.engine import Engine
 from seglog.errors import LogClosed, OtherLoop, TopicFull
 from seglog.follow import Follower
 from seglog.log import Log
-from seglog.ownership import Owned, check_process, is_foreign
+from seglog.process.ownership import Owned, check_process, is_foreign
 from seglog.retention import Retention
 from seglog.topic import Topic
 from seglog.values.config import TopicConfig

@@ -32,7 +32,7 @@ from seglog.errors import (
 )
 from seglog.files import Files
 from seglog.index import ENTRY, read_entries
-from seglog.own_lock import OwnLock
+from seglog.process.own_lock import OwnLock
 from seglog.segment import SegmentInfo, SegmentReader
 from seglog.store import OwnedStores, Part, SegmentId, SegmentStore, SegmentStores
 from seglog.store_local import LocalSegmentStore

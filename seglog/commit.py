@@ -29,10 +29,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from seglog.errors import CalledWithin, DiskFull, OffsetOverflow, SeglogError, TooManyOpenFiles, WriterPoisoned
-from seglog.interrupts import failure_under, uninterrupted
 from seglog.meta import WalPosition
-from seglog.own_lock import Reentrant
-from seglog.ownership import Owned
+from seglog.process.interrupts import failure_under, uninterrupted
+from seglog.process.own_lock import Reentrant
+from seglog.process.ownership import Owned
 from seglog.wal import Wal
 
 __all__ = ["Barrier", "Common", "Entry", "GroupCommit"]

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from seglog.commit import Barrier, Common, Entry, GroupCommit
 from seglog.errors import CalledWithin, LogClosed, SeglogError, WriterPoisoned
-from seglog.interrupts import is_interrupt, uninterrupted
 from seglog.meta import WalPosition
-from seglog.own_lock import Reentrant
-from seglog.ownership import Owned
+from seglog.process.interrupts import is_interrupt, uninterrupted
+from seglog.process.own_lock import Reentrant
+from seglog.process.ownership import Owned
 from seglog.shards import Wals, shard_of
 
 __all__ = ["Committer"]

@@ -14,8 +14,8 @@ from seglog.committer import Committer
 from seglog.errors import LogClosed, NoSuchTopic, ReadOnly
 from seglog.files import Files
 from seglog.meta import Encoder, WalPosition
-from seglog.own_lock import Reentrant, new_lock, once, owned, taken
-from seglog.ownership import Owned
+from seglog.process.own_lock import Reentrant, new_lock, once, owned, taken
+from seglog.process.ownership import Owned
 from seglog.resident import Memory
 from seglog.segment import SegmentInfo, SegmentReader
 from seglog.segment_cache import SegmentCache

@@ -22,7 +22,7 @@ from typing import Any, Protocol, Self
 
 from seglog.arguments import checked
 from seglog.errors import TooManyOpenFiles
-from seglog.ownership import Owned
+from seglog.process.ownership import Owned
 
 __all__ = ["NO_DESCRIPTOR", "Files", "OsFiles", "enter", "leave", "replace_atomically"]
 

@@ -39,8 +39,8 @@ from seglog.errors import DiskFull, JournalClosed, NoSuchItem, SectionPruned, To
 from seglog.files import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.journal_section import Item, Section
 from seglog.lock import DirectoryLock
-from seglog.own_lock import OwnLock
-from seglog.ownership import Owned, check_process, is_foreign
+from seglog.process.own_lock import OwnLock
+from seglog.process.ownership import Owned, check_process, is_foreign
 from seglog.wal import NO_SPACE
 
 __all__ = ["SECTION_MAX", "Item", "Journal"]

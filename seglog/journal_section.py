@@ -48,8 +48,8 @@ from seglog.journal_item import (
     slot_bytes,
 )
 from seglog.open_file import OpenFile
-from seglog.own_lock import OwnLock
-from seglog.ownership import Owned
+from seglog.process.own_lock import OwnLock
+from seglog.process.ownership import Owned
 from seglog.wal import NO_SPACE
 from seglog.window import WINDOW_BYTES, Window
 

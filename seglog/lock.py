@@ -16,7 +16,7 @@ from types import TracebackType
 
 from seglog.errors import DirectoryInUse, DirectoryNotWritable
 from seglog.files import Files
-from seglog.ownership import Owned
+from seglog.process.ownership import Owned
 
 __all__ = ["DirectoryLock", "SharedLock"]
 

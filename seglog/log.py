@@ -35,8 +35,8 @@ from seglog.errors import (
 from seglog.files import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.lock import DirectoryLock
 from seglog.opening import engine_of
-from seglog.own_lock import OwnLock
-from seglog.ownership import Owned, is_foreign
+from seglog.process.own_lock import OwnLock
+from seglog.process.ownership import Owned, is_foreign
 from seglog.reclaim import Reclaimer
 from seglog.recovery import Recovered, recover
 from seglog.relocator import relocate_due

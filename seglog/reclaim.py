@@ -21,9 +21,9 @@ from collections.abc import Callable
 
 from seglog.engine import Engine
 from seglog.errors import CalledWithin, LogClosed
-from seglog.interrupts import uninterrupted
-from seglog.own_lock import OwnLock
-from seglog.ownership import Owned
+from seglog.process.interrupts import uninterrupted
+from seglog.process.own_lock import OwnLock
+from seglog.process.ownership import Owned
 from seglog.rewrite import discard_rewrite, write_anew
 from seglog.segment import SegmentFiles, SegmentInfo
 from seglog.state import TopicState, reclaimable

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, cast
 
 from seglog.errors import CalledWithin
-from seglog.interrupts import uninterrupted
-from seglog.own_lock import OwnLock
-from seglog.ownership import Owned
+from seglog.process.interrupts import uninterrupted
+from seglog.process.own_lock import OwnLock
+from seglog.process.ownership import Owned
 
 __all__ = ["Background", "InCaller", "Upkeep", "UpkeepFactory"]
 

@@ -41,7 +41,7 @@ from seglog.frame import MIN_FRAME_BYTES, FrameType, encode, encode_sync_mark, r
 from seglog.index import OFFSET_END
 from seglog.meta import WalPosition
 from seglog.open_file import OpenFile
-from seglog.ownership import Owned
+from seglog.process.ownership import Owned
 from seglog.values.layout import WalFolder
 
 __all__ = [

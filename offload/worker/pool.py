@@ -30,7 +30,7 @@ from offload.settings import OffloadSettings
 from offload.worker.channel import Channel
 from offload.worker.child import Answer, Begin, Done, Failed, Part, Question, Taken, Told
 from seglog import Topic
-from seglog.ownership import Owned, is_foreign
+from seglog.process.ownership import Owned, is_foreign
 from seglog.sealed import SealedFiles
 
 __all__ = ["Turns", "WorkerPool"]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from operator import attrgetter
 
-from seglog.own_lock import OwnLock
+from seglog.process.own_lock import OwnLock
 from seglog.values.deletes import DeleteOp
 from seglog.values.reach import NOTHING, Reach
 

@@ -22,7 +22,7 @@ import pytest
 import seglog
 from seglog import DirectoryInUse, Log, LogSettings, OpenedByParent, Record, TopicConfig, TruncateOp, aio
 from seglog.journal import Journal
-from seglog.ownership import Owned, check_process, is_foreign
+from seglog.process.ownership import Owned, check_process, is_foreign
 from tests.children import in_child, outcome_of, quiet_fork
 from tests.faults.files import UnsyncedFiles
 from tests.trees import tree

@@ -9,7 +9,7 @@ has one of its locks. A lock that is taken once more would then wait for itself 
     4  The handler returns, and the outer call goes on.
 
 OWNLOCK-1  The test comes before the lock is taken, and `with` takes the lock by itself. So an interrupt leaves no lock
-           behind (see seglog.interrupts).
+           behind (see seglog.process.interrupts).
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The process a log runs in: forks, calls within calls, and interrupts."""
