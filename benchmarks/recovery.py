@@ -26,8 +26,8 @@ from benchmarks.runner import Figures, Rounds, in_turns, settle_disk
 from benchmarks.slices import Unavailable
 from benchmarks.stores.rocksdb import library
 from seglog.files import OsFiles
-from seglog.frame import MIN_FRAME_BYTES, encode_appends
-from seglog.index import ENTRY, encode_entry
+from seglog.format.frame import MIN_FRAME_BYTES, encode_appends
+from seglog.format.index import ENTRY, encode_entry
 from seglog.meta import load, store
 from seglog.segment import SegmentInfo
 from seglog.values.layout import Layout

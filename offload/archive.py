@@ -35,7 +35,7 @@ from seglog import Log
 from seglog.arguments import checked
 from seglog.clock import Clock, SystemClock
 from seglog.errors import InvalidSetting
-from seglog.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES
+from seglog.format.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES
 from seglog.values.config import SETTINGS_FILE
 
 __all__ = ["Archive", "Deleted", "OffloadResult", "OrphanUpload", "Restored", "TopicStatus", "Truncated", "attach"]

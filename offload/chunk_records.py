@@ -1,7 +1,8 @@
 """The records of a decoded chunk: many at once, or the few that are wanted.
 
 H1  Every record is checked before it is shown: XXH3, seq, topic, lengths. Many are checked as arrays, as the log does
-    it (seglog.frames.read_headers); where that finds fault they are gone through one by one, so what is sound before it
+    it (seglog.format.frames.read_headers); where that finds fault they are gone through one by one, so what is sound
+    before it
     is shown first, and the error names the place.
 H2  A chunk has exactly the records that the chunk table says: one that ends early is damage, not an end.
 
@@ -21,8 +22,8 @@ from offload.entry import ENTRY, entries, entry_starts
 from offload.errors import InvalidChunk
 from offload.records import record_of_entry
 from seglog.errors import InvalidFrame
-from seglog.frame import DELETED, HAS_NODE, HAS_TAG, HEADER, UNTERMINATED, Header, record_of
-from seglog.frames import read_headers
+from seglog.format.frame import DELETED, HAS_NODE, HAS_TAG, HEADER, UNTERMINATED, Header, record_of
+from seglog.format.frames import read_headers
 from seglog.values.record import Record
 
 __all__ = ["records_of_chunk"]

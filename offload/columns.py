@@ -28,7 +28,7 @@ from offload.entry import (
     entry_starts,
 )
 from offload.errors import InvalidChunk
-from seglog.frame import CHECKSUM, HAS_NODE, HAS_TAG, FrameType
+from seglog.format.frame import CHECKSUM, HAS_NODE, HAS_TAG, FrameType
 
 __all__ = ["Columns", "decode_columns"]
 

@@ -1,7 +1,8 @@
 """Frames to a data object: takes frames as they come, gives a block whenever one is full.
 
     N1  Memory: the chunks of one block and the frames of one chunk, and what the index will say of them.
-    N2  Frames come verified and taken apart (seglog.frames). Nothing is done for each of them here: a chunk is one join
+    N2  Frames come verified and taken apart (seglog.format.frames). Nothing is done for each of them here: a chunk is
+        one join
         of their bodies, and the rest is done on arrays. Only a tag is looked at on its own.
     N3  A chunk ends before the entry that would take it over `chunk_bytes`; one entry makes a chunk, however large.
     N4  The same frames with the same settings and the same zstd give the same bytes.
@@ -27,8 +28,8 @@ from offload.block import BlockBuilder, ChunkRef, largest_entry, raw_capacity
 from offload.codec import chunk_encoder
 from offload.entry import ENTRY, entry_starts
 from offload.errors import EntryTooLarge, FrameMismatch
-from seglog.frame import CHECKSUM, DELETED, HAS_TAG, HEADER, LENGTH_BYTES
-from seglog.frames import Frames, joined_headers, scatter
+from seglog.format.frame import CHECKSUM, DELETED, HAS_TAG, HEADER, LENGTH_BYTES
+from seglog.format.frames import Frames, joined_headers, scatter
 
 __all__ = ["CHUNK_BYTES", "MAX_TAGS", "SegmentEncoder", "SegmentSummary"]
 

@@ -5,7 +5,7 @@
     4       8     entry id         seq - first seq of the object
     12      len   entry data       the frame without its first four bytes, its frame_len
 
-The entry data starts with the fixed part of a frame (seglog.frame), little-endian:
+The entry data starts with the fixed part of a frame (seglog.format.frame), little-endian:
 
     12      1     type             1, an Append
     13      1     flags            bit 0 tag, bit 1 node, bit 2 durable, bit 3 deleted
@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offload.errors import InvalidChunk
-from seglog.frame import MIN_FRAME_BYTES
+from seglog.format.frame import MIN_FRAME_BYTES
 
 __all__ = [
     "ENTRY",

@@ -30,8 +30,8 @@ from offload.streamed import BLOCK_MAGIC as STREAMED_BLOCK_MAGIC
 from offload.streamed import MAGIC as STREAMED_MAGIC
 from offload.streamed import decode_streamed_block_header, decode_streamed_index
 from seglog.errors import InvalidFrame
-from seglog.frame import FrameType, read_header
-from seglog.index import read_entries
+from seglog.format.frame import FrameType, read_header
+from seglog.format.index import read_entries
 from seglog.values.layout import number_in
 
 __all__ = ["inspect_bytes"]

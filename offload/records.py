@@ -8,7 +8,7 @@ from __future__ import annotations
 from offload.entry import frame_of
 from offload.errors import InvalidChunk
 from seglog.errors import InvalidFrame
-from seglog.frame import DELETED, FrameType, read_header, record_of
+from seglog.format.frame import DELETED, FrameType, read_header, record_of
 from seglog.values.record import Record
 
 __all__ = ["record_of_entry"]

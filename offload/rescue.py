@@ -27,7 +27,7 @@ from offload.handles import Handles, split_name
 from offload.topic_config import RESCUED_FROM, shared_attributes
 from seglog import Log, Record, Topic
 from seglog.clock import Clock
-from seglog.frame import DELETED, read_header, record_of
+from seglog.format.frame import DELETED, read_header, record_of
 
 __all__ = ["Rescue"]
 

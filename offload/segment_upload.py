@@ -17,7 +17,7 @@ from offload.index import encode_index
 from offload.labels import object_metadata
 from offload.settings import OffloadSettings
 from offload.upload import BlockUpload
-from seglog.frames import Frames
+from seglog.format.frames import Frames
 
 __all__ = ["FrameRun", "upload_segment"]
 

@@ -18,8 +18,8 @@ from offload.ledger_offloader import LedgerOffloader
 from offload.segment_upload import FrameRun
 from offload.settings import OffloadSettings
 from seglog import Topic
-from seglog.frame import read_header, tombstone
-from seglog.frames import Frames, take_apart
+from seglog.format.frame import read_header, tombstone
+from seglog.format.frames import Frames, take_apart
 
 __all__ = ["InThread", "Sender", "Shipment", "remote_frames", "ship"]
 

@@ -20,7 +20,7 @@ from catalog.snapshot import cut
 from offload.errors import HistoryBehind
 from offload.handles import Tip
 from seglog import DeleteOp, Record, Topic, TruncateOp
-from seglog.frame import DELETED, read_header, record_of
+from seglog.format.frame import DELETED, read_header, record_of
 
 __all__ = ["PastState", "Waiting", "hot_records", "waiting_of"]
 

@@ -2,7 +2,7 @@
 
 A part stands between `<!-- include: NAME -->` and `<!-- end -->`, and everything between the two is made anew. NAME is
 
-    seglog.frame           a module: its docstring, read without importing it
+    seglog.format.frame           a module: its docstring, read without importing it
     catalog/schema.proto   a path: the file as it is
     settings:log           the settings of a section, as a table; `settings:file` is the file that `seglog init` writes,
                            `settings:durability` the classes of durability

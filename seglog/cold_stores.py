@@ -31,7 +31,7 @@ from seglog.errors import (
     SegmentCut,
 )
 from seglog.files import Files
-from seglog.index import ENTRY, read_entries
+from seglog.format.index import ENTRY, read_entries
 from seglog.process.own_lock import OwnLock
 from seglog.segment import SegmentInfo, SegmentReader
 from seglog.store import OwnedStores, Part, SegmentId, SegmentStore, SegmentStores

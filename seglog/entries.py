@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from seglog.commit import Entry
-from seglog.control import (
+from seglog.format.control import (
     TopicCreated,
     encode_config,
     encode_create,

@@ -24,7 +24,7 @@ from seglog.engine import Engine, change
 from seglog.entries import EvictEntry
 from seglog.ephemeral import trim
 from seglog.errors import SeglogError
-from seglog.frame import DELETED, LOST
+from seglog.format.frame import DELETED, LOST
 from seglog.read import read_records
 from seglog.retention import Retained, Retention, due_seq, passed_cap
 from seglog.state import TopicState

@@ -35,7 +35,7 @@ import zlib
 from xxhash import xxh3_64_intdigest
 
 from seglog.errors import InvalidItem
-from seglog.frame import Buffer
+from seglog.format.frame import Buffer
 
 __all__ = [
     "ITEM_MAX_BYTES",

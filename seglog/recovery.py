@@ -39,11 +39,11 @@ from itertools import chain
 from pathlib import Path
 
 from seglog.arguments import WHOLE_MAX
-from seglog.control import read_config, read_create, read_delete, read_epoch, read_evict
 from seglog.entries import apply_delete, apply_evict, new_state
 from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
 from seglog.files import Files
-from seglog.frame import Buffer, FrameType, Header, data_of
+from seglog.format.control import read_config, read_create, read_delete, read_epoch, read_evict
+from seglog.format.frame import Buffer, FrameType, Header, data_of
 from seglog.meta import ActiveMeta, Snapshot, TopicMeta, WalPosition, load
 from seglog.open_file import OpenFile
 from seglog.read_only_files import ReadOnlyFiles

@@ -28,8 +28,8 @@ from seglog.checkpoint import Wish, checkpoint_locked
 from seglog.cold_stores import ColdStores
 from seglog.engine import Engine
 from seglog.errors import LogClosed, SameFile, WriterPoisoned
+from seglog.format.index import ENTRY
 from seglog.housekeeping import advance_front
-from seglog.index import ENTRY
 from seglog.relocation import HotRetention, relocate, to_relocate
 from seglog.segment import SegmentInfo
 from seglog.state import TopicState

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seglog.frame import DELETED
+from seglog.format.frame import DELETED
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 from seglog.tail import Tail
 from seglog.values.deletes import DeleteOp

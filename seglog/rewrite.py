@@ -30,8 +30,8 @@ import numpy as np
 
 from seglog.errors import FileCorrupt, InvalidEntry
 from seglog.files import Files
-from seglog.frame import DELETED
-from seglog.index import ENTRY, encode_entries, read_entries
+from seglog.format.frame import DELETED
+from seglog.format.index import ENTRY, encode_entries, read_entries
 from seglog.open_file import OpenFile
 from seglog.run import Run
 from seglog.segment import SegmentFiles, SegmentInfo

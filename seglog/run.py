@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seglog.errors import FileCorrupt, InvalidFrame
-from seglog.frame import (
+from seglog.format.frame import (
     DELETED,
     DURABLE,
     HAS_NODE,
@@ -31,8 +31,8 @@ from seglog.frame import (
     read_header,
     record_of,
 )
-from seglog.frames import Frames, picked_headers, read_frames, read_headers
-from seglog.index import ENTRIES, Entry
+from seglog.format.frames import Frames, picked_headers, read_frames, read_headers
+from seglog.format.index import ENTRIES, Entry
 from seglog.values.reach import Reach
 from seglog.values.record import Gap, Record
 

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seglog.errors import InvalidFrame
-from seglog.frame import MIN_FRAME_BYTES, FrameType, Header, read_header
-from seglog.frames import read_any_headers
-from seglog.index import OFFSET_END
+from seglog.format.frame import MIN_FRAME_BYTES, FrameType, Header, read_header
+from seglog.format.frames import read_any_headers
+from seglog.format.index import OFFSET_END
 from seglog.open_file import OpenFile
 
 __all__ = ["Appends", "Stretch", "scan"]

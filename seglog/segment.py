@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from seglog.errors import FileCorrupt, InvalidEntry, OffsetOverflow
 from seglog.files import Files
-from seglog.frame import DELETED
-from seglog.index import ENTRIES, ENTRY, OFFSET_END, encode_entries, load_entries, mark_deleted
+from seglog.format.frame import DELETED
+from seglog.format.index import ENTRIES, ENTRY, OFFSET_END, encode_entries, load_entries, mark_deleted
 from seglog.open_file import OpenFile, Readable
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 from seglog.values.config import LogSettings

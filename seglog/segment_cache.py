@@ -25,7 +25,7 @@ from collections import OrderedDict
 
 from seglog.errors import FileCorrupt
 from seglog.files import Files
-from seglog.index import ENTRY
+from seglog.format.index import ENTRY
 from seglog.segment import SegmentFiles, SegmentInfo
 from seglog.values.layout import Layout
 from seglog.values.reach import NOTHING, Reach

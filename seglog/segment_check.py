@@ -7,8 +7,18 @@ from pathlib import Path
 
 from seglog.errors import FileCorrupt, InvalidEntry, InvalidFrame
 from seglog.files import Files
-from seglog.frame import DELETED, HAS_NODE, HAS_TAG, HEADER, MIN_FRAME_BYTES, FrameType, Header, read_header, record_of
-from seglog.index import ENTRY, Entry, read_entries
+from seglog.format.frame import (
+    DELETED,
+    HAS_NODE,
+    HAS_TAG,
+    HEADER,
+    MIN_FRAME_BYTES,
+    FrameType,
+    Header,
+    read_header,
+    record_of,
+)
+from seglog.format.index import ENTRY, Entry, read_entries
 from seglog.meta import ActiveMeta
 from seglog.open_file import OpenFile, Readable
 from seglog.segment import SegmentInfo

@@ -6,7 +6,7 @@
 G1  A .tags file is durable before a snapshot says that its segment is sealed, and goes with the segment, also when a
     truncation makes the segment the active one again: so no file of an older life is there under its name.
 
-The format: seglog.tag_index.
+The format: seglog.format.tag_index.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from seglog.errors import FileCorrupt, InvalidEntry
 from seglog.files import Files
-from seglog.frame import HAS_TAG
+from seglog.format.frame import HAS_TAG
+from seglog.format.tag_index import encode_tag_index, read_directory, read_head, read_positions
 from seglog.open_file import OpenFile
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.run import RUN_MAX_RECORDS
 from seglog.segment import SegmentFiles, SegmentInfo
-from seglog.tag_index import encode_tag_index, read_directory, read_head, read_positions
 from seglog.values.layout import Layout
 from seglog.values.reach import Reach
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seglog.index import ENTRIES
+from seglog.format.index import ENTRIES
 
 __all__ = ["Tail"]
 

@@ -14,7 +14,7 @@ from seglog.engine import Engine
 from seglog.errors import ReadOnly, SeqOutOfRange
 from seglog.expiry import expired_seq, known_floors
 from seglog.follow import Follower, follow_records
-from seglog.frames import Frames
+from seglog.format.frames import Frames
 from seglog.read import continue_records, read_frame_batches
 from seglog.retention import Retention
 from seglog.sealed import SealedFiles

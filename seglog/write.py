@@ -15,7 +15,6 @@ from typing import NamedTuple
 from seglog.checkpoint import checkpoint_locked, wait_for_room
 from seglog.clock_watch import JUMP_MS
 from seglog.commit import Entry
-from seglog.control import TopicCreated
 from seglog.engine import Engine, change
 from seglog.entries import (
     AppendEntry,
@@ -45,9 +44,10 @@ from seglog.errors import (
     TopicFull,
     TopicMoved,
 )
-from seglog.frame import LABEL_MAX_BYTES, encode_appends
+from seglog.format.control import TopicCreated
+from seglog.format.frame import LABEL_MAX_BYTES, encode_appends
+from seglog.format.index import OFFSET_END
 from seglog.housekeeping import advance_front, enforce_limits
-from seglog.index import OFFSET_END
 from seglog.relocator import recall
 from seglog.retention import Retained, passed_cap
 from seglog.state import TopicState

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.stores import Append, Store
-from seglog.frame import MIN_FRAME_BYTES
+from seglog.format.frame import MIN_FRAME_BYTES
 
 __all__ = ["opened"]
 

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from offload.errors import InvalidInput
 from seglog import Record, RecordTooLarge
-from seglog.frame import LABEL_MAX_BYTES
+from seglog.format.frame import LABEL_MAX_BYTES
 
 __all__ = ["Batch", "json_batches", "line_batches", "longest_line", "to_json", "to_line"]
 

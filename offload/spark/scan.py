@@ -27,7 +27,7 @@ from offload.in_order import in_order
 from offload.spark.plan import ChunkRun
 from offload.trailer import decode_directory, decode_lengths, directory_length
 from offload.wiring import open_store
-from seglog.frame import DELETED
+from seglog.format.frame import DELETED
 
 __all__ = ["scan"]
 

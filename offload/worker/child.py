@@ -42,7 +42,7 @@ from offload.worker.carried import Carried
 from offload.worker.channel import Channel
 from seglog.errors import FileCorrupt
 from seglog.files import OsFiles
-from seglog.frames import Frames, take_apart
+from seglog.format.frames import Frames, take_apart
 from seglog.sealed import OpenedSegment
 
 __all__ = ["Answer", "Begin", "Done", "Failed", "Part", "Question", "Taken", "Told", "main"]

@@ -33,7 +33,7 @@ from typing import TypeAlias
 from xxhash import xxh3_128
 
 from seglog.files import Files
-from seglog.frame import HEADER
+from seglog.format.frame import HEADER
 
 __all__ = ["Change", "Image", "Moment", "SimulatedDisk"]
 

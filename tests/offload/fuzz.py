@@ -11,7 +11,7 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["offload", "seglog.frame"]):
+with atheris.instrument_imports(include=["offload", "seglog.format.frame"]):
     from tests.offload.fuzz_targets import SEEDS, run
 
 LIMITS = ("-timeout=20", "-rss_limit_mb=1024", "-malloc_limit_mb=256", "-max_len=8192")

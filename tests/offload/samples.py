@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from catalog.commit import Codec
 from offload.encoder import SegmentEncoder, SegmentSummary
 from offload.index import IndexObject, encode_index
-from seglog.frame import DELETED, HAS_NODE, HAS_TAG, FrameType, encode
-from seglog.frames import Frames, take_apart
+from seglog.format.frame import DELETED, HAS_NODE, HAS_TAG, FrameType, encode
+from seglog.format.frames import Frames, take_apart
 
 TOPIC_ID = 0x7E57
 KEY = "volume/segments/sid"

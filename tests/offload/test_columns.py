@@ -12,8 +12,8 @@ from catalog.commit import Codec
 from offload.codec import decode_chunk
 from offload.columns import Columns, decode_columns
 from offload.errors import InvalidChunk
-from seglog.frame import DELETED, HAS_NODE, FrameType, encode
-from seglog.frames import take_apart
+from seglog.format.frame import DELETED, HAS_NODE, FrameType, encode
+from seglog.format.frames import take_apart
 from tests.offload.samples import (
     KEY,
     TOPIC_ID,

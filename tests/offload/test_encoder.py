@@ -17,8 +17,8 @@ from offload.encoder import MAX_TAGS, SegmentEncoder
 from offload.entry import frames_of
 from offload.errors import EntryTooLarge, FrameMismatch
 from offload.index import decode_head
-from seglog.frame import FrameType, encode
-from seglog.frames import take_apart
+from seglog.format.frame import FrameType, encode
+from seglog.format.frames import take_apart
 from tests.offload.pulsar_reader import PulsarReader
 from tests.offload.samples import (
     KEY,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from catalog.commit import Codec
 from offload.entry import ENTRY, ENTRY_HEAD, entries, frames_of
 from offload.errors import InvalidChunk
-from seglog.frame import HEADER
+from seglog.format.frame import HEADER
 from tests.offload.samples import Sample, encode_object, frames_of_samples, sample_lists
 
 

@@ -16,7 +16,7 @@ from offload.cold import ColdReader
 from offload.ledger_offloader import LedgerOffloader
 from offload.segment_upload import FrameRun
 from offload.settings import MIN_BLOCK_SIZE
-from seglog.frames import take_apart
+from seglog.format.frames import take_apart
 from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
 from tests.offload.samples import Sample, frames_of_samples
 

@@ -19,7 +19,7 @@ from offload.errors import FormatUnsupported, InvalidIndex
 from offload.ledger_offloader import LedgerOffloader
 from offload.readback import check_published, check_segment
 from offload.segment_upload import FrameRun
-from seglog.frames import take_apart
+from seglog.format.frames import take_apart
 from tests.catalog.samples import START_MS, sid, vid
 from tests.offload.samples import Sample, frames_of_samples
 

@@ -17,7 +17,7 @@ from offload import OffloadSettings
 from offload.ledger_offloader import LedgerOffloader
 from offload.segment_upload import FrameRun
 from offload.settings import MIN_BLOCK_SIZE
-from seglog.frames import Frames, take_apart
+from seglog.format.frames import Frames, take_apart
 from tests.offload.samples import Sample, frames_of_samples
 
 RECORD_BYTES = 16_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seglog.frame import encode_appends
+from seglog.format.frame import encode_appends
 
 __all__ = ["append_frames"]
 

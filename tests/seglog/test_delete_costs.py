@@ -10,7 +10,7 @@ import pytest
 import seglog
 from benchmarks.calls import count_calls
 from seglog import Gap, Log, LogSettings, Topic, TopicConfig
-from seglog.frame import DELETED, read_header
+from seglog.format.frame import DELETED, read_header
 from seglog.segment import SegmentFiles
 from seglog.upkeep import InCaller
 

@@ -9,9 +9,9 @@ from xxhash import xxh3_64_hexdigest
 
 import seglog
 from seglog import DeleteOp, Gap, Record, TopicConfig
-from seglog.control import TopicCreated, encode_config, encode_create, encode_delete, encode_head
-from seglog.frame import FrameType, encode, encode_lost, read_header, tombstone
-from seglog.index import encode_entry
+from seglog.format.control import TopicCreated, encode_config, encode_create, encode_delete, encode_head
+from seglog.format.frame import FrameType, encode, encode_lost, read_header, tombstone
+from seglog.format.index import encode_entry
 from tests.faults.disk import Image, SimulatedDisk
 from tests.golden.make_seglog import DIRECTORY, SETTINGS, make
 from tests.seglog.frames import append_frames

@@ -15,7 +15,7 @@ import pytest
 import seglog
 from seglog import FileCorrupt, LogSettings, WriterPoisoned
 from seglog.files import OsFiles
-from seglog.frame import FrameType, encode
+from seglog.format.frame import FrameType, encode
 from seglog.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import CrashingFiles, PowerCutFiles, SimulatedCrash, UnsyncedFiles

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog import DeleteOp
-from seglog.frame import DELETED, encode_appends
+from seglog.format.frame import DELETED, encode_appends
 from seglog.resident import Memory, Resident, held_bytes
 
 TOPIC_ID = 7

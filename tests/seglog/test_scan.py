@@ -21,8 +21,8 @@ import seglog.scan
 from seglog import LogSettings, SeglogError, TopicConfig
 from seglog.errors import InvalidFrame
 from seglog.files import OsFiles
-from seglog.frame import DELETED, LOST, FrameType, Header, encode, read_header
-from seglog.frames import read_any_headers, read_headers
+from seglog.format.frame import DELETED, LOST, FrameType, Header, encode, read_header
+from seglog.format.frames import read_any_headers, read_headers
 from seglog.open_file import OpenFile
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.recovery import recover

@@ -8,8 +8,8 @@ import pytest
 
 from seglog.errors import FileCorrupt, OffsetOverflow
 from seglog.files import Files, OsFiles
-from seglog.frame import DELETED, read_header
-from seglog.index import ENTRY, encode_entries
+from seglog.format.frame import DELETED, read_header
+from seglog.format.index import ENTRY, encode_entries
 from seglog.run import RUN_MAX_RECORDS
 from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.segment_cache import SegmentCache

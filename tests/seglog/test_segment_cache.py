@@ -10,8 +10,8 @@ import pytest
 
 from seglog.errors import FileCorrupt
 from seglog.files import OsFiles
-from seglog.frame import DELETED, read_header
-from seglog.index import ENTRY, encode_entry
+from seglog.format.frame import DELETED, read_header
+from seglog.format.index import ENTRY, encode_entry
 from seglog.rewrite import write_anew
 from seglog.segment import SegmentInfo, SegmentWriter
 from seglog.segment_cache import SegmentCache

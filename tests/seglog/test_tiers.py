@@ -25,8 +25,8 @@ from seglog import (
 )
 from seglog.cold_stores import ColdStores
 from seglog.files import OsFiles
-from seglog.frame import DELETED, read_header
-from seglog.index import ENTRY
+from seglog.format.frame import DELETED, read_header
+from seglog.format.index import ENTRY
 from seglog.meta import load
 from seglog.store import Part, SegmentId
 from seglog.store_memory import MemorySegmentStore

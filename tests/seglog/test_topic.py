@@ -23,7 +23,7 @@ from seglog import (
     SeqOutOfRange,
     TopicConfig,
 )
-from seglog.frame import DELETED, read_header, record_of
+from seglog.format.frame import DELETED, read_header, record_of
 from tests.seglog.clocks import SetClock
 
 SETTINGS = LogSettings(segment_max_events=10, max_record_bytes=1000)

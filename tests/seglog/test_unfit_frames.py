@@ -15,7 +15,7 @@ from xxhash import xxh3_64_hexdigest
 
 import seglog
 from seglog import Corrupt, FileCorrupt, LogSettings, SeglogError
-from seglog.frame import FrameType, encode
+from seglog.format.frame import FrameType, encode
 from seglog.upkeep import InCaller
 from tests.faults.files import UnsyncedFiles
 

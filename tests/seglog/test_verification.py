@@ -14,8 +14,8 @@ import seglog
 from seglog import Report, meta
 from seglog.errors import DirectoryInUse, FileCorrupt, FormatUnsupported, NotADataDirectory
 from seglog.files import OsFiles
-from seglog.frame import FrameType, encode
-from seglog.index import ENTRY, encode_entry, mark_deleted
+from seglog.format.frame import FrameType, encode
+from seglog.format.index import ENTRY, encode_entry, mark_deleted
 from seglog.read_only_files import ReadOnlyFiles
 from seglog.upkeep import InCaller
 from seglog.values.layout import Layout

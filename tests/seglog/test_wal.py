@@ -10,7 +10,7 @@ import pytest
 
 from seglog.errors import DiskFull, OffsetOverflow
 from seglog.files import OsFiles
-from seglog.frame import FrameType, encode
+from seglog.format.frame import FrameType, encode
 from seglog.meta import WalPosition
 from seglog.open_file import OpenFile
 from seglog.scan import scan

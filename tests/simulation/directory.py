@@ -43,7 +43,7 @@ from offload.errors import Unavailable as OffloadUnavailable
 from offload.handles import split_name
 from offload.publisher import Published
 from seglog import Log, LogSettings, Record, TopicMoved
-from seglog.frame import read_header, record_of
+from seglog.format.frame import read_header, record_of
 from seglog.upkeep import InCaller
 from tests.faults.disk import SimulatedDisk
 from tests.simulation.database import path_of

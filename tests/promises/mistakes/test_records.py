@@ -20,7 +20,7 @@ from seglog import (
     RecordTooLarge,
     SeqOutOfRange,
 )
-from seglog.frame import LABEL_MAX_BYTES
+from seglog.format.frame import LABEL_MAX_BYTES
 from seglog.journal import Journal
 from seglog.upkeep import InCaller
 from tests.arguments import refused

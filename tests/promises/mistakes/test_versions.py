@@ -17,7 +17,7 @@ import offload.errors
 import seglog
 from offload import Archive
 from seglog import FormatUnsupported, InvalidSetting, Log, Record
-from seglog.frame import CHECKSUM, FrameType, encode
+from seglog.format.frame import CHECKSUM, FrameType, encode
 from tests.golden.make_seglog import DIRECTORY, SETTINGS
 from tests.promises.mistakes.scene import command, filled, numbered, tree, values
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seglog.control import TopicCreated
 from seglog.entries import apply_evict, new_state
+from seglog.format.control import TopicCreated
 from seglog.values.config import TopicConfig
 from seglog.values.floors import Floors
 from seglog.values.record import Gap

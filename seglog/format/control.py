@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from seglog.errors import InvalidFrame, SeglogError
-from seglog.frame import FrameType, Header, encode
+from seglog.format.frame import FrameType, Header, encode
 from seglog.values import canonical
 from seglog.values.canonical import record, text, whole
 from seglog.values.config import TopicConfig

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.errors import InvalidFrame
-from seglog.frame import (
+from seglog.format.frame import (
     DELETED,
     DURABLE,
     HAS_NODE,
@@ -52,7 +52,7 @@ def test_headers_at_once_have_the_fields_of_one() -> None:
 
 def test_the_table_in_the_docstring_is_the_struct() -> None:
     offset = 0
-    for row, (at, size) in zip(HEADER.format[1:], table_of("seglog.frame")[:9], strict=True):
+    for row, (at, size) in zip(HEADER.format[1:], table_of("seglog.format.frame")[:9], strict=True):
         assert at == offset
         assert size == {"I": 4, "B": 1, "Q": 8, "H": 2}[row]
         offset += size

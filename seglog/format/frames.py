@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from xxhash import xxh3_64_digest
 
 from seglog.errors import InvalidFrame
-from seglog.frame import (
+from seglog.format.frame import (
     CHECKSUM,
     DELETED,
     FIRST_TYPE,

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.errors import InvalidFrame
-from seglog.frame import HAS_TAG, FrameType, encode, read_header
-from seglog.frames import gathered, joined_headers, read_frames, scatter, take_apart
+from seglog.format.frame import HAS_TAG, FrameType, encode, read_header
+from seglog.format.frames import gathered, joined_headers, read_frames, scatter, take_apart
 
 values = st.lists(st.binary(max_size=80), min_size=1, max_size=20)
 

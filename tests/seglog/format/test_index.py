@@ -6,8 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.errors import InvalidEntry
-from seglog.frame import DELETED, HAS_TAG
-from seglog.index import ENTRIES, ENTRY, Entry, encode_entries, encode_entry, load_entries, mark_deleted, read_entries
+from seglog.format.frame import DELETED, HAS_TAG
+from seglog.format.index import (
+    ENTRIES,
+    ENTRY,
+    Entry,
+    encode_entries,
+    encode_entry,
+    load_entries,
+    mark_deleted,
+    read_entries,
+)
 from tests.seglog.tables import table_of
 
 GOLDEN = bytes.fromhex("e8030000 37000000 9532fd7790010000 01 cd7de5")
@@ -19,7 +28,7 @@ entries = st.tuples(
 
 def test_the_table_in_the_docstring_is_the_struct() -> None:
     assert ENTRY.format == "<IIQB3s"
-    assert table_of("seglog.index") == [(0, 4), (4, 4), (8, 8), (16, 1), (17, 3)]
+    assert table_of("seglog.format.index") == [(0, 4), (4, 4), (8, 8), (16, 1), (17, 3)]
     assert ENTRY.size == ENTRIES.itemsize == 20
     assert [ENTRIES.fields[name][1] for name in ENTRIES.names or ()] == [0, 4, 8, 16, 17]
 

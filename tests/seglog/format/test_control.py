@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seglog.control import (
+from seglog.errors import InvalidFrame
+from seglog.format.control import (
     encode_delete,
     encode_evict,
     encode_topic_delete,
@@ -15,8 +16,7 @@ from seglog.control import (
     read_epoch,
     read_evict,
 )
-from seglog.errors import InvalidFrame
-from seglog.frame import FrameType, data_of, encode, read_header
+from seglog.format.frame import FrameType, data_of, encode, read_header
 from seglog.values.deletes import DeleteOp
 from seglog.values.floors import Floors
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 from seglog.errors import InvalidEntry
-from seglog.frame import DELETED
+from seglog.format.frame import DELETED
 
 __all__ = [
     "ENTRIES",

@@ -4,7 +4,7 @@ import pytest
 from xxhash import xxh3_64_hexdigest
 
 from seglog.errors import InvalidEntry
-from seglog.tag_index import encode_tag_index, read_directory, read_head, read_positions
+from seglog.format.tag_index import encode_tag_index, read_directory, read_head, read_positions
 
 POSITIONS = {b"us": [1, 4, 70_000], "grüß".encode(): [0], b"": [2], b"x" * 300: [5, 6]}
 RAW = encode_tag_index(7, 101, 80_000, POSITIONS)
