@@ -27,7 +27,7 @@ from benchmarks.options import Options
 from benchmarks.recovery import make_segment
 from benchmarks.report import Aim, Report, Row, compare
 from benchmarks.runner import Figures, in_turns, settle_disk
-from seglog.files import OsFiles
+from seglog.files.port import OsFiles
 from seglog.meta import ActiveMeta, load, store
 from seglog.values.layout import Layout
 

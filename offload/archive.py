@@ -33,8 +33,8 @@ from offload.topic_status import TopicStatus
 from offload.wiring import open_store
 from seglog import Log
 from seglog.arguments import checked
-from seglog.clock import Clock, SystemClock
 from seglog.errors import InvalidSetting
+from seglog.files.clock import Clock, SystemClock
 from seglog.format.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES
 from seglog.values.config import SETTINGS_FILE
 

@@ -29,7 +29,7 @@ from offload.sync import Sync
 from offload.takeover import Takeover
 from seglog import Log, Record
 from seglog.arguments import checked
-from seglog.clock import Clock
+from seglog.files.clock import Clock
 from seglog.process.ownership import Owned, is_foreign
 
 __all__ = ["ArchiveParts"]

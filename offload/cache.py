@@ -32,7 +32,7 @@ from pathlib import Path
 from xxhash import xxh3_64_intdigest
 
 from offload.cache_policy import CachePolicy, Name
-from seglog.files import Files, OsFiles
+from seglog.files.port import Files, OsFiles
 from seglog.process.ownership import Owned
 
 __all__ = ["ChunkCache", "open_cache"]

@@ -22,7 +22,7 @@ from catalog.errors import BranchCollected, Diverged, InvalidName, NoSuchBranch,
 from catalog.sync import News, pull
 from offload.errors import NeverWritten, OtherRemote, RemoteBehind
 from seglog import Log, TruncateOp
-from seglog.clock import Clock
+from seglog.files.clock import Clock
 
 __all__ = ["Handles", "Tip", "split_name"]
 

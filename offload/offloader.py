@@ -51,7 +51,7 @@ from offload.sending import Sender, Shipment
 from offload.settings import OffloadSettings, codec_named
 from offload.topic_config import told_anew
 from seglog import DeleteOp, Log, Topic, TruncateOp
-from seglog.clock import Clock
+from seglog.files.clock import Clock
 
 __all__ = ["Offloader", "Published"]
 

@@ -44,7 +44,7 @@ from catalog.errors import BranchCollected, CatalogError, Diverged, Fenced, KeyT
 from offload.attempt import AttemptState
 from offload.handles import Handles, Tip
 from offload.rebase import rebased
-from seglog.clock import Clock
+from seglog.files.clock import Clock
 
 __all__ = ["Published", "Publisher", "divergence"]
 

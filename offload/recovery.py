@@ -27,8 +27,8 @@ from offload.archive import Archive, attach
 from offload.errors import DirectoryNotEmpty, OffloadError
 from offload.settings import default_file
 from seglog.arguments import checked
-from seglog.clock import Clock
-from seglog.files import Files
+from seglog.files.clock import Clock
+from seglog.files.port import Files
 
 __all__ = ["MARKER", "RecoveredTopic", "TopicFailed", "recover"]
 

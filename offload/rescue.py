@@ -26,7 +26,7 @@ from catalog.timeline import no_time_is_asked
 from offload.handles import Handles, split_name
 from offload.topic_config import RESCUED_FROM, shared_attributes
 from seglog import Log, Record, Topic
-from seglog.clock import Clock
+from seglog.files.clock import Clock
 from seglog.format.frame import DELETED, read_header, record_of
 
 __all__ = ["Rescue"]

@@ -35,7 +35,7 @@ from offload.publisher import Publisher
 from offload.replica import LocalChanges, Replicas
 from offload.rescue import Rescue
 from seglog import Log, Topic, TopicMoved
-from seglog.clock import Clock
+from seglog.files.clock import Clock
 
 __all__ = ["Reset", "ResetResult"]
 

@@ -12,7 +12,6 @@ It knows nothing of object storage: a `ColdTier` may be attached for what has le
 
 from __future__ import annotations
 
-from seglog.clock import Clock, SystemClock
 from seglog.errors import (
     AppendsHeld,
     CalledWithin,
@@ -70,7 +69,8 @@ from seglog.errors import (
     WriterPoisoned,
     WrongSize,
 )
-from seglog.files import Files, OsFiles, replace_atomically
+from seglog.files.clock import Clock, SystemClock
+from seglog.files.port import Files, OsFiles, replace_atomically
 from seglog.log import Log, open
 from seglog.retention import Retention
 from seglog.segment import SegmentInfo

@@ -43,7 +43,7 @@ from itertools import count, groupby
 
 from seglog.engine import Engine
 from seglog.errors import DiskFull, SeglogError, TooManyOpenFiles, WriterPoisoned
-from seglog.files import NO_DESCRIPTOR
+from seglog.files.port import NO_DESCRIPTOR
 from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store_encoded
 from seglog.read import lost_times, tail_run
 from seglog.removal import remove_topics

@@ -33,9 +33,9 @@ from typing import Any, TypeAlias
 from xxhash import xxh3_64_hexdigest
 
 from seglog.errors import ColdDirectoryNotApart, ColdDirectoryTaken, DirectoryInUse, FileCorrupt, FormatUnsupported
-from seglog.files import Files, replace_atomically
-from seglog.lock import DirectoryLock
-from seglog.open_file import OpenFile
+from seglog.files.lock import DirectoryLock
+from seglog.files.open_file import OpenFile
+from seglog.files.port import Files, replace_atomically
 from seglog.store import SegmentId
 from seglog.store_local import LocalSegmentStore
 from seglog.values import canonical

@@ -30,7 +30,7 @@ from seglog.errors import (
     SeglogError,
     SegmentCut,
 )
-from seglog.files import Files
+from seglog.files.port import Files
 from seglog.format.index import ENTRY, read_entries
 from seglog.process.own_lock import OwnLock
 from seglog.segment import SegmentInfo, SegmentReader

@@ -13,8 +13,8 @@ from xxhash import xxh3_64_intdigest
 
 from seglog.cold_stores import ColdStores
 from seglog.errors import SeglogError
-from seglog.files import Files
-from seglog.open_file import OpenFile
+from seglog.files.open_file import OpenFile
+from seglog.files.port import Files
 from seglog.segment import SegmentInfo
 from seglog.state import TopicState
 from seglog.store import Part, SegmentId

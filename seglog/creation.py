@@ -17,9 +17,9 @@ from pathlib import Path
 
 from seglog.erasure import finish_erasure, is_being_erased
 from seglog.errors import FileCorrupt, NotADataDirectory
-from seglog.files import Files
+from seglog.files.open_file import OpenFile
+from seglog.files.port import Files
 from seglog.meta import Snapshot, numbers, store
-from seglog.open_file import OpenFile
 from seglog.values.layout import Layout, WalFolder, number_in
 from seglog.wal import create_first_file, point_to
 

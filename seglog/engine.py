@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
 
-from seglog.clock import Clock
-from seglog.clock_watch import ClockWatch
 from seglog.cold_stores import ColdStores
 from seglog.committer import Committer
 from seglog.errors import LogClosed, NoSuchTopic, ReadOnly
-from seglog.files import Files
+from seglog.files.clock import Clock
+from seglog.files.clock_watch import ClockWatch
+from seglog.files.port import Files
 from seglog.meta import Encoder, WalPosition
 from seglog.process.own_lock import Reentrant, new_lock, once, owned, taken
 from seglog.process.ownership import Owned

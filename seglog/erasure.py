@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seglog.files import Files
+from seglog.files.port import Files
 from seglog.values.layout import Layout
 
 __all__ = ["erase", "finish_erasure", "is_being_erased"]

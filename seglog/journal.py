@@ -36,9 +36,9 @@ from typing import Annotated, TypeAlias
 
 from seglog.arguments import Within, checked
 from seglog.errors import DiskFull, JournalClosed, NoSuchItem, SectionPruned, TooManyOpenFiles
-from seglog.files import NO_DESCRIPTOR, Files, OsFiles, enter, leave
+from seglog.files.lock import DirectoryLock
+from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.journal_section import Item, Section
-from seglog.lock import DirectoryLock
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned, check_process, is_foreign
 from seglog.wal import NO_SPACE

@@ -34,7 +34,8 @@ from seglog.errors import (
     WriterPoisoned,
     WrongSize,
 )
-from seglog.files import NO_DESCRIPTOR, Files
+from seglog.files.open_file import OpenFile
+from seglog.files.port import NO_DESCRIPTOR, Files
 from seglog.journal_item import (
     ITEM_MAX_BYTES,
     MARK_BYTES,
@@ -47,7 +48,6 @@ from seglog.journal_item import (
     read_item,
     slot_bytes,
 )
-from seglog.open_file import OpenFile
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned
 from seglog.wal import NO_SPACE

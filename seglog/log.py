@@ -15,7 +15,6 @@ from typing import Annotated, TypeAlias
 from seglog import housekeeping, write
 from seglog.arguments import WHOLE_MAX, Within, checked
 from seglog.checkpoint import checkpoint, checkpoint_locked, relieve
-from seglog.clock import Clock, SystemClock
 from seglog.cold_stores import ColdStores
 from seglog.cold_taking import take_cold
 from seglog.creation import check_never_used, is_data_directory, make_new
@@ -32,8 +31,10 @@ from seglog.errors import (
     NotADataDirectory,
     TooManyOpenFiles,
 )
-from seglog.files import NO_DESCRIPTOR, Files, OsFiles, enter, leave
-from seglog.lock import DirectoryLock
+from seglog.files.clock import Clock, SystemClock
+from seglog.files.lock import DirectoryLock
+from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
+from seglog.files.volatile import in_memory_kind
 from seglog.opening import engine_of
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned, is_foreign
@@ -51,7 +52,6 @@ from seglog.values.config import LogSettings, TopicConfig, load_settings
 from seglog.values.layout import Layout
 from seglog.values.names import check_topic_name
 from seglog.view import look
-from seglog.volatile import in_memory_kind
 from seglog.wal import NO_SPACE
 
 __all__ = ["Log", "open"]

@@ -53,8 +53,8 @@ from xxhash import xxh3_64_hexdigest
 
 from seglog.arguments import WHOLE_MAX
 from seglog.errors import FileCorrupt, FormatUnsupported, SeglogError
-from seglog.files import NO_DESCRIPTOR, Files, replace_atomically
-from seglog.open_file import OpenFile
+from seglog.files.open_file import OpenFile
+from seglog.files.port import NO_DESCRIPTOR, Files, replace_atomically
 from seglog.segment import SegmentInfo
 from seglog.values import canonical
 from seglog.values.canonical import flag, record, text, wholes

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from seglog.clock import Clock
 from seglog.cold_stores import ColdStores
 from seglog.engine import Engine
-from seglog.files import Files
+from seglog.files.clock import Clock
+from seglog.files.port import Files
 from seglog.housekeeping import expect_flags, find_fronts, tell_unknown
 from seglog.recovery import Recovered
 from seglog.segment_cache import SegmentCache

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from seglog.engine import Engine
 from seglog.errors import ColdTierRequired, Evicted, FileCorrupt, NoSuchTopic, SeqOutOfRange, Truncated
+from seglog.files.open_file import OpenFile
 from seglog.format.frame import DELETED, tombstone
 from seglog.format.frames import Frames, take_apart
-from seglog.open_file import OpenFile
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run, lost_run
 from seglog.state import TopicState
 from seglog.values.reach import NOTHING, Reach

@@ -41,12 +41,12 @@ from pathlib import Path
 from seglog.arguments import WHOLE_MAX
 from seglog.entries import apply_delete, apply_evict, new_state
 from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
-from seglog.files import Files
+from seglog.files.open_file import OpenFile
+from seglog.files.port import Files
+from seglog.files.read_only import ReadOnlyFiles
 from seglog.format.control import read_config, read_create, read_delete, read_epoch, read_evict
 from seglog.format.frame import Buffer, FrameType, Header, data_of
 from seglog.meta import ActiveMeta, Snapshot, TopicMeta, WalPosition, load
-from seglog.open_file import OpenFile
-from seglog.read_only_files import ReadOnlyFiles
 from seglog.removal import remove_leftovers, remove_topics
 from seglog.rewrite import NEW, settle_rewrite
 from seglog.scan import Appends, Stretch, scan

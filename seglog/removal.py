@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seglog.files import Files
+from seglog.files.port import Files
 from seglog.values.layout import Layout
 
 __all__ = ["remove_leftovers", "remove_topics"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from seglog.files import Files
+from seglog.files.port import Files
 from seglog.meta import WalPosition, load, store
 from seglog.shards import first_ordinal
 from seglog.values.layout import Layout, WalFolder, number_in

@@ -29,10 +29,10 @@ from collections.abc import Callable
 import numpy as np
 
 from seglog.errors import FileCorrupt, InvalidEntry
-from seglog.files import Files
+from seglog.files.open_file import OpenFile
+from seglog.files.port import Files
 from seglog.format.frame import DELETED
 from seglog.format.index import ENTRY, encode_entries, read_entries
-from seglog.open_file import OpenFile
 from seglog.run import Run
 from seglog.segment import SegmentFiles, SegmentInfo
 from seglog.values.layout import Layout

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seglog.errors import InvalidFrame
+from seglog.files.open_file import OpenFile
 from seglog.format.frame import MIN_FRAME_BYTES, FrameType, Header, read_header
 from seglog.format.frames import read_any_headers
 from seglog.format.index import OFFSET_END
-from seglog.open_file import OpenFile
 
 __all__ = ["Appends", "Stretch", "scan"]
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seglog.engine import Engine
-from seglog.files import Files
-from seglog.open_file import OpenFile, Readable
+from seglog.files.open_file import OpenFile, Readable
+from seglog.files.port import Files
 from seglog.read import BATCH_MAX_RECORDS, check_place
 from seglog.run import Run
 from seglog.segment import SegmentFiles, SegmentReader

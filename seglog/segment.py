@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seglog.errors import FileCorrupt, InvalidEntry, OffsetOverflow
-from seglog.files import Files
+from seglog.files.open_file import OpenFile, Readable
+from seglog.files.port import Files
 from seglog.format.frame import DELETED
 from seglog.format.index import ENTRIES, ENTRY, OFFSET_END, encode_entries, load_entries, mark_deleted
-from seglog.open_file import OpenFile, Readable
 from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout

@@ -24,7 +24,7 @@ import threading
 from collections import OrderedDict
 
 from seglog.errors import FileCorrupt
-from seglog.files import Files
+from seglog.files.port import Files
 from seglog.format.index import ENTRY
 from seglog.segment import SegmentFiles, SegmentInfo
 from seglog.values.layout import Layout

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seglog.errors import FileCorrupt, InvalidEntry, InvalidFrame
-from seglog.files import Files
+from seglog.files.open_file import OpenFile, Readable
+from seglog.files.port import Files
 from seglog.format.frame import (
     DELETED,
     HAS_NODE,
@@ -20,7 +21,6 @@ from seglog.format.frame import (
 )
 from seglog.format.index import ENTRY, Entry, read_entries
 from seglog.meta import ActiveMeta
-from seglog.open_file import OpenFile, Readable
 from seglog.segment import SegmentInfo
 from seglog.tags import listed_tags
 from seglog.values.damage import Findings

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 from xxhash import xxh3_64_intdigest
 
-from seglog.files import Files
+from seglog.files.open_file import OpenFile
+from seglog.files.port import Files
 from seglog.meta import WalPosition
-from seglog.open_file import OpenFile
 from seglog.values.layout import WalFolder
 from seglog.wal import Wal
 

@@ -12,8 +12,8 @@ import os
 from pathlib import Path
 
 from seglog.errors import NoSuchSegment, SegmentCut
-from seglog.files import Files, replace_atomically
-from seglog.open_file import OpenFile
+from seglog.files.open_file import OpenFile
+from seglog.files.port import Files, replace_atomically
 from seglog.store import Part, SegmentId
 from seglog.values.layout import Layout, number_in
 

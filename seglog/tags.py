@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seglog.errors import FileCorrupt, InvalidEntry
-from seglog.files import Files
+from seglog.files.open_file import OpenFile
+from seglog.files.port import Files
+from seglog.files.read_only import ReadOnlyFiles
 from seglog.format.frame import HAS_TAG
 from seglog.format.tag_index import encode_tag_index, read_directory, read_head, read_positions
-from seglog.open_file import OpenFile
-from seglog.read_only_files import ReadOnlyFiles
 from seglog.run import RUN_MAX_RECORDS
 from seglog.segment import SegmentFiles, SegmentInfo
 from seglog.values.layout import Layout

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from seglog.engine import Engine
-from seglog.files import Files
+from seglog.files.port import Files
 from seglog.meta import TopicMeta, load, store
 from seglog.segment import SegmentFiles, SegmentInfo, cut
 from seglog.state import TopicState, active_meta

@@ -22,11 +22,11 @@ from seglog.arguments import checked
 from seglog.cold_stores import ColdStores, store_errors
 from seglog.creation import is_data_directory, missing_folder, missing_part
 from seglog.errors import FormatUnsupported, NotADataDirectory
-from seglog.files import Files, OsFiles
-from seglog.lock import SharedLock
+from seglog.files.lock import SharedLock
+from seglog.files.open_file import OpenFile
+from seglog.files.port import Files, OsFiles
+from seglog.files.read_only import ReadOnlyFiles
 from seglog.meta import ActiveMeta, Snapshot, TopicMeta, decode_snapshot, numbers
-from seglog.open_file import OpenFile
-from seglog.read_only_files import ReadOnlyFiles
 from seglog.recovery import recover
 from seglog.rewrite import NEW, settle_rewrite
 from seglog.segment import SegmentInfo

@@ -1,6 +1,6 @@
 """A log as it is on the disk at one moment, for whoever must not, or need not, write there.
 
-Recovery runs over a port that changes nothing (seglog.read_only_files), without a lock, also beside a running writer:
+Recovery runs over a port that changes nothing (seglog.files.read_only), without a lock, also beside a running writer:
 what it finds is what a recovery would find had the writer died at this moment. Records up to the newest acked one are
 there, and perhaps some behind it that nobody was told of yet.
 
@@ -32,14 +32,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from seglog.clock import Clock
 from seglog.cold_stores import ColdStores
 from seglog.engine import Engine
 from seglog.errors import FileCorrupt, ViewOutdated
-from seglog.files import Files
+from seglog.files.clock import Clock
+from seglog.files.port import Files
+from seglog.files.read_only import ReadOnlyFiles
 from seglog.housekeeping import tell_unknown
 from seglog.opening import engine_of
-from seglog.read_only_files import ReadOnlyFiles
 from seglog.recovery import recover
 from seglog.segment import SegmentFiles, SegmentInfo
 from seglog.state import TopicState

@@ -36,11 +36,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seglog.errors import DiskFull, FileCorrupt, InvalidFrame, OffsetOverflow, TooManyOpenFiles
-from seglog.files import NO_DESCRIPTOR, Files, replace_atomically
+from seglog.files.open_file import OpenFile
+from seglog.files.port import NO_DESCRIPTOR, Files, replace_atomically
 from seglog.format.frame import MIN_FRAME_BYTES, FrameType, encode, encode_sync_mark, read_header
 from seglog.format.index import OFFSET_END
 from seglog.meta import WalPosition
-from seglog.open_file import OpenFile
 from seglog.process.ownership import Owned
 from seglog.values.layout import WalFolder
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from seglog.errors import FileCorrupt, InvalidFrame
+from seglog.files.open_file import OpenFile
+from seglog.files.read_only import ReadOnlyFiles
 from seglog.meta import Snapshot, WalPosition
-from seglog.open_file import OpenFile
-from seglog.read_only_files import ReadOnlyFiles
 from seglog.scan import scan
 from seglog.values.damage import Checked, Findings
 from seglog.values.layout import Layout, WalFolder, number_in

@@ -13,8 +13,8 @@ from __future__ import annotations
 from xxhash import xxh3_64_intdigest
 
 from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
+from seglog.files.open_file import OpenFile
 from seglog.format.frame import CHECKSUM, HEADER, KNOWN_FLAGS, LENGTH_BYTES, MIN_FRAME_BYTES, FrameType, Header
-from seglog.open_file import OpenFile
 
 __all__ = ["check_begin", "check_known", "check_not_cut"]
 

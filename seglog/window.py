@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seglog.open_file import Readable
+from seglog.files.open_file import Readable
 
 __all__ = ["WINDOW_BYTES", "Window"]
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from seglog.checkpoint import checkpoint_locked, wait_for_room
-from seglog.clock_watch import JUMP_MS
 from seglog.commit import Entry
 from seglog.engine import Engine, change
 from seglog.entries import (
@@ -44,6 +43,7 @@ from seglog.errors import (
     TopicFull,
     TopicMoved,
 )
+from seglog.files.clock_watch import JUMP_MS
 from seglog.format.control import TopicCreated
 from seglog.format.frame import LABEL_MAX_BYTES, encode_appends
 from seglog.format.index import OFFSET_END

@@ -13,7 +13,7 @@ import typer
 from offload.cli.output import output
 from offload.cli.session import Session, TopicName, say, session_of, with_branch
 from seglog import LogClosed, Topic
-from seglog.clock import SystemClock
+from seglog.files.clock import SystemClock
 from seglog.values.record import Gap, Record
 
 if TYPE_CHECKING:

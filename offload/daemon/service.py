@@ -45,7 +45,7 @@ from offload.settings import PROCESS, OffloadSettings, ServeSettings, load_archi
 from offload.wiring import open_store
 from offload.worker.pool import WorkerPool
 from seglog import SETTINGS_FILE, Log, NoSuchTopic, aio, load_settings
-from seglog.clock import Clock, SystemClock
+from seglog.files.clock import Clock, SystemClock
 
 __all__ = ["Service", "TopicWork", "open_service"]
 

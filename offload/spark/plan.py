@@ -32,7 +32,7 @@ from offload.expired import expired_before, unexpired
 from offload.metadata import SegmentIndex
 from offload.spark.options import ReadOptions
 from offload.wiring import open_store
-from seglog.clock import SystemClock
+from seglog.files.clock import SystemClock
 
 __all__ = ["RUN_BYTES", "ChunkRun", "pin", "plan", "runs_of"]
 

@@ -41,7 +41,7 @@ from offload.wiring import open_store
 from offload.worker.carried import Carried
 from offload.worker.channel import Channel
 from seglog.errors import FileCorrupt
-from seglog.files import OsFiles
+from seglog.files.port import OsFiles
 from seglog.format.frames import Frames, take_apart
 from seglog.sealed import OpenedSegment
 

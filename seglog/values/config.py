@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Final
 
 from seglog.arguments import WHOLE_MAX, checked, kind_of, taken
 from seglog.errors import InvalidSetting
-from seglog.files import OsFiles, replace_atomically
+from seglog.files.port import OsFiles, replace_atomically
 from seglog.values.canonical import record
 from seglog.values.setting import check_settings, from_section, number, path, toml_lines
 

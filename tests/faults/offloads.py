@@ -76,7 +76,7 @@ class _TwoDaysOn:
     """The clock of somebody who looks for orphans later."""
 
     def now_ms(self) -> int:
-        return seglog.clock.SystemClock().now_ms() + 2 * _DAY_MS
+        return seglog.files.clock.SystemClock().now_ms() + 2 * _DAY_MS
 
 
 class Life:

@@ -12,7 +12,7 @@ from catalog.objects.base import ObjectStore
 from offload.archive import Archive
 from offload.catalog_settings import CatalogSettings
 from seglog import Log
-from seglog.clock import Clock
+from seglog.files.clock import Clock
 
 __all__ = ["opened", "ship", "values"]
 

@@ -17,7 +17,7 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from offload.cache import ChunkCache, open_cache
-from seglog.files import OsFiles
+from seglog.files.port import OsFiles
 
 PAGE = 4096
 

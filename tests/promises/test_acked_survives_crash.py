@@ -22,7 +22,7 @@ from xxhash import xxh3_64_hexdigest
 
 import seglog
 from seglog import LogSettings
-from seglog.files import OsFiles
+from seglog.files.port import OsFiles
 from tests.work import tell
 
 KILLS, SOAK_KILLS = 12, 600

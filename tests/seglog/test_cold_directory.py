@@ -10,7 +10,7 @@ import pytest
 
 import seglog
 from seglog import ColdDirectoryNotApart, ColdDirectoryTaken, Log, LogSettings, SameFile
-from seglog.files import OsFiles
+from seglog.files.port import OsFiles
 from seglog.relocation import relocate
 from seglog.store import Part, SegmentId, SegmentStore, SegmentStores
 from seglog.store_local import LocalSegmentStore

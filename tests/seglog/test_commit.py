@@ -11,7 +11,7 @@ import pytest
 
 import seglog
 from seglog import Log, LogSettings, TopicConfig, WriterPoisoned
-from seglog.files import OsFiles
+from seglog.files.port import OsFiles
 from seglog.upkeep import InCaller
 from tests.faults.files import PowerCutFiles, UnsyncedFiles
 from tests.seglog.clocks import SetClock

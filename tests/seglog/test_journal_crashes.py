@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import SectionPruned
-from seglog.files import Files
+from seglog.files.port import Files
 from seglog.journal import Journal
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 

@@ -14,7 +14,7 @@ import pytest
 
 import seglog
 from seglog import FileCorrupt, LogSettings, WriterPoisoned
-from seglog.files import OsFiles
+from seglog.files.port import OsFiles
 from seglog.format.frame import FrameType, encode
 from seglog.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk

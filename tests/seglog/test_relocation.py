@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
 from seglog.errors import InvalidSetting, NoSuchSegment, SegmentCut
-from seglog.files import Files, replace_atomically
+from seglog.files.port import Files, replace_atomically
 from seglog.relocation import HotRetention, relocate, to_relocate
 from seglog.segment import SegmentInfo
 from seglog.store import Part, SegmentId

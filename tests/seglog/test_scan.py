@@ -20,11 +20,11 @@ import seglog.recovery
 import seglog.scan
 from seglog import LogSettings, SeglogError, TopicConfig
 from seglog.errors import InvalidFrame
-from seglog.files import OsFiles
+from seglog.files.open_file import OpenFile
+from seglog.files.port import OsFiles
+from seglog.files.read_only import ReadOnlyFiles
 from seglog.format.frame import DELETED, LOST, FrameType, Header, encode, read_header
 from seglog.format.frames import read_any_headers, read_headers
-from seglog.open_file import OpenFile
-from seglog.read_only_files import ReadOnlyFiles
 from seglog.recovery import recover
 from seglog.scan import scan
 from seglog.values.layout import Layout, WalFolder

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seglog.errors import FileCorrupt
-from seglog.files import OsFiles
+from seglog.files.port import OsFiles
 from seglog.format.frame import DELETED, read_header
 from seglog.format.index import ENTRY, encode_entry
 from seglog.rewrite import write_anew

@@ -11,7 +11,7 @@ import pytest
 
 import seglog
 from seglog import DiskFull, FileCorrupt, LogSettings
-from seglog.files import OsFiles
+from seglog.files.port import OsFiles
 from seglog.meta import load
 from seglog.resharding import reshard
 from seglog.shards import first_ordinal, shard_of

@@ -11,7 +11,7 @@ import pytest
 
 import seglog
 from seglog import Log, LogSettings, Topic
-from seglog.files import OsFiles
+from seglog.files.port import OsFiles
 from seglog.upkeep import InCaller
 from tests.seglog.clocks import SetClock
 

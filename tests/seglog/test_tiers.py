@@ -24,7 +24,7 @@ from seglog import (
     ViewOutdated,
 )
 from seglog.cold_stores import ColdStores
-from seglog.files import OsFiles
+from seglog.files.port import OsFiles
 from seglog.format.frame import DELETED, read_header
 from seglog.format.index import ENTRY
 from seglog.meta import load

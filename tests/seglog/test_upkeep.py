@@ -12,7 +12,7 @@ import pytest
 
 import seglog
 from seglog import DiskFull, Log, LogSettings, WriterPoisoned
-from seglog.files import OsFiles
+from seglog.files.port import OsFiles
 from seglog.upkeep import Background, InCaller
 from tests.faults.files import FailingFiles, UnsyncedFiles
 from tests.waiting import wait_until

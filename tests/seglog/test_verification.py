@@ -13,10 +13,10 @@ import pytest
 import seglog
 from seglog import Report, meta
 from seglog.errors import DirectoryInUse, FileCorrupt, FormatUnsupported, NotADataDirectory
-from seglog.files import OsFiles
+from seglog.files.port import OsFiles
+from seglog.files.read_only import ReadOnlyFiles
 from seglog.format.frame import FrameType, encode
 from seglog.format.index import ENTRY, encode_entry, mark_deleted
-from seglog.read_only_files import ReadOnlyFiles
 from seglog.upkeep import InCaller
 from seglog.values.layout import Layout
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles

@@ -30,7 +30,7 @@ from seglog import (
     TruncateOp,
     ViewOutdated,
 )
-from seglog.files import Files
+from seglog.files.port import Files
 from seglog.shards import shard_of
 from seglog.upkeep import InCaller
 from seglog.values.layout import Layout

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import DiskFull, OffsetOverflow
-from seglog.files import OsFiles
+from seglog.files.open_file import OpenFile
+from seglog.files.port import OsFiles
 from seglog.format.frame import FrameType, encode
 from seglog.meta import WalPosition
-from seglog.open_file import OpenFile
 from seglog.scan import scan
 from seglog.values.layout import WalFolder
 from seglog.wal import SYNC_MARK_BYTES, Wal, create_first, durable_after, is_blank, read_current

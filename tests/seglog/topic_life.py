@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import seglog
 from seglog import Gap, Log, LogSettings, TopicConfig, TruncateOp
-from seglog.files import Files
+from seglog.files.port import Files
 from seglog.upkeep import InCaller
 from tests.seglog.clocks import SetClock
 from tests.seglog.totals import check_totals

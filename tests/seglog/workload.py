@@ -27,7 +27,7 @@ from typing import TypeAlias
 
 import seglog
 from seglog import DeleteOp, Gap, Log, LogSettings, Record, Topic, TopicConfig
-from seglog.files import Files
+from seglog.files.port import Files
 from seglog.format.frame import DELETED, read_header, record_of
 from seglog.upkeep import InCaller
 from tests.seglog.versions import Versions

@@ -24,7 +24,7 @@ from seglog import (
     ReadOnly,
     TooManyOpenFiles,
 )
-from seglog.volatile import in_memory_kind, kind_of_mount
+from seglog.files.volatile import in_memory_kind, kind_of_mount
 from tests.promises.mistakes.scene import ROOT, filled, numbered, tree, values
 
 SMALL = LogSettings(wal_file_bytes=64 * 1024)

@@ -12,7 +12,7 @@ import pytest
 
 import seglog
 from seglog import DirectoryInUse
-from seglog.files import OsFiles
+from seglog.files.port import OsFiles
 from tests.seglog.workload import SETTINGS
 
 

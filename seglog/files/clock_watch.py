@@ -17,12 +17,12 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from seglog.clock import Clock
+from seglog.files.clock import Clock
 
 __all__ = ["JUMP_MS", "ClockWatch"]
 
 JUMP_MS = 24 * 3600 * 1000
-_logger = logging.getLogger("seglog.clock")
+_logger = logging.getLogger("seglog.files.clock")
 
 
 def _steady_ms() -> int:

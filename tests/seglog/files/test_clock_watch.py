@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog.clock_watch import JUMP_MS, ClockWatch
+from seglog.files.clock_watch import JUMP_MS, ClockWatch
 from tests.seglog.clocks import SetClock
 
 DAY_MS = JUMP_MS
@@ -21,7 +21,7 @@ class Machine:
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
         self.steady_ms = 5_000
         self.clock = SetClock(START_MS)
-        monkeypatch.setattr("seglog.clock_watch._steady_ms", lambda: self.steady_ms)
+        monkeypatch.setattr("seglog.files.clock_watch._steady_ms", lambda: self.steady_ms)
         monkeypatch.setattr(ClockWatch.__init__, "__defaults__", (lambda: self.steady_ms,))
         self.log = seglog.open(path / "data", clock=self.clock)
         self._caplog = caplog
@@ -32,9 +32,9 @@ class Machine:
 
     def told(self, topic: str, durability: str = "fsync") -> list[str]:
         self._caplog.clear()
-        with self._caplog.at_level(logging.WARNING, "seglog.clock"):
+        with self._caplog.at_level(logging.WARNING, "seglog.files.clock"):
             self.log.topic(topic).append([b"x"], durability=durability)
-        return [record.getMessage() for record in self._caplog.records if record.name == "seglog.clock"]
+        return [record.getMessage() for record in self._caplog.records if record.name == "seglog.files.clock"]
 
 
 @pytest.fixture

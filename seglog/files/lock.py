@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from seglog.errors import DirectoryInUse, DirectoryNotWritable
-from seglog.files import Files
+from seglog.files.port import Files
 from seglog.process.ownership import Owned
 
 __all__ = ["DirectoryLock", "SharedLock"]

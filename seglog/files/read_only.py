@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from seglog.files import Files
+from seglog.files.port import Files
 
 __all__ = ["ReadOnlyFiles"]
 

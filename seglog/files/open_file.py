@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from seglog.errors import FileCorrupt
-from seglog.files import Files
+from seglog.files.port import Files
 
 __all__ = ["OpenFile", "Readable"]
 
