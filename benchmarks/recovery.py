@@ -29,7 +29,7 @@ from seglog.files.port import OsFiles
 from seglog.format.frame import MIN_FRAME_BYTES, encode_appends
 from seglog.format.index import ENTRY, encode_entry
 from seglog.meta import load, store
-from seglog.segment import SegmentInfo
+from seglog.segments.segment import SegmentInfo
 from seglog.values.layout import Layout
 
 __all__ = ["SUMMARY", "make_sealed", "make_segment", "run"]

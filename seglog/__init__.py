@@ -73,7 +73,7 @@ from seglog.files.clock import Clock, SystemClock
 from seglog.files.port import Files, OsFiles, replace_atomically
 from seglog.log import Log, open
 from seglog.retention import Retention
-from seglog.segment import SegmentInfo
+from seglog.segments.segment import SegmentInfo
 from seglog.tier import ColdTier
 from seglog.topic import Topic
 from seglog.values.config import (

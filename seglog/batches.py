@@ -12,7 +12,7 @@ from typing import cast
 from seglog.engine import Engine
 from seglog.errors import FileCorrupt
 from seglog.read import check_place, continue_records, live_records, load_run
-from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
+from seglog.segments.batch import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 from seglog.state import TopicState
 from seglog.values.record import Gap, Record
 

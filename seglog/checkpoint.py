@@ -48,11 +48,11 @@ from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store_encoded
 from seglog.read import lost_times, tail_run
 from seglog.removal import remove_topics
 from seglog.retention import is_aged, seal_age_ms
-from seglog.run import RUN_MAX_RECORDS, lost_run
-from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
-from seglog.sizes import Sizes
+from seglog.segments.batch import RUN_MAX_RECORDS, lost_run
+from seglog.segments.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
+from seglog.segments.sizes import Sizes
+from seglog.segments.tags import reached_seqs, write_tags
 from seglog.state import TopicState, active_meta, reclaimable, relocated
-from seglog.tags import reached_seqs, write_tags
 from seglog.truncation import settle_cuts
 from seglog.values.config import LogSettings
 from seglog.values.deletes import DeleteOp

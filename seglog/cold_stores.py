@@ -33,7 +33,7 @@ from seglog.errors import (
 from seglog.files.port import Files
 from seglog.format.index import ENTRY, read_entries
 from seglog.process.own_lock import OwnLock
-from seglog.segment import SegmentInfo, SegmentReader
+from seglog.segments.segment import SegmentInfo, SegmentReader
 from seglog.store import OwnedStores, Part, SegmentId, SegmentStore, SegmentStores
 from seglog.store_local import LocalSegmentStore
 from seglog.values.config import LogSettings
@@ -140,7 +140,7 @@ class ColdStores:
         self._is_claimed = not isinstance(make, OwnedStores)
         self.is_ours: IsOurs = lambda _topic_id, _segment: False
         self._kept_bytes = kept_bytes
-        # As in seglog.segment_cache.
+        # As in seglog.segments.cache.
         self._lock = threading.RLock()
         self._stores: dict[int, SegmentStore] = {}
         self._kept: OrderedDict[tuple[int, int, int], _Bytes] = OrderedDict()

@@ -15,7 +15,7 @@ from seglog.cold_stores import ColdStores
 from seglog.errors import SeglogError
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
-from seglog.segment import SegmentInfo
+from seglog.segments.segment import SegmentInfo
 from seglog.state import TopicState
 from seglog.store import Part, SegmentId
 from seglog.values.layout import Layout

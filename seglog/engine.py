@@ -17,8 +17,8 @@ from seglog.meta import Encoder, WalPosition
 from seglog.process.own_lock import Reentrant, new_lock, once, owned, taken
 from seglog.process.ownership import Owned
 from seglog.resident import Memory
-from seglog.segment import SegmentInfo, SegmentReader
-from seglog.segment_cache import SegmentCache
+from seglog.segments.cache import SegmentCache
+from seglog.segments.segment import SegmentInfo, SegmentReader
 from seglog.shards import Wals
 from seglog.state import TopicState
 from seglog.tier import ColdTier

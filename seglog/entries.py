@@ -16,7 +16,7 @@ from seglog.format.control import (
     encode_truncate,
 )
 from seglog.resident import Memory
-from seglog.segment import SegmentInfo
+from seglog.segments.segment import SegmentInfo
 from seglog.state import TopicState
 from seglog.tail import Tail
 from seglog.truncation import apply_truncate

@@ -27,8 +27,8 @@ from seglog.errors import SeglogError
 from seglog.format.frame import DELETED, LOST
 from seglog.read import read_records
 from seglog.retention import Retained, Retention, due_seq, passed_cap
+from seglog.segments.tags import reached_seqs
 from seglog.state import TopicState
-from seglog.tags import reached_seqs
 from seglog.values.reach import Reach
 from seglog.values.record import Gap
 

@@ -18,7 +18,8 @@ S3  Segment files are what it says: bytes past the active segment's lengths, and
 S4  `deleted` are ids of deleted topics whose directories may still be there; `epoch_floor` is the highest epoch that
     any deleted topic had, so that the next one of its name has a higher one.
 S5  `sealed` of a topic are its sealed segments, ascending, without a gap from `hot_floor` on, so that the first seq of
-    each follows from the one before. Opening a log reads no file of theirs (G4 of seglog.segment), and asks no store.
+    each follows from the one before. Opening a log reads no file of theirs (G4 of seglog.segments.segment), and asks no
+    store.
     It is one flat list, which reads and joins fastest; each segment has seven values in it:
 
         last seq, bytes of data, time of the first record, of the last one, records with the deleted flag, their bytes,
@@ -28,7 +29,7 @@ S5  `sealed` of a topic are its sealed segments, ascending, without a gap from `
     in their flags.
 S6  `doomed` are [topic id, first seq] of segments that a cold store may still have and nobody needs.
 S7  The bytes of a sealed segment with deleted records are those of .data, or higher by just what these had: then it was
-    written anew since (N5 of seglog.rewrite).
+    written anew since (N5 of seglog.segments.rewrite).
 S8  What of a topic did not change since the last snapshot is not encoded again (`Encoder`): a checkpoint joins and
     writes bytes, and builds no JSON of what went before.
 S9  `cuts` of a topic are the listed truncations, [seq, time, number of the next delete] each
@@ -55,7 +56,7 @@ from seglog.arguments import WHOLE_MAX
 from seglog.errors import FileCorrupt, FormatUnsupported, SeglogError
 from seglog.files.open_file import OpenFile
 from seglog.files.port import NO_DESCRIPTOR, Files, replace_atomically
-from seglog.segment import SegmentInfo
+from seglog.segments.segment import SegmentInfo
 from seglog.values import canonical
 from seglog.values.canonical import flag, record, text, wholes
 from seglog.values.config import TopicConfig

@@ -10,7 +10,7 @@ from seglog.files.clock import Clock
 from seglog.files.port import Files
 from seglog.housekeeping import expect_flags, find_fronts, tell_unknown
 from seglog.recovery import Recovered
-from seglog.segment_cache import SegmentCache
+from seglog.segments.cache import SegmentCache
 from seglog.shards import open_wals
 from seglog.state import check_all_hot
 from seglog.values.config import LogSettings

@@ -23,7 +23,7 @@ from seglog.errors import ColdTierRequired, Evicted, FileCorrupt, NoSuchTopic, S
 from seglog.files.open_file import OpenFile
 from seglog.format.frame import DELETED, tombstone
 from seglog.format.frames import Frames, take_apart
-from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run, lost_run
+from seglog.segments.batch import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run, lost_run
 from seglog.state import TopicState
 from seglog.values.reach import NOTHING, Reach
 from seglog.values.record import Gap, Record

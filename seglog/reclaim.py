@@ -1,4 +1,4 @@
-"""When the bytes of deleted records are given back, and how fast. How: seglog.rewrite.
+"""When the bytes of deleted records are given back, and how fast. How: seglog.segments.rewrite.
 
     look     after each checkpoint: sealed segments of which `reclaim_dead_percent` is deleted
     copy     without a lock, at `reclaim_bytes_per_s`
@@ -24,8 +24,8 @@ from seglog.errors import CalledWithin, LogClosed
 from seglog.process.interrupts import uninterrupted
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned
-from seglog.rewrite import discard_rewrite, write_anew
-from seglog.segment import SegmentFiles, SegmentInfo
+from seglog.segments.rewrite import discard_rewrite, write_anew
+from seglog.segments.segment import SegmentFiles, SegmentInfo
 from seglog.state import TopicState, reclaimable
 
 __all__ = ["Reclaimer"]
@@ -109,7 +109,7 @@ class Reclaimer(Owned):
         engine, topic_id = self._engine, state.topic_id
         segment = engine.segments.get(topic_id, info)
         if segment.data.size() != info.data_bytes:
-            # It was written anew, and a crash came before a snapshot that says so (N5 of seglog.rewrite).
+            # It was written anew, and a crash came before a snapshot that says so (N5 of seglog.segments.rewrite).
             with engine.checkpoint_lock:
                 self._publish(state, info, segment.counted(info))
             return

@@ -7,7 +7,8 @@
                  seglog.wal)
     3 segments   by the names in the topics' directories, each listed once: what is released, relocated, deleted, or
                  goes beyond the snapshot, is unlinked or cut, for it is derivable from the WAL (S3 of seglog.meta); a
-                 rewrite is ended (N2 of seglog.rewrite); what is missing is reported. Of sealed segments the snapshot
+                 rewrite is ended (N2 of seglog.segments.rewrite); what is missing is reported. Of sealed segments the
+                 snapshot
                  tells all that is needed: none is opened, and no cold store is asked
     4 replay     all frames from the snapshot's positions on, shard by shard, in order
     5 tail       in the active WAL file, what follows the last whole frame: zeros are reserved space; a torn write is
@@ -24,7 +25,7 @@
 V1  Nothing that was durable is ever cut: `FileCorrupt` names file, offset and reason, and the log does not open.
 V2  Each step is idempotent, and changes only what can be derived again: a crash in recovery is one more crash.
 V3  The time follows what is not checkpointed, and topics; of a sealed segment it takes the names of its files. Whether
-    these are what the snapshot says is looked at when the segment is first opened (seglog.segment_cache).
+    these are what the snapshot says is looked at when the segment is first opened (seglog.segments.cache).
 
 Whoever opens makes a checkpoint when anything was replayed: fresh writes, so that what was found stays found. After a
 failed fsync the page cache shows what the disk does not have, and a second fsync of the WAL would not help.
@@ -48,13 +49,13 @@ from seglog.format.control import read_config, read_create, read_delete, read_ep
 from seglog.format.frame import Buffer, FrameType, Header, data_of
 from seglog.meta import ActiveMeta, Snapshot, TopicMeta, WalPosition, load
 from seglog.removal import remove_leftovers, remove_topics
-from seglog.rewrite import NEW, settle_rewrite
 from seglog.scan import Appends, Stretch, scan
-from seglog.segment import SegmentFiles, SegmentInfo, cut
-from seglog.segment_cache import open_first
+from seglog.segments.cache import open_first
+from seglog.segments.rewrite import NEW, settle_rewrite
+from seglog.segments.segment import SegmentFiles, SegmentInfo, cut
+from seglog.segments.tags import drop_tags
 from seglog.shards import shard_of
 from seglog.state import TopicState
-from seglog.tags import drop_tags
 from seglog.tail import Tail
 from seglog.truncation import apply_truncate, kept_part, lowest_cut, segment_names
 from seglog.values.layout import SEGMENT_PARTS, Layout, WalFolder, number_in

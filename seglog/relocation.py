@@ -30,7 +30,7 @@ from typing import TypeAlias
 from xxhash import xxh3_64_intdigest
 
 from seglog.errors import InvalidSetting, NoSuchSegment, SameFile, SegmentCut
-from seglog.segment import SegmentInfo
+from seglog.segments.segment import SegmentInfo
 from seglog.store import Part, SegmentId, SegmentStore
 from seglog.store_local import LocalSegmentStore
 from seglog.topic_tier import TopicTier, is_whole

@@ -31,7 +31,7 @@ from seglog.errors import LogClosed, SameFile, WriterPoisoned
 from seglog.format.index import ENTRY
 from seglog.housekeeping import advance_front
 from seglog.relocation import HotRetention, relocate, to_relocate
-from seglog.segment import SegmentInfo
+from seglog.segments.segment import SegmentInfo
 from seglog.state import TopicState
 from seglog.store import Part, SegmentId
 from seglog.store_local import LocalSegmentStore
@@ -156,7 +156,7 @@ def _check_now(engine: Engine, state: TopicState, info: SegmentInfo) -> int:
 
 
 def _has_fewer_bytes(engine: Engine, state: TopicState, info: SegmentInfo) -> bool:
-    """Whether it was written anew, and nobody knew (N5 of seglog.rewrite). Now it is known."""
+    """Whether it was written anew, and nobody knew (N5 of seglog.segments.rewrite). Now it is known."""
     segment = engine.segments.get(state.topic_id, info)
     if segment.data.size() == info.data_bytes:
         return False

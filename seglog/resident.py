@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from seglog.format.frame import DELETED
-from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
+from seglog.segments.batch import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 from seglog.tail import Tail
 from seglog.values.deletes import DeleteOp
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from seglog.segment import SegmentInfo
+from seglog.segments.segment import SegmentInfo
 from seglog.values.config import TopicConfig
 
 __all__ = ["Retained", "Retention", "due_seq", "is_aged", "passed_cap", "seal_age_ms"]

@@ -18,8 +18,8 @@ from seglog.engine import Engine
 from seglog.files.open_file import OpenFile, Readable
 from seglog.files.port import Files
 from seglog.read import BATCH_MAX_RECORDS, check_place
-from seglog.run import Run
-from seglog.segment import SegmentFiles, SegmentReader
+from seglog.segments.batch import Run
+from seglog.segments.segment import SegmentFiles, SegmentReader
 from seglog.state import TopicState
 
 __all__ = ["OpenedSegment", "SealedFiles", "SealedPart"]

@@ -12,7 +12,7 @@ from bisect import bisect_left
 
 from seglog.engine import Engine
 from seglog.errors import ColdTierRequired, FileCorrupt
-from seglog.segment import SegmentInfo
+from seglog.segments.segment import SegmentInfo
 from seglog.state import TopicState
 
 __all__ = ["cold_seq_at", "first_seq_at", "hot_seq_at"]

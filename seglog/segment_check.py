@@ -21,8 +21,8 @@ from seglog.format.frame import (
 )
 from seglog.format.index import ENTRY, Entry, read_entries
 from seglog.meta import ActiveMeta
-from seglog.segment import SegmentInfo
-from seglog.tags import listed_tags
+from seglog.segments.segment import SegmentInfo
+from seglog.segments.tags import listed_tags
 from seglog.values.damage import Findings
 from seglog.values.layout import Layout
 from seglog.window import Window
@@ -98,7 +98,8 @@ def check_parts(
 def _check_known(
     idx_path: Path, walk: _Walk, end: int, known: SegmentInfo | ActiveMeta, found: Findings, *, is_sound: bool
 ) -> None:
-    """Whether it is what the snapshot says, as seglog.segment_cache looks at it; any other damage explains the rest."""
+    """Whether it is what the snapshot says, as seglog.segments.cache looks at it; any other damage explains the
+    rest."""
     if walk.dead_records < known.dead_records:
         reason = f"{walk.dead_records} records are flagged as deleted, and {known.dead_records} by the snapshot"
         found.damage(idx_path, 0, reason)

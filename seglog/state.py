@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from seglog.errors import ColdStoreRequired
 from seglog.meta import ActiveMeta, TopicMeta
 from seglog.resident import Memory, Resident
-from seglog.segment import SegmentInfo
-from seglog.sizes import Sizes
+from seglog.segments.segment import SegmentInfo
+from seglog.segments.sizes import Sizes
 from seglog.tail import Tail
 from seglog.values.config import TopicConfig
 from seglog.values.floors import Floors

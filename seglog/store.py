@@ -5,7 +5,8 @@ one). One conformance suite runs over all of them (tests/seglog/test_stores.py),
 
 Q1  `put` returns when both parts are durable. A segment is there with both parts, or `list` does not show it.
 Q2  A segment may be put again: with other flags in the idx, or written anew without deleted records' bytes
-    (seglog.rewrite), and then a crash in the middle of it leaves two parts that need not fit each other. Nobody reads
+    (seglog.segments.rewrite), and then a crash in the middle of it leaves two parts that need not fit each other.
+    Nobody reads
     what was put before the snapshot says that it is there.
 Q3  What is not there is `NoSuchSegment`, and nothing else is: trouble is never taken for absence. Trouble is any
     other error.

@@ -19,7 +19,7 @@ from seglog.read import continue_records, read_frame_batches
 from seglog.retention import Retention
 from seglog.sealed import SealedFiles
 from seglog.search import first_seq_at
-from seglog.segment import SegmentInfo
+from seglog.segments.segment import SegmentInfo
 from seglog.state import TopicState
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp

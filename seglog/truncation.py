@@ -27,9 +27,9 @@ from dataclasses import replace
 from seglog.engine import Engine
 from seglog.files.port import Files
 from seglog.meta import TopicMeta, load, store
-from seglog.segment import SegmentFiles, SegmentInfo, cut
+from seglog.segments.segment import SegmentFiles, SegmentInfo, cut
+from seglog.segments.tags import drop_tags
 from seglog.state import TopicState, active_meta
-from seglog.tags import drop_tags
 from seglog.tail import Tail
 from seglog.values.layout import SEGMENT_PARTS, Layout, number_in
 from seglog.values.truncate_op import TruncateOp, listed_with

@@ -28,9 +28,9 @@ from seglog.files.port import Files, OsFiles
 from seglog.files.read_only import ReadOnlyFiles
 from seglog.meta import ActiveMeta, Snapshot, TopicMeta, decode_snapshot, numbers
 from seglog.recovery import recover
-from seglog.rewrite import NEW, settle_rewrite
-from seglog.segment import SegmentInfo
 from seglog.segment_check import check_parts, check_segment
+from seglog.segments.rewrite import NEW, settle_rewrite
+from seglog.segments.segment import SegmentInfo
 from seglog.store import Part, SegmentStores
 from seglog.truncation import segment_names
 from seglog.values.config import LogSettings, load_settings

@@ -41,7 +41,7 @@ from seglog.files.read_only import ReadOnlyFiles
 from seglog.housekeeping import tell_unknown
 from seglog.opening import engine_of
 from seglog.recovery import recover
-from seglog.segment import SegmentFiles, SegmentInfo
+from seglog.segments.segment import SegmentFiles, SegmentInfo
 from seglog.state import TopicState
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout, number_in
@@ -135,7 +135,7 @@ def _goes_on(info: SegmentInfo, fresh: SegmentInfo | None) -> bool:
 
 
 def _on_disk(engine: Engine, state: TopicState, info: SegmentInfo) -> SegmentInfo | None:
-    """With the bytes of now: a rewrite changes them before a snapshot says so (N5 of seglog.rewrite)."""
+    """With the bytes of now: a rewrite changes them before a snapshot says so (N5 of seglog.segments.rewrite)."""
     if not info.is_hot:
         return info
     try:

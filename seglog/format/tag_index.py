@@ -19,7 +19,7 @@ Q1  It is derivable from .data: one that is missing, damaged, or of another segm
 Q2  It lists deleted records too, as long as they have their bytes: their flags tell. It never changes once it is whole.
 Q3  A tag is looked up by reading head and directory, and then the positions of those that match, and no .data.
 
-No I/O: bytes in, bytes out. Who reads and writes it: seglog.tags.
+No I/O: bytes in, bytes out. Who reads and writes it: seglog.segments.tags.
 """
 
 from __future__ import annotations

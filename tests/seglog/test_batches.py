@@ -9,7 +9,7 @@ import pytest
 
 import seglog
 from seglog import Evicted, FileCorrupt, Log, LogSettings, NoSuchTopic, Record, SeqOutOfRange, TopicConfig, Truncated
-from seglog.run import RUN_MAX_RECORDS
+from seglog.segments.batch import RUN_MAX_RECORDS
 
 
 @pytest.fixture

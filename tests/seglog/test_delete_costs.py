@@ -11,7 +11,7 @@ import seglog
 from benchmarks.calls import count_calls
 from seglog import Gap, Log, LogSettings, Topic, TopicConfig
 from seglog.format.frame import DELETED, read_header
-from seglog.segment import SegmentFiles
+from seglog.segments.segment import SegmentFiles
 from seglog.upkeep import InCaller
 
 RECORDS = 2_000

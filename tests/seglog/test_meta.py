@@ -8,7 +8,7 @@ import pytest
 from seglog import meta
 from seglog.errors import FileCorrupt
 from seglog.meta import ActiveMeta, Encoder, Snapshot, TopicMeta, WalPosition, decode_snapshot, encode_snapshot
-from seglog.segment import SegmentInfo
+from seglog.segments.segment import SegmentInfo
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
 from seglog.values.floors import Floors

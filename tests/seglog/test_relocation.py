@@ -13,7 +13,7 @@ from xxhash import xxh3_64_intdigest
 from seglog.errors import InvalidSetting, NoSuchSegment, SegmentCut
 from seglog.files.port import Files, replace_atomically
 from seglog.relocation import HotRetention, relocate, to_relocate
-from seglog.segment import SegmentInfo
+from seglog.segments.segment import SegmentInfo
 from seglog.store import Part, SegmentId
 from seglog.store_local import LocalSegmentStore
 from seglog.store_memory import MemorySegmentStore

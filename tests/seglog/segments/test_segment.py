@@ -10,9 +10,9 @@ from seglog.errors import FileCorrupt, OffsetOverflow
 from seglog.files.port import Files, OsFiles
 from seglog.format.frame import DELETED, read_header
 from seglog.format.index import ENTRY, encode_entries
-from seglog.run import RUN_MAX_RECORDS
-from seglog.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
-from seglog.segment_cache import SegmentCache
+from seglog.segments.batch import RUN_MAX_RECORDS
+from seglog.segments.cache import SegmentCache
+from seglog.segments.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout
 from tests.faults.disk import SimulatedDisk
@@ -174,7 +174,7 @@ def test_few_files_are_open_at_a_time_and_none_is_taken_from_a_reader(layout: La
 def test_offsets_past_32_bits_are_refused_before_anything_is_written(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seglog.segment.OFFSET_END", 1000)
+    monkeypatch.setattr("seglog.segments.segment.OFFSET_END", 1000)
     files = CountingFiles()
     cache = SegmentCache(files, layout)
     with pytest.raises(OffsetOverflow) as caught:

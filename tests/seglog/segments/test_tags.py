@@ -142,7 +142,7 @@ def test_exact_and_prefix_with_and_without_a_bound(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["missing", "empty", "cut", "flipped", "of another segment"])
 def test_a_file_that_cannot_be_trusted_is_made_anew(tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "seglog.tags")
+    caplog.set_level(logging.WARNING, "seglog.segments.tags")
     with _open(tmp_path) as log:
         _fill(log.topic("t"))
     path, other = (next(tmp_path.rglob(f"seg-{first:016d}.tags")) for first in (5, 13))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from seglog.errors import FileCorrupt
 from seglog.format.frame import CHECKSUM
 from seglog.format.index import ENTRIES
-from seglog.run import Run
+from seglog.segments.batch import Run
 from seglog.values.record import Record
 from tests.seglog.frames import append_frames
 

@@ -9,8 +9,8 @@ import pytest
 import seglog
 from benchmarks.calls import count_calls
 from seglog import LogSettings, TopicConfig
-from seglog.segment import SegmentInfo
-from seglog.sizes import Sizes
+from seglog.segments.segment import SegmentInfo
+from seglog.segments.sizes import Sizes
 from seglog.upkeep import InCaller
 from tests.seglog.totals import check_totals
 

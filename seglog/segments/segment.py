@@ -2,11 +2,11 @@
 
 G1  Records are dense: the entry of seq s is number s - first_seq, and frames lie one after the other from offset 0.
 G2  Only the newest segment of a topic, the active one, grows; a sealed one changes only in the flags of its entries,
-    and as a whole when seglog.rewrite gives the bytes of deleted records back.
+    and as a whole when seglog.segments.rewrite gives the bytes of deleted records back.
 G3  How far the active one goes is the snapshot's to say (see seglog.meta), not its size.
 G4  Records, bytes, times, and how many records are flagged as deleted, the snapshot says of the sealed ones too:
     opening a log opens none of them. Files that are not those are found when the segment is first opened
-    (seglog.segment_cache). Flags are only ever set, so an .idx from before a delete has fewer: no deleted record comes
+    (seglog.segments.cache). Flags are only ever set, so an .idx from before a delete has fewer: no deleted record comes
     back.
 
 Both files are read with pread through the port, in runs of up to a MiB, and not mapped: a disk error is then an
@@ -29,7 +29,7 @@ from seglog.files.open_file import OpenFile, Readable
 from seglog.files.port import Files
 from seglog.format.frame import DELETED
 from seglog.format.index import ENTRIES, ENTRY, OFFSET_END, encode_entries, load_entries, mark_deleted
-from seglog.run import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
+from seglog.segments.batch import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout
 
@@ -44,7 +44,8 @@ class SegmentInfo(NamedTuple):
 
     `cold_check` is the XXH3-64 of its .idx once it is relocated, that is, in the cold store only; None: it is hot.
     `dead_records` have the deleted flag in the .idx, and `dead_bytes` of .data are theirs. A sealed one may have been
-    written anew without these, and nobody knows yet: then .data has `data_bytes - dead_bytes` (N5 of seglog.rewrite).
+    written anew without these, and nobody knows yet: then .data has `data_bytes - dead_bytes` (N5 of
+    seglog.segments.rewrite).
     A named tuple: opening a log makes one for each segment there is.
     """
 

@@ -12,9 +12,9 @@ from seglog.errors import FileCorrupt
 from seglog.files.port import OsFiles
 from seglog.format.frame import DELETED, read_header
 from seglog.format.index import ENTRY, encode_entry
-from seglog.rewrite import write_anew
-from seglog.segment import SegmentInfo, SegmentWriter
-from seglog.segment_cache import SegmentCache
+from seglog.segments.cache import SegmentCache
+from seglog.segments.rewrite import write_anew
+from seglog.segments.segment import SegmentInfo, SegmentWriter
 from seglog.values.deletes import DeleteOp
 from seglog.values.layout import Layout
 from seglog.values.reach import Reach

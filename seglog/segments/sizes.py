@@ -11,7 +11,7 @@ from bisect import bisect_left
 from itertools import accumulate
 from operator import attrgetter
 
-from seglog.segment import SegmentInfo
+from seglog.segments.segment import SegmentInfo
 
 __all__ = ["Sizes"]
 

@@ -1,12 +1,14 @@
 """The segments that are open; and when one is opened first, whether its files are those that the snapshot speaks of.
 
-Recovery opens no sealed segment (G4 of seglog.segment). So here is where an .idx or .data is found that is cut, too
+Recovery opens no sealed segment (G4 of seglog.segments.segment). So here is where an .idx or .data is found that is
+cut, too
 long, of another life of the segment, or from before a delete: `FileCorrupt`, and nothing of that segment is read.
 Nobody changes a segment's files before it was opened here.
 
     .idx      as many entries as it has records
     .data     ends where the last entry says; that is where the snapshot says too, or so many bytes before it as
-              deleted records had: then it was written anew, and a crash came before a snapshot (N5 of seglog.rewrite)
+              deleted records had: then it was written anew, and a crash came before a snapshot (N5 of
+              seglog.segments.rewrite)
     times     of the first and the last entry
     flags     as many as the snapshot counts, if it counts any; more where a delete that is in the WAL only reaches,
               because a checkpoint may have begun to flag before it was cut short
@@ -26,7 +28,7 @@ from collections import OrderedDict
 from seglog.errors import FileCorrupt
 from seglog.files.port import Files
 from seglog.format.index import ENTRY
-from seglog.segment import SegmentFiles, SegmentInfo
+from seglog.segments.segment import SegmentFiles, SegmentInfo
 from seglog.values.layout import Layout
 from seglog.values.reach import NOTHING, Reach
 

@@ -33,8 +33,8 @@ from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
 from seglog.format.frame import DELETED
 from seglog.format.index import ENTRY, encode_entries, read_entries
-from seglog.run import Run
-from seglog.segment import SegmentFiles, SegmentInfo
+from seglog.segments.batch import Run
+from seglog.segments.segment import SegmentFiles, SegmentInfo
 from seglog.values.layout import Layout
 
 __all__ = ["NEW", "discard_rewrite", "settle_rewrite", "write_anew"]

@@ -26,14 +26,14 @@ from seglog.files.port import Files
 from seglog.files.read_only import ReadOnlyFiles
 from seglog.format.frame import HAS_TAG
 from seglog.format.tag_index import encode_tag_index, read_directory, read_head, read_positions
-from seglog.run import RUN_MAX_RECORDS
-from seglog.segment import SegmentFiles, SegmentInfo
+from seglog.segments.batch import RUN_MAX_RECORDS
+from seglog.segments.segment import SegmentFiles, SegmentInfo
 from seglog.values.layout import Layout
 from seglog.values.reach import Reach
 
 __all__ = ["drop_tags", "listed_tags", "reached_seqs", "write_tags"]
 
-_logger = logging.getLogger("seglog.tags")
+_logger = logging.getLogger("seglog.segments.tags")
 _HEAD_BYTES = 4096
 
 
