@@ -28,9 +28,9 @@ from benchmarks.stores.rocksdb import library
 from seglog.files.port import OsFiles
 from seglog.format.frame import MIN_FRAME_BYTES, encode_appends
 from seglog.format.index import ENTRY, encode_entry
-from seglog.meta import load, store
 from seglog.segments.segment import SegmentInfo
 from seglog.values.layout import Layout
+from seglog.wal.manifest import load, store
 
 __all__ = ["SUMMARY", "make_sealed", "make_segment", "run"]
 

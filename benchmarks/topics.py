@@ -28,8 +28,8 @@ from benchmarks.recovery import make_segment
 from benchmarks.report import Aim, Report, Row, compare
 from benchmarks.runner import Figures, in_turns, settle_disk
 from seglog.files.port import OsFiles
-from seglog.meta import ActiveMeta, load, store
 from seglog.values.layout import Layout
+from seglog.wal.manifest import ActiveMeta, load, store
 
 __all__ = ["SUMMARY", "make_topics", "run"]
 

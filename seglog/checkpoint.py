@@ -26,10 +26,11 @@ K7  No call of a cold store is made here, and nothing waits for one (seglog.relo
 K8  Records that are in memory only stay there. Where others follow that are absorbed, a lost one takes the place of
     each, so that seqs stay dense; behind the last of those only the snapshot's `head_seq` knows of them.
 K9  What a checkpoint does under the lock follows the topics that changed since the last one, or are old enough to be
-    sealed, and not the topics that there are. Of the others the encoder has what the snapshot says (S8 of seglog.meta).
+    sealed, and not the topics that there are. Of the others the encoder has what the snapshot says (S8 of
+    seglog.wal.manifest).
 K5  Any failure but a full disk, or a lack of file descriptors, poisons the writer: what the files hold is unknown.
 
-Source: topics engine architecture, section 3, without its CheckpointMark frames (see seglog.meta).
+Source: topics engine architecture, section 3, without its CheckpointMark frames (see seglog.wal.manifest).
 """
 
 from __future__ import annotations
@@ -44,7 +45,6 @@ from itertools import count, groupby
 from seglog.engine import Engine
 from seglog.errors import DiskFull, SeglogError, TooManyOpenFiles, WriterPoisoned
 from seglog.files.port import NO_DESCRIPTOR
-from seglog.meta import Snapshot, TopicMeta, WalPosition, numbers, store_encoded
 from seglog.read import lost_times, tail_run
 from seglog.removal import remove_topics
 from seglog.retention import is_aged, seal_age_ms
@@ -59,7 +59,8 @@ from seglog.values.deletes import DeleteOp
 from seglog.values.listed import Listed
 from seglog.values.reach import NOTHING, Reach
 from seglog.values.truncate_op import TruncateOp
-from seglog.wal import NO_SPACE
+from seglog.wal.manifest import Snapshot, TopicMeta, WalPosition, numbers, store_encoded
+from seglog.wal.wal import NO_SPACE
 
 __all__ = ["Wish", "checkpoint", "checkpoint_locked", "is_to_be_sealed", "relieve", "wait_for_room", "wake_reclaim"]
 

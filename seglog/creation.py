@@ -19,9 +19,9 @@ from seglog.erasure import finish_erasure, is_being_erased
 from seglog.errors import FileCorrupt, NotADataDirectory
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
-from seglog.meta import Snapshot, numbers, store
 from seglog.values.layout import Layout, WalFolder, number_in
-from seglog.wal import create_first_file, point_to
+from seglog.wal.manifest import Snapshot, numbers, store
+from seglog.wal.wal import create_first_file, point_to
 
 __all__ = ["check_never_used", "is_data_directory", "make_new", "missing_folder", "missing_part"]
 

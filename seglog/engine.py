@@ -8,23 +8,23 @@ from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
 
 from seglog.cold_stores import ColdStores
-from seglog.committer import Committer
 from seglog.errors import LogClosed, NoSuchTopic, ReadOnly
 from seglog.files.clock import Clock
 from seglog.files.clock_watch import ClockWatch
 from seglog.files.port import Files
-from seglog.meta import Encoder, WalPosition
 from seglog.process.own_lock import Reentrant, new_lock, once, owned, taken
 from seglog.process.ownership import Owned
 from seglog.resident import Memory
 from seglog.segments.cache import SegmentCache
 from seglog.segments.segment import SegmentInfo, SegmentReader
-from seglog.shards import Wals
 from seglog.state import TopicState
 from seglog.tier import ColdTier
 from seglog.upkeep import Background, Upkeep
 from seglog.values.config import LogSettings, TopicConfig
 from seglog.values.layout import Layout
+from seglog.wal.committer import Committer
+from seglog.wal.manifest import Encoder, WalPosition
+from seglog.wal.shards import Wals
 
 __all__ = ["Engine", "change"]
 

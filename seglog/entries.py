@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from seglog.commit import Entry
 from seglog.format.control import (
     TopicCreated,
     encode_config,
@@ -25,6 +24,7 @@ from seglog.values.deletes import DeleteOp
 from seglog.values.floors import Floors
 from seglog.values.names import BRANCH_MARK
 from seglog.values.record import Gap
+from seglog.wal.group_commit import Entry
 
 __all__ = [
     "AppendEntry",

@@ -41,7 +41,7 @@ from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.journal_section import Item, Section
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned, check_process, is_foreign
-from seglog.wal import NO_SPACE
+from seglog.wal.wal import NO_SPACE
 
 __all__ = ["SECTION_MAX", "Item", "Journal"]
 

@@ -50,7 +50,7 @@ from seglog.journal_item import (
 )
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned
-from seglog.wal import NO_SPACE
+from seglog.wal.wal import NO_SPACE
 from seglog.window import WINDOW_BYTES, Window
 
 __all__ = ["Item", "Section"]

@@ -52,7 +52,7 @@ from seglog.values.config import LogSettings, TopicConfig, load_settings
 from seglog.values.layout import Layout
 from seglog.values.names import check_topic_name
 from seglog.view import look
-from seglog.wal import NO_SPACE
+from seglog.wal.wal import NO_SPACE
 
 __all__ = ["Log", "open"]
 

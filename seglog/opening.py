@@ -11,10 +11,10 @@ from seglog.files.port import Files
 from seglog.housekeeping import expect_flags, find_fronts, tell_unknown
 from seglog.recovery import Recovered
 from seglog.segments.cache import SegmentCache
-from seglog.shards import open_wals
 from seglog.state import check_all_hot
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout
+from seglog.wal.shards import open_wals
 
 __all__ = ["engine_of"]
 

@@ -4,9 +4,10 @@
                  seen, and not durable yet, and nothing may be built on it before it is
     1 snapshot   the newest; damage there is reported
     2 WAL files  of each shard: those before the snapshot's are unlinked; a blank one above CURRENT is too (W2 of
-                 seglog.wal)
+                 seglog.wal.wal)
     3 segments   by the names in the topics' directories, each listed once: what is released, relocated, deleted, or
-                 goes beyond the snapshot, is unlinked or cut, for it is derivable from the WAL (S3 of seglog.meta); a
+                 goes beyond the snapshot, is unlinked or cut, for it is derivable from the WAL (S3 of
+                 seglog.wal.manifest); a
                  rewrite is ended (N2 of seglog.segments.rewrite); what is missing is reported. Of sealed segments the
                  snapshot
                  tells all that is needed: none is opened, and no cold store is asked
@@ -47,21 +48,21 @@ from seglog.files.port import Files
 from seglog.files.read_only import ReadOnlyFiles
 from seglog.format.control import read_config, read_create, read_delete, read_epoch, read_evict
 from seglog.format.frame import Buffer, FrameType, Header, data_of
-from seglog.meta import ActiveMeta, Snapshot, TopicMeta, WalPosition, load
 from seglog.removal import remove_leftovers, remove_topics
-from seglog.scan import Appends, Stretch, scan
 from seglog.segments.cache import open_first
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentFiles, SegmentInfo, cut
 from seglog.segments.tags import drop_tags
-from seglog.shards import shard_of
 from seglog.state import TopicState
 from seglog.tail import Tail
 from seglog.truncation import apply_truncate, kept_part, lowest_cut, segment_names
 from seglog.values.layout import SEGMENT_PARTS, Layout, WalFolder, number_in
 from seglog.values.listed import Listed
-from seglog.wal import durable_after, foreign_mark, is_blank, read_current
-from seglog.wal_end import check_begin, check_known, check_not_cut
+from seglog.wal.file_end import check_begin, check_known, check_not_cut
+from seglog.wal.manifest import ActiveMeta, Snapshot, TopicMeta, WalPosition, load
+from seglog.wal.scan import Appends, Stretch, scan
+from seglog.wal.shards import shard_of
+from seglog.wal.wal import durable_after, foreign_mark, is_blank, read_current
 
 __all__ = ["Recovered", "recover"]
 
@@ -428,7 +429,7 @@ class _Replay:
             raise FileCorrupt(self._path(), self.end.offset, "the truncation that the snapshot speaks of is missing")
 
     def _pass_over(self, header: Header, buffer: Buffer, position: int) -> None:
-        """The snapshot has the topic as it is after its truncation (S1 of seglog.meta)."""
+        """The snapshot has the topic as it is after its truncation (S1 of seglog.wal.manifest)."""
         if header.type == FrameType.TRUNCATE:
             epoch = read_epoch(data_of(buffer, position, header))
             if epoch == self._topic(header).epoch:

@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from seglog.files.port import Files
-from seglog.meta import WalPosition, load, store
-from seglog.shards import first_ordinal
 from seglog.values.layout import Layout, WalFolder, number_in
-from seglog.wal import create_first
+from seglog.wal.manifest import WalPosition, load, store
+from seglog.wal.shards import first_ordinal
+from seglog.wal.wal import create_first
 
 __all__ = ["remove_other_shards", "reshard"]
 

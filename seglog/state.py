@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seglog.errors import ColdStoreRequired
-from seglog.meta import ActiveMeta, TopicMeta
 from seglog.resident import Memory, Resident
 from seglog.segments.segment import SegmentInfo
 from seglog.segments.sizes import Sizes
@@ -25,6 +24,7 @@ from seglog.values.floors import Floors
 from seglog.values.listed import Listed
 from seglog.values.record import Gap
 from seglog.values.truncate_op import TruncateOp
+from seglog.wal.manifest import ActiveMeta, TopicMeta
 
 __all__ = ["TopicState", "active_meta", "check_all_hot", "reclaimable", "relocated"]
 

@@ -26,13 +26,13 @@ from dataclasses import replace
 
 from seglog.engine import Engine
 from seglog.files.port import Files
-from seglog.meta import TopicMeta, load, store
 from seglog.segments.segment import SegmentFiles, SegmentInfo, cut
 from seglog.segments.tags import drop_tags
 from seglog.state import TopicState, active_meta
 from seglog.tail import Tail
 from seglog.values.layout import SEGMENT_PARTS, Layout, number_in
 from seglog.values.truncate_op import TruncateOp, listed_with
+from seglog.wal.manifest import TopicMeta, load, store
 
 __all__ = ["apply_truncate", "kept_part", "lowest_cut", "segment_names", "settle_cuts"]
 

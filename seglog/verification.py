@@ -26,7 +26,6 @@ from seglog.files.lock import SharedLock
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files, OsFiles
 from seglog.files.read_only import ReadOnlyFiles
-from seglog.meta import ActiveMeta, Snapshot, TopicMeta, decode_snapshot, numbers
 from seglog.recovery import recover
 from seglog.segment_check import check_parts, check_segment
 from seglog.segments.rewrite import NEW, settle_rewrite
@@ -36,6 +35,7 @@ from seglog.truncation import segment_names
 from seglog.values.config import LogSettings, load_settings
 from seglog.values.damage import Checked, Damage, Findings, Report
 from seglog.values.layout import Layout, number_in
+from seglog.wal.manifest import ActiveMeta, Snapshot, TopicMeta, decode_snapshot, numbers
 from seglog.wal_check import check_wal
 
 __all__ = ["verify"]

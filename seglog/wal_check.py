@@ -11,12 +11,12 @@ from pathlib import Path
 from seglog.errors import FileCorrupt, InvalidFrame
 from seglog.files.open_file import OpenFile
 from seglog.files.read_only import ReadOnlyFiles
-from seglog.meta import Snapshot, WalPosition
-from seglog.scan import scan
 from seglog.values.damage import Checked, Findings
 from seglog.values.layout import Layout, WalFolder, number_in
-from seglog.wal import durable_after, foreign_mark, is_blank, read_current
-from seglog.wal_end import check_begin, check_known, check_not_cut
+from seglog.wal.file_end import check_begin, check_known, check_not_cut
+from seglog.wal.manifest import Snapshot, WalPosition
+from seglog.wal.scan import scan
+from seglog.wal.wal import durable_after, foreign_mark, is_blank, read_current
 
 __all__ = ["check_wal"]
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from seglog.checkpoint import checkpoint_locked, wait_for_room
-from seglog.commit import Entry
 from seglog.engine import Engine, change
 from seglog.entries import (
     AppendEntry,
@@ -56,7 +55,8 @@ from seglog.values.byte_strings import byte_strings
 from seglog.values.config import TopicConfig, check_durability, check_history
 from seglog.values.deletes import DeleteOp
 from seglog.values.names import BRANCH_MARK
-from seglog.wal import SYNC_MARK_BYTES
+from seglog.wal.group_commit import Entry
+from seglog.wal.wal import SYNC_MARK_BYTES
 
 __all__ = [
     "Begun",
@@ -176,7 +176,7 @@ def begin_append(
             if not engine.leaving or not engine.is_leaving(name):
                 begun = _begin_append(engine, name, values, tag, node, durability, unterminated=unterminated)
         if begun is None:
-            committer.flush()  # H1 of seglog.shards
+            committer.flush()  # H1 of seglog.wal.shards
     return begun
 
 
@@ -264,7 +264,7 @@ def create_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: i
                 entry = _new_topic(engine, name, config, first_seq=first_seq, ts_floor_ms=ts_floor_ms)
                 committer.enqueue(entry)
         if entry is None:
-            committer.flush()  # H1 of seglog.shards
+            committer.flush()  # H1 of seglog.wal.shards
     committer.finish(entry)
 
 

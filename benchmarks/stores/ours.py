@@ -12,7 +12,7 @@ from benchmarks.stores import Append, Store
 from seglog.files.port import OsFiles
 from seglog.format.frame import encode_appends
 from seglog.values.layout import Layout
-from seglog.wal import Wal, create_first
+from seglog.wal.wal import Wal, create_first
 
 __all__ = ["opened", "ungrouped"]
 

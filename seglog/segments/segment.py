@@ -3,7 +3,7 @@
 G1  Records are dense: the entry of seq s is number s - first_seq, and frames lie one after the other from offset 0.
 G2  Only the newest segment of a topic, the active one, grows; a sealed one changes only in the flags of its entries,
     and as a whole when seglog.segments.rewrite gives the bytes of deleted records back.
-G3  How far the active one goes is the snapshot's to say (see seglog.meta), not its size.
+G3  How far the active one goes is the snapshot's to say (see seglog.wal.manifest), not its size.
 G4  Records, bytes, times, and how many records are flagged as deleted, the snapshot says of the sealed ones too:
     opening a log opens none of them. Files that are not those are found when the segment is first opened
     (seglog.segments.cache). Flags are only ever set, so an .idx from before a delete has fewer: no deleted record comes

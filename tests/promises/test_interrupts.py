@@ -27,7 +27,15 @@ from tests.work import tell
 DIRECTORY = Path("/log")
 SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
 # This one too: `_Disk`.
-MODULES = ("seglog.commit", "seglog.entries", "seglog.state", "seglog.tail", "seglog.wal", "seglog.write", __name__)
+MODULES = (
+    "seglog.wal.group_commit",
+    "seglog.entries",
+    "seglog.state",
+    "seglog.tail",
+    "seglog.wal.wal",
+    "seglog.write",
+    __name__,
+)
 # Checkpoints are made by another thread, as usual.
 CHANGES: dict[str, Callable[[Log], object]] = {
     "append": lambda log: log.topic("t").append([b"x", b"y"]),

@@ -96,7 +96,7 @@ def _append(log: Log, count: int) -> None:
 
 
 def test_the_active_file_goes_on_no_further_than_offsets_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seglog.wal.OFFSET_END", 30_000)
+    monkeypatch.setattr("seglog.wal.wal.OFFSET_END", 30_000)
     files = NoDescriptors()
     with seglog.open(tmp_path / "data", settings=SETTINGS, files=files, upkeep=InCaller) as log:
         files.is_exhausted = True

@@ -18,7 +18,7 @@ from seglog.upkeep import InCaller
 from tests.faults.disk import SimulatedDisk
 from tests.faults.files import Effects, UnsyncedFiles
 from tests.seglog.clocks import SetClock
-from tests.seglog.test_commit import GatedFiles
+from tests.seglog.wal.test_group_commit import GatedFiles
 from tests.waiting import wait_until
 
 SMALL = LogSettings(segment_max_events=4, wal_file_bytes=4096)

@@ -114,7 +114,7 @@ def test_a_file_that_was_cut_below_the_snapshot_is_reported(tmp_path: Path) -> N
 
 
 def test_a_frame_that_goes_past_the_end_of_the_file_is_left_by_no_power_cut() -> None:
-    """W8 of seglog.wal, with a record that no sync has seen, in the first append of each of two lives."""
+    """W8 of seglog.wal.wal, with a record that no sync has seen, in the first append of each of two lives."""
     moments, disk = _moments()
     for _ in range(2):
         log = seglog.open("/log", settings=SETTINGS, files=disk)

@@ -27,11 +27,11 @@ from seglog.cold_stores import ColdStores
 from seglog.files.port import OsFiles
 from seglog.format.frame import DELETED, read_header
 from seglog.format.index import ENTRY
-from seglog.meta import load
 from seglog.store import Part, SegmentId
 from seglog.store_memory import MemorySegmentStore
 from seglog.upkeep import InCaller
 from seglog.values.layout import Layout
+from seglog.wal.manifest import load
 from tests.faults.files import UnsyncedFiles
 from tests.seglog.clocks import SetClock
 

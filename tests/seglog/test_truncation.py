@@ -28,9 +28,9 @@ from seglog import (
     Truncated,
     TruncateOp,
 )
-from seglog.commit import Entry
 from seglog.entries import TruncateEntry
 from seglog.read import load_run
+from seglog.wal.group_commit import Entry
 from tests.faults.files import FailingFiles, UnsyncedFiles
 from tests.seglog.clocks import SetClock
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog import Report, meta
+from seglog import Report
 from seglog.errors import DirectoryInUse, FileCorrupt, FormatUnsupported, NotADataDirectory
 from seglog.files.port import OsFiles
 from seglog.files.read_only import ReadOnlyFiles
@@ -19,6 +19,7 @@ from seglog.format.frame import FrameType, encode
 from seglog.format.index import ENTRY, encode_entry, mark_deleted
 from seglog.upkeep import InCaller
 from seglog.values.layout import Layout
+from seglog.wal import manifest as meta
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.stride import every
 from tests.seglog.workload import SETTINGS, TIERED, Journal, live

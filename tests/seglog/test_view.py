@@ -31,9 +31,9 @@ from seglog import (
     ViewOutdated,
 )
 from seglog.files.port import Files
-from seglog.shards import shard_of
 from seglog.upkeep import InCaller
 from seglog.values.layout import Layout
+from seglog.wal.shards import shard_of
 from tests.faults.files import CrashingFiles, Effects, SimulatedCrash, UnsyncedFiles
 from tests.faults.stride import every
 from tests.seglog import topic_life, workload

@@ -1,8 +1,8 @@
-"""Tells what the bytes of a WAL file are where its frames end, beside what `seglog.wal` knows of sync marks.
+"""Tells what the bytes of a WAL file are where its frames end, beside what `seglog.wal.wal` knows of sync marks.
 
     whole     length and checksum fit, and the type or a flag is unknown: another version wrote it, and no crash did
     cut       a frame begins there, by what is left of its header, and goes past the end of the file. The size was
-              durable before the frame was written (W8 of seglog.wal), so no crash did that: somebody cut the file
+              durable before the frame was written (W8 of seglog.wal.wal), so no crash did that: somebody cut the file
     torn      anything else, if no sync mark follows
 
 Not seen: a file that was cut right behind a frame, above the place that the snapshot names.

@@ -3,7 +3,7 @@
 H1  The frames of a topic are in one shard, in their order. Of topics in different shards no order is kept: so a name is
     free for another shard only when the TOPIC_DELETE frame is durable.
 H2  Ordinals begin with 1 where there is one shard, else with (shard + 1) * 10^14 + 1: so no two shards have a file
-    number in common (W3 of seglog.wal).
+    number in common (W3 of seglog.wal.wal).
 H3  A shard's failure poisons all of them: the state in memory is one.
 """
 
@@ -15,9 +15,9 @@ from xxhash import xxh3_64_intdigest
 
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
-from seglog.meta import WalPosition
 from seglog.values.layout import WalFolder
-from seglog.wal import Wal
+from seglog.wal.manifest import WalPosition
+from seglog.wal.wal import Wal
 
 __all__ = ["Wals", "first_ordinal", "open_wals", "shard_of"]
 

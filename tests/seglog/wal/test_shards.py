@@ -12,11 +12,11 @@ import pytest
 import seglog
 from seglog import DiskFull, FileCorrupt, LogSettings
 from seglog.files.port import OsFiles
-from seglog.meta import load
 from seglog.resharding import reshard
-from seglog.shards import first_ordinal, shard_of
 from seglog.upkeep import InCaller
 from seglog.values.layout import Layout
+from seglog.wal.manifest import load
+from seglog.wal.shards import first_ordinal, shard_of
 from tests.faults.files import UnsyncedFiles
 from tests.waiting import wait_until
 

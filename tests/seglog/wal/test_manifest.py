@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from seglog import meta
 from seglog.errors import FileCorrupt
-from seglog.meta import ActiveMeta, Encoder, Snapshot, TopicMeta, WalPosition, decode_snapshot, encode_snapshot
 from seglog.segments.segment import SegmentInfo
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
 from seglog.values.floors import Floors
 from seglog.values.truncate_op import TruncateOp
+from seglog.wal import manifest as meta
+from seglog.wal.manifest import ActiveMeta, Encoder, Snapshot, TopicMeta, WalPosition, decode_snapshot, encode_snapshot
 
 SEALED = (
     SegmentInfo(111, 114, 400, 1720000000000, 1720000000061, True, 0xAB, 1, 46),

@@ -17,7 +17,7 @@ import pytest
 
 import seglog
 import seglog.recovery
-import seglog.scan
+import seglog.wal.scan
 from seglog import LogSettings, SeglogError, TopicConfig
 from seglog.errors import InvalidFrame
 from seglog.files.open_file import OpenFile
@@ -26,8 +26,8 @@ from seglog.files.read_only import ReadOnlyFiles
 from seglog.format.frame import DELETED, LOST, FrameType, Header, encode, read_header
 from seglog.format.frames import read_any_headers, read_headers
 from seglog.recovery import recover
-from seglog.scan import scan
 from seglog.values.layout import Layout, WalFolder
+from seglog.wal.scan import scan
 from tests.faults.files import CrashingFiles, SimulatedCrash, UnsyncedFiles
 from tests.seglog.frames import append_frames
 from tests.seglog.workload import SETTINGS, SHARDED, Journal, live
@@ -160,7 +160,7 @@ def _state(value: Any) -> Any:
 
 
 def _verdict(monkeypatch: pytest.MonkeyPatch, directory: Path, few: int) -> Any:
-    monkeypatch.setattr(seglog.scan, "_FEW", few)
+    monkeypatch.setattr(seglog.wal.scan, "_FEW", few)
     try:
         return _state(recover(ReadOnlyFiles(UnsyncedFiles()), Layout(directory)))
     except SeglogError as error:

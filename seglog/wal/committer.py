@@ -1,16 +1,17 @@
-"""The writer of a log: group commit in each shard of the WAL, under one lock. See seglog.commit and seglog.shards."""
+"""The writer of a log: group commit in each shard of the WAL, under one lock. See seglog.wal.group_commit and
+seglog.wal.shards."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from seglog.commit import Barrier, Common, Entry, GroupCommit
 from seglog.errors import CalledWithin, LogClosed, SeglogError, WriterPoisoned
-from seglog.meta import WalPosition
 from seglog.process.interrupts import is_interrupt, uninterrupted
 from seglog.process.own_lock import Reentrant
 from seglog.process.ownership import Owned
-from seglog.shards import Wals, shard_of
+from seglog.wal.group_commit import Barrier, Common, Entry, GroupCommit
+from seglog.wal.manifest import WalPosition
+from seglog.wal.shards import Wals, shard_of
 
 __all__ = ["Committer"]
 
@@ -53,7 +54,7 @@ class Committer(Owned):
 
     @property
     def has_unsynced(self) -> bool:
-        """C4 of seglog.commit."""
+        """C4 of seglog.wal.group_commit."""
         for shard in self._shards:  # noqa: SIM110 - asked after each append: `any` and its generator take three times as long
             if shard.unsynced_since_ms is not None:
                 return True

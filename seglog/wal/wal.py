@@ -21,7 +21,8 @@ W7  If the process has no file descriptor left for the next file, nothing has ch
 W8  The size of the active file is durable before a frame is written to it. So a crash leaves no frame that goes past
     the end of the file, and no file that ends before the place that a snapshot names. Somebody cut such a file.
 
-A writer is not thread-safe: seglog.commit sees to it that one thread at a time leads. What another thread may call at
+A writer is not thread-safe: seglog.wal.group_commit sees to it that one thread at a time leads. What another thread may
+call at
 the same time, one at a time, says so.
 Source: topics engine architecture, sections 2.1 to 2.4; W3 is ours.
 """
@@ -40,9 +41,9 @@ from seglog.files.open_file import OpenFile
 from seglog.files.port import NO_DESCRIPTOR, Files, replace_atomically
 from seglog.format.frame import MIN_FRAME_BYTES, FrameType, encode, encode_sync_mark, read_header
 from seglog.format.index import OFFSET_END
-from seglog.meta import WalPosition
 from seglog.process.ownership import Owned
 from seglog.values.layout import WalFolder
+from seglog.wal.manifest import WalPosition
 
 __all__ = [
     "NO_SPACE",
@@ -57,7 +58,7 @@ __all__ = [
     "read_current",
 ]
 
-_logger = logging.getLogger("seglog.wal")
+_logger = logging.getLogger("seglog.wal.wal")
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SYNC_MARK_BYTES = MIN_FRAME_BYTES

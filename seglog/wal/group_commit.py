@@ -29,11 +29,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from seglog.errors import CalledWithin, DiskFull, OffsetOverflow, SeglogError, TooManyOpenFiles, WriterPoisoned
-from seglog.meta import WalPosition
 from seglog.process.interrupts import failure_under, uninterrupted
 from seglog.process.own_lock import Reentrant
 from seglog.process.ownership import Owned
-from seglog.wal import Wal
+from seglog.wal.manifest import WalPosition
+from seglog.wal.wal import Wal
 
 __all__ = ["Barrier", "Common", "Entry", "GroupCommit"]
 

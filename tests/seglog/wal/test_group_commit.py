@@ -82,7 +82,7 @@ def test_a_group_ends_at_its_limit_and_takes_one_entry_whatever_its_size(
 ) -> None:
     log = seglog.open(tmp_path / "data", files=files)  # not closed if it fails: an entry that nobody takes holds it up
     log.create_topic("t")
-    monkeypatch.setattr(seglog.commit, "_GROUP_MAX_BYTES", 200)
+    monkeypatch.setattr(seglog.wal.group_commit, "_GROUP_MAX_BYTES", 200)
     leader = _start_one_that_waits_in_its_sync(log, files)
     threads = [leader]
     for queued, value in enumerate((b"1", b"2", b"3", b"large" * 100, b"4"), 1):

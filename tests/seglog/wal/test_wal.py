@@ -12,10 +12,10 @@ from seglog.errors import DiskFull, OffsetOverflow
 from seglog.files.open_file import OpenFile
 from seglog.files.port import OsFiles
 from seglog.format.frame import FrameType, encode
-from seglog.meta import WalPosition
-from seglog.scan import scan
 from seglog.values.layout import WalFolder
-from seglog.wal import SYNC_MARK_BYTES, Wal, create_first, durable_after, is_blank, read_current
+from seglog.wal.manifest import WalPosition
+from seglog.wal.scan import scan
+from seglog.wal.wal import SYNC_MARK_BYTES, Wal, create_first, durable_after, is_blank, read_current
 from tests.seglog.frames import append_frames
 
 
@@ -98,7 +98,7 @@ def test_a_group_larger_than_a_file_goes_into_an_empty_one(wal: Wal, folder: Wal
 
 
 def test_a_group_and_its_mark_end_below_the_largest_offset(wal: Wal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seglog.wal.OFFSET_END", 3 * 56 + SYNC_MARK_BYTES)
+    monkeypatch.setattr("seglog.wal.wal.OFFSET_END", 3 * 56 + SYNC_MARK_BYTES)
     with pytest.raises(OffsetOverflow):
         wal.write(_frames(4), 4)
     with pytest.raises(OffsetOverflow):

@@ -1,0 +1,1 @@
+"""The write-ahead log: its files, group commit, shards, and the manifest of a checkpoint."""
