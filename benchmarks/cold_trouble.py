@@ -23,8 +23,8 @@ from benchmarks.options import Options
 from benchmarks.report import Report, Row, compare
 from benchmarks.runner import Figures, Rounds
 from benchmarks.slices import Open, Slice, in_slices, rate_and_percentiles
-from seglog.store import Part, SegmentId
-from seglog.store_memory import MemorySegmentStore
+from seglog.tiers.memory_store import MemorySegmentStore
+from seglog.tiers.segment_store import Part, SegmentId
 from seglog.upkeep import InCaller
 
 __all__ = ["SUMMARY", "FaultySegments", "run"]

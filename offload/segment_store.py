@@ -4,7 +4,8 @@
     with seglog.open("data", cold_stores=cold_stores(store, "this-log")) as log: ...
 
 The data object is put first and deleted last, so the idx object says that a segment is there with both parts (Q1 of
-`seglog.store`). This is no archive: nobody else reads it, and there are no commits. `place` sets the log apart from
+`seglog.tiers.segment_store`). This is no archive: nobody else reads it, and there are no commits. `place` sets the log
+apart from
 others under the same prefix, and stays the same as long as the log has segments there. An object `owner` names the log,
 so that a second log with the same place moves nothing there. A copy of a data directory has the id of its original, and
 is not told from it.
@@ -29,7 +30,7 @@ from catalog.keys import (
 )
 from catalog.objects.base import ObjectStore
 from seglog import ColdDirectoryTaken, NoSuchSegment, SegmentCut
-from seglog.store import Part, SegmentId, SegmentStores
+from seglog.tiers.segment_store import Part, SegmentId, SegmentStores
 from seglog.values import canonical
 
 __all__ = ["ObjectSegmentStore", "cold_stores"]
@@ -52,7 +53,7 @@ class ObjectSegmentStores:
         return ObjectSegmentStore(self._store, self._place, topic_id)
 
     def claim(self, log_id: str, path: str, is_ours: Callable[[int, SegmentId], bool]) -> None:
-        """As `seglog.store.OwnedStores`. One GET, and once a LIST and a PUT."""
+        """As `seglog.tiers.segment_store.OwnedStores`. One GET, and once a LIST and a PUT."""
         owner = self._owner()
         if owner is None:
             if not self._may_adopt(is_ours):

@@ -74,7 +74,7 @@ from seglog.files.port import Files, OsFiles, replace_atomically
 from seglog.log import Log, open
 from seglog.retention import Retention
 from seglog.segments.segment import SegmentInfo
-from seglog.tier import ColdTier
+from seglog.tiers.cold_tier import ColdTier
 from seglog.topic import Topic
 from seglog.values.config import (
     DISCARDS,

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
 
-from seglog.cold_stores import ColdStores
 from seglog.errors import LogClosed, NoSuchTopic, ReadOnly
 from seglog.files.clock import Clock
 from seglog.files.clock_watch import ClockWatch
@@ -18,7 +17,8 @@ from seglog.resident import Memory
 from seglog.segments.cache import SegmentCache
 from seglog.segments.segment import SegmentInfo, SegmentReader
 from seglog.state import TopicState
-from seglog.tier import ColdTier
+from seglog.tiers.cold_stores import ColdStores
+from seglog.tiers.cold_tier import ColdTier
 from seglog.upkeep import Background, Upkeep
 from seglog.values.config import LogSettings, TopicConfig
 from seglog.values.layout import Layout

@@ -15,7 +15,6 @@ from typing import Annotated, TypeAlias
 from seglog import housekeeping, write
 from seglog.arguments import WHOLE_MAX, Within, checked
 from seglog.checkpoint import checkpoint, checkpoint_locked, relieve
-from seglog.cold_stores import ColdStores
 from seglog.cold_taking import take_cold
 from seglog.creation import check_never_used, is_data_directory, make_new
 from seglog.engine import Engine
@@ -44,8 +43,9 @@ from seglog.relocator import relocate_due
 from seglog.resharding import remove_other_shards, reshard
 from seglog.retention import Retention
 from seglog.state import reclaimable
-from seglog.store import SegmentStores
-from seglog.tier import ColdTier
+from seglog.tiers.cold_stores import ColdStores
+from seglog.tiers.cold_tier import ColdTier
+from seglog.tiers.segment_store import SegmentStores
 from seglog.topic import Topic
 from seglog.upkeep import Background, UpkeepFactory
 from seglog.values.config import LogSettings, TopicConfig, load_settings

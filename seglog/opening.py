@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from seglog.cold_stores import ColdStores
 from seglog.engine import Engine
 from seglog.files.clock import Clock
 from seglog.files.port import Files
@@ -12,6 +11,7 @@ from seglog.housekeeping import expect_flags, find_fronts, tell_unknown
 from seglog.recovery import Recovered
 from seglog.segments.cache import SegmentCache
 from seglog.state import check_all_hot
+from seglog.tiers.cold_stores import ColdStores
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout
 from seglog.wal.shards import open_wals

@@ -31,9 +31,9 @@ from xxhash import xxh3_64_intdigest
 
 from seglog.errors import InvalidSetting, NoSuchSegment, SameFile, SegmentCut
 from seglog.segments.segment import SegmentInfo
-from seglog.store import Part, SegmentId, SegmentStore
-from seglog.store_local import LocalSegmentStore
-from seglog.topic_tier import TopicTier, is_whole
+from seglog.tiers.local_store import LocalSegmentStore
+from seglog.tiers.segment_store import Part, SegmentId, SegmentStore
+from seglog.tiers.topic_tier import TopicTier, is_whole
 
 __all__ = ["Flip", "HotRetention", "relocate", "to_relocate"]
 

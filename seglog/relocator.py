@@ -25,7 +25,6 @@ from contextlib import contextmanager
 from xxhash import xxh3_64_intdigest
 
 from seglog.checkpoint import Wish, checkpoint_locked
-from seglog.cold_stores import ColdStores
 from seglog.engine import Engine
 from seglog.errors import LogClosed, SameFile, WriterPoisoned
 from seglog.format.index import ENTRY
@@ -33,9 +32,10 @@ from seglog.housekeeping import advance_front
 from seglog.relocation import HotRetention, relocate, to_relocate
 from seglog.segments.segment import SegmentInfo
 from seglog.state import TopicState
-from seglog.store import Part, SegmentId
-from seglog.store_local import LocalSegmentStore
-from seglog.topic_tier import TopicTier
+from seglog.tiers.cold_stores import ColdStores
+from seglog.tiers.local_store import LocalSegmentStore
+from seglog.tiers.segment_store import Part, SegmentId
+from seglog.tiers.topic_tier import TopicTier
 
 __all__ = ["recall", "relocate_due"]
 

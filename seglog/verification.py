@@ -19,7 +19,6 @@ from bisect import bisect_left
 from pathlib import Path
 
 from seglog.arguments import checked
-from seglog.cold_stores import ColdStores, store_errors
 from seglog.creation import is_data_directory, missing_folder, missing_part
 from seglog.errors import FormatUnsupported, NotADataDirectory
 from seglog.files.lock import SharedLock
@@ -30,7 +29,8 @@ from seglog.recovery import recover
 from seglog.segment_check import check_parts, check_segment
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentInfo
-from seglog.store import Part, SegmentStores
+from seglog.tiers.cold_stores import ColdStores, store_errors
+from seglog.tiers.segment_store import Part, SegmentStores
 from seglog.truncation import segment_names
 from seglog.values.config import LogSettings, load_settings
 from seglog.values.damage import Checked, Damage, Findings, Report

@@ -32,7 +32,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from seglog.cold_stores import ColdStores
 from seglog.engine import Engine
 from seglog.errors import FileCorrupt, ViewOutdated
 from seglog.files.clock import Clock
@@ -43,6 +42,7 @@ from seglog.opening import engine_of
 from seglog.recovery import recover
 from seglog.segments.segment import SegmentFiles, SegmentInfo
 from seglog.state import TopicState
+from seglog.tiers.cold_stores import ColdStores
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout, number_in
 

@@ -3,7 +3,7 @@
     LOCK                                    held while a process uses the directory; names it
     seglog.toml                             settings
     meta/snapshot.<16 digits>.json          the newest two
-    meta/log-id                             of a log that has a cold directory (seglog.cold_directory)
+    meta/log-id                             of a log that has a cold directory (seglog.tiers.cold_directory)
     meta.removed/                           meta/ of a log on its way out
     wal/CURRENT                             name of the active WAL file; there once the directory is whole
     wal/wal-<16 digits>.log                 number = ordinal of its first frame among all that were ever written

@@ -15,7 +15,7 @@ import seglog
 from catalog.errors import StoreUnreachable
 from catalog.objects.memory import MemoryStore
 from seglog import ColdStoreFailed, Log, LogSettings, SeglogError, TopicConfig
-from seglog.store_memory import MemorySegmentStore
+from seglog.tiers.memory_store import MemorySegmentStore
 from seglog.upkeep import Background, InCaller, UpkeepFactory
 
 

@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 
 import seglog
 from seglog import Evicted, Gap, LogSettings, Record, TopicConfig
-from seglog.store_local import LocalSegmentStore
+from seglog.tiers.local_store import LocalSegmentStore
 from seglog.upkeep import InCaller
 from seglog.values.layout import Layout
 from tests.faults.disk import Image, SimulatedDisk

@@ -7,7 +7,7 @@ import pytest
 
 import seglog
 from seglog import ColdStoreFailed, Files, HistoryKept, LogClosed, LogSettings, NotADataDirectory, TopicConfig
-from seglog.store_memory import MemorySegmentStore
+from seglog.tiers.memory_store import MemorySegmentStore
 from seglog.upkeep import InCaller
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 
@@ -72,7 +72,7 @@ def test_what_is_in_a_cold_store_goes_too_and_a_store_that_keeps_it_is_told(tmp_
     class Stubborn(MemorySegmentStore):
         keeps = True
 
-        def delete(self, segment: seglog.store.SegmentId) -> None:
+        def delete(self, segment: seglog.tiers.segment_store.SegmentId) -> None:
             if self.keeps:
                 raise OSError("it does not")
             super().delete(segment)

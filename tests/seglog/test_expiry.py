@@ -11,7 +11,7 @@ import pytest
 import seglog
 from seglog import Evicted, Gap, Log, LogSettings, NotTruncatable, Record, Topic, TopicConfig
 from seglog.files.port import OsFiles
-from seglog.store_memory import MemorySegmentStore
+from seglog.tiers.memory_store import MemorySegmentStore
 from seglog.upkeep import InCaller
 from tests.seglog.clocks import SetClock
 

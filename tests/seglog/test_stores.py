@@ -1,4 +1,4 @@
-"""One conformance suite over every segment store: what `seglog.store` promises, Q1 to Q4.
+"""One conformance suite over every segment store: what `seglog.tiers.segment_store` promises, Q1 to Q4.
 
 Another implementation joins by a line in STORES: what makes an empty one, given a directory of its own.
 """
@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seglog.errors import NoSuchSegment, SegmentCut
-from seglog.store import Part, SegmentId, SegmentStore
-from seglog.store_local import LocalSegmentStore
-from seglog.store_memory import MemorySegmentStore
-from seglog.topic_tier import Tier, TopicTier
+from seglog.tiers.local_store import LocalSegmentStore
+from seglog.tiers.memory_store import MemorySegmentStore
+from seglog.tiers.segment_store import Part, SegmentId, SegmentStore
+from seglog.tiers.topic_tier import Tier, TopicTier
 from seglog.values.layout import Layout
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 

@@ -3,7 +3,7 @@
     LOCK    locked while a log that writes there is open; its text names the process
     OWNER   a line of canonical JSON {"format": 1, "inode": of the cold directory, "log": 32 hex, "path": data
             directory}, then its XXH3-64 as 16 hex digits and a line end
-    topics/ the segments (seglog.store_local)
+    topics/ the segments (seglog.tiers.local_store)
 
 The log's own id is in `meta/log-id` of the data directory: the same two lines, of {"format": 1, "log": 32 hex}. It is
 made when the log first takes a cold directory.
@@ -36,8 +36,8 @@ from seglog.errors import ColdDirectoryNotApart, ColdDirectoryTaken, DirectoryIn
 from seglog.files.lock import DirectoryLock
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files, replace_atomically
-from seglog.store import SegmentId
-from seglog.store_local import LocalSegmentStore
+from seglog.tiers.local_store import LocalSegmentStore
+from seglog.tiers.segment_store import SegmentId
 from seglog.values import canonical
 from seglog.values.layout import Layout, number_in
 

@@ -1,6 +1,7 @@
 """The port to where a topic's sealed segments are: one store a topic and tier. Segments go in and out whole.
 
-Implementations: `seglog.store_local` (a directory), `seglog.store_memory`, `seglog.topic_tier` (a hot one before a cold
+Implementations: `seglog.tiers.local_store` (a directory), `seglog.tiers.memory_store`, `seglog.tiers.topic_tier` (a hot
+one before a cold
 one). One conformance suite runs over all of them (tests/seglog/test_stores.py), and over others where those are.
 
 Q1  `put` returns when both parts are durable. A segment is there with both parts, or `list` does not show it.
@@ -65,7 +66,7 @@ class OwnedStores(Protocol):
     def claim(self, log_id: str, path: str, is_ours: Callable[[int, SegmentId], bool]) -> None:
         """Called before the first put or delete of an opening. Raises `ColdDirectoryTaken`, and what the store raises.
 
-        `path` is the data directory, for the error that another log gets. `is_ours` as in seglog.cold_directory.
+        `path` is the data directory, for the error that another log gets. `is_ours` as in seglog.tiers.cold_directory.
         """
         ...
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 
 from seglog.errors import NoSuchSegment
-from seglog.store import Part, SegmentId, SegmentStore
+from seglog.tiers.segment_store import Part, SegmentId, SegmentStore
 
 __all__ = ["Tier", "TopicTier"]
 

@@ -12,9 +12,9 @@ import seglog
 from seglog import ColdDirectoryNotApart, ColdDirectoryTaken, Log, LogSettings, SameFile
 from seglog.files.port import OsFiles
 from seglog.relocation import relocate
-from seglog.store import Part, SegmentId, SegmentStore, SegmentStores
-from seglog.store_local import LocalSegmentStore
-from seglog.topic_tier import TopicTier
+from seglog.tiers.local_store import LocalSegmentStore
+from seglog.tiers.segment_store import Part, SegmentId, SegmentStore, SegmentStores
+from seglog.tiers.topic_tier import TopicTier
 from seglog.upkeep import InCaller
 from seglog.values.layout import Layout
 from tests.faults.files import UnsyncedFiles

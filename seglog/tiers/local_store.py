@@ -14,7 +14,7 @@ from pathlib import Path
 from seglog.errors import NoSuchSegment, SegmentCut
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files, replace_atomically
-from seglog.store import Part, SegmentId
+from seglog.tiers.segment_store import Part, SegmentId
 from seglog.values.layout import Layout, number_in
 
 __all__ = ["LocalSegmentStore"]

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from xxhash import xxh3_64_intdigest
 
-from seglog.cold_directory import ColdDirectory, IsOurs, log_id
 from seglog.errors import (
     ColdDirectoryNotApart,
     ColdDirectoryTaken,
@@ -34,14 +33,15 @@ from seglog.files.port import Files
 from seglog.format.index import ENTRY, read_entries
 from seglog.process.own_lock import OwnLock
 from seglog.segments.segment import SegmentInfo, SegmentReader
-from seglog.store import OwnedStores, Part, SegmentId, SegmentStore, SegmentStores
-from seglog.store_local import LocalSegmentStore
+from seglog.tiers.cold_directory import ColdDirectory, IsOurs, log_id
+from seglog.tiers.local_store import LocalSegmentStore
+from seglog.tiers.segment_store import OwnedStores, Part, SegmentId, SegmentStore, SegmentStores
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout, number_in
 
 __all__ = ["ColdStores", "StoredPart", "store_errors"]
 
-_logger = logging.getLogger("seglog.cold_stores")
+_logger = logging.getLogger("seglog.tiers.cold_stores")
 _KEPT_BYTES = 32 * 1024 * 1024
 
 

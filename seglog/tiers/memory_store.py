@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from seglog.errors import NoSuchSegment, SegmentCut
-from seglog.store import Part, SegmentId
+from seglog.tiers.segment_store import Part, SegmentId
 
 __all__ = ["MemorySegmentStore"]
 
