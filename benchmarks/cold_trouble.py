@@ -23,9 +23,9 @@ from benchmarks.options import Options
 from benchmarks.report import Report, Row, compare
 from benchmarks.runner import Figures, Rounds
 from benchmarks.slices import Open, Slice, in_slices, rate_and_percentiles
+from seglog.engine.upkeep import InCaller
 from seglog.tiers.memory_store import MemorySegmentStore
 from seglog.tiers.segment_store import Part, SegmentId
-from seglog.upkeep import InCaller
 
 __all__ = ["SUMMARY", "FaultySegments", "run"]
 

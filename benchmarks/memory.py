@@ -20,8 +20,8 @@ from benchmarks.machine import describe
 from benchmarks.options import Options
 from benchmarks.report import Report, Row, alone
 from seglog import aio
+from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
-from seglog.upkeep import InCaller
 
 __all__ = ["SUMMARY", "run"]
 

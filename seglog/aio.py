@@ -37,7 +37,7 @@ import seglog.log
 from seglog import write
 from seglog.arguments import checked
 from seglog.checkpoint import wait_for_room
-from seglog.engine import Engine
+from seglog.engine.engine import Engine
 from seglog.errors import LogClosed, OtherLoop, TopicFull
 from seglog.follow import Follower
 from seglog.log import Log

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from seglog.engine import Engine
+from seglog.engine.engine import Engine
+from seglog.engine.state import TopicState
 from seglog.errors import FileCorrupt
 from seglog.read import check_place, continue_records, live_records, load_run
 from seglog.segments.batch import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
-from seglog.state import TopicState
 from seglog.values.record import Gap, Record
 
 __all__ = ["read_batches"]

@@ -42,7 +42,8 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count, groupby
 
-from seglog.engine import Engine
+from seglog.engine.engine import Engine
+from seglog.engine.state import TopicState, active_meta, reclaimable, relocated
 from seglog.errors import DiskFull, SeglogError, TooManyOpenFiles, WriterPoisoned
 from seglog.files.port import NO_DESCRIPTOR
 from seglog.read import lost_times, tail_run
@@ -52,7 +53,6 @@ from seglog.segments.batch import RUN_MAX_RECORDS, lost_run
 from seglog.segments.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.segments.sizes import Sizes
 from seglog.segments.tags import reached_seqs, write_tags
-from seglog.state import TopicState, active_meta, reclaimable, relocated
 from seglog.truncation import settle_cuts
 from seglog.values.config import LogSettings
 from seglog.values.deletes import DeleteOp

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 
 from xxhash import xxh3_64_intdigest
 
+from seglog.engine.state import TopicState
 from seglog.errors import SeglogError
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
 from seglog.segments.segment import SegmentInfo
-from seglog.state import TopicState
 from seglog.tiers.cold_stores import ColdStores
 from seglog.tiers.segment_store import Part, SegmentId
 from seglog.values.layout import Layout

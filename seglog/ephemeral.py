@@ -10,10 +10,10 @@ P3  Nothing is written for it: what went is lost after a restart anyway.
 
 from __future__ import annotations
 
-from seglog.engine import Engine
+from seglog.engine.engine import Engine
+from seglog.engine.ephemeral_buffer import Chunk, held_bytes
+from seglog.engine.state import TopicState
 from seglog.errors import TopicFull
-from seglog.resident import Chunk, held_bytes
-from seglog.state import TopicState
 
 __all__ = ["make_room", "trim"]
 

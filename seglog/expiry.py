@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from seglog.engine import Engine
+from seglog.engine.engine import Engine
+from seglog.engine.state import TopicState
 from seglog.errors import SeglogError
 from seglog.search import cold_seq_at, hot_seq_at
-from seglog.state import TopicState
 from seglog.values.floors import Floors
 from seglog.values.names import BRANCH_MARK
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 
-from seglog.engine import Engine
+from seglog.engine.engine import Engine
+from seglog.engine.state import TopicState
 from seglog.errors import LogClosed
 from seglog.expiry import expired_seq
 from seglog.read import check_place, continue_records
-from seglog.state import TopicState
 from seglog.values.record import Gap, Record
 
 __all__ = ["Follower", "follow_records"]

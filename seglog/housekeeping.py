@@ -20,15 +20,15 @@ from collections.abc import Callable
 import numpy as np
 
 from seglog.checkpoint import checkpoint, is_to_be_sealed
-from seglog.engine import Engine, change
-from seglog.entries import EvictEntry
+from seglog.engine.engine import Engine, change
+from seglog.engine.entries import EvictEntry
+from seglog.engine.state import TopicState
 from seglog.ephemeral import trim
 from seglog.errors import SeglogError
 from seglog.format.frame import DELETED, LOST
 from seglog.read import read_records
 from seglog.retention import Retained, Retention, due_seq, passed_cap
 from seglog.segments.tags import reached_seqs
-from seglog.state import TopicState
 from seglog.values.reach import Reach
 from seglog.values.record import Gap
 

@@ -17,7 +17,9 @@ from seglog.arguments import WHOLE_MAX, Within, checked
 from seglog.checkpoint import checkpoint, checkpoint_locked, relieve
 from seglog.cold_taking import take_cold
 from seglog.creation import check_never_used, is_data_directory, make_new
-from seglog.engine import Engine
+from seglog.engine.engine import Engine
+from seglog.engine.state import reclaimable
+from seglog.engine.upkeep import Background, UpkeepFactory
 from seglog.erasure import erase
 from seglog.errors import (
     ColdStoreFailed,
@@ -42,12 +44,10 @@ from seglog.recovery import Recovered, recover
 from seglog.relocator import relocate_due
 from seglog.resharding import remove_other_shards, reshard
 from seglog.retention import Retention
-from seglog.state import reclaimable
 from seglog.tiers.cold_stores import ColdStores
 from seglog.tiers.cold_tier import ColdTier
 from seglog.tiers.segment_store import SegmentStores
 from seglog.topic import Topic
-from seglog.upkeep import Background, UpkeepFactory
 from seglog.values.config import LogSettings, TopicConfig, load_settings
 from seglog.values.layout import Layout
 from seglog.values.names import check_topic_name

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from seglog.engine import Engine
+from seglog.engine.engine import Engine
+from seglog.engine.state import check_all_hot
 from seglog.files.clock import Clock
 from seglog.files.port import Files
 from seglog.housekeeping import expect_flags, find_fronts, tell_unknown
 from seglog.recovery import Recovered
 from seglog.segments.cache import SegmentCache
-from seglog.state import check_all_hot
 from seglog.tiers.cold_stores import ColdStores
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seglog.engine import Engine
+from seglog.engine.engine import Engine
+from seglog.engine.state import TopicState
 from seglog.errors import ColdTierRequired, Evicted, FileCorrupt, NoSuchTopic, SeqOutOfRange, Truncated
 from seglog.files.open_file import OpenFile
 from seglog.format.frame import DELETED, tombstone
 from seglog.format.frames import Frames, take_apart
 from seglog.segments.batch import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run, lost_run
-from seglog.state import TopicState
 from seglog.values.reach import NOTHING, Reach
 from seglog.values.record import Gap, Record
 

@@ -19,14 +19,14 @@ import logging
 import threading
 from collections.abc import Callable
 
-from seglog.engine import Engine
+from seglog.engine.engine import Engine
+from seglog.engine.state import TopicState, reclaimable
 from seglog.errors import CalledWithin, LogClosed
 from seglog.process.interrupts import uninterrupted
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned
 from seglog.segments.rewrite import discard_rewrite, write_anew
 from seglog.segments.segment import SegmentFiles, SegmentInfo
-from seglog.state import TopicState, reclaimable
 
 __all__ = ["Reclaimer"]
 

@@ -41,7 +41,9 @@ from itertools import chain
 from pathlib import Path
 
 from seglog.arguments import WHOLE_MAX
-from seglog.entries import apply_delete, apply_evict, new_state
+from seglog.engine.entries import apply_delete, apply_evict, new_state
+from seglog.engine.state import TopicState
+from seglog.engine.tail import Tail
 from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
@@ -53,8 +55,6 @@ from seglog.segments.cache import open_first
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentFiles, SegmentInfo, cut
 from seglog.segments.tags import drop_tags
-from seglog.state import TopicState
-from seglog.tail import Tail
 from seglog.truncation import apply_truncate, kept_part, lowest_cut, segment_names
 from seglog.values.layout import SEGMENT_PARTS, Layout, WalFolder, number_in
 from seglog.values.listed import Listed

@@ -25,13 +25,13 @@ from contextlib import contextmanager
 from xxhash import xxh3_64_intdigest
 
 from seglog.checkpoint import Wish, checkpoint_locked
-from seglog.engine import Engine
+from seglog.engine.engine import Engine
+from seglog.engine.state import TopicState
 from seglog.errors import LogClosed, SameFile, WriterPoisoned
 from seglog.format.index import ENTRY
 from seglog.housekeeping import advance_front
 from seglog.relocation import HotRetention, relocate, to_relocate
 from seglog.segments.segment import SegmentInfo
-from seglog.state import TopicState
 from seglog.tiers.cold_stores import ColdStores
 from seglog.tiers.local_store import LocalSegmentStore
 from seglog.tiers.segment_store import Part, SegmentId

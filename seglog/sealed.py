@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.engine import Engine
+from seglog.engine.engine import Engine
+from seglog.engine.state import TopicState
 from seglog.files.open_file import OpenFile, Readable
 from seglog.files.port import Files
 from seglog.read import BATCH_MAX_RECORDS, check_place
 from seglog.segments.batch import Run
 from seglog.segments.segment import SegmentFiles, SegmentReader
-from seglog.state import TopicState
 
 __all__ = ["OpenedSegment", "SealedFiles", "SealedPart"]
 

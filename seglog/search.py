@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from seglog.engine import Engine
+from seglog.engine.engine import Engine
+from seglog.engine.state import TopicState
 from seglog.errors import ColdTierRequired, FileCorrupt
 from seglog.segments.segment import SegmentInfo
-from seglog.state import TopicState
 
 __all__ = ["cold_seq_at", "first_seq_at", "hot_seq_at"]
 

@@ -10,7 +10,8 @@ from seglog import housekeeping, write
 from seglog.arguments import checked
 from seglog.batches import read_batches
 from seglog.checkpoint import Wish, checkpoint
-from seglog.engine import Engine
+from seglog.engine.engine import Engine
+from seglog.engine.state import TopicState
 from seglog.errors import ReadOnly, SeqOutOfRange
 from seglog.expiry import expired_seq, known_floors
 from seglog.follow import Follower, follow_records
@@ -20,7 +21,6 @@ from seglog.retention import Retention
 from seglog.sealed import SealedFiles
 from seglog.search import first_seq_at
 from seglog.segments.segment import SegmentInfo
-from seglog.state import TopicState
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
 from seglog.values.record import Gap, Record

@@ -24,12 +24,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from seglog.engine import Engine
+from seglog.engine.engine import Engine
+from seglog.engine.state import TopicState, active_meta
+from seglog.engine.tail import Tail
 from seglog.files.port import Files
 from seglog.segments.segment import SegmentFiles, SegmentInfo, cut
 from seglog.segments.tags import drop_tags
-from seglog.state import TopicState, active_meta
-from seglog.tail import Tail
 from seglog.values.layout import SEGMENT_PARTS, Layout, number_in
 from seglog.values.truncate_op import TruncateOp, listed_with
 from seglog.wal.manifest import TopicMeta, load, store

@@ -32,7 +32,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from seglog.engine import Engine
+from seglog.engine.engine import Engine
+from seglog.engine.state import TopicState
 from seglog.errors import FileCorrupt, ViewOutdated
 from seglog.files.clock import Clock
 from seglog.files.port import Files
@@ -41,7 +42,6 @@ from seglog.housekeeping import tell_unknown
 from seglog.opening import engine_of
 from seglog.recovery import recover
 from seglog.segments.segment import SegmentFiles, SegmentInfo
-from seglog.state import TopicState
 from seglog.tiers.cold_stores import ColdStores
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout, number_in

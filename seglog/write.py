@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from seglog.checkpoint import checkpoint_locked, wait_for_room
-from seglog.engine import Engine, change
-from seglog.entries import (
+from seglog.engine.engine import Engine, change
+from seglog.engine.entries import (
     AppendEntry,
     ConfigEntry,
     CreateEntry,
@@ -24,6 +24,7 @@ from seglog.entries import (
     TruncateEntry,
     delete_resident,
 )
+from seglog.engine.state import TopicState
 from seglog.ephemeral import make_room, trim
 from seglog.errors import (
     AppendsHeld,
@@ -49,7 +50,6 @@ from seglog.format.index import OFFSET_END
 from seglog.housekeeping import advance_front, enforce_limits
 from seglog.relocator import recall
 from seglog.retention import Retained, passed_cap
-from seglog.state import TopicState
 from seglog.truncation import kept_part, lowest_cut
 from seglog.values.byte_strings import byte_strings
 from seglog.values.config import TopicConfig, check_durability, check_history

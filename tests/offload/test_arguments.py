@@ -15,7 +15,7 @@ from offload import Archive, ColdSettings, OffloadSettings, attach, recover
 from offload.catalog_settings import CatalogSettings
 from offload.settings import ServeSettings
 from seglog import Misuse, SeglogError
-from seglog.upkeep import InCaller
+from seglog.engine.upkeep import InCaller
 from seglog.values.setting import Setting, settings_of
 from tests.arguments import Row, calls_of, contents, refused
 

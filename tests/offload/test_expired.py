@@ -16,7 +16,7 @@ from offload.replica_topic import ReplicaTopic
 from offload.spark.options import ReadOptions
 from offload.spark.plan import pin, plan
 from seglog import Evicted, Gap, Log, LogSettings, Record, TopicConfig
-from seglog.upkeep import InCaller
+from seglog.engine.upkeep import InCaller
 from tests.offload.replicas import opened, values
 from tests.seglog.clocks import SetClock
 

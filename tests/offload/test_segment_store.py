@@ -17,8 +17,8 @@ from catalog.objects.memory import MemoryStore
 from catalog.objects.s3 import S3Store
 from offload.segment_store import ObjectSegmentStore, cold_stores
 from seglog import ColdStoreFailed, FileCorrupt, LogSettings
+from seglog.engine.upkeep import InCaller
 from seglog.tiers.segment_store import Part, SegmentId, SegmentStore
-from seglog.upkeep import InCaller
 from tests.seglog.test_stores import (
     test_a_delete_takes_the_whole_segment_and_may_be_repeated,
     test_a_large_segment_is_whole,

@@ -15,8 +15,8 @@ import seglog
 from catalog.errors import StoreUnreachable
 from catalog.objects.memory import MemoryStore
 from seglog import ColdStoreFailed, Log, LogSettings, SeglogError, TopicConfig
+from seglog.engine.upkeep import Background, InCaller, UpkeepFactory
 from seglog.tiers.memory_store import MemorySegmentStore
-from seglog.upkeep import Background, InCaller, UpkeepFactory
 
 
 class StuckStore:

@@ -12,7 +12,7 @@ import pytest
 
 import seglog
 from seglog import Gap, Log, LogSettings, TopicConfig
-from seglog.upkeep import InCaller
+from seglog.engine.upkeep import InCaller
 from tests.faults.files import UnsyncedFiles
 from tests.seglog.clocks import SetClock
 

@@ -27,7 +27,7 @@ import pytest
 
 import seglog
 from seglog import DiskFull, Log, LogSettings, SeglogError, WriterPoisoned
-from seglog.upkeep import InCaller
+from seglog.engine.upkeep import InCaller
 from tests.faults.disk import Image, SimulatedDisk
 from tests.faults.files import Effects
 from tests.faults.stride import every

@@ -29,9 +29,9 @@ SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
 # This one too: `_Disk`.
 MODULES = (
     "seglog.wal.group_commit",
-    "seglog.entries",
-    "seglog.state",
-    "seglog.tail",
+    "seglog.engine.entries",
+    "seglog.engine.state",
+    "seglog.engine.tail",
     "seglog.wal.wal",
     "seglog.write",
     __name__,

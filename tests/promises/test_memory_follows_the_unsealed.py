@@ -14,7 +14,7 @@ from pathlib import Path
 
 import seglog
 from seglog import LogSettings
-from seglog.upkeep import InCaller
+from seglog.engine.upkeep import InCaller
 from tests.faults.files import UnsyncedFiles
 
 MILLION = 1_000_000

@@ -25,7 +25,7 @@ import pytest
 
 import seglog
 from seglog import Log, LogSettings, SeglogError, TopicConfig, WriterPoisoned
-from seglog.upkeep import InCaller
+from seglog.engine.upkeep import InCaller
 from tests.faults.disk import Image, SimulatedDisk
 from tests.faults.files import FailingCalls
 from tests.faults.stride import spread

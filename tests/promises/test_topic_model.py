@@ -29,8 +29,8 @@ from hypothesis.stateful import (
 
 import seglog
 from seglog import Evicted, Gap, LogSettings, Record, TopicConfig
+from seglog.engine.upkeep import InCaller
 from seglog.tiers.local_store import LocalSegmentStore
-from seglog.upkeep import InCaller
 from seglog.values.layout import Layout
 from tests.faults.disk import Image, SimulatedDisk
 from tests.seglog.clocks import SetClock

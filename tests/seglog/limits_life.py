@@ -14,8 +14,8 @@ from pathlib import Path
 
 import seglog
 from seglog import Log, LogSettings, TopicConfig
+from seglog.engine.upkeep import InCaller
 from seglog.files.port import Files
-from seglog.upkeep import InCaller
 from tests.seglog.clocks import SetClock
 from tests.seglog.workload import SETTINGS, Journal
 

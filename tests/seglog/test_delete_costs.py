@@ -10,9 +10,9 @@ import pytest
 import seglog
 from benchmarks.calls import count_calls
 from seglog import Gap, Log, LogSettings, Topic, TopicConfig
+from seglog.engine.upkeep import InCaller
 from seglog.format.frame import DELETED, read_header
 from seglog.segments.segment import SegmentFiles
-from seglog.upkeep import InCaller
 
 RECORDS = 2_000
 SETTINGS = LogSettings(segment_max_events=500)

@@ -14,8 +14,8 @@ import pytest
 
 import seglog
 from seglog import DiskFull, Log, LogSettings, TooManyOpenFiles, WriterPoisoned
+from seglog.engine.upkeep import InCaller
 from seglog.journal import Journal
-from seglog.upkeep import InCaller
 from tests.faults.files import UnsyncedFiles
 
 SETTINGS = LogSettings(wal_file_bytes=8192, segment_max_events=20)

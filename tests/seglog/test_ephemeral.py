@@ -12,9 +12,9 @@ import pytest
 
 import seglog
 from seglog import Evicted, Gap, InvalidSetting, Log, LogSettings, Record, Topic, TopicConfig, TopicFull, aio, write
-from seglog.entries import EvictEntry
+from seglog.engine.entries import EvictEntry
+from seglog.engine.upkeep import InCaller
 from seglog.format.frame import LOST, read_header
-from seglog.upkeep import InCaller
 from tests.faults.disk import SimulatedDisk
 from tests.faults.files import Effects, UnsyncedFiles
 from tests.seglog.clocks import SetClock

@@ -7,8 +7,8 @@ import pytest
 
 import seglog
 from seglog import ColdStoreFailed, Files, HistoryKept, LogClosed, LogSettings, NotADataDirectory, TopicConfig
+from seglog.engine.upkeep import InCaller
 from seglog.tiers.memory_store import MemorySegmentStore
-from seglog.upkeep import InCaller
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 
 SETTINGS = LogSettings(segment_max_events=2, wal_file_bytes=4096)

@@ -10,9 +10,9 @@ import pytest
 
 import seglog
 from seglog import Evicted, Gap, Log, LogSettings, NotTruncatable, Record, Topic, TopicConfig
+from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
 from seglog.tiers.memory_store import MemorySegmentStore
-from seglog.upkeep import InCaller
 from tests.seglog.clocks import SetClock
 
 SETTINGS = LogSettings(segment_max_events=10)

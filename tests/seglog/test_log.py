@@ -27,7 +27,7 @@ from seglog import (
     TopicExists,
     WriterPoisoned,
 )
-from seglog.upkeep import InCaller
+from seglog.engine.upkeep import InCaller
 from tests.faults.files import FailingFiles, UnsyncedFiles
 
 SMALL = LogSettings(segment_max_events=10, wal_file_bytes=4096)

@@ -9,7 +9,7 @@ import pytest
 import seglog
 from benchmarks.calls import count_calls
 from seglog import DiskFull, Log, LogSettings, TopicConfig
-from seglog.upkeep import InCaller
+from seglog.engine.upkeep import InCaller
 from tests.seglog.clocks import SetClock
 from tests.seglog.totals import check_totals
 

@@ -16,7 +16,7 @@ import pytest
 
 import seglog
 from seglog import Log, LogSettings
-from seglog.upkeep import InCaller
+from seglog.engine.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.seglog.clocks import SetClock
 

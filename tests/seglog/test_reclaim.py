@@ -13,11 +13,11 @@ import pytest
 
 import seglog
 from seglog import FileCorrupt, Log, LogClosed, LogSettings, Topic, TopicConfig, WriterPoisoned
+from seglog.engine.upkeep import Background, InCaller, UpkeepFactory
 from seglog.files.port import Files, OsFiles
 from seglog.format.frame import DELETED, MIN_FRAME_BYTES, read_header
 from seglog.format.index import ENTRY, encode_entry, read_entries
 from seglog.segments.rewrite import write_anew
-from seglog.upkeep import Background, InCaller, UpkeepFactory
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import CrashingFiles, Effects, FailingCalls, SimulatedCrash, UnsyncedFiles
 from tests.seglog.clocks import SetClock

@@ -14,9 +14,9 @@ import pytest
 
 import seglog
 from seglog import FileCorrupt, LogSettings, WriterPoisoned
+from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
 from seglog.format.frame import FrameType, encode
-from seglog.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import CrashingFiles, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.stride import every

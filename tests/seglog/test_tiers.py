@@ -23,13 +23,13 @@ from seglog import (
     TopicConfig,
     ViewOutdated,
 )
+from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
 from seglog.format.frame import DELETED, read_header
 from seglog.format.index import ENTRY
 from seglog.tiers.cold_stores import ColdStores
 from seglog.tiers.memory_store import MemorySegmentStore
 from seglog.tiers.segment_store import Part, SegmentId
-from seglog.upkeep import InCaller
 from seglog.values.layout import Layout
 from seglog.wal.manifest import load
 from tests.faults.files import UnsyncedFiles

@@ -28,7 +28,7 @@ from seglog import (
     Truncated,
     TruncateOp,
 )
-from seglog.entries import TruncateEntry
+from seglog.engine.entries import TruncateEntry
 from seglog.read import load_run
 from seglog.wal.group_commit import Entry
 from tests.faults.files import FailingFiles, UnsyncedFiles

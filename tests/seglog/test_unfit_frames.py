@@ -15,8 +15,8 @@ from xxhash import xxh3_64_hexdigest
 
 import seglog
 from seglog import Corrupt, FileCorrupt, LogSettings, SeglogError
+from seglog.engine.upkeep import InCaller
 from seglog.format.frame import FrameType, encode
-from seglog.upkeep import InCaller
 from tests.faults.files import UnsyncedFiles
 
 NAME = "wal-0000000000000001.log"

@@ -30,8 +30,8 @@ from seglog import (
     TruncateOp,
     ViewOutdated,
 )
+from seglog.engine.upkeep import InCaller
 from seglog.files.port import Files
-from seglog.upkeep import InCaller
 from seglog.values.layout import Layout
 from seglog.wal.shards import shard_of
 from tests.faults.files import CrashingFiles, Effects, SimulatedCrash, UnsyncedFiles

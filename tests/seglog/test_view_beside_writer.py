@@ -10,7 +10,7 @@ import pytest
 
 import seglog
 from seglog import Log, LogSettings
-from seglog.upkeep import InCaller
+from seglog.engine.upkeep import InCaller
 from seglog.values.layout import Layout
 from tests.faults.files import UnsyncedFiles
 

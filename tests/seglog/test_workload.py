@@ -6,7 +6,7 @@ from pathlib import Path
 
 import seglog
 from seglog import TopicConfig
-from seglog.upkeep import InCaller
+from seglog.engine.upkeep import InCaller
 from tests.faults.disk import Image, SimulatedDisk
 from tests.seglog.clocks import SetClock
 from tests.seglog.workload import SETTINGS, Journal, look

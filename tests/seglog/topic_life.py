@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 import seglog
 from seglog import Gap, Log, LogSettings, TopicConfig, TruncateOp
+from seglog.engine.upkeep import InCaller
 from seglog.files.port import Files
-from seglog.upkeep import InCaller
 from tests.seglog.clocks import SetClock
 from tests.seglog.totals import check_totals
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seglog import Log
 from seglog.checkpoint import _has_news, is_to_be_sealed
-from seglog.engine import Engine
+from seglog.engine.engine import Engine
 
 __all__ = ["check_totals"]
 

@@ -27,9 +27,9 @@ from typing import TypeAlias
 
 import seglog
 from seglog import DeleteOp, Gap, Log, LogSettings, Record, Topic, TopicConfig
+from seglog.engine.upkeep import InCaller
 from seglog.files.port import Files
 from seglog.format.frame import DELETED, read_header, record_of
-from seglog.upkeep import InCaller
 from tests.seglog.versions import Versions
 
 __all__ = [

@@ -43,8 +43,8 @@ from offload.errors import Unavailable as OffloadUnavailable
 from offload.handles import split_name
 from offload.publisher import Published
 from seglog import Log, LogSettings, Record, TopicMoved
+from seglog.engine.upkeep import InCaller
 from seglog.format.frame import read_header, record_of
-from seglog.upkeep import InCaller
 from tests.faults.disk import SimulatedDisk
 from tests.simulation.database import path_of
 from tests.simulation.journal import Entry, Journal, Op, State

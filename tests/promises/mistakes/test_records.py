@@ -20,9 +20,9 @@ from seglog import (
     RecordTooLarge,
     SeqOutOfRange,
 )
+from seglog.engine.upkeep import InCaller
 from seglog.format.frame import LABEL_MAX_BYTES
 from seglog.journal import Journal
-from seglog.upkeep import InCaller
 from tests.arguments import refused
 from tests.faults.files import UnsyncedFiles
 from tests.promises.mistakes.scene import filled, numbered, tree, values

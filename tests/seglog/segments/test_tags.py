@@ -11,8 +11,8 @@ import pytest
 
 import seglog
 from seglog import Log, LogSettings, Topic
+from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
-from seglog.upkeep import InCaller
 from tests.seglog.clocks import SetClock
 
 SETTINGS = LogSettings(segment_max_events=4, reclaim_bytes_per_s=0)

@@ -10,12 +10,12 @@ import pytest
 
 import seglog
 from seglog import ColdDirectoryNotApart, ColdDirectoryTaken, Log, LogSettings, SameFile
+from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
 from seglog.relocation import relocate
 from seglog.tiers.local_store import LocalSegmentStore
 from seglog.tiers.segment_store import Part, SegmentId, SegmentStore, SegmentStores
 from seglog.tiers.topic_tier import TopicTier
-from seglog.upkeep import InCaller
 from seglog.values.layout import Layout
 from tests.faults.files import UnsyncedFiles
 from tests.seglog.clocks import SetClock

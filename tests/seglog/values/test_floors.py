@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seglog.entries import apply_evict, new_state
+from seglog.engine.entries import apply_evict, new_state
 from seglog.format.control import TopicCreated
 from seglog.values.config import TopicConfig
 from seglog.values.floors import Floors

@@ -11,8 +11,8 @@ import pytest
 
 import seglog
 from seglog import Log, LogSettings, TopicConfig, WriterPoisoned
+from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
-from seglog.upkeep import InCaller
 from tests.faults.files import PowerCutFiles, UnsyncedFiles
 from tests.seglog.clocks import SetClock
 from tests.waiting import wait_until

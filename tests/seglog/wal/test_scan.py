@@ -146,9 +146,9 @@ def _state(value: Any) -> Any:
         return {name: _state(getattr(value, name)) for name in fields}
     if isinstance(value, dict):
         return {key: _state(each) for key, each in value.items()}
-    if isinstance(value, seglog.tail.Tail):
+    if isinstance(value, seglog.engine.tail.Tail):
         return [getattr(value, name) for name in value.__slots__]
-    if isinstance(value, seglog.resident.Resident):
+    if isinstance(value, seglog.engine.ephemeral_buffer.Resident):
         return [*value.chunks]
     if isinstance(value, list | tuple):
         return [_state(each) for each in value]

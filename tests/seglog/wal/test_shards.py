@@ -11,9 +11,9 @@ import pytest
 
 import seglog
 from seglog import DiskFull, FileCorrupt, LogSettings
+from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
 from seglog.resharding import reshard
-from seglog.upkeep import InCaller
 from seglog.values.layout import Layout
 from seglog.wal.manifest import load
 from seglog.wal.shards import first_ordinal, shard_of

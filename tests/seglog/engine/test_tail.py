@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seglog.engine.tail import Tail
 from seglog.format.index import Entry
-from seglog.tail import Tail
 
 groups = st.lists(st.tuples(st.integers(1, 3), st.lists(st.integers(46, 500), min_size=1, max_size=5)), max_size=8)
 

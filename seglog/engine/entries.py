@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from seglog.engine.ephemeral_buffer import Memory
+from seglog.engine.state import TopicState
+from seglog.engine.tail import Tail
 from seglog.format.control import (
     TopicCreated,
     encode_config,
@@ -14,10 +17,7 @@ from seglog.format.control import (
     encode_topic_delete,
     encode_truncate,
 )
-from seglog.resident import Memory
 from seglog.segments.segment import SegmentInfo
-from seglog.state import TopicState
-from seglog.tail import Tail
 from seglog.truncation import apply_truncate
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp

@@ -7,19 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
 
+from seglog.engine.ephemeral_buffer import Memory
+from seglog.engine.state import TopicState
+from seglog.engine.upkeep import Background, Upkeep
 from seglog.errors import LogClosed, NoSuchTopic, ReadOnly
 from seglog.files.clock import Clock
 from seglog.files.clock_watch import ClockWatch
 from seglog.files.port import Files
 from seglog.process.own_lock import Reentrant, new_lock, once, owned, taken
 from seglog.process.ownership import Owned
-from seglog.resident import Memory
 from seglog.segments.cache import SegmentCache
 from seglog.segments.segment import SegmentInfo, SegmentReader
-from seglog.state import TopicState
 from seglog.tiers.cold_stores import ColdStores
 from seglog.tiers.cold_tier import ColdTier
-from seglog.upkeep import Background, Upkeep
 from seglog.values.config import LogSettings, TopicConfig
 from seglog.values.layout import Layout
 from seglog.wal.committer import Committer

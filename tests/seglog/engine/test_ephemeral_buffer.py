@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog import DeleteOp
+from seglog.engine.ephemeral_buffer import Memory, Resident, held_bytes
 from seglog.format.frame import DELETED, encode_appends
-from seglog.resident import Memory, Resident, held_bytes
 
 TOPIC_ID = 7
 

@@ -12,8 +12,8 @@ import pytest
 
 import seglog
 from seglog import DiskFull, Log, LogSettings, WriterPoisoned
+from seglog.engine.upkeep import Background, InCaller
 from seglog.files.port import OsFiles
-from seglog.upkeep import Background, InCaller
 from tests.faults.files import FailingFiles, UnsyncedFiles
 from tests.waiting import wait_until
 

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
+from seglog.engine.tail import Tail
 from seglog.format.frame import DELETED
 from seglog.segments.batch import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
-from seglog.tail import Tail
 from seglog.values.deletes import DeleteOp
 
 __all__ = ["MEMORY", "Memory", "Resident", "held_bytes"]

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from seglog.engine.ephemeral_buffer import Memory, Resident
+from seglog.engine.tail import Tail
 from seglog.errors import ColdStoreRequired
-from seglog.resident import Memory, Resident
 from seglog.segments.segment import SegmentInfo
 from seglog.segments.sizes import Sizes
-from seglog.tail import Tail
 from seglog.values.config import TopicConfig
 from seglog.values.floors import Floors
 from seglog.values.listed import Listed

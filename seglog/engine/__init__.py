@@ -1,0 +1,1 @@
+"""The parts of an open log and the state they share."""
