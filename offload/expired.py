@@ -1,4 +1,4 @@
-"""The expiry floor of a topic's newest remote state: what `seglog.expiry` is to the log.
+"""The expiry floor of a topic's newest remote state: what `seglog.reading.expiry` is to the log.
 
 A past state has none. It shows what was there then, as long as the PITR window keeps it.
 """

@@ -39,9 +39,9 @@ from seglog.arguments import checked
 from seglog.checkpoint import wait_for_room
 from seglog.engine.engine import Engine
 from seglog.errors import LogClosed, OtherLoop, TopicFull
-from seglog.follow import Follower
 from seglog.log import Log
 from seglog.process.ownership import Owned, check_process, is_foreign
+from seglog.reading.follow import Follower
 from seglog.retention import Retention
 from seglog.topic import Topic
 from seglog.values.config import TopicConfig

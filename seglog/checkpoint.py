@@ -46,7 +46,7 @@ from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState, active_meta, reclaimable, relocated
 from seglog.errors import DiskFull, SeglogError, TooManyOpenFiles, WriterPoisoned
 from seglog.files.port import NO_DESCRIPTOR
-from seglog.read import lost_times, tail_run
+from seglog.reading.read import lost_times, tail_run
 from seglog.removal import remove_topics
 from seglog.retention import is_aged, seal_age_ms
 from seglog.segments.batch import RUN_MAX_RECORDS, lost_run

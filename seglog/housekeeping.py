@@ -26,7 +26,7 @@ from seglog.engine.state import TopicState
 from seglog.ephemeral import trim
 from seglog.errors import SeglogError
 from seglog.format.frame import DELETED, LOST
-from seglog.read import read_records
+from seglog.reading.read import read_records
 from seglog.retention import Retained, Retention, due_seq, passed_cap
 from seglog.segments.tags import reached_seqs
 from seglog.values.reach import Reach

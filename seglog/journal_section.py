@@ -50,8 +50,8 @@ from seglog.journal_item import (
 )
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned
+from seglog.reading.read_ahead import WINDOW_BYTES, Window
 from seglog.wal.wal import NO_SPACE
-from seglog.window import WINDOW_BYTES, Window
 
 __all__ = ["Item", "Section"]
 

@@ -20,12 +20,12 @@ from seglog.format.frame import (
     record_of,
 )
 from seglog.format.index import ENTRY, Entry, read_entries
+from seglog.reading.read_ahead import Window
 from seglog.segments.segment import SegmentInfo
 from seglog.segments.tags import listed_tags
 from seglog.values.damage import Findings
 from seglog.values.layout import Layout
 from seglog.wal.manifest import ActiveMeta
-from seglog.window import Window
 
 __all__ = ["check_parts", "check_segment"]
 

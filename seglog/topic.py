@@ -8,18 +8,18 @@ from typing import Literal, cast, overload
 
 from seglog import housekeeping, write
 from seglog.arguments import checked
-from seglog.batches import read_batches
 from seglog.checkpoint import Wish, checkpoint
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import ReadOnly, SeqOutOfRange
-from seglog.expiry import expired_seq, known_floors
-from seglog.follow import Follower, follow_records
 from seglog.format.frames import Frames
-from seglog.read import continue_records, read_frame_batches
+from seglog.reading.batches import read_batches
+from seglog.reading.expiry import expired_seq, known_floors
+from seglog.reading.follow import Follower, follow_records
+from seglog.reading.read import continue_records, read_frame_batches
+from seglog.reading.sealed import SealedFiles
+from seglog.reading.search import first_seq_at
 from seglog.retention import Retention
-from seglog.sealed import SealedFiles
-from seglog.search import first_seq_at
 from seglog.segments.segment import SegmentInfo
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
@@ -203,7 +203,8 @@ class Topic:
         Records below `hot_floor` come from the cold tier, those in relocated segments from the cold store, as long as
         it takes: `ColdStoreFailed` if it fails. What was deleted is passed over. Where retention took records
         of the range, also while the reader is on its way, it gets a `Gap` in their place with `gaps`, or `Evicted` is
-        raised. So it is where a record is past the ttl when this is called (seglog.expiry). Raises `NoSuchTopic` and
+        raised. So it is where a record is past the ttl when this is called (seglog.reading.expiry). Raises
+        `NoSuchTopic` and
         `SeqOutOfRange` at once; `ColdTierRequired`, `FileCorrupt`, `Evicted`, `Truncated` and what the cold tier raises
         when the reader gets there.
         """

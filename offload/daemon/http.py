@@ -52,7 +52,7 @@ from offload.errors import InvalidOption, Refused, Stopping, UnsupportedOption
 from offload.replica_topic import ReplicaTopic
 from seglog import Gap, LogClosed, Record, RecordTooLarge, Topic
 from seglog.arguments import WHOLE_MAX
-from seglog.follow import Follower
+from seglog.reading.follow import Follower
 from seglog.values.config import check_durability
 
 __all__ = ["make_app"]

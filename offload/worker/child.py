@@ -43,7 +43,7 @@ from offload.worker.channel import Channel
 from seglog.errors import FileCorrupt
 from seglog.files.port import OsFiles
 from seglog.format.frames import Frames, take_apart
-from seglog.sealed import OpenedSegment
+from seglog.reading.sealed import OpenedSegment
 
 __all__ = ["Answer", "Begin", "Done", "Failed", "Part", "Question", "Taken", "Told", "main"]
 
@@ -62,7 +62,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """As `seglog.sealed.SealedPart`; the descriptors come beside it."""
+    """As `seglog.reading.sealed.SealedPart`; the descriptors come beside it."""
 
     topic_id: int
     first_seq: int
@@ -201,7 +201,7 @@ def _told(parent: _Parent, source: Iterator[Frames]) -> Iterator[Frames]:
 
 
 def _frames(parent: _Parent, shipment: Shipment) -> Iterator[Frames]:
-    """All that are hot, in order: seglog.sealed."""
+    """All that are hot, in order: seglog.reading.sealed."""
     seq, last_seq = shipment.first_seq, shipment.last_seq
     while seq <= last_seq:
         part, descriptors = parent.ask("part", seq)

@@ -31,7 +31,7 @@ from offload.worker.channel import Channel
 from offload.worker.child import Answer, Begin, Done, Failed, Part, Question, Taken, Told
 from seglog import Topic
 from seglog.process.ownership import Owned, is_foreign
-from seglog.sealed import SealedFiles
+from seglog.reading.sealed import SealedFiles
 
 __all__ = ["Turns", "WorkerPool"]
 

@@ -13,7 +13,7 @@ L4  While the cold tier has live records, `earliest_seq` may be lower than the f
     up there.
 
 L5  The expiry floor of a ttl is no part of it: a reader adds it (`expired`) for as long as retention has not taken the
-    records (seglog.expiry).
+    records (seglog.reading.expiry).
 
 Source: topics engine architecture, sections 1.2 and 3.4; `evict_from` is ours. No I/O.
 """

@@ -29,7 +29,7 @@ from seglog import (
     TruncateOp,
 )
 from seglog.engine.entries import TruncateEntry
-from seglog.read import load_run
+from seglog.reading.read import load_run
 from seglog.wal.group_commit import Entry
 from tests.faults.files import FailingFiles, UnsyncedFiles
 from tests.seglog.clocks import SetClock

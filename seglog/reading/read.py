@@ -66,7 +66,7 @@ def continue_records(
 ) -> Iterator[Record | Gap]:
     """As `read_records`, for a reader that began when the topic had been truncated `cuts` times.
 
-    What is below `expired` is lost (seglog.expiry).
+    What is below `expired` is lost (seglog.reading.expiry).
     """
     items = _items(engine, state, first, last, cuts, gaps=gaps, expired=expired)
     return _joined(items) if gaps else items

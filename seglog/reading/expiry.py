@@ -1,6 +1,6 @@
 """The expiry floor: below it the records of a topic are past its ttl, whatever segment they are in.
 
-Times never go back within a topic, so the floor is one seq. A search of the index finds it (seglog.search).
+Times never go back within a topic, so the floor is one seq. A search of the index finds it (seglog.reading.search).
 
 X1  A record whose time is before now - ttl_ms is not shown. A reader gets a `Gap` or `Evicted` in its place, as after
     an eviction. `now` is the log's clock when the read is called; a follower asks again each time it looks for news.
@@ -22,7 +22,7 @@ from bisect import bisect_left
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import SeglogError
-from seglog.search import cold_seq_at, hot_seq_at
+from seglog.reading.search import cold_seq_at, hot_seq_at
 from seglog.values.floors import Floors
 from seglog.values.names import BRANCH_MARK
 

@@ -18,7 +18,7 @@ from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.files.open_file import OpenFile, Readable
 from seglog.files.port import Files
-from seglog.read import BATCH_MAX_RECORDS, check_place
+from seglog.reading.read import BATCH_MAX_RECORDS, check_place
 from seglog.segments.batch import Run
 from seglog.segments.segment import SegmentFiles, SegmentReader
 

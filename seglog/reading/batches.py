@@ -1,6 +1,7 @@
-"""Reading a topic in lists: what `seglog.read` shows one by one, for whoever takes thousands at once.
+"""Reading a topic in lists: what `seglog.reading.read` shows one by one, for whoever takes thousands at once.
 
-A list has the live records of a run, so up to a MiB or a thousand of them. R1 to R4 of `seglog.read` hold with "a list"
+A list has the live records of a run, so up to a MiB or a thousand of them. R1 to R4 of `seglog.reading.read` hold with
+"a list"
 in the place of "a record": it is looked at when it is handed out, not again while the caller goes through it.
 """
 
@@ -12,7 +13,7 @@ from typing import cast
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import FileCorrupt
-from seglog.read import check_place, continue_records, live_records, load_run
+from seglog.reading.read import check_place, continue_records, live_records, load_run
 from seglog.segments.batch import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
 from seglog.values.record import Gap, Record
 

@@ -1,0 +1,1 @@
+"""Reads of a topic: one record, batches, following, searching by time, and sealed segments for other processes."""
