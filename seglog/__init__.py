@@ -72,7 +72,7 @@ from seglog.errors import (
 from seglog.files.clock import Clock, SystemClock
 from seglog.files.port import Files, OsFiles, replace_atomically
 from seglog.log import Log, open
-from seglog.retention import Retention
+from seglog.maintenance.retention import Retention
 from seglog.segments.segment import SegmentInfo
 from seglog.tiers.cold_tier import ColdTier
 from seglog.topic import Topic

@@ -36,13 +36,13 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, overload
 import seglog.log
 from seglog import write
 from seglog.arguments import checked
-from seglog.checkpoint import wait_for_room
 from seglog.engine.engine import Engine
 from seglog.errors import LogClosed, OtherLoop, TopicFull
 from seglog.log import Log
+from seglog.maintenance.checkpoint import wait_for_room
+from seglog.maintenance.retention import Retention
 from seglog.process.ownership import Owned, check_process, is_foreign
 from seglog.reading.follow import Follower
-from seglog.retention import Retention
 from seglog.topic import Topic
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp

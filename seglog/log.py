@@ -12,9 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Annotated, TypeAlias
 
-from seglog import housekeeping, write
+from seglog import write
 from seglog.arguments import WHOLE_MAX, Within, checked
-from seglog.checkpoint import checkpoint, checkpoint_locked, relieve
 from seglog.cold_taking import take_cold
 from seglog.creation import check_never_used, is_data_directory, make_new
 from seglog.engine.engine import Engine
@@ -36,14 +35,16 @@ from seglog.files.clock import Clock, SystemClock
 from seglog.files.lock import DirectoryLock
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.files.volatile import in_memory_kind
+from seglog.maintenance import housekeeping
+from seglog.maintenance.checkpoint import checkpoint, checkpoint_locked, relieve
+from seglog.maintenance.reclaim import Reclaimer
+from seglog.maintenance.relocator import relocate_due
+from seglog.maintenance.retention import Retention
 from seglog.opening import engine_of
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned, is_foreign
-from seglog.reclaim import Reclaimer
 from seglog.recovery import Recovered, recover
-from seglog.relocator import relocate_due
 from seglog.resharding import remove_other_shards, reshard
-from seglog.retention import Retention
 from seglog.tiers.cold_stores import ColdStores
 from seglog.tiers.cold_tier import ColdTier
 from seglog.tiers.segment_store import SegmentStores

@@ -8,7 +8,7 @@ from seglog.engine.engine import Engine
 from seglog.engine.state import check_all_hot
 from seglog.files.clock import Clock
 from seglog.files.port import Files
-from seglog.housekeeping import expect_flags, find_fronts, tell_unknown
+from seglog.maintenance.housekeeping import expect_flags, find_fronts, tell_unknown
 from seglog.recovery import Recovered
 from seglog.segments.cache import SegmentCache
 from seglog.tiers.cold_stores import ColdStores

@@ -50,12 +50,12 @@ from seglog.files.port import Files
 from seglog.files.read_only import ReadOnlyFiles
 from seglog.format.control import read_config, read_create, read_delete, read_epoch, read_evict
 from seglog.format.frame import Buffer, FrameType, Header, data_of
-from seglog.removal import remove_leftovers, remove_topics
+from seglog.maintenance.removal import remove_leftovers, remove_topics
+from seglog.maintenance.truncation import apply_truncate, kept_part, lowest_cut, segment_names
 from seglog.segments.cache import open_first
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentFiles, SegmentInfo, cut
 from seglog.segments.tags import drop_tags
-from seglog.truncation import apply_truncate, kept_part, lowest_cut, segment_names
 from seglog.values.layout import SEGMENT_PARTS, Layout, WalFolder, number_in
 from seglog.values.listed import Listed
 from seglog.wal.file_end import check_begin, check_known, check_not_cut

@@ -6,20 +6,21 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Literal, cast, overload
 
-from seglog import housekeeping, write
+from seglog import write
 from seglog.arguments import checked
-from seglog.checkpoint import Wish, checkpoint
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import ReadOnly, SeqOutOfRange
 from seglog.format.frames import Frames
+from seglog.maintenance import housekeeping
+from seglog.maintenance.checkpoint import Wish, checkpoint
+from seglog.maintenance.retention import Retention
 from seglog.reading.batches import read_batches
 from seglog.reading.expiry import expired_seq, known_floors
 from seglog.reading.follow import Follower, follow_records
 from seglog.reading.read import continue_records, read_frame_batches
 from seglog.reading.sealed import SealedFiles
 from seglog.reading.search import first_seq_at
-from seglog.retention import Retention
 from seglog.segments.segment import SegmentInfo
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp

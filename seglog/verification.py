@@ -25,13 +25,13 @@ from seglog.files.lock import SharedLock
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files, OsFiles
 from seglog.files.read_only import ReadOnlyFiles
+from seglog.maintenance.truncation import segment_names
 from seglog.recovery import recover
 from seglog.segment_check import check_parts, check_segment
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentInfo
 from seglog.tiers.cold_stores import ColdStores, store_errors
 from seglog.tiers.segment_store import Part, SegmentStores
-from seglog.truncation import segment_names
 from seglog.values.config import LogSettings, load_settings
 from seglog.values.damage import Checked, Damage, Findings, Report
 from seglog.values.layout import Layout, number_in

@@ -38,7 +38,7 @@ from seglog.errors import FileCorrupt, ViewOutdated
 from seglog.files.clock import Clock
 from seglog.files.port import Files
 from seglog.files.read_only import ReadOnlyFiles
-from seglog.housekeeping import tell_unknown
+from seglog.maintenance.housekeeping import tell_unknown
 from seglog.opening import engine_of
 from seglog.recovery import recover
 from seglog.segments.segment import SegmentFiles, SegmentInfo

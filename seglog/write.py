@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from seglog.checkpoint import checkpoint_locked, wait_for_room
 from seglog.engine.engine import Engine, change
 from seglog.engine.entries import (
     AppendEntry,
@@ -25,7 +24,6 @@ from seglog.engine.entries import (
     delete_resident,
 )
 from seglog.engine.state import TopicState
-from seglog.ephemeral import make_room, trim
 from seglog.errors import (
     AppendsHeld,
     HistoryKept,
@@ -47,10 +45,12 @@ from seglog.files.clock_watch import JUMP_MS
 from seglog.format.control import TopicCreated
 from seglog.format.frame import LABEL_MAX_BYTES, encode_appends
 from seglog.format.index import OFFSET_END
-from seglog.housekeeping import advance_front, enforce_limits
-from seglog.relocator import recall
-from seglog.retention import Retained, passed_cap
-from seglog.truncation import kept_part, lowest_cut
+from seglog.maintenance.checkpoint import checkpoint_locked, wait_for_room
+from seglog.maintenance.ephemeral import make_room, trim
+from seglog.maintenance.housekeeping import advance_front, enforce_limits
+from seglog.maintenance.relocator import recall
+from seglog.maintenance.retention import Retained, passed_cap
+from seglog.maintenance.truncation import kept_part, lowest_cut
 from seglog.values.byte_strings import byte_strings
 from seglog.values.config import TopicConfig, check_durability, check_history
 from seglog.values.deletes import DeleteOp

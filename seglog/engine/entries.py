@@ -17,8 +17,8 @@ from seglog.format.control import (
     encode_topic_delete,
     encode_truncate,
 )
+from seglog.maintenance.truncation import apply_truncate
 from seglog.segments.segment import SegmentInfo
-from seglog.truncation import apply_truncate
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
 from seglog.values.floors import Floors

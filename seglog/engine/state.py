@@ -42,7 +42,7 @@ class TopicState:
     `expired_seq` is the expiry floor as far as a reader has found it, `oldest_live_ms` the time of the record there, or
     earlier (seglog.reading.expiry). It never goes back, but for a truncation.
     `cuts` are the seqs at which the topic was truncated since the log was opened, `is_gone` says that it was deleted:
-    readers on their way look at both. `cut_meta` waits for seglog.truncation to cut the files.
+    readers on their way look at both. `cut_meta` waits for seglog.maintenance.truncation to cut the files.
     While `recalls` is above 0, no segment is relocated. `front_op` is the delete up to which the relocator has looked
     for the first live record in the cold store.
     `resident` are the ephemeral records. Where others follow, the WAL says first up to where seqs were handed out:

@@ -17,7 +17,7 @@ N5  It changes how many bytes .data has, and the next snapshot says so. If a cra
     durable if it is the shorter one (who made them may have been killed before); who has to know the bytes to the last
     one (a relocation, a checkpoint that flags) asks the file.
 
-When and how fast: seglog.reclaim.
+When and how fast: seglog.maintenance.reclaim.
 """
 
 from __future__ import annotations

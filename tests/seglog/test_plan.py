@@ -130,7 +130,7 @@ def test_what_a_failed_checkpoint_had_planned_is_in_the_next_one(
         log.topic("t-1").append([b"y"])
         log.configure("t-2", TopicConfig(cap_records=7))
         with monkeypatch.context() as patch:
-            patch.setattr("seglog.checkpoint.store_encoded", full)
+            patch.setattr("seglog.maintenance.checkpoint.store_encoded", full)
             with pytest.raises(DiskFull):
                 log.checkpoint()
         check_totals(log)

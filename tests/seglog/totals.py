@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from seglog import Log
-from seglog.checkpoint import _has_news, is_to_be_sealed
 from seglog.engine.engine import Engine
+from seglog.maintenance.checkpoint import _has_news, is_to_be_sealed
 
 __all__ = ["check_totals"]
 

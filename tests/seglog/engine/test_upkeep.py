@@ -169,7 +169,7 @@ def test_an_append_makes_the_checkpoint_itself_when_nobody_does(tmp_path: Path) 
 def test_with_a_full_disk_appends_go_on_until_they_have_to_wait_and_then_say_why(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL, "seglog.checkpoint")
+    caplog.set_level(logging.CRITICAL, "seglog.maintenance.checkpoint")
     files = FailingFiles(UnsyncedFiles(), 0, errno.ENOSPC, for_good=True, only=("make_dir",))
     settings = LogSettings(segment_max_events=10, wal_file_bytes=4096, wal_max_files=3)
     with seglog.open(tmp_path / "data", settings=settings, files=files) as log:
@@ -188,7 +188,7 @@ def test_with_a_full_disk_appends_go_on_until_they_have_to_wait_and_then_say_why
 
 
 def test_a_failure_in_the_background_stops_the_writer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "seglog.checkpoint")
+    caplog.set_level(logging.WARNING, "seglog.maintenance.checkpoint")
     files = FailingFiles(UnsyncedFiles(), 0, errno.EIO, for_good=True, only=("make_dir",))
     with seglog.open(tmp_path / "data", settings=SMALL, files=files) as log:
         files.at = 1

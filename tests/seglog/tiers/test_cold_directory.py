@@ -12,7 +12,7 @@ import seglog
 from seglog import ColdDirectoryNotApart, ColdDirectoryTaken, Log, LogSettings, SameFile
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
-from seglog.relocation import relocate
+from seglog.maintenance.relocation import relocate
 from seglog.tiers.local_store import LocalSegmentStore
 from seglog.tiers.segment_store import Part, SegmentId, SegmentStore, SegmentStores
 from seglog.tiers.topic_tier import TopicTier

@@ -1,6 +1,6 @@
 """A checkpoint: what is in the WAL goes to segments, deletes go to the flags, and the WAL before it may go.
 
-    0 cut       what truncations wait for (see seglog.truncation)
+    0 cut       what truncations wait for (see seglog.maintenance.truncation)
     1 plan      under the lock: end of the published WAL in each shard, and what each topic that changed has above
                  its segments
     2 absorb    copy verified frames to .data, entries to .idx; go on in a new segment where one is full; sync them
@@ -19,7 +19,8 @@ K6  Flags are written, and a segment that is sealed is synced, even where the fi
 K3  What is copied is verified, so damage in the WAL is found while the WAL is still there.
 K4  What is sealed for its age is sealed by every checkpoint, and sealed segments at the front without a live record go
     with it, where no history is kept.
-K7  No call of a cold store is made here, and nothing waits for one (seglog.relocator). What is released, or dropped, of
+K7  No call of a cold store is made here, and nothing waits for one (seglog.maintenance.relocator). What is released, or
+    dropped, of
     the relocated segments is doomed: the snapshot says so, and the relocator has it deleted. Their flags stay as they
     are; a delete by tag that may reach them is one of the topic's `cold_ops` instead, and none other counts there, for
     below `earliest_seq` nothing is read.
@@ -46,14 +47,14 @@ from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState, active_meta, reclaimable, relocated
 from seglog.errors import DiskFull, SeglogError, TooManyOpenFiles, WriterPoisoned
 from seglog.files.port import NO_DESCRIPTOR
+from seglog.maintenance.removal import remove_topics
+from seglog.maintenance.retention import is_aged, seal_age_ms
+from seglog.maintenance.truncation import settle_cuts
 from seglog.reading.read import lost_times, tail_run
-from seglog.removal import remove_topics
-from seglog.retention import is_aged, seal_age_ms
 from seglog.segments.batch import RUN_MAX_RECORDS, lost_run
 from seglog.segments.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.segments.sizes import Sizes
 from seglog.segments.tags import reached_seqs, write_tags
-from seglog.truncation import settle_cuts
 from seglog.values.config import LogSettings
 from seglog.values.deletes import DeleteOp
 from seglog.values.listed import Listed
@@ -64,7 +65,7 @@ from seglog.wal.wal import NO_SPACE
 
 __all__ = ["Wish", "checkpoint", "checkpoint_locked", "is_to_be_sealed", "relieve", "wait_for_room", "wake_reclaim"]
 
-_logger = logging.getLogger("seglog.checkpoint")
+_logger = logging.getLogger("seglog.maintenance.checkpoint")
 
 # Between runs, upkeep sleeps that long: otherwise an append that comes back from its sync waits for the interpreter
 # until its turn is forced, which is 5 ms.

@@ -1,10 +1,10 @@
-"""Retention at work, and the front of a topic after deletes: decisions are in seglog.retention and
+"""Retention at work, and the front of a topic after deletes: decisions are in seglog.maintenance.retention and
 seglog.values.floors.
 
     1 checkpoint   if a topic with limits has records in the WAL only, or some are to be sealed for their age
     2 look         which of the records that are due are live, by the .idx entries
     3 evict        an EVICT_WATERMARK frame, durable: from here on readers are told of a gap
-    4 checkpoint   drops the segments below `earliest_seq` (K1 of seglog.checkpoint)
+    4 checkpoint   drops the segments below `earliest_seq` (K1 of seglog.maintenance.checkpoint)
 
 E1  Files go after the frame is durable. A crash in between leaves segments that nobody reads, and the next
     checkpoint drops them, as it does those whose records are all deleted.
@@ -19,22 +19,22 @@ from collections.abc import Callable
 
 import numpy as np
 
-from seglog.checkpoint import checkpoint, is_to_be_sealed
 from seglog.engine.engine import Engine, change
 from seglog.engine.entries import EvictEntry
 from seglog.engine.state import TopicState
-from seglog.ephemeral import trim
 from seglog.errors import SeglogError
 from seglog.format.frame import DELETED, LOST
+from seglog.maintenance.checkpoint import checkpoint, is_to_be_sealed
+from seglog.maintenance.ephemeral import trim
+from seglog.maintenance.retention import Retained, Retention, due_seq, passed_cap
 from seglog.reading.read import read_records
-from seglog.retention import Retained, Retention, due_seq, passed_cap
 from seglog.segments.tags import reached_seqs
 from seglog.values.reach import Reach
 from seglog.values.record import Gap
 
 __all__ = ["advance_front", "due", "enforce", "enforce_limits", "expect_flags", "find_fronts"]
 
-_logger = logging.getLogger("seglog.housekeeping")
+_logger = logging.getLogger("seglog.maintenance.housekeeping")
 _LOOK_RECORDS = 8192
 _NEAR_RECORDS = 64
 _TRIES = 5

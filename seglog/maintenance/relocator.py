@@ -1,7 +1,7 @@
 """Segments that go to the cold store, and what the cold store lets go: in a thread of its own, after checkpoints.
 
     1 let go     what is doomed is deleted from the stores
-    2 copy       each segment that hot retention does not keep (seglog.relocation), oldest first
+    2 copy       each segment that hot retention does not keep (seglog.maintenance.relocation), oldest first
     3 flip       a checkpoint whose snapshot says that it is in the cold store; then the hot copy goes
     4 look       after deletes by tag, for the first live record, where that is in the cold store
 
@@ -24,13 +24,13 @@ from contextlib import contextmanager
 
 from xxhash import xxh3_64_intdigest
 
-from seglog.checkpoint import Wish, checkpoint_locked
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import LogClosed, SameFile, WriterPoisoned
 from seglog.format.index import ENTRY
-from seglog.housekeeping import advance_front
-from seglog.relocation import HotRetention, relocate, to_relocate
+from seglog.maintenance.checkpoint import Wish, checkpoint_locked
+from seglog.maintenance.housekeeping import advance_front
+from seglog.maintenance.relocation import HotRetention, relocate, to_relocate
 from seglog.segments.segment import SegmentInfo
 from seglog.tiers.cold_stores import ColdStores
 from seglog.tiers.local_store import LocalSegmentStore
@@ -39,7 +39,7 @@ from seglog.tiers.topic_tier import TopicTier
 
 __all__ = ["recall", "relocate_due"]
 
-_logger = logging.getLogger("seglog.relocator")
+_logger = logging.getLogger("seglog.maintenance.relocator")
 _TRIES = 3
 
 

@@ -3,7 +3,8 @@
 P1  All that is resident fits into `ephemeral_max_bytes`. An append that would pass it evicts: the oldest chunk of the
     topic that holds most, as long as there is one whose `discard` is "old". A topic with "reject" is not evicted for
     others, and its own appends are refused.
-P2  ttl and caps take chunks as they take segments (seglog.retention), once nothing of the topic lies before them. The
+P2  ttl and caps take chunks as they take segments (seglog.maintenance.retention), once nothing of the topic lies before
+    them. The
     chunk that is written stays, but for its ttl.
 P3  Nothing is written for it: what went is lost after a restart anyway.
 """

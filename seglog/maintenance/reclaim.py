@@ -5,7 +5,7 @@
     swap     under the checkpoint lock, if no delete reached the segment meanwhile; then readers look again
 
 Y1  Only where no history is kept: with `keep_history` the archive gets the bytes first, and then the segment goes as a
-    whole. Dead segments at the front go by a checkpoint, without a copy (K4 of seglog.checkpoint).
+    whole. Dead segments at the front go by a checkpoint, without a copy (K4 of seglog.maintenance.checkpoint).
 Y2  It changes nothing that a reader sees, and may be cut short or left out at any time: what a delete reached stays
     flagged, and is looked for again after the next checkpoint and after the next opening.
 Y3  Who lets go of the directory waits until nobody copies: the next owner has copies under the same names.
@@ -30,7 +30,7 @@ from seglog.segments.segment import SegmentFiles, SegmentInfo
 
 __all__ = ["Reclaimer"]
 
-_logger = logging.getLogger("seglog.reclaim")
+_logger = logging.getLogger("seglog.maintenance.reclaim")
 
 
 class _Stopped(Exception):

@@ -12,7 +12,7 @@ from xxhash import xxh3_64_intdigest
 
 from seglog.errors import InvalidSetting, NoSuchSegment, SegmentCut
 from seglog.files.port import Files, replace_atomically
-from seglog.relocation import HotRetention, relocate, to_relocate
+from seglog.maintenance.relocation import HotRetention, relocate, to_relocate
 from seglog.segments.segment import SegmentInfo
 from seglog.tiers.local_store import LocalSegmentStore
 from seglog.tiers.memory_store import MemorySegmentStore
