@@ -34,7 +34,6 @@ from types import TracebackType
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 import seglog.log
-from seglog import write
 from seglog.arguments import checked
 from seglog.engine.engine import Engine
 from seglog.errors import LogClosed, OtherLoop, TopicFull
@@ -47,6 +46,7 @@ from seglog.topic import Topic
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
 from seglog.values.record import Gap, Record
+from seglog.writing import write
 
 __all__ = ["AsyncLog", "AsyncTopic", "open"]
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Annotated, TypeAlias
 
-from seglog import write
 from seglog.arguments import WHOLE_MAX, Within, checked
 from seglog.cold_taking import take_cold
 from seglog.creation import check_never_used, is_data_directory, make_new
@@ -54,6 +53,7 @@ from seglog.values.layout import Layout
 from seglog.values.names import check_topic_name
 from seglog.view import look
 from seglog.wal.wal import NO_SPACE
+from seglog.writing import write
 
 __all__ = ["Log", "open"]
 

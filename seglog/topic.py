@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Literal, cast, overload
 
-from seglog import write
 from seglog.arguments import checked
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
@@ -27,6 +26,7 @@ from seglog.values.deletes import DeleteOp
 from seglog.values.record import Gap, Record
 from seglog.values.truncate_op import TruncateOp
 from seglog.view import explained, guarded
+from seglog.writing import write
 
 __all__ = ["Topic"]
 

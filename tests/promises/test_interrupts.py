@@ -33,7 +33,7 @@ MODULES = (
     "seglog.engine.state",
     "seglog.engine.tail",
     "seglog.wal.wal",
-    "seglog.write",
+    "seglog.writing.write",
     __name__,
 )
 # Checkpoints are made by another thread, as usual.

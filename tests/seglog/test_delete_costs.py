@@ -121,7 +121,7 @@ def test_an_acknowledged_front_is_found_without_looking_at_the_segment_each_time
 
 
 def test_a_checkpoint_is_asked_for_when_there_are_many_by_tag(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seglog.write._PENDING_TAGS_MAX", 50)
+    monkeypatch.setattr("seglog.writing.write._PENDING_TAGS_MAX", 50)
     topic, pending = log.topic("t"), []
     for number in range(200):
         topic.delete(tag=f"gone-{number}")

@@ -316,7 +316,10 @@ def test_an_append_past_32_bit_offsets_is_refused_before_a_seq_is_taken(
     with seglog.open(tmp_path) as log:
         log.topic("t").append([b"first"])
         used = log.wal_bytes
-        for module in ("seglog.write", "seglog.wal.wal"):  # the second one is the last guard, where bytes go to a file
+        for module in (
+            "seglog.writing.write",
+            "seglog.wal.wal",
+        ):  # the second one is the last guard, where bytes go to a file
             with monkeypatch.context() as patch:
                 patch.setattr(f"{module}.OFFSET_END", 2000)
                 with pytest.raises(OffsetOverflow) as caught:

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog import Evicted, Gap, InvalidSetting, Log, LogSettings, Record, Topic, TopicConfig, TopicFull, aio, write
+from seglog import Evicted, Gap, InvalidSetting, Log, LogSettings, Record, Topic, TopicConfig, TopicFull, aio
 from seglog.engine.entries import EvictEntry
 from seglog.engine.upkeep import InCaller
 from seglog.format.frame import LOST, read_header
+from seglog.writing import write
 from tests.faults.disk import SimulatedDisk
 from tests.faults.files import Effects, UnsyncedFiles
 from tests.seglog.clocks import SetClock

@@ -305,7 +305,7 @@ def test_a_cut_between_two_looks_of_a_reader(log: Log, monkeypatch: pytest.Monke
     The records are in the WAL only: the truncation's own checkpoint comes later.
     """
     topic = log.topic("t")
-    monkeypatch.setattr("seglog.write.checkpoint_locked", lambda *_: None)
+    monkeypatch.setattr("seglog.writing.write.checkpoint_locked", lambda *_: None)
 
     def cut_first(*args: Any, **options: Any) -> Any:
         if topic.head_seq == 9:

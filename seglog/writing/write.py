@@ -72,7 +72,7 @@ __all__ = [
     "truncate",
 ]
 
-_logger = logging.getLogger("seglog.write")
+_logger = logging.getLogger("seglog.writing.write")
 
 # Of one append: it is written at once, into one WAL file, where offsets have 32 bits.
 _APPEND_MAX_BYTES = 1024 * 1024 * 1024
