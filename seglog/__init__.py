@@ -74,6 +74,7 @@ from seglog.files.port import Files, OsFiles, replace_atomically
 from seglog.log import Log, open
 from seglog.maintenance.retention import Retention
 from seglog.segments.segment import SegmentInfo
+from seglog.startup.verification import verify
 from seglog.tiers.cold_tier import ColdTier
 from seglog.topic import Topic
 from seglog.values.config import (
@@ -91,7 +92,6 @@ from seglog.values.damage import Checked, Damage, Report
 from seglog.values.deletes import DeleteOp
 from seglog.values.record import Gap, Record
 from seglog.values.truncate_op import TruncateOp
-from seglog.verification import verify
 
 __all__ = [
     "DISCARDS",

@@ -13,12 +13,9 @@ from types import TracebackType
 from typing import Annotated, TypeAlias
 
 from seglog.arguments import WHOLE_MAX, Within, checked
-from seglog.cold_taking import take_cold
-from seglog.creation import check_never_used, is_data_directory, make_new
 from seglog.engine.engine import Engine
 from seglog.engine.state import reclaimable
 from seglog.engine.upkeep import Background, UpkeepFactory
-from seglog.erasure import erase
 from seglog.errors import (
     ColdStoreFailed,
     ColdTierAttached,
@@ -39,11 +36,14 @@ from seglog.maintenance.checkpoint import checkpoint, checkpoint_locked, relieve
 from seglog.maintenance.reclaim import Reclaimer
 from seglog.maintenance.relocator import relocate_due
 from seglog.maintenance.retention import Retention
-from seglog.opening import engine_of
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned, is_foreign
-from seglog.recovery import Recovered, recover
-from seglog.resharding import remove_other_shards, reshard
+from seglog.startup.cold_taking import take_cold
+from seglog.startup.creation import check_never_used, is_data_directory, make_new
+from seglog.startup.erasure import erase
+from seglog.startup.opening import engine_of
+from seglog.startup.recovery import Recovered, recover
+from seglog.startup.resharding import remove_other_shards, reshard
 from seglog.tiers.cold_stores import ColdStores
 from seglog.tiers.cold_tier import ColdTier
 from seglog.tiers.segment_store import SegmentStores

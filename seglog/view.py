@@ -39,9 +39,9 @@ from seglog.files.clock import Clock
 from seglog.files.port import Files
 from seglog.files.read_only import ReadOnlyFiles
 from seglog.maintenance.housekeeping import tell_unknown
-from seglog.opening import engine_of
-from seglog.recovery import recover
 from seglog.segments.segment import SegmentFiles, SegmentInfo
+from seglog.startup.opening import engine_of
+from seglog.startup.recovery import recover
 from seglog.tiers.cold_stores import ColdStores
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout, number_in

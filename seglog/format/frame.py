@@ -18,7 +18,7 @@
 F1  A frame is valid iff its type and flags are known, its length is the sum of its parts, a label is there iff its flag
     is set, what is lost is deleted, and the checksum matches. So a change of any one byte is found.
 F2  Zeros are never a valid frame, so preallocated space is not data.
-F3  Torn or corrupt is not knowable here: seglog.recovery decides, from what follows.
+F3  Torn or corrupt is not knowable here: seglog.startup.recovery decides, from what follows.
 F4  A frame never changes between append and object storage. The one exception is a deleted record whose delete is not
     part of the history any more: `tombstone` keeps its seq and time, and nothing else.
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import seglog
-import seglog.recovery
+import seglog.startup.recovery
 import seglog.wal.scan
 from seglog import LogSettings, SeglogError, TopicConfig
 from seglog.errors import InvalidFrame
@@ -25,7 +25,7 @@ from seglog.files.port import OsFiles
 from seglog.files.read_only import ReadOnlyFiles
 from seglog.format.frame import DELETED, LOST, FrameType, Header, encode, read_header
 from seglog.format.frames import read_any_headers, read_headers
-from seglog.recovery import recover
+from seglog.startup.recovery import recover
 from seglog.values.layout import Layout, WalFolder
 from seglog.wal.scan import scan
 from tests.faults.files import CrashingFiles, SimulatedCrash, UnsyncedFiles
@@ -208,13 +208,13 @@ def test_only_control_frames_are_replayed_one_by_one(crashed: Path, monkeypatch:
         for number in range(300):
             log.topic(f"t{number % 3}").append([b"many"] * (number % 7 + 1))
         one_by_one: list[int] = []
-        apply_one = seglog.recovery._Replay._apply_one
+        apply_one = seglog.startup.recovery._Replay._apply_one
 
         def counted(replay: Any, offset: int, header: Header, buffer: bytes, position: int) -> None:
             one_by_one.append(header.type)
             apply_one(replay, offset, header, buffer, position)
 
-        monkeypatch.setattr(seglog.recovery._Replay, "_apply_one", counted)
+        monkeypatch.setattr(seglog.startup.recovery._Replay, "_apply_one", counted)
         with seglog.open(crashed, read_only=True) as view:
             assert [view.topic(f"t{number}").head_seq for number in range(3)] == [
                 log.topic(f"t{number}").head_seq for number in range(3)

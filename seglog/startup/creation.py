@@ -15,10 +15,10 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from seglog.erasure import finish_erasure, is_being_erased
 from seglog.errors import FileCorrupt, NotADataDirectory
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
+from seglog.startup.erasure import finish_erasure, is_being_erased
 from seglog.values.layout import Layout, WalFolder, number_in
 from seglog.wal.manifest import Snapshot, numbers, store
 from seglog.wal.wal import create_first_file, point_to

@@ -19,24 +19,24 @@ from bisect import bisect_left
 from pathlib import Path
 
 from seglog.arguments import checked
-from seglog.creation import is_data_directory, missing_folder, missing_part
 from seglog.errors import FormatUnsupported, NotADataDirectory
 from seglog.files.lock import SharedLock
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files, OsFiles
 from seglog.files.read_only import ReadOnlyFiles
 from seglog.maintenance.truncation import segment_names
-from seglog.recovery import recover
-from seglog.segment_check import check_parts, check_segment
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentInfo
+from seglog.startup.creation import is_data_directory, missing_folder, missing_part
+from seglog.startup.recovery import recover
+from seglog.startup.segment_check import check_parts, check_segment
+from seglog.startup.wal_check import check_wal
 from seglog.tiers.cold_stores import ColdStores, store_errors
 from seglog.tiers.segment_store import Part, SegmentStores
 from seglog.values.config import LogSettings, load_settings
 from seglog.values.damage import Checked, Damage, Findings, Report
 from seglog.values.layout import Layout, number_in
 from seglog.wal.manifest import ActiveMeta, Snapshot, TopicMeta, decode_snapshot, numbers
-from seglog.wal_check import check_wal
 
 __all__ = ["verify"]
 

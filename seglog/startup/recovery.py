@@ -66,7 +66,7 @@ from seglog.wal.wal import durable_after, foreign_mark, is_blank, read_current
 
 __all__ = ["Recovered", "recover"]
 
-_logger = logging.getLogger("seglog.recovery")
+_logger = logging.getLogger("seglog.startup.recovery")
 # Each has a place in memory when it is replayed. A checkpoint is due after far fewer (seglog.writing.write).
 _LOST_MAX = 2**31
 

@@ -9,8 +9,8 @@ from seglog.engine.state import check_all_hot
 from seglog.files.clock import Clock
 from seglog.files.port import Files
 from seglog.maintenance.housekeeping import expect_flags, find_fronts, tell_unknown
-from seglog.recovery import Recovered
 from seglog.segments.cache import SegmentCache
+from seglog.startup.recovery import Recovered
 from seglog.tiers.cold_stores import ColdStores
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout
