@@ -17,7 +17,7 @@ import pytest
 
 import seglog
 from seglog import CalledWithin, Log, LogClosed, LogSettings, NoSuchTopic, TopicConfig
-from seglog.journal import Journal
+from seglog.journal.journal import Journal
 from tests.faults.disk import SimulatedDisk
 from tests.faults.interrupts import handled, points
 from tests.work import amounts, tell
@@ -181,7 +181,7 @@ def test_a_handler_that_lets_the_refusal_out_stops_its_own_call_only(what: str) 
 
 
 def test_a_handler_within_a_call_of_a_journal_hangs_nobody() -> None:
-    modules = ("seglog.journal", "seglog.journal_section", "seglog.process.own_lock")
+    modules = ("seglog.journal.journal", "seglog.journal.section", "seglog.process.own_lock")
     calls: dict[str, Callable[[Journal], object]] = {
         "append": lambda journal: journal.append(1, b"second"),
         "sync": lambda journal: journal.sync(1),

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import seglog
-from seglog import InvalidArgument, Misuse, Record, TopicConfig, aio, journal
+from seglog import InvalidArgument, Misuse, Record, TopicConfig, aio
 from seglog.arguments import Within, checked
 from seglog.engine.upkeep import InCaller
-from seglog.journal import Journal
+from seglog.journal import journal
+from seglog.journal.journal import Journal
 from seglog.values.setting import settings_of
 from seglog.values.truncate_op import TruncateOp
 from tests.arguments import Row, calls_of, contents, refused

@@ -15,7 +15,7 @@ import pytest
 import seglog
 from seglog import DiskFull, Log, LogSettings, TooManyOpenFiles, WriterPoisoned
 from seglog.engine.upkeep import InCaller
-from seglog.journal import Journal
+from seglog.journal.journal import Journal
 from tests.faults.files import UnsyncedFiles
 
 SETTINGS = LogSettings(wal_file_bytes=8192, segment_max_events=20)

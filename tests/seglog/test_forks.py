@@ -21,7 +21,7 @@ import pytest
 
 import seglog
 from seglog import DirectoryInUse, Log, LogSettings, OpenedByParent, Record, TopicConfig, TruncateOp, aio
-from seglog.journal import Journal
+from seglog.journal.journal import Journal
 from seglog.process.ownership import Owned, check_process, is_foreign
 from tests.children import in_child, outcome_of, quiet_fork
 from tests.faults.files import UnsyncedFiles
@@ -203,7 +203,7 @@ def test_a_child_writes_nothing(tmp_path: Path, log: Log) -> None:
 
 CHILD_THAT_EXITS = """
 import atexit, os, sys, seglog
-from seglog.journal import Journal
+from seglog.journal.journal import Journal
 log = seglog.open(sys.argv[1])
 journal = Journal(sys.argv[1] + "-journal")
 log.topic("t").append([b"1"])

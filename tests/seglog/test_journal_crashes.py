@@ -10,7 +10,7 @@ import pytest
 
 from seglog.errors import SectionPruned
 from seglog.files.port import Files
-from seglog.journal import Journal
+from seglog.journal.journal import Journal
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 
 

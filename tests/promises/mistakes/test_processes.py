@@ -19,7 +19,7 @@ import pytest
 
 import seglog
 from seglog import CalledWithin, JournalClosed, LogClosed, NoSuchTopic, OtherLoop, aio
-from seglog.journal import Journal
+from seglog.journal.journal import Journal
 from tests.children import in_child, outcome_of
 from tests.faults.files import UnsyncedFiles
 from tests.promises.mistakes.scene import ROOT, filled, numbered, values

@@ -22,7 +22,7 @@ from seglog import (
 )
 from seglog.engine.upkeep import InCaller
 from seglog.format.frame import LABEL_MAX_BYTES
-from seglog.journal import Journal
+from seglog.journal.journal import Journal
 from tests.arguments import refused
 from tests.faults.files import UnsyncedFiles
 from tests.promises.mistakes.scene import filled, numbered, tree, values

@@ -15,7 +15,7 @@ import pytest
 import seglog
 from offload.daemon.wire import decode_values, encode_values
 from seglog import LogSettings, aio
-from seglog.journal import Journal
+from seglog.journal.journal import Journal
 from seglog.values.byte_strings import byte_string, byte_strings
 from tests.faults.files import UnsyncedFiles
 

@@ -21,7 +21,7 @@ T2  A change of any one byte of an item is found, and so is one of padding: an i
 T3  A mark in another's place, or of another section, does not fit. Data begin 4 bytes into a unit, so a section that is
     stored as an item of another shows no marks in there.
 T4  Without its whole data an item cannot be checked: neither its size nor the prefix that was read.
-T5  Torn or damaged is not knowable here: seglog.journal decides.
+T5  Torn or damaged is not knowable here: seglog.journal.journal decides.
 
 Source: journal of variable-size items, sections Format and Offset Alignment; padding and marks are ours.
 No I/O: bytes in, bytes out.

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.errors import InvalidItem
-from seglog.journal_item import (
+from seglog.journal.item import (
     MARK_BYTES,
     OFFSET_MAX,
     SIZE,
@@ -31,7 +31,7 @@ def encoded(data: bytes) -> bytes:
 
 
 def test_the_tables_in_the_docstring_are_the_structs() -> None:
-    assert table_of("seglog.journal_item") == [(0, 4), (0, 8), (8, 8)]
+    assert table_of("seglog.journal.item") == [(0, 4), (0, 8), (8, 8)]
     assert (SIZE.format, SIZE.size, MARK_BYTES, UNIT_BYTES, OFFSET_MAX) == ("<I", 4, 16, 16, 2**32 - 1)
 
 

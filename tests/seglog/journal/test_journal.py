@@ -25,12 +25,12 @@ from seglog.errors import (
     WriterPoisoned,
     WrongSize,
 )
-from seglog.journal import Item, Journal
-from seglog.journal_item import OFFSET_MAX, UNIT_BYTES, encode_item, encode_mark, slot_bytes
+from seglog.journal.item import OFFSET_MAX, UNIT_BYTES, encode_item, encode_mark, slot_bytes
+from seglog.journal.journal import Item, Journal
 from tests.faults.disk import Moment, SimulatedDisk
 from tests.faults.files import Effects, FailingFiles, UnsyncedFiles
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "journal_section.log"
+GOLDEN = Path(__file__).parents[2] / "golden" / "journal_section.log"
 GOLDEN_ITEMS = [b"data", b"", b"8 bytes.", bytes(range(40))]
 
 

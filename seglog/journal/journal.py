@@ -1,6 +1,6 @@
 """An append-only journal of items of any size, in sections that go as a whole: beside the log, for state of one's own.
 
-    from seglog.journal import Journal
+    from seglog.journal.journal import Journal
 
     with Journal("state") as journal:
         offset = journal.append(1, b"data")
@@ -11,7 +11,7 @@
         journal.prune(2)
 
 J1  What `sync` or `close` returned from survives a power cut; what was appended after that may be lost from its end on.
-J2  A torn tail is cut when the journal is opened, and nothing else ever is: see seglog.journal_section.
+J2  A torn tail is cut when the journal is opened, and nothing else ever is: see seglog.journal.section.
 J3  Checksums are verified when an item is read, and not when the journal is opened, which would mean to read all of it.
     Damage is `FileCorrupt` with file and position; other items stay readable.
 J4  Every section has one file, which stays open: whoever minds uses fewer sections, or prunes.
@@ -19,7 +19,7 @@ J5  What `prune` returned from is gone for good. An empty file, whose name has t
     durable before the first section goes. Every later opening removes what is below, and refuses appends to it.
     On a full disk the sections go first, and the file follows.
 
-The bytes are in seglog.journal_item. Source: journal of variable-size items.
+The bytes are in seglog.journal.item. Source: journal of variable-size items.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from seglog.arguments import Within, checked
 from seglog.errors import DiskFull, JournalClosed, NoSuchItem, SectionPruned, TooManyOpenFiles
 from seglog.files.lock import DirectoryLock
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
-from seglog.journal_section import Item, Section
+from seglog.journal.section import Item, Section
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned, check_process, is_foreign
 from seglog.wal.wal import NO_SPACE

@@ -36,7 +36,7 @@ from seglog.errors import (
 )
 from seglog.files.open_file import OpenFile
 from seglog.files.port import NO_DESCRIPTOR, Files
-from seglog.journal_item import (
+from seglog.journal.item import (
     ITEM_MAX_BYTES,
     MARK_BYTES,
     OFFSET_MAX,
@@ -55,7 +55,7 @@ from seglog.wal.wal import NO_SPACE
 
 __all__ = ["Item", "Section"]
 
-_logger = logging.getLogger("seglog.journal")
+_logger = logging.getLogger("seglog.journal.journal")
 
 _BATCH_ITEMS = 1024
 # One read for an item whose size is not known, and for prefixes: small items come along, large ones are skipped.

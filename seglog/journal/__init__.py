@@ -1,0 +1,1 @@
+"""An append-only journal of items of any size, for state that an application keeps beside its log."""
