@@ -27,8 +27,8 @@ from benchmarks.report import Aim, Report, Row, alone, compare
 from benchmarks.runner import Figures
 from benchmarks.slices import Open, Slice, in_slices
 from catalog import Codec, Sid, Vid
-from catalog.checksum import Checksum, ChecksumKind
-from catalog.keys import Key
+from catalog.format.checksum import Checksum, ChecksumKind
+from catalog.format.keys import Key
 from catalog.objects import MemoryStore, PartTag
 from offload import ColdSettings, OffloadSettings
 from offload.cold import ColdReader

@@ -20,7 +20,8 @@ import seglog
 from benchmarks.minio import PASSWORD, USER, serving_minio
 from benchmarks.offload import fill
 from benchmarks.range_server import serving
-from catalog import SegmentView, keys
+from catalog import SegmentView
+from catalog.format import keys
 from catalog.objects.base import ObjectStore
 from offload import ColdSettings
 from offload.cold import ColdReader

@@ -18,16 +18,16 @@ from benchmarks.machine import describe
 from benchmarks.options import Options
 from benchmarks.report import Report, Row, alone
 from catalog.checkpointer import make_checkpoint
-from catalog.commit import NO_PARENT, Bounds, Codec, Commit, CommitKind, SegmentRef
-from catalog.control import Control, Ref
-from catalog.encoding import encode_commit
+from catalog.format.commit import NO_PARENT, Bounds, Codec, Commit, CommitKind, SegmentRef
+from catalog.format.control import Control, Ref
+from catalog.format.encoding import encode_commit
+from catalog.format.gid import Sid, Vid
+from catalog.format.keys import Key, commit_key, control_key, data_key, index_key, ref_key
+from catalog.format.small_objects import encode_control, encode_ref
 from catalog.gc import Collector
 from catalog.gc_report import GcPolicy, GcReport
-from catalog.gid import Sid, Vid
-from catalog.keys import Key, commit_key, control_key, data_key, index_key, ref_key
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.objects.wrapped import WrappedStore
-from catalog.small_objects import encode_control, encode_ref
 from catalog.volume import Volumes
 
 __all__ = ["SUMMARY", "run"]

@@ -20,7 +20,8 @@ Layers, each of which imports only those before it:
 
 from catalog.branch import Branch, Branches
 from catalog.checkpointer import CheckpointPolicy, checkpoint_due, make_checkpoint
-from catalog.commit import (
+from catalog.errors import CatalogError
+from catalog.format.commit import (
     NO_PARENT,
     Bounds,
     Codec,
@@ -31,12 +32,11 @@ from catalog.commit import (
     SegmentRef,
     SegmentView,
 )
-from catalog.control import MAIN, Control, Fork, Ref
-from catalog.encoding import StoredCommit, encode_commit
-from catalog.errors import CatalogError
-from catalog.gid import Sid, Vid
+from catalog.format.control import MAIN, Control, Fork, Ref
+from catalog.format.encoding import StoredCommit, encode_commit
+from catalog.format.gid import Sid, Vid
+from catalog.format.keys import Key
 from catalog.history import History, PastCommit
-from catalog.keys import Key
 from catalog.local import Attempt, Handle, LocalCatalog
 from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore, PartTag, Tagged
 from catalog.snapshot import Snapshot

@@ -39,8 +39,6 @@ from typing import TypeVar
 
 from catalog.arguments import checked
 from catalog.closing import keep_open
-from catalog.commit import ForkPoint
-from catalog.control import DEAD, MAIN, Control, NameChange, Ref
 from catalog.errors import (
     BranchExists,
     KeyChanged,
@@ -57,14 +55,16 @@ from catalog.errors import (
     VolumeHasName,
 )
 from catalog.first_known import first_known
-from catalog.gid import Vid
+from catalog.format.commit import ForkPoint
+from catalog.format.control import DEAD, MAIN, Control, NameChange, Ref
+from catalog.format.gid import Vid
+from catalog.format.keys import Key, branch_of, named_by, ref_key, refs_prefix, topic_of
+from catalog.format.small_objects import decode_ref, encode_ref
 from catalog.holds import check_kept
-from catalog.keys import Key, branch_of, named_by, ref_key, refs_prefix, topic_of
 from catalog.naming import Found, Naming, Planned, is_same
 from catalog.objects.store_time import latest_ms
 from catalog.one_name import check_only_name
 from catalog.oplog import Oplog
-from catalog.small_objects import decode_ref, encode_ref
 from catalog.volume import Volumes
 
 __all__ = ["Branch", "Branches", "Distance"]

@@ -17,7 +17,7 @@ X2  No state comes back: each has something new in it (a nonce, a count that gro
     the state that it was for, or none. An object that is removed ends this, and is not to be made anew.
 X3  Once a try had no definite answer, and the state before is still there, no later refusal (no connection, no access,
     no bucket) means "not written". Another state there says, through `make`, whether the change is in it.
-X4  What is read may be damaged on its way: `make` checks it (catalog.envelope) before it builds on it.
+X4  What is read may be damaged on its way: `make` checks it (catalog.format.envelope) before it builds on it.
 X5  Whoever loses a round lost it to a change of somebody else, so of all who take part one always gets on.
 """
 
@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable
 
 from catalog.errors import KeyChanged, KeyTaken, NoSuchBucket, NoSuchObject, OutcomeUnknown, Unavailable
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore, Tagged
 from catalog.put_once import TRIES, backoff_s
 

@@ -24,15 +24,15 @@ from dataclasses import dataclass, replace
 
 from catalog.arguments import checked
 from catalog.change import change
-from catalog.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
-from catalog.commit import Checkpoint
-from catalog.control import CheckpointSet, Mark
-from catalog.encoding import decode_commit_at, with_checkpoint
-from catalog.envelope import MessageType, wrap
 from catalog.errors import InvalidObject, NoSuchObject, OutOfWindow
-from catalog.gid import Vid
-from catalog.keys import checkpoints_key, commit_key, list_key
-from catalog.lsn import LsnNumber
+from catalog.format.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
+from catalog.format.commit import Checkpoint
+from catalog.format.control import CheckpointSet, Mark
+from catalog.format.encoding import decode_commit_at, with_checkpoint
+from catalog.format.envelope import MessageType, wrap
+from catalog.format.gid import Vid
+from catalog.format.keys import checkpoints_key, commit_key, list_key
+from catalog.format.lsn import LsnNumber
 from catalog.put_once import put_once
 from catalog.snapshot import checkpoint_of
 from catalog.volume import Volumes

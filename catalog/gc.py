@@ -42,11 +42,11 @@ from collections.abc import Callable, Collection
 
 from catalog.branch import Branches
 from catalog.errors import KeyChanged
+from catalog.format.gid import Sid
+from catalog.format.keys import Key
 from catalog.gc_execution import Execution, Note
 from catalog.gc_plan import Plan, PlanWriter, plans, remove_plan
 from catalog.gc_report import GcPolicy, GcReport, KeptVolume, Waiting
-from catalog.gid import Sid
-from catalog.keys import Key
 from catalog.local import LocalCatalog
 from catalog.mark import Kept, Marker
 from catalog.objects.base import ObjectStore

@@ -8,17 +8,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from catalog.change import change
-from catalog.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
 from catalog.checkpointer import make_checkpoint
 from catalog.closing import begin_closing, close, keep_open
-from catalog.commit import Commit, CommitKind
-from catalog.control import Boundary, CheckpointSet
-from catalog.encoding import StoredCommit, decode_commit_at, encode_commit
 from catalog.errors import Corrupt, Diverged, NoSuchObject, Outdated, OutOfWindow
-from catalog.gc_plan import Garbage, Plan, pages_of, remove_plan
-from catalog.gc_report import GcReport
-from catalog.gid import Sid, Vid
-from catalog.keys import (
+from catalog.format.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
+from catalog.format.commit import Commit, CommitKind
+from catalog.format.control import Boundary, CheckpointSet
+from catalog.format.encoding import StoredCommit, decode_commit_at, encode_commit
+from catalog.format.gid import Sid, Vid
+from catalog.format.keys import (
     Key,
     boundary_key,
     checkpoints_key,
@@ -31,9 +29,11 @@ from catalog.keys import (
     pin_key,
     plan_key,
 )
+from catalog.format.small_objects import decode_boundary, encode_boundary
+from catalog.gc_plan import Garbage, Plan, pages_of, remove_plan
+from catalog.gc_report import GcReport
 from catalog.mark import Kept, Marker
 from catalog.objects.base import ObjectStore
-from catalog.small_objects import decode_boundary, encode_boundary
 from catalog.snapshot import fold
 
 __all__ = ["Execution", "Note"]

@@ -20,13 +20,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from catalog import schema_pb2 as pb
-from catalog.envelope import MessageType, wrap
 from catalog.errors import Corrupt, InvalidObject, NoSuchObject
-from catalog.gid import Sid, Vid
-from catalog.keys import Key, page_key, plan_key, plan_of, plan_prefix, plans_prefix
+from catalog.format.envelope import MessageType, wrap
+from catalog.format.gid import Sid, Vid
+from catalog.format.keys import Key, page_key, plan_key, plan_of, plan_prefix, plans_prefix
+from catalog.format.wire import fields_of, parse, serialized, timestamp
 from catalog.objects.base import ObjectStore
 from catalog.put_once import put_once
-from catalog.wire import fields_of, parse, serialized, timestamp
 
 __all__ = [
     "PAGE_OBJECTS",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from catalog.gid import Vid
+from catalog.format.gid import Vid
 from catalog.retention import Holder
 
 __all__ = ["GcPolicy", "GcReport", "KeptVolume", "Waiting"]

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from catalog.arguments import checked
-from catalog.commit import Commit, ForkPoint, SegmentRef
-from catalog.control import Mark
-from catalog.encoding import StoredCommit
 from catalog.errors import HistoryCollected, InvalidObject, NoSuchObject
-from catalog.gid import Vid
-from catalog.keys import commit_key
-from catalog.lsn import LsnNumber
+from catalog.format.commit import Commit, ForkPoint, SegmentRef
+from catalog.format.control import Mark
+from catalog.format.encoding import StoredCommit
+from catalog.format.gid import Vid
+from catalog.format.keys import commit_key
+from catalog.format.lsn import LsnNumber
 
 __all__ = ["NO_HISTORY", "History", "KeptCommits", "Leg", "PastCommit", "asked"]
 

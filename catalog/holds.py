@@ -11,9 +11,9 @@ asking the same question at this moment.
 
 from __future__ import annotations
 
-from catalog.commit import ForkPoint
-from catalog.control import DEAD
 from catalog.errors import OutOfWindow
+from catalog.format.commit import ForkPoint
+from catalog.format.control import DEAD
 from catalog.volume import Volumes
 
 __all__ = ["check_kept"]

@@ -29,10 +29,10 @@ from typing import Any, Self
 from catalog.arguments import checked
 from catalog.errors import FormatUnsupported, InvalidObject, LocalCatalogUnavailable
 from catalog.forked import Connected
-from catalog.gid import Sid, Vid
-from catalog.keys import Key
+from catalog.format.gid import Sid, Vid
+from catalog.format.keys import Key
+from catalog.format.lsn import LsnNumber
 from catalog.local_copy import copy_aside
-from catalog.lsn import LsnNumber
 
 __all__ = ["Attempt", "Handle", "LocalCatalog"]
 

@@ -15,18 +15,18 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from catalog.commit import Commit, ForkPoint
-from catalog.control import DEAD, CheckpointSet, Control
 from catalog.errors import CatalogError, Corrupt, InvalidKey, NoSuchObject
 from catalog.first_known import first_known
-from catalog.gid import Vid
-from catalog.keys import Key, commit_key, commits_prefix, control_key, fork_key, forks_prefix, lsn_of, ref_key
+from catalog.format.commit import Commit, ForkPoint
+from catalog.format.control import DEAD, CheckpointSet, Control
+from catalog.format.gid import Vid
+from catalog.format.keys import Key, commit_key, commits_prefix, control_key, fork_key, forks_prefix, lsn_of, ref_key
+from catalog.format.small_objects import decode_fork
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore
 from catalog.retention import HeldBy, Holder, first_kept, scan_from, window_ms_of
 from catalog.roots import Roots, read_roots, volumes_of
 from catalog.sid_set import SidSet
-from catalog.small_objects import decode_fork
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
 

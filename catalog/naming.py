@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from catalog.change import change_from, look
-from catalog.control import NameChange, Ref, Tag
 from catalog.errors import KeyChanged, OutOfWindow, VolumeHasName
-from catalog.keys import Key
+from catalog.format.control import NameChange, Ref, Tag
+from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore, Tagged
 from catalog.oplog import Oplog
 

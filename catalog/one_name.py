@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from catalog.control import Ref
 from catalog.errors import VolumeHasName
-from catalog.gid import Vid
-from catalog.keys import Key, branch_of, named_by, ref_key, refs_prefix, topic_of
+from catalog.format.control import Ref
+from catalog.format.gid import Vid
+from catalog.format.keys import Key, branch_of, named_by, ref_key, refs_prefix, topic_of
 from catalog.naming import Found
 from catalog.objects.base import ObjectStore
 

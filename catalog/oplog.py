@@ -14,13 +14,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from catalog.control import NameChange, OplogEntry
 from catalog.errors import KeyChanged
 from catalog.first_known import first_known
-from catalog.keys import Key, number_of, oplog_key, oplog_prefix
+from catalog.format.control import NameChange, OplogEntry
+from catalog.format.keys import Key, number_of, oplog_key, oplog_prefix
+from catalog.format.small_objects import decode_oplog_entry, encode_oplog_entry
 from catalog.objects.base import ObjectStore
 from catalog.put_once import put_once
-from catalog.small_objects import decode_oplog_entry, encode_oplog_entry
 
 __all__ = ["NumberedEntry", "Oplog"]
 

@@ -11,14 +11,14 @@ import os
 from dataclasses import dataclass, replace
 
 from catalog.change import change
-from catalog.commit import ForkPoint
-from catalog.control import Pin
 from catalog.errors import OutOfWindow, PinLost
+from catalog.format.commit import ForkPoint
+from catalog.format.control import Pin
+from catalog.format.keys import Key, pin_key, pins_prefix, volume_in_pin
+from catalog.format.small_objects import decode_pin, encode_pin
 from catalog.holds import check_kept
-from catalog.keys import Key, pin_key, pins_prefix, volume_in_pin
 from catalog.objects.store_time import latest_ms
 from catalog.put_once import put_once
-from catalog.small_objects import decode_pin, encode_pin
 from catalog.volume import Volumes
 
 __all__ = ["HeldPin", "Pins"]

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 
 from catalog.errors import KeyTaken, NoSuchBucket, NoSuchObject, OutcomeUnknown, Unavailable
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
 
 __all__ = ["TRIES", "backoff_s", "put_once"]

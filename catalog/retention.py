@@ -23,8 +23,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from catalog.commit import Commit
-from catalog.control import CheckpointSet
+from catalog.format.commit import Commit
+from catalog.format.control import CheckpointSet
 
 __all__ = ["WINDOW", "HeldBy", "Holder", "first_kept", "scan_from", "window_ms_of"]
 

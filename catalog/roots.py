@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from catalog.control import MAIN
 from catalog.errors import Corrupt, NoSuchObject
-from catalog.gid import Vid
-from catalog.keys import (
+from catalog.format.control import MAIN
+from catalog.format.gid import Vid
+from catalog.format.keys import (
     Key,
     after_volume,
     branch_of,
@@ -27,9 +27,9 @@ from catalog.keys import (
     volume_of,
     volumes_prefix,
 )
+from catalog.format.small_objects import decode_pin, decode_ref, decode_tag
 from catalog.objects.base import ObjectStore
 from catalog.retention import HeldBy, Holder
-from catalog.small_objects import decode_pin, decode_ref, decode_tag
 
 __all__ = ["Point", "Roots", "read_roots", "volumes_of"]
 

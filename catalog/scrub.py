@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 
 from blake3 import blake3
 
-from catalog.commit import SegmentRef
 from catalog.errors import CatalogError, Corrupt, InvalidKey, InvalidObject, NoSuchObject
-from catalog.gid import Sid, Vid
-from catalog.keys import Key, commit_key, data_key, fork_key, index_key, segments_prefix
+from catalog.format.commit import SegmentRef
+from catalog.format.gid import Sid, Vid
+from catalog.format.keys import Key, commit_key, data_key, fork_key, index_key, segments_prefix
 from catalog.mark import Kept, Marker
 from catalog.objects.base import ObjectStore
 from catalog.sid_set import SidSet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from catalog.gid import Sid
+from catalog.format.gid import Sid
 
 __all__ = ["SidSet"]
 

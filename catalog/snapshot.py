@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 from blake3 import blake3
 from pyroaring import BitMap
 
-from catalog.commit import NO_PARENT, Bounds, Checkpoint, Commit, CommitKind, Deletions, SegmentView
-from catalog.encoding import StoredCommit, encode_views
-from catalog.gid import Sid, Vid
+from catalog.format.commit import NO_PARENT, Bounds, Checkpoint, Commit, CommitKind, Deletions, SegmentView
+from catalog.format.encoding import StoredCommit, encode_views
+from catalog.format.gid import Sid, Vid
 
 __all__ = ["SegmentView", "Snapshot", "checkpoint_of", "cut", "empty", "fold", "fork", "from_checkpoint"]
 

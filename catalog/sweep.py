@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from catalog.commit import SegmentRef
 from catalog.errors import Corrupt, InvalidKey, NoSuchObject
+from catalog.format.commit import SegmentRef
+from catalog.format.gid import Sid, Vid
+from catalog.format.keys import list_of, lsn_of
 from catalog.gc_plan import Garbage, Plan, PlanWriter, pages_of
 from catalog.gc_report import GcReport
-from catalog.gid import Sid, Vid
-from catalog.keys import list_of, lsn_of
 from catalog.mark import Kept, Marker
 from catalog.objects.base import ObjectStore
 from catalog.roots import volumes_of

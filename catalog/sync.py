@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalog.commit import Bounds, CommitKind
-from catalog.control import DEAD
-from catalog.encoding import StoredCommit
 from catalog.errors import BranchCollected, InvalidObject
-from catalog.gid import Vid
-from catalog.keys import commit_key
+from catalog.format.commit import Bounds, CommitKind
+from catalog.format.control import DEAD
+from catalog.format.encoding import StoredCommit
+from catalog.format.gid import Vid
+from catalog.format.keys import commit_key
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
 

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from catalog.arguments import checked
-from catalog.commit import ForkPoint
-from catalog.control import Tag
 from catalog.errors import KeyChanged, NoSuchTag, OutOfWindow, TagExists
+from catalog.format.commit import ForkPoint
+from catalog.format.control import Tag
+from catalog.format.keys import Key, branch_of, named_by, tag_key, tags_prefix, topic_of
+from catalog.format.small_objects import decode_tag, encode_tag
 from catalog.holds import check_kept
-from catalog.keys import Key, branch_of, named_by, tag_key, tags_prefix, topic_of
 from catalog.naming import Found, Naming, is_same
 from catalog.oplog import Oplog
-from catalog.small_objects import decode_tag, encode_tag
 from catalog.volume import Volumes
 
 __all__ = ["NamedTag", "Tags"]

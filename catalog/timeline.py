@@ -1,7 +1,7 @@
 """Which commit, and which record in it, a point in time means. Pure: a target and a history in, a fork point out.
 
 A history is the commits that a branch stands on, its parents' up to the fork points included (`catalog.history`).
-A point in it is a prefix of the history (the topic's own order, C3 in `catalog.commit`), cut at a seq:
+A point in it is a prefix of the history (the topic's own order, C3 in `catalog.format.commit`), cut at a seq:
 
     seq:N     right after record N was acked: every record up to N, and every delete that happened before N + 1.
               After a truncation, the first record that had the seq is meant.
@@ -19,7 +19,7 @@ T4  A target outside the history is `OutOfWindow`, with the window. Nothing near
 T5  A history whose beginning was collected begins with a state: every record and time up to it lies outside, for what
     was deleted or truncated before cannot be told any more.
 T6  Only commits between the checkpoint before the point and the second offload after it are looked at (C4 in
-    `catalog.commit`), whatever the length of the history.
+    `catalog.format.commit`), whatever the length of the history.
 
 The time of a record inside a segment is asked from the caller.
 """
@@ -33,11 +33,11 @@ from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 from catalog.arguments import checked
-from catalog.commit import CommitKind, ForkPoint, SegmentRef
 from catalog.errors import InvalidTarget, OutOfWindow
-from catalog.gid import Vid
+from catalog.format.commit import CommitKind, ForkPoint, SegmentRef
+from catalog.format.gid import Vid
+from catalog.format.keys import check_name
 from catalog.history import History, PastCommit
-from catalog.keys import check_name
 
 __all__ = [
     "Head",

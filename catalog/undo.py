@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 
 from catalog.branch import Branches
-from catalog.control import OplogEntry
 from catalog.errors import KeyChanged, NoSuchObject, NotUndone, OutOfWindow, VolumeHasName
-from catalog.keys import Key, named_by
+from catalog.format.control import OplogEntry
+from catalog.format.keys import Key, named_by
+from catalog.format.small_objects import decode_ref, decode_tag
 from catalog.oplog import NumberedEntry, Oplog
-from catalog.small_objects import decode_ref, decode_tag
 from catalog.tag import Tags
 from catalog.volume import Volumes
 

@@ -33,16 +33,6 @@ from functools import partial
 from blake3 import blake3
 
 from catalog.arguments import checked
-from catalog.checkpoint_list import (
-    NEWEST_BYTES,
-    decode_checkpoint_set,
-    decode_down_to,
-    decode_newest_checkpoints,
-    encode_checkpoint_set,
-)
-from catalog.control import DEAD, MAIN, Boundary, CheckpointSet, Control, Fork
-from catalog.encoding import StoredCommit, decode_commit_at, decode_views
-from catalog.envelope import MessageType, unwrap
 from catalog.errors import (
     Corrupt,
     Diverged,
@@ -55,9 +45,18 @@ from catalog.errors import (
     Unavailable,
 )
 from catalog.first_known import first_known
-from catalog.gid import Vid
-from catalog.history import History, KeptCommits, Leg
-from catalog.keys import (
+from catalog.format.checkpoint_list import (
+    NEWEST_BYTES,
+    decode_checkpoint_set,
+    decode_down_to,
+    decode_newest_checkpoints,
+    encode_checkpoint_set,
+)
+from catalog.format.control import DEAD, MAIN, Boundary, CheckpointSet, Control, Fork
+from catalog.format.encoding import StoredCommit, decode_commit_at, decode_views
+from catalog.format.envelope import MessageType, unwrap
+from catalog.format.gid import Vid
+from catalog.format.keys import (
     Key,
     boundary_key,
     checkpoints_key,
@@ -68,18 +67,19 @@ from catalog.keys import (
     list_key,
     lsn_of,
 )
-from catalog.local import LocalCatalog
-from catalog.lsn import LsnNumber
-from catalog.objects.base import ObjectStore
-from catalog.objects.unasked import UnaskedStore
-from catalog.put_once import put_once
-from catalog.small_objects import (
+from catalog.format.lsn import LsnNumber
+from catalog.format.small_objects import (
     decode_boundary,
     decode_control_of,
     encode_boundary,
     encode_control,
     encode_fork,
 )
+from catalog.history import History, KeptCommits, Leg
+from catalog.local import LocalCatalog
+from catalog.objects.base import ObjectStore
+from catalog.objects.unasked import UnaskedStore
+from catalog.put_once import put_once
 from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
 
 __all__ = ["DEAD", "Volumes"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from catalog import MAIN, Branch, Vid, keys
+from catalog import MAIN, Branch, Vid
 from catalog.branch import Distance
-from catalog.control import Tag
+from catalog.format import keys
+from catalog.format.control import Tag
 from catalog.oplog import NumberedEntry, Oplog
 from catalog.tag import NamedTag
 from catalog.undo import undo

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from catalog import keys
+from catalog.format import keys
 from offload.archive_status import StatusCalls
 from offload.errors import TopicAttached
 from offload.publisher import divergence

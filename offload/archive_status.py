@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from catalog import Handle
-from catalog.encoding import decode_commit_at
 from catalog.errors import CatalogError
+from catalog.format.encoding import decode_commit_at
 from offload.archive_parts import ArchiveParts
 from offload.attempt import AttemptState
 from offload.erasures import ErasureState, erasure_state

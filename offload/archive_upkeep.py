@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from catalog import keys
 from catalog.errors import AccessDenied, StoreUnreachable
+from catalog.format import keys
 from catalog.gc import Collector
 from catalog.gc_report import GcPolicy, GcReport
 from catalog.objects.store_time import check_clock, earliest_ms

@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from catalog.commit import Codec
+from catalog.format.commit import Codec
 from offload.entry import ENTRY
 from offload.errors import InvalidBlock
 

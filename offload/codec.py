@@ -14,7 +14,7 @@ from collections.abc import Callable
 import zstandard
 from xxhash import xxh3_64_intdigest
 
-from catalog.commit import Codec
+from catalog.format.commit import Codec
 from offload.block import ChunkRef
 from offload.errors import InvalidChunk
 

@@ -21,7 +21,8 @@ from itertools import chain
 
 from pyroaring import BitMap
 
-from catalog import SegmentRef, SegmentView, Snapshot, Vid, keys
+from catalog import SegmentRef, SegmentView, Snapshot, Vid
+from catalog.format import keys
 from catalog.objects.base import ObjectStore
 from offload.budget import ByteBudget
 from offload.cache import ChunkCache

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from pyroaring import BitMap
 
-from catalog import Deletions, SegmentRef, SegmentView, Snapshot, keys
+from catalog import Deletions, SegmentRef, SegmentView, Snapshot
+from catalog.format import keys
 from offload.cold import ColdReader
 from offload.metadata import decode_bitmap
 from seglog import DeleteOp, Record, Topic

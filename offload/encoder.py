@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap
 from xxhash import xxh3_64_intdigest
 
-from catalog.commit import Codec
+from catalog.format.commit import Codec
 from offload.block import BlockBuilder, ChunkRef, largest_entry, raw_capacity
 from offload.codec import chunk_encoder
 from offload.entry import ENTRY, entry_starts

@@ -8,7 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import replace
 
-from catalog import SegmentView, Snapshot, keys
+from catalog import SegmentView, Snapshot
+from catalog.format import keys
 from offload.cold import ColdReader
 from offload.topic_config import config_of
 

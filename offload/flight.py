@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from catalog import Codec, SegmentView
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
 from offload.block import ChunkRef
 from offload.budget import ByteBudget

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from catalog import MAIN, Bounds, Branches, Handle, LocalCatalog, Vid, Volumes, keys
-from catalog.control import DEAD
+from catalog import MAIN, Bounds, Branches, Handle, LocalCatalog, Vid, Volumes
 from catalog.errors import BranchCollected, Diverged, InvalidName, NoSuchBranch, NoSuchObject, NoSuchTopic
+from catalog.format import keys
+from catalog.format.control import DEAD
 from catalog.sync import News, pull
 from offload.errors import NeverWritten, OtherRemote, RemoteBehind
 from seglog import Log, TruncateOp

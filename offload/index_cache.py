@@ -11,7 +11,8 @@ import logging
 import threading
 from collections import OrderedDict
 
-from catalog import SegmentView, keys
+from catalog import SegmentView
+from catalog.format import keys
 from catalog.objects.base import ObjectStore
 from offload.errors import InvalidIndex
 from offload.index import decode_head

@@ -15,13 +15,13 @@ from typing import Any
 
 from pyroaring import BitMap
 
-from catalog.commit import Deletions
-from catalog.encoding import decode_commit
-from catalog.envelope import HEADER as ENVELOPE
-from catalog.envelope import MAGIC as ENVELOPE_MAGIC
-from catalog.envelope import MessageType
-from catalog.gid import Gid
-from catalog.small_objects import decode_control, decode_fork, decode_ref
+from catalog.format.commit import Deletions
+from catalog.format.encoding import decode_commit
+from catalog.format.envelope import HEADER as ENVELOPE
+from catalog.format.envelope import MAGIC as ENVELOPE_MAGIC
+from catalog.format.envelope import MessageType
+from catalog.format.gid import Gid
+from catalog.format.small_objects import decode_control, decode_fork, decode_ref
 from offload.block import BLOCK_MAGIC, decode_block_header
 from offload.errors import UnknownObject
 from offload.index import MAGIC as INDEX_MAGIC

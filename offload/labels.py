@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 
-from catalog.commit import Codec
+from catalog.format.commit import Codec
 
 __all__ = ["FORMAT", "object_metadata", "software_version"]
 

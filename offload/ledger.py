@@ -18,7 +18,7 @@ from itertools import pairwise
 from operator import attrgetter
 
 from catalog.errors import InvalidObject
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
 from offload.block import BLOCK_HEADER_LENGTH, PADDING, decode_block_header
 from offload.codec import decode_chunk

@@ -19,9 +19,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 
-from catalog import SegmentRef, SegmentView, Sid, Vid, keys
-from catalog.commit import Codec
+from catalog import SegmentRef, SegmentView, Sid, Vid
 from catalog.errors import AccessDenied
+from catalog.format import keys
+from catalog.format.commit import Codec
 from catalog.objects.base import ObjectStore
 from offload.cold import ColdReader
 from offload.segment_upload import FrameRun, upload_segment

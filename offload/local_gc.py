@@ -14,11 +14,11 @@ Source: Graft RFC 0001 (Local garbage collection).
 from __future__ import annotations
 
 from catalog import LocalCatalog, Vid
-from catalog.checkpoint_list import decode_down_to
-from catalog.encoding import decode_commit_at
 from catalog.errors import Corrupt
-from catalog.keys import checkpoints_key
-from catalog.small_objects import decode_control_of
+from catalog.format.checkpoint_list import decode_down_to
+from catalog.format.encoding import decode_commit_at
+from catalog.format.keys import checkpoints_key
+from catalog.format.small_objects import decode_control_of
 
 __all__ = ["drop_copies"]
 

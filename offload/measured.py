@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore, PartTag, Tagged
 from catalog.objects.wrapped import WrappedStore
 

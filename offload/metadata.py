@@ -34,7 +34,7 @@ from google.protobuf.message import DecodeError
 from pyroaring import BitMap
 
 from catalog import schema_pb2 as pb
-from catalog.commit import Codec
+from catalog.format.commit import Codec
 from offload.block import BLOCK_HEADER_LENGTH, BlockRef, ChunkRef, raw_capacity
 from offload.encoder import SegmentSummary
 from offload.entry import ENTRY, MIN_DATA_LENGTH

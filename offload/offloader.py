@@ -35,9 +35,9 @@ from catalog import (
     Sid,
     Volumes,
 )
-from catalog.commit import Codec
-from catalog.control import DEAD
 from catalog.errors import NoSuchObject
+from catalog.format.commit import Codec
+from catalog.format.control import DEAD
 from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState, Run, is_due, plan_run
 from offload.cold import ColdReader

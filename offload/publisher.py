@@ -36,11 +36,11 @@ from catalog import (
     Volumes,
     checkpoint_due,
     encode_commit,
-    keys,
     make_checkpoint,
 )
-from catalog.encoding import decode_commit_at
 from catalog.errors import BranchCollected, CatalogError, Diverged, Fenced, KeyTaken
+from catalog.format import keys
+from catalog.format.encoding import decode_commit_at
 from offload.attempt import AttemptState
 from offload.handles import Handles, Tip
 from offload.rebase import rebased

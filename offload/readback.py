@@ -9,9 +9,10 @@ from functools import partial
 
 from blake3 import blake3
 
-from catalog import Attempt, Commit, SegmentRef, Vid, keys
-from catalog.encoding import decode_commit_at
+from catalog import Attempt, Commit, SegmentRef, Vid
 from catalog.errors import InvalidObject
+from catalog.format import keys
+from catalog.format.encoding import decode_commit_at
 from catalog.objects.base import ObjectStore
 from offload.in_order import in_order
 from offload.index import decode_head

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from catalog.errors import InvalidObject, KeyTaken, NoSuchObject, OutcomeUnknown
-from catalog.keys import (
+from catalog.format.keys import (
     Key,
     cold_owner_key,
     cold_place_prefix,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from catalog import SegmentRef, Sid
-from catalog.commit import Codec
-from catalog.keys import Key
+from catalog.format.commit import Codec
+from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
 from offload.encoder import SegmentEncoder
 from offload.index import encode_index

@@ -9,8 +9,9 @@ from typing import Protocol
 
 from pyroaring import BitMap
 
-from catalog import SegmentRef, SegmentView, Sid, Vid, keys
-from catalog.commit import Codec
+from catalog import SegmentRef, SegmentView, Sid, Vid
+from catalog.format import keys
+from catalog.format.commit import Codec
 from catalog.objects.base import ObjectStore
 from offload.cold import ColdReader
 from offload.entry import entries, frame_of

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from catalog.checksum import ChecksumKind
-from catalog.commit import Codec
+from catalog.format.checksum import ChecksumKind
+from catalog.format.commit import Codec
 from offload.catalog_settings import CatalogSettings
 from offload.cold_settings import ColdSettings
 from seglog.errors import InvalidSetting

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catalog import CommitKind, Handle, LocalCatalog, Snapshot, Volumes, keys
+from catalog import CommitKind, Handle, LocalCatalog, Snapshot, Volumes
 from catalog.errors import Diverged, Fenced, KeyTaken
+from catalog.format import keys
 from offload.handles import Handles
 from offload.publisher import Publisher
 from offload.replica import Replicas

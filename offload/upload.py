@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from types import TracebackType
 
 from catalog.errors import NoSuchObject, OutcomeUnknown
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore, PartTag, whole_of
 
 __all__ = ["BlockUpload"]

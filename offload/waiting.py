@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from catalog import Bounds, Commit, CommitKind, ForkPoint, History, SegmentRef, Sid, Snapshot, Vid, timeline
-from catalog.commit import Codec
-from catalog.encoding import StoredCommit
 from catalog.errors import OutOfWindow
+from catalog.format.commit import Codec
+from catalog.format.encoding import StoredCommit
 from catalog.snapshot import cut
 from offload.errors import HistoryBehind
 from offload.handles import Tip

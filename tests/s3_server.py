@@ -31,7 +31,7 @@ import boto3
 import pytest
 
 from benchmarks.minio import serving_minio
-from catalog.checksum import Checksum, ChecksumKind
+from catalog.format.checksum import Checksum, ChecksumKind
 
 ACCESS_KEY = "seglog-test"
 SECRET_KEY = "seglog-test-secret"

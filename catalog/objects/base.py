@@ -22,8 +22,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from catalog.checksum import Checksum, SizedChecksum, joined
-from catalog.keys import Key
+from catalog.format.checksum import Checksum, SizedChecksum, joined
+from catalog.format.keys import Key
 
 __all__ = ["ObjectInfo", "ObjectStore", "PartTag", "Tagged", "TellsTime", "whole_of"]
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from catalog.errors import AccessDenied, CatalogError, KeyChanged, KeyTaken, NoSuchObject, OutcomeUnknown
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore, PartTag
 
 __all__ = [

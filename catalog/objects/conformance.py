@@ -10,8 +10,8 @@ import functools
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from catalog.checksum import Checksum
 from catalog.errors import InvalidObject, KeyChanged, KeyTaken, NoSuchObject
+from catalog.format.checksum import Checksum
 from catalog.objects.base import whole_of
 from catalog.objects.check import METADATA, Check, NotKept, Place, absent, expect, permitted, proves, race, refused
 

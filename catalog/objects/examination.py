@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from catalog.errors import AccessDenied, CatalogError, NoSuchBucket, StoreUnreachable
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
 from catalog.objects.check import Check, NotKept, NotPermitted, Place, PromiseBroken
 from catalog.objects.conformance import CHECKS

@@ -16,7 +16,7 @@ L5  What replaces or removes an object holds its lock by flock(2), which ends wi
     take turns, so between what `swap` compared and its rename nothing comes. `put_new` needs none, nor does a reader.
 L6  An etag is the hash of the content. Who must tell a state from an equal one of before puts something new into it.
 
-Two objects cannot be `a` and `a/b` here, as they could in S3; `catalog.keys` makes no such keys.
+Two objects cannot be `a` and `a/b` here, as they could in S3; `catalog.format.keys` makes no such keys.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from typing import NoReturn
 
 import xxhash
 
-from catalog.checksum import Checksum
 from catalog.errors import (
     AccessDenied,
     InvalidObject,
@@ -49,7 +48,8 @@ from catalog.errors import (
     OutcomeUnknown,
     StoreUnreachable,
 )
-from catalog.keys import Key, check_key, check_prefix
+from catalog.format.checksum import Checksum
+from catalog.format.keys import Key, check_key, check_prefix
 from catalog.objects.base import ObjectInfo, PartTag, Tagged, whole_of
 from catalog.objects.local_files import ABSENT, KIND, join, remove, sync_dir, walk, write_all
 

@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from catalog.checksum import Checksum, ChecksumKind
 from catalog.errors import InvalidObject
-from catalog.keys import Key
+from catalog.format.checksum import Checksum, ChecksumKind
+from catalog.format.keys import Key
 
 __all__ = ["ABSENT", "KIND", "join", "remove", "sync_dir", "walk", "write_all"]
 

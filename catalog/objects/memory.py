@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import xxhash
 
-from catalog.checksum import Checksum, ChecksumKind
 from catalog.errors import InvalidObject, KeyChanged, KeyTaken, NoSuchObject
-from catalog.keys import Key, check_key, check_prefix
+from catalog.format.checksum import Checksum, ChecksumKind
+from catalog.format.keys import Key, check_key, check_prefix
 from catalog.objects.base import ObjectInfo, PartTag, Tagged, whole_of
 
 __all__ = ["MemoryStore"]

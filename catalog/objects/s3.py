@@ -42,7 +42,6 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from catalog.checksum import Checksum, ChecksumKind
 from catalog.errors import (
     AccessDenied,
     CatalogError,
@@ -57,7 +56,8 @@ from catalog.errors import (
     OutcomeUnknown,
     StoreUnreachable,
 )
-from catalog.keys import Key, check_key, check_prefix
+from catalog.format.checksum import Checksum, ChecksumKind
+from catalog.format.keys import Key, check_key, check_prefix
 from catalog.objects.base import ObjectInfo, PartTag, Tagged, whole_of
 from catalog.objects.s3_client import is_aws, new_session, open_client
 from catalog.objects.s3_reads import ObstoreReads, OtherRegion, Refusal

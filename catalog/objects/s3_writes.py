@@ -22,8 +22,8 @@ from typing import Any, Literal
 
 from botocore.exceptions import ClientError
 
-from catalog.checksum import Checksum, ChecksumKind, SizedChecksum
 from catalog.errors import ChecksumNotKept
+from catalog.format.checksum import Checksum, ChecksumKind, SizedChecksum
 
 __all__ = [
     "Scheme",

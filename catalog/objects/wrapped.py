@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects.base import ObjectInfo, ObjectStore, PartTag, Tagged, TellsTime
 
 __all__ = ["WrappedStore"]

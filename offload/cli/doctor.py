@@ -28,8 +28,8 @@ def doctor(context: typer.Context) -> None:
 
     Also told is how far this machine's clock is from the store's. Exit code 1 if a check failed.
     """
-    from catalog.gid import Sid
-    from catalog.keys import doctor_prefix
+    from catalog.format.gid import Sid
+    from catalog.format.keys import doctor_prefix
     from catalog.objects.examination import Examination
     from offload.wiring import open_store
     from seglog import SystemClock

@@ -15,7 +15,7 @@ import typer
 from offload.cli.session import Session, emit, session_of
 
 if TYPE_CHECKING:
-    from catalog.keys import Key
+    from catalog.format.keys import Key
     from catalog.objects.base import ObjectStore
     from offload.ledger import LedgerEntry, OffloadedLedgers
 
@@ -72,7 +72,7 @@ def _read(target: str) -> bytes:
 
 def _place(target: str) -> tuple[ObjectStore, Key]:
     """The store and the key of an object that is named by a path or a URL."""
-    from catalog import keys
+    from catalog.format import keys
     from offload.wiring import open_store
 
     if target.startswith("s3://"):
@@ -91,8 +91,8 @@ def _write_entries(session: Session, target: str, index: str | None, first: int,
 
 def _open(store: ObjectStore, key: Key, index: str | None) -> OffloadedLedgers:
     """The ledgers of a data object; `index` is where its index object is, if not beside it. Raises `NoSuchObject`."""
-    from catalog import keys
     from catalog.errors import NoSuchObject
+    from catalog.format import keys
     from offload.ledger import open_ledgers
 
     if index is not None:

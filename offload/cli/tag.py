@@ -10,7 +10,7 @@ from offload.cli.served import Served
 from offload.cli.session import TopicName, emit, format_time, session_of
 
 if TYPE_CHECKING:
-    from catalog.control import Tag
+    from catalog.format.control import Tag
 
 __all__ = ["app"]
 

@@ -32,7 +32,7 @@ def create(
     ] = "fsync",
 ) -> None:
     """Make a topic with a configuration of its own. Without this the first append makes it, with the defaults."""
-    from catalog import keys
+    from catalog.format import keys
     from offload.settings import codec_named
     from seglog import TopicConfig
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pyroaring import BitMap
 from pyspark.sql.datasource import InputPartition
 
-from catalog import keys
 from catalog.branch import Branches
-from catalog.commit import Codec, ForkPoint, SegmentView
-from catalog.control import MAIN
 from catalog.errors import AccessDenied
+from catalog.format import keys
+from catalog.format.commit import Codec, ForkPoint, SegmentView
+from catalog.format.control import MAIN
 from catalog.history import asked
 from catalog.pin import Pins
 from catalog.tag import Tags

@@ -23,7 +23,7 @@ from offload.spark.options import ReadOptions, parse_options
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from catalog.commit import ForkPoint
+    from catalog.format.commit import ForkPoint
 
 __all__ = ["SCHEMA", "SeglogDataSource", "SeglogReader"]
 

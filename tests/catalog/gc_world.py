@@ -18,15 +18,12 @@ from catalog import checkpointer
 from catalog.change import change
 from catalog.checkpointer import make_checkpoint
 from catalog.closing import keep_open
-from catalog.commit import Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef
-from catalog.control import DEAD, Control, Fork, Mark, Pin, Ref, Tag
-from catalog.encoding import encode_commit
 from catalog.errors import Diverged, InvalidObject, NoSuchObject, OutOfWindow
-from catalog.gc import Collector
-from catalog.gc_report import GcPolicy, GcReport
-from catalog.gid import Sid, Vid
-from catalog.holds import check_kept
-from catalog.keys import (
+from catalog.format.commit import Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef
+from catalog.format.control import DEAD, Control, Fork, Mark, Pin, Ref, Tag
+from catalog.format.encoding import encode_commit
+from catalog.format.gid import Sid, Vid
+from catalog.format.keys import (
     Key,
     boundary_key,
     commit_key,
@@ -44,9 +41,7 @@ from catalog.keys import (
     tags_prefix,
     volume_of,
 )
-from catalog.objects import MemoryStore, ObjectStore
-from catalog.objects.store_time import MOST_OFF_MS, latest_ms
-from catalog.small_objects import (
+from catalog.format.small_objects import (
     decode_boundary,
     decode_pin,
     decode_ref,
@@ -57,6 +52,11 @@ from catalog.small_objects import (
     encode_ref,
     encode_tag,
 )
+from catalog.gc import Collector
+from catalog.gc_report import GcPolicy, GcReport
+from catalog.holds import check_kept
+from catalog.objects import MemoryStore, ObjectStore
+from catalog.objects.store_time import MOST_OFF_MS, latest_ms
 from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.timeline import Head, Target, Time, resolve, span
 from catalog.volume import Volumes

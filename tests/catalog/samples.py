@@ -9,7 +9,7 @@ from dataclasses import replace
 from blake3 import blake3
 from pyroaring import BitMap
 
-from catalog.commit import (
+from catalog.format.commit import (
     NO_PARENT,
     Bounds,
     Checkpoint,
@@ -21,9 +21,9 @@ from catalog.commit import (
     SegmentRef,
     SegmentView,
 )
-from catalog.control import Boundary, CheckpointSet, Control, Fork, Mark, NameChange, OplogEntry, Pin, Ref, Tag
-from catalog.encoding import StoredCommit, commit_hash, encode_views
-from catalog.gid import Sid, Vid
+from catalog.format.control import Boundary, CheckpointSet, Control, Fork, Mark, NameChange, OplogEntry, Pin, Ref, Tag
+from catalog.format.encoding import StoredCommit, commit_hash, encode_views
+from catalog.format.gid import Sid, Vid
 
 HOUR_MS = 3_600_000
 START_MS = 1_763_111_523_000  # 2025-11-14T09:12:03Z

@@ -16,7 +16,7 @@ from catalog import Branches, LocalCatalog, MemoryStore, Volumes, tag
 from catalog.errors import CatalogError, InvalidArgument
 from tests.arguments import WRONG, calls_of, contents
 
-#: Ports, which the catalog calls with keys and bodies of its own; a wrong key is `InvalidKey` (catalog.keys).
+#: Ports, which the catalog calls with keys and bodies of its own; a wrong key is `InvalidKey` (catalog.format.keys).
 PORTS = (catalog.LocalStore, catalog.MemoryStore)
 #: Values that the catalog makes, and their parts.
 VALUES = (

@@ -7,9 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from catalog.branch import Branch, Branches
-from catalog.commit import ForkPoint
-from catalog.control import MAIN
-from catalog.encoding import encode_commit
 from catalog.errors import (
     BranchExists,
     InvalidName,
@@ -20,8 +17,11 @@ from catalog.errors import (
     OutcomeUnknown,
     StoreUnreachable,
 )
-from catalog.gid import Vid
-from catalog.keys import ref_key
+from catalog.format.commit import ForkPoint
+from catalog.format.control import MAIN
+from catalog.format.encoding import encode_commit
+from catalog.format.gid import Vid
+from catalog.format.keys import ref_key
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS, HistoryMaker

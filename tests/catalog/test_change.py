@@ -21,7 +21,7 @@ from catalog.errors import (
     OutcomeUnknown,
     StoreUnreachable,
 )
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects import LocalStore, MemoryStore, ObjectStore, Tagged
 from catalog.objects.s3 import S3Store
 from catalog.put_once import TRIES

@@ -10,7 +10,7 @@ import pytest
 
 from catalog.change import change
 from catalog.errors import CatalogError, KeyChanged, NoSuchObject, OutcomeUnknown
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects import s3 as s3_module
 from catalog.objects.s3 import ReadSettings, S3Store
 from tests.catalog.test_change import line, no_pause
@@ -30,7 +30,7 @@ WAYS = [
     (reader, kind, way, when)
     for reader, kind in KINDS
     for way, when in ways_of(kind)
-    if (kind, way) != ("GET boundary", "flipped")  # what is read is checked by who reads it: catalog.envelope
+    if (kind, way) != ("GET boundary", "flipped")  # what is read is checked by who reads it: catalog.format.envelope
 ]
 
 

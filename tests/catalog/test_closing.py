@@ -12,15 +12,15 @@ from greenlet import getcurrent, greenlet
 
 from catalog.branch import Branches
 from catalog.closing import begin_closing, close, keep_open
-from catalog.commit import ForkPoint
-from catalog.control import DEAD, Boundary, Control, Ref
 from catalog.errors import CatalogError, NoSuchBranch, OutOfWindow, VolumeCollected
-from catalog.gid import Vid
-from catalog.keys import boundary_key, control_key, ref_key, refs_prefix
+from catalog.format.commit import ForkPoint
+from catalog.format.control import DEAD, Boundary, Control, Ref
+from catalog.format.gid import Vid
+from catalog.format.keys import boundary_key, control_key, ref_key, refs_prefix
+from catalog.format.small_objects import decode_boundary, decode_ref, encode_boundary, encode_control, encode_ref
 from catalog.objects import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from catalog.roots import read_roots
-from catalog.small_objects import decode_boundary, decode_ref, encode_boundary, encode_control, encode_ref
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS
 from tests.faults.in_caller import InCaller

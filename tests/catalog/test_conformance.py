@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 
-from catalog.checksum import Checksum, ChecksumKind
 from catalog.errors import (
     AccessDenied,
     CatalogError,
@@ -18,7 +17,8 @@ from catalog.errors import (
     OutcomeUnknown,
     StoreUnreachable,
 )
-from catalog.keys import Key
+from catalog.format.checksum import Checksum, ChecksumKind
+from catalog.format.keys import Key
 from catalog.objects import MemoryStore, ObjectInfo, ObjectStore, PartTag, Tagged
 from catalog.objects.check import Check, Place, PromiseBroken
 from catalog.objects.conformance import CHECKS

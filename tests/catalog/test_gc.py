@@ -11,15 +11,12 @@ import pytest
 
 from catalog import checkpointer
 from catalog.checkpointer import make_checkpoint
-from catalog.commit import CommitKind, ForkPoint
-from catalog.control import DEAD
-from catalog.encoding import decode_commit_at, encode_commit
 from catalog.errors import HistoryCollected, InvalidObject, Outdated
-from catalog.gc import Collector
-from catalog.gc_report import GcPolicy
-from catalog.gid import Vid
-from catalog.history import KeptCommits, asked
-from catalog.keys import (
+from catalog.format.commit import CommitKind, ForkPoint
+from catalog.format.control import DEAD
+from catalog.format.encoding import decode_commit_at, encode_commit
+from catalog.format.gid import Vid
+from catalog.format.keys import (
     boundary_key,
     commit_key,
     control_key,
@@ -29,7 +26,10 @@ from catalog.keys import (
     ref_key,
     segments_prefix,
 )
-from catalog.small_objects import decode_pin, encode_pin
+from catalog.format.small_objects import decode_pin, encode_pin
+from catalog.gc import Collector
+from catalog.gc_report import GcPolicy
+from catalog.history import KeptCommits, asked
 from catalog.timeline import Seq, Time
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World, fork, grown, settle
@@ -131,7 +131,7 @@ def test_a_deleted_branch_goes_after_a_window_and_leaves_its_boundary_and_its_re
 
 
 def _prepared(world: World, branch: Branch) -> tuple[int, bytes]:
-    from catalog.encoding import encode_commit
+    from catalog.format.encoding import encode_commit
 
     commit = world.commit(branch, CommitKind.CONFIG, config="{}")
     world.store.put_new(control_key(branch.vid), world.everything.get(control_key(branch.vid)))
@@ -627,7 +627,7 @@ def test_a_writer_on_a_dead_volume_is_told() -> None:
 
 
 def _body(commit: object) -> bytes:
-    from catalog.encoding import encode_commit
+    from catalog.format.encoding import encode_commit
 
     body, _ = encode_commit(commit)  # type: ignore[arg-type]
     assert decode_commit_at(body, commit.vid, commit.lsn).commit == commit  # type: ignore[attr-defined]

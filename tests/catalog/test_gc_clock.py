@@ -10,8 +10,8 @@ from typing import TypeVar
 import pytest
 
 from catalog import Branches, LocalStore, MemoryStore
-from catalog.commit import ForkPoint
 from catalog.errors import ClocksDisagree
+from catalog.format.commit import ForkPoint
 from catalog.gc import Collector
 from catalog.gc_report import GcPolicy
 from catalog.objects.store_time import MOST_OFF_MS, ahead_ms, check_clock, earliest_ms, latest_ms, measured_ahead_ms

@@ -8,15 +8,15 @@ from itertools import count
 import pytest
 
 from catalog.branch import Branches
-from catalog.commit import ForkPoint
-from catalog.control import DEAD, Control
 from catalog.errors import CatalogError, NoSuchObject, OutOfWindow
-from catalog.gid import Vid
+from catalog.format.commit import ForkPoint
+from catalog.format.control import DEAD, Control
+from catalog.format.gid import Vid
+from catalog.format.keys import boundary_key, commit_key, ref_key
+from catalog.format.small_objects import decode_ref
 from catalog.holds import check_kept
-from catalog.keys import boundary_key, commit_key, ref_key
 from catalog.objects import ObjectStore
 from catalog.pin import Pins
-from catalog.small_objects import decode_ref
 from catalog.tag import Tags
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World, fork, grown, live_seqs, settle

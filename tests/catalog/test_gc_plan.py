@@ -8,6 +8,7 @@ import pytest
 
 from catalog import gc_plan
 from catalog.errors import FormatUnsupported, InvalidObject
+from catalog.format.keys import page_key, plan_key
 from catalog.gc_plan import (
     Garbage,
     Plan,
@@ -20,7 +21,6 @@ from catalog.gc_plan import (
     plans,
     remove_plan,
 )
-from catalog.keys import page_key, plan_key
 from catalog.objects import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from tests.catalog.samples import START_MS, sid, vid

@@ -9,13 +9,11 @@ from itertools import count
 import pytest
 
 from catalog import gc_plan
-from catalog.commit import ForkPoint
-from catalog.control import DEAD
-from catalog.encoding import encode_commit
 from catalog.errors import CatalogError, InvalidKey, OutOfWindow, StoreUnreachable
-from catalog.gc_report import GcReport
-from catalog.holds import check_kept
-from catalog.keys import (
+from catalog.format.commit import ForkPoint
+from catalog.format.control import DEAD
+from catalog.format.encoding import encode_commit
+from catalog.format.keys import (
     Key,
     boundary_key,
     check_key,
@@ -27,6 +25,8 @@ from catalog.keys import (
     ref_key,
     tag_key,
 )
+from catalog.gc_report import GcReport
+from catalog.holds import check_kept
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, World, fork, grown, settle
 from tests.faults.store import Fault, FaultyStore, StrayKeysStore, WrappedStore, faults_of, unreachable

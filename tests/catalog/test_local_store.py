@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from catalog.change import change
-from catalog.checksum import Checksum, ChecksumKind
 from catalog.errors import (
     AccessDenied,
     InvalidObject,
@@ -25,7 +24,8 @@ from catalog.errors import (
     OutcomeUnknown,
     StoreUnreachable,
 )
-from catalog.keys import Key
+from catalog.format.checksum import Checksum, ChecksumKind
+from catalog.format.keys import Key
 from catalog.objects import LocalStore, PartTag
 
 A = Key("vol/log/A")

@@ -9,9 +9,6 @@ import pytest
 
 from catalog.branch import Branches, Distance
 from catalog.checkpointer import make_checkpoint
-from catalog.commit import ForkPoint
-from catalog.control import Boundary
-from catalog.encoding import encode_commit
 from catalog.errors import (
     BranchExists,
     CatalogError,
@@ -29,13 +26,16 @@ from catalog.errors import (
     UnnamableBranch,
     VolumeCollected,
 )
-from catalog.gid import Vid
-from catalog.keys import boundary_key, commit_key, control_key, oplog_key, ref_key, tag_key
+from catalog.format.commit import ForkPoint
+from catalog.format.control import Boundary
+from catalog.format.encoding import encode_commit
+from catalog.format.gid import Vid
+from catalog.format.keys import boundary_key, commit_key, control_key, oplog_key, ref_key, tag_key
+from catalog.format.small_objects import encode_boundary
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.oplog import Oplog
 from catalog.pin import Pins
 from catalog.roots import read_roots
-from catalog.small_objects import encode_boundary
 from catalog.tag import Tags
 from catalog.undo import undo
 from catalog.volume import DEAD, Volumes

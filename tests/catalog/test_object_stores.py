@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from catalog.errors import InvalidKey, KeyTaken, NoSuchObject
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore
 from catalog.objects.check import Check, NotKept, Place
 from catalog.objects.conformance import CHECKS

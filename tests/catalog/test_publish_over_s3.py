@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from catalog.control import Control
 from catalog.errors import Diverged, OutcomeUnknown
-from catalog.keys import commit_key
+from catalog.format.control import Control
+from catalog.format.keys import commit_key
 from catalog.objects import s3 as s3_module
 from catalog.objects.s3 import S3Store
 from catalog.put_once import TRIES

@@ -9,12 +9,12 @@ from typing import TypeVar
 import pytest
 
 from catalog import ForkPoint, MemoryStore, Vid, Volumes
-from catalog.control import Ref
 from catalog.errors import BranchExists, CatalogError, KeyChanged, NoSuchBranch, NotUndone, VolumeHasName
-from catalog.keys import ref_key
+from catalog.format.control import Ref
+from catalog.format.keys import ref_key
+from catalog.format.small_objects import encode_ref
 from catalog.objects.wrapped import WrappedStore
 from catalog.oplog import Oplog
-from catalog.small_objects import encode_ref
 from catalog.undo import undo
 from tests.catalog.test_names import NOW_MS, branches_of, names, topic_of_three
 from tests.faults.store import EFFECTS, Fault, FaultyStore, lost, unreachable

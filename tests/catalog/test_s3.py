@@ -21,7 +21,6 @@ import boto3
 import pytest
 from botocore.credentials import Credentials
 
-from catalog.checksum import Checksum, ChecksumKind
 from catalog.errors import (
     AccessDenied,
     InvalidKey,
@@ -34,7 +33,8 @@ from catalog.errors import (
     OutcomeUnknown,
     StoreUnreachable,
 )
-from catalog.keys import Key
+from catalog.format.checksum import Checksum, ChecksumKind
+from catalog.format.keys import Key
 from catalog.objects import PartTag, s3, s3_reads
 from catalog.objects.s3 import ReadSettings, S3Store
 from tests.s3_server import not_of_minio

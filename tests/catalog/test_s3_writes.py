@@ -9,9 +9,9 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from catalog.checksum import Checksum, ChecksumKind
 from catalog.errors import ChecksumNotKept, InvalidObject
-from catalog.keys import Key
+from catalog.format.checksum import Checksum, ChecksumKind
+from catalog.format.keys import Key
 from catalog.objects.s3 import S3Store, WriteSettings
 from tests.s3_server import not_of_minio
 

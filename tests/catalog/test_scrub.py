@@ -6,8 +6,8 @@ import pytest
 
 from catalog import checkpointer
 from catalog.checkpointer import make_checkpoint
-from catalog.commit import ForkPoint
-from catalog.keys import (
+from catalog.format.commit import ForkPoint
+from catalog.format.keys import (
     Key,
     boundary_key,
     checkpoints_key,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from catalog.commit import Bounds
+from catalog.format.commit import Bounds
 from catalog.snapshot import Snapshot, cut, empty, fold, fork
 from tests.catalog.samples import HistoryMaker, segment, vid
 

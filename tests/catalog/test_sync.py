@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from catalog.checkpointer import make_checkpoint
-from catalog.commit import Bounds, CommitKind
-from catalog.control import DEAD, Boundary, Control
-from catalog.encoding import StoredCommit, commit_hash, encode_commit
 from catalog.errors import BranchCollected, InvalidObject, NoSuchObject, StoreUnreachable
-from catalog.keys import boundary_key, commit_key
+from catalog.format.commit import Bounds, CommitKind
+from catalog.format.control import DEAD, Boundary, Control
+from catalog.format.encoding import StoredCommit, commit_hash, encode_commit
+from catalog.format.keys import boundary_key, commit_key
+from catalog.format.small_objects import encode_boundary
 from catalog.local import LocalCatalog
 from catalog.objects.memory import MemoryStore
-from catalog.small_objects import encode_boundary
 from catalog.snapshot import empty
 from catalog.sync import News, pull
 from catalog.volume import Volumes

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.commit import ForkPoint, SegmentRef
-from catalog.control import Mark
-from catalog.encoding import StoredCommit, commit_hash
 from catalog.errors import InvalidName, InvalidTarget, OutOfWindow
-from catalog.gid import Vid
+from catalog.format.commit import ForkPoint, SegmentRef
+from catalog.format.control import Mark
+from catalog.format.encoding import StoredCommit, commit_hash
+from catalog.format.gid import Vid
 from catalog.history import NO_HISTORY, History, Leg
 from catalog.snapshot import checkpoint_of, cut, empty, fold
 from catalog.timeline import Head, Lsn, Named, Seq, Target, Time, parse_target, resolve, span, window

@@ -14,17 +14,17 @@ import pytest
 
 from catalog import schema_pb2 as pb
 from catalog.checkpointer import make_checkpoint
-from catalog.commit import NO_PARENT, Bounds, Commit, CommitKind, ForkPoint
-from catalog.control import Boundary, Control
-from catalog.encoding import StoredCommit, encode_commit
-from catalog.envelope import MessageType, unwrap, wrap
 from catalog.errors import Diverged, FormatUnsupported, InvalidObject, NoSuchObject, OutcomeUnknown, StoreUnreachable
-from catalog.keys import Key, boundary_key, checkpoints_key, commit_key, control_key, fork_key
+from catalog.format.commit import NO_PARENT, Bounds, Commit, CommitKind, ForkPoint
+from catalog.format.control import Boundary, Control
+from catalog.format.encoding import StoredCommit, encode_commit
+from catalog.format.envelope import MessageType, unwrap, wrap
+from catalog.format.keys import Key, boundary_key, checkpoints_key, commit_key, control_key, fork_key
+from catalog.format.small_objects import decode_fork, encode_boundary, encode_control
 from catalog.local import LocalCatalog
 from catalog.objects import LocalStore, MemoryStore, ObjectStore
 from catalog.objects.s3 import S3Store
 from catalog.put_once import TRIES
-from catalog.small_objects import decode_fork, encode_boundary, encode_control
 from catalog.timeline import Seq, resolve
 from catalog.volume import DEAD, Volumes
 from tests.catalog.samples import START_MS, HistoryMaker, segment, vid

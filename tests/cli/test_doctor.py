@@ -9,7 +9,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects import LocalStore, MemoryStore, ObjectStore
 from catalog.objects.conformance import CHECKS
 from catalog.objects.s3 import S3Store

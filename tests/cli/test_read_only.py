@@ -10,7 +10,7 @@ import pytest
 
 import offload
 import seglog
-from catalog.keys import Key
+from catalog.format.keys import Key
 from offload import OffloadSettings
 from offload.cold_settings import ColdSettings
 from offload.wiring import open_store

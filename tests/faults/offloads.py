@@ -26,8 +26,9 @@ from pathlib import Path
 
 import offload
 import seglog
-from catalog import Branches, CommitKind, Snapshot, Volumes, keys
+from catalog import Branches, CommitKind, Snapshot, Volumes
 from catalog.errors import BranchExists, CatalogError, Corrupt, Missing, NoSuchTopic, OutcomeUnknown, Unavailable
+from catalog.format import keys
 from catalog.objects.base import ObjectStore
 from offload import Archive, ColdSettings, OffloadSettings
 from offload.cold import ColdReader

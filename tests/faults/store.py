@@ -33,7 +33,7 @@ from catalog.errors import (
     OutcomeUnknown,
     StoreUnreachable,
 )
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects import MemoryStore, ObjectStore, PartTag, Tagged
 from catalog.objects.wrapped import WrappedStore
 

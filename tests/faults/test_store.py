@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from catalog.errors import KeyChanged, StoreUnreachable
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects import MemoryStore
 from tests.faults.store import EFFECTS, Fault, FaultyStore, faults_of, lost, unreachable
 

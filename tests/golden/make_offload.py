@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from catalog.commit import Codec
+from catalog.format.commit import Codec
 from tests.offload.samples import EncodedObject, Sample, encode_object, frames_of_samples
 
 DIRECTORY = Path(__file__).parent

@@ -12,7 +12,7 @@ import pytest
 
 import offload
 import seglog
-from catalog import keys
+from catalog.format import keys
 from offload.index import ENTRY, HEADER, MAGIC
 from offload.settings import MIN_BLOCK_SIZE, OffloadSettings
 from seglog import LogSettings

@@ -10,7 +10,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from catalog import keys
+from catalog.format import keys
 from catalog.objects.base import ObjectStore
 from offload.errors import InvalidBlock
 from offload.inspection import inspect_bytes

@@ -18,7 +18,7 @@ from blake3 import blake3
 from pyroaring import BitMap
 from xxhash import xxh3_64_intdigest
 
-from catalog.commit import Codec
+from catalog.format.commit import Codec
 from offload.block import BLOCK_HEADER_LENGTH, decode_block_header
 from offload.chunk_records import records_of_chunk
 from offload.codec import decode_chunk

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from catalog.commit import Codec
+from catalog.format.commit import Codec
 from offload.encoder import SegmentEncoder, SegmentSummary
 from offload.index import IndexObject, encode_index
 from seglog.format.frame import DELETED, HAS_NODE, HAS_TAG, FrameType, encode

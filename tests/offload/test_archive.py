@@ -10,8 +10,8 @@ import pytest
 
 import offload
 import seglog
-from catalog import keys
 from catalog.errors import InvalidName, NoSuchObject, StoreUnreachable
+from catalog.format import keys
 from catalog.objects.memory import MemoryStore
 from offload import OffloadSettings
 from offload.cli.session import format_time

@@ -10,10 +10,10 @@ import pytest
 import offload
 import seglog
 from catalog import CommitKind, Vid
-from catalog.checkpoint_list import encode_checkpoint_set
-from catalog.control import CheckpointSet
 from catalog.errors import CatalogError, KeyChanged
-from catalog.keys import checkpoints_key
+from catalog.format.checkpoint_list import encode_checkpoint_set
+from catalog.format.control import CheckpointSet
+from catalog.format.keys import checkpoints_key
 from catalog.objects.memory import MemoryStore
 from catalog.scrub import Scrub
 from offload import Archive, OffloadSettings

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.commit import Codec
+from catalog.format.commit import Codec
 from offload.block import (
     BLOCK_HEADER_LENGTH,
     HEADER,

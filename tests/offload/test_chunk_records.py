@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.commit import Codec
+from catalog.format.commit import Codec
 from offload import chunk_records
 from offload.block import ChunkRef
 from offload.chunk_records import records_of_chunk

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
-from catalog.commit import Codec
+from catalog.format.commit import Codec
 from offload.block import ChunkRef
 from offload.codec import chunk_encoder, decode_chunk
 from offload.errors import InvalidChunk

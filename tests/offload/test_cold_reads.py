@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 import offload
 import seglog
-from catalog import SegmentView, Snapshot, keys
-from catalog.commit import Codec
+from catalog import SegmentView, Snapshot
 from catalog.errors import NoSuchObject, StoreUnreachable
-from catalog.keys import Key
+from catalog.format import keys
+from catalog.format.commit import Codec
+from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
 from catalog.objects.memory import MemoryStore
 from offload import ColdSettings

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from catalog.errors import BranchCollected, BranchExists
-from catalog.keys import boundary_key
+from catalog.format.keys import boundary_key
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.cli.status import _describe

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.commit import Codec
+from catalog.format.commit import Codec
 from offload.codec import decode_chunk
 from offload.columns import Columns, decode_columns
 from offload.errors import InvalidChunk

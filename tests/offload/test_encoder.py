@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from catalog.commit import Codec
+from catalog.format.commit import Codec
 from offload.block import BLOCK_HEADER_LENGTH, PADDING, decode_block_header, largest_entry
 from offload.codec import decode_chunk
 from offload.encoder import MAX_TAGS, SegmentEncoder

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.commit import Codec
+from catalog.format.commit import Codec
 from offload.entry import ENTRY, ENTRY_HEAD, entries, frames_of
 from offload.errors import InvalidChunk
 from seglog.format.frame import HEADER

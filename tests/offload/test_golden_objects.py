@@ -5,7 +5,7 @@ import pytest
 from blake3 import blake3
 from pyroaring import BitMap
 
-from catalog.commit import Codec
+from catalog.format.commit import Codec
 from offload.codec import decode_chunk
 from offload.entry import frames_of
 from offload.index import decode_head, decode_ledger_index

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from catalog import SegmentView
 from catalog import schema_pb2 as pb
-from catalog.commit import Codec
-from catalog.keys import index_key
+from catalog.format.commit import Codec
+from catalog.format.keys import index_key
 from catalog.objects import MemoryStore
 from offload.block import BlockRef
 from offload.errors import FormatUnsupported, InvalidIndex, OffloadError

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from catalog.commit import Codec
+from catalog.format.commit import Codec
 from offload.labels import object_metadata
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog import keys
-from catalog.commit import Codec
+from catalog.format import keys
+from catalog.format.commit import Codec
 from catalog.objects.memory import MemoryStore
 from offload.block import HEADER as BLOCK_HEADER
 from offload.block import PADDING, encode_block

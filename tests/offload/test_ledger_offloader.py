@@ -7,9 +7,10 @@ from contextlib import closing
 
 import pytest
 
-from catalog import Sid, Vid, keys
-from catalog.commit import Codec
+from catalog import Sid, Vid
 from catalog.errors import AccessDenied, NoSuchObject, StoreUnreachable
+from catalog.format import keys
+from catalog.format.commit import Codec
 from catalog.objects.memory import MemoryStore
 from offload import OffloadSettings
 from offload.cold import ColdReader

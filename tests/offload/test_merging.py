@@ -11,7 +11,7 @@ import offload
 import seglog
 from catalog import Codec, CommitKind, SegmentRef, SegmentView, Sid, Vid
 from catalog.errors import CatalogError, InvalidObject
-from catalog.keys import data_key
+from catalog.format.keys import data_key
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.merging import merge_runs

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from catalog import schema_pb2 as pb
-from catalog.commit import Codec
+from catalog.format.commit import Codec
 from offload.errors import FormatUnsupported, InvalidIndex, OffloadError
 from offload.index import decode_head
 from offload.metadata import SegmentIndex, decode_bitmap, decode_metadata, encode_metadata

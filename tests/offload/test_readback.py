@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from catalog import Attempt, Sid
-from catalog.commit import NO_PARENT, Bounds, Codec, Commit, CommitKind, SegmentRef
-from catalog.encoding import encode_commit
 from catalog.errors import InvalidObject, NoSuchObject
-from catalog.keys import Key, commit_key, data_key, index_key
+from catalog.format.commit import NO_PARENT, Bounds, Codec, Commit, CommitKind, SegmentRef
+from catalog.format.encoding import encode_commit
+from catalog.format.keys import Key, commit_key, data_key, index_key
 from catalog.objects import MemoryStore
 from offload import OffloadSettings
 from offload.attempt import AttemptState

@@ -19,16 +19,16 @@ from catalog import (
     encode_commit,
     make_checkpoint,
 )
-from catalog.control import Boundary
-from catalog.encoding import decode_commit_at
 from catalog.errors import CatalogError, Diverged, Fenced, InvalidObject
+from catalog.format.control import Boundary
+from catalog.format.encoding import decode_commit_at
+from catalog.format.gid import Sid
+from catalog.format.keys import boundary_key, commit_key, data_key
+from catalog.format.small_objects import encode_boundary
 from catalog.gc import Collector
 from catalog.gc_report import GcPolicy
-from catalog.gid import Sid
-from catalog.keys import boundary_key, commit_key, data_key
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
-from catalog.small_objects import encode_boundary
 from catalog.snapshot import empty
 from offload import OffloadSettings
 from offload.archive import Archive

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from catalog.errors import Fenced, InvalidObject, StoreUnreachable
-from catalog.keys import control_key
+from catalog.format.keys import control_key
 from catalog.objects.memory import MemoryStore
 from offload.errors import DirectoryNotEmpty
 from offload.recovery import MARKER, RecoveredTopic, TopicFailed, recover

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from catalog import CommitKind, LocalCatalog, Vid, Volumes, make_checkpoint
-from catalog.control import Boundary
 from catalog.errors import Diverged, NoSuchTopic, StoreUnreachable
-from catalog.keys import boundary_key, commit_key
+from catalog.format.control import Boundary
+from catalog.format.keys import boundary_key, commit_key
+from catalog.format.small_objects import encode_boundary
 from catalog.objects.memory import MemoryStore
-from catalog.small_objects import encode_boundary
 from offload.catalog_settings import CatalogSettings
 from offload.errors import LocalChangesLost
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable

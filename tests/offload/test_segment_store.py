@@ -10,7 +10,7 @@ import pytest
 
 import seglog
 from catalog.errors import InvalidName, StoreUnreachable
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
 from catalog.objects.local import LocalStore
 from catalog.objects.memory import MemoryStore

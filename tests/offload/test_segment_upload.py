@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from catalog import Sid, Vid
-from catalog.commit import Codec
-from catalog.keys import Key
+from catalog.format.commit import Codec
+from catalog.format.keys import Key
 from catalog.objects import MemoryStore, PartTag
 from offload import OffloadSettings
 from offload.ledger_offloader import LedgerOffloader

@@ -12,8 +12,8 @@ import pytest
 
 import offload
 import seglog
-from catalog import keys
 from catalog.errors import OutOfWindow
+from catalog.format import keys
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from offload import Archive

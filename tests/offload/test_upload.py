@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from catalog.errors import CatalogError, NoSuchObject, OutcomeUnknown, StoreUnreachable
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects.memory import MemoryStore
 from offload.upload import BlockUpload
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable

@@ -22,8 +22,8 @@ from typing import TypeVar
 import pytest
 
 from catalog import roots, volume
-from catalog.commit import Commit, ForkPoint
 from catalog.errors import CatalogError, ClocksDisagree, StoreUnreachable
+from catalog.format.commit import Commit, ForkPoint
 from catalog.objects.store_time import MOST_OFF_MS
 from catalog.objects.wrapped import WrappedStore
 from catalog.timeline import Lsn, Seq, Target, Time, span

@@ -10,7 +10,8 @@ import pytest
 
 import offload
 import seglog
-from catalog import CommitKind, keys
+from catalog import CommitKind
+from catalog.format import keys
 from offload.wiring import open_store
 from seglog import Log
 from tests.faults.stride import every

@@ -23,7 +23,6 @@ from typing import Any, TypeVar
 import offload
 import seglog
 from catalog import MAIN, ForkPoint, Handle, Vid
-from catalog.control import DEAD
 from catalog.errors import (
     BranchCollected,
     BranchExists,
@@ -34,7 +33,8 @@ from catalog.errors import (
     NoSuchObject,
     OutOfWindow,
 )
-from catalog.keys import Key
+from catalog.format.control import DEAD
+from catalog.format.keys import Key
 from offload import Archive, ColdSettings, OffloadSettings
 from offload.catalog_settings import CatalogSettings
 from offload.errors import Conflict as OffloadConflict

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from catalog.errors import CatalogError, KeyChanged, KeyTaken, OutcomeUnknown, StoreUnreachable
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects.base import PartTag
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore

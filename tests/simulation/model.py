@@ -26,16 +26,17 @@ from typing import Any
 
 from pyroaring import BitMap
 
-from catalog import Commit, CommitKind, ForkPoint, SegmentRef, SegmentView, Snapshot, Vid, Volumes, keys
-from catalog.commit import NO_PARENT
-from catalog.control import DEAD
-from catalog.encoding import StoredCommit, decode_commit_at
+from catalog import Commit, CommitKind, ForkPoint, SegmentRef, SegmentView, Snapshot, Vid, Volumes
 from catalog.errors import CatalogError
+from catalog.format import keys
+from catalog.format.commit import NO_PARENT
+from catalog.format.control import DEAD
+from catalog.format.encoding import StoredCommit, decode_commit_at
+from catalog.format.gid import Sid
+from catalog.format.keys import Key
+from catalog.format.small_objects import decode_boundary, decode_control_of
 from catalog.gc_report import GcPolicy
-from catalog.gid import Sid
-from catalog.keys import Key
 from catalog.objects.store_time import MOST_OFF_MS
-from catalog.small_objects import decode_boundary, decode_control_of
 from offload.cold import ColdReader
 from offload.cold_settings import ColdSettings
 from tests.simulation.ground import Ground

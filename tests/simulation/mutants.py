@@ -12,13 +12,13 @@ from unittest import mock
 from catalog import Bounds, SegmentRef, SegmentView, checkpointer, encode_commit
 from catalog.checkpointer import Mark
 from catalog.closing import close
-from catalog.commit import Checkpoint, Commit, CommitKind
-from catalog.control import DEAD
-from catalog.encoding import decode_commit_at
 from catalog.errors import Diverged, KeyTaken, OutcomeUnknown, Outdated
+from catalog.format.commit import Checkpoint, Commit, CommitKind
+from catalog.format.control import DEAD
+from catalog.format.encoding import decode_commit_at
+from catalog.format.gid import Sid, Vid
+from catalog.format.keys import Key, commit_key
 from catalog.gc_execution import Execution
-from catalog.gid import Sid, Vid
-from catalog.keys import Key, commit_key
 from catalog.local import Attempt, Handle
 from catalog.mark import Kept, Marker
 from catalog.objects.base import ObjectStore

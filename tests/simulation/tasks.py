@@ -11,7 +11,6 @@ from random import Random
 from typing import Any
 
 from catalog import MAIN, Branches, ForkPoint, LocalCatalog, Time, Vid, Volumes, make_checkpoint, resolve
-from catalog.control import DEAD
 from catalog.errors import (
     BranchExists,
     CatalogError,
@@ -28,6 +27,7 @@ from catalog.errors import (
     Unavailable,
     VolumeCollected,
 )
+from catalog.format.control import DEAD
 from catalog.history import asked
 from catalog.objects.store_time import MOST_OFF_MS
 from catalog.pin import HeldPin, Pins

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects import MemoryStore
 from offload.daemon.gate import Gate, GatedStore, Rate
 from offload.daemon.metrics import Metrics

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from pyroaring import BitMap
 
-from catalog import keys
 from catalog.branch import Branches
-from catalog.commit import Bounds, Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef
-from catalog.encoding import encode_commit
-from catalog.gid import Sid, Vid
+from catalog.format import keys
+from catalog.format.commit import Bounds, Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef
+from catalog.format.encoding import encode_commit
+from catalog.format.gid import Sid, Vid
 from catalog.objects.base import ObjectStore
 from catalog.volume import Volumes
 from offload.wiring import open_store

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from catalog.commit import Codec, ForkPoint, SegmentRef, SegmentView
 from catalog.errors import NoSuchTag, NoSuchTopic, OutOfWindow
-from catalog.gid import Sid, Vid
+from catalog.format.commit import Codec, ForkPoint, SegmentRef, SegmentView
+from catalog.format.gid import Sid, Vid
 from catalog.objects import LocalStore
 from catalog.pin import Pins
 from catalog.tag import Tags

@@ -10,9 +10,9 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from catalog.commit import Codec
 from catalog.errors import NoSuchObject
-from catalog.keys import data_key, index_key
+from catalog.format.commit import Codec
+from catalog.format.keys import data_key, index_key
 from offload.errors import InvalidChunk, InvalidIndex
 from offload.spark.options import ReadOptions
 from offload.spark.plan import ChunkRun, pin, plan

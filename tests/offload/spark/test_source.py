@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from catalog.commit import Codec, ForkPoint
-from catalog.keys import data_key
+from catalog.format.commit import Codec, ForkPoint
+from catalog.format.keys import data_key
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from catalog.errors import AccessDenied, InvalidObject, NoSuchBucket, NoSuchObject, OutcomeUnknown, StoreUnreachable
-from catalog.keys import Key
+from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from offload.wiring import open_store

@@ -17,8 +17,9 @@ import pytest
 
 import offload
 import seglog
-from catalog import Sid, Vid, keys
-from catalog.commit import Codec
+from catalog import Sid, Vid
+from catalog.format import keys
+from catalog.format.commit import Codec
 from catalog.objects.base import ObjectStore
 from offload import Archive, ColdSettings, OffloadSettings
 from offload.cold import ColdReader

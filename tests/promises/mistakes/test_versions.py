@@ -179,7 +179,7 @@ def test_a_remote_is_of_a_newer_version(tmp_path: Path, monkeypatch: pytest.Monk
     """
     remote = (tmp_path / "remote").as_uri()
     with monkeypatch.context() as newer:
-        newer.setattr("catalog.envelope.MAGIC", b"SGL2")
+        newer.setattr("catalog.format.envelope.MAGIC", b"SGL2")
         ship(tmp_path / "newer", remote, numbered(5))
     before = tree(tmp_path / "remote")
     with pytest.raises(catalog.errors.FormatUnsupported):
@@ -195,7 +195,7 @@ def test_a_newer_remote_is_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """
     remote = (tmp_path / "remote").as_uri()
     with monkeypatch.context() as newer:
-        newer.setattr("catalog.envelope.MAGIC", b"SGL2")
+        newer.setattr("catalog.format.envelope.MAGIC", b"SGL2")
         ship(tmp_path / "newer", remote, numbered(5))
     before = tree(tmp_path / "remote")
     try:

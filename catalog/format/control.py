@@ -1,4 +1,4 @@
-"""What makes a volume and gives it a name: values only. `catalog.encoding` turns them into objects and back.
+"""What makes a volume and gives it a name: values only. `catalog.format.encoding` turns them into objects and back.
 
 N1  A Control is written once, before anything else of its volume, and never changes.
 N2  A Ref is the only place where a name becomes a vid. A deleted branch keeps its Ref, which says so.
@@ -20,8 +20,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from catalog.commit import ForkPoint
-from catalog.gid import Vid
+from catalog.format.commit import ForkPoint
+from catalog.format.gid import Vid
 
 __all__ = [
     "DEAD",

@@ -30,8 +30,8 @@ import re
 from typing import NewType
 
 from catalog.errors import InvalidKey, InvalidName
-from catalog.gid import Sid, Vid
-from catalog.lsn import from_cbe64, to_cbe64
+from catalog.format.gid import Sid, Vid
+from catalog.format.lsn import from_cbe64, to_cbe64
 
 __all__ = [
     "Key",

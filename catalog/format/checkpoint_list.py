@@ -1,7 +1,7 @@
 """The list of a volume's checkpoints, as an object and back. All integers little-endian.
 
     offset  size        field
-    0       8           beginning of an envelope (`catalog.envelope`), type 3
+    0       8           beginning of an envelope (`catalog.format.envelope`), type 3
     8       16          vid
     24      8           n, how many marks there are
     32      8           floor: below it nothing is added but by the run of GC that drew the nonce
@@ -26,11 +26,11 @@ import struct
 from dataclasses import replace
 from itertools import islice, starmap
 
-from catalog.control import CheckpointSet, Mark
-from catalog.envelope import MessageType, unwrap, wrap
 from catalog.errors import InvalidObject
-from catalog.gid import Vid
-from catalog.keys import checkpoints_key
+from catalog.format.control import CheckpointSet, Mark
+from catalog.format.envelope import MessageType, unwrap, wrap
+from catalog.format.gid import Vid
+from catalog.format.keys import checkpoints_key
 
 __all__ = [
     "NEWEST_BYTES",

@@ -1,4 +1,4 @@
-"""Commits as objects, and back: protobuf (catalog/schema.proto) in the envelope of `catalog.envelope`.
+"""Commits as objects, and back: protobuf (catalog/schema.proto) in the envelope of `catalog.format.envelope`.
 
 Commit hash: blake3 (32 bytes) over the following bytes, all integers little-endian. It stands in the commit itself,
 and as `parent_hash` in the next one.
@@ -55,7 +55,8 @@ from pyroaring import BitMap
 
 from catalog import schema_pb2 as pb
 from catalog.arguments import checked
-from catalog.commit import (
+from catalog.errors import InvalidKey, InvalidObject
+from catalog.format.commit import (
     Bounds,
     Checkpoint,
     Codec,
@@ -65,11 +66,10 @@ from catalog.commit import (
     SegmentRef,
     SegmentView,
 )
-from catalog.envelope import MessageType, wrap
-from catalog.errors import InvalidKey, InvalidObject
-from catalog.gid import Sid, Vid
-from catalog.keys import commit_key
-from catalog.wire import fields_of, parse, serialized, timestamp
+from catalog.format.envelope import MessageType, wrap
+from catalog.format.gid import Sid, Vid
+from catalog.format.keys import commit_key
+from catalog.format.wire import fields_of, parse, serialized, timestamp
 
 __all__ = [
     "StoredCommit",

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from catalog import keys
 from catalog.errors import InvalidKey, InvalidName
+from catalog.format import keys
 from tests.catalog.samples import sid, vid
 
 

@@ -11,9 +11,9 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog import envelope
-from catalog.envelope import HEADER, MessageType, unwrap, wrap
 from catalog.errors import FormatUnsupported, InvalidObject
+from catalog.format import envelope
+from catalog.format.envelope import HEADER, MessageType, unwrap, wrap
 
 BODY = wrap(MessageType.COMMIT, b"a message")
 

@@ -9,10 +9,10 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from catalog import schema_pb2 as pb
-from catalog.commit import ForkPoint
-from catalog.envelope import MessageType, unwrap
 from catalog.errors import InvalidKey, InvalidObject
-from catalog.gid import Vid
+from catalog.format.commit import ForkPoint
+from catalog.format.envelope import MessageType, unwrap
+from catalog.format.gid import Vid
 
 __all__ = ["fields_of", "fork_point", "fork_point_message", "parse", "serialized", "timestamp"]
 

@@ -6,14 +6,15 @@
     4       3     padding   zeros
     7       1     type      1 Control, 2 Fork, 3 CheckpointSet, 4 Commit, 16 Ref, 17 Tag, 18 Pin, 19 Boundary,
                             20 OplogEntry, 21 GcPlan, 22 SegmentList, 23 GcPage, 24 OlderCheckpoints
-    8       n     data      the protobuf message; of 3 and 24, what `catalog.checkpoint_list` says
+    8       n     data      the protobuf message; of 3 and 24, what `catalog.format.checkpoint_list` says
     8+n     8     xxh3      XXH3-64 of [0, 8+n), little-endian
 
 E1  An envelope is trusted in this order: magic, version, checksum, padding and type.
 E2  Another digit in place of the version is another format version, and nothing else of it is looked at.
 E3  Any other difference from what was written is `InvalidObject`: no byte reaches a caller unverified.
 
-XXH3 is not a MAC: it finds damage, not malice. The commit hash (`catalog.encoding`) is what ties a history together.
+XXH3 is not a MAC: it finds damage, not malice. The commit hash (`catalog.format.encoding`) is what ties a history
+together.
 Source: Graft RFC 0001 (ProtobufEnvelope); version and checksum are ours. No I/O: bytes in, bytes out.
 """
 

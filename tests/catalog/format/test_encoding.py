@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from catalog import schema_pb2 as pb
-from catalog.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
-from catalog.commit import Bounds, Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef, SegmentView
-from catalog.control import Control, Fork, Ref
-from catalog.encoding import (
+from catalog.errors import FormatUnsupported, InvalidObject
+from catalog.format.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
+from catalog.format.commit import Bounds, Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef, SegmentView
+from catalog.format.control import Control, Fork, Ref
+from catalog.format.encoding import (
     StoredCommit,
     commit_hash,
     decode_commit,
@@ -27,10 +28,9 @@ from catalog.encoding import (
     encode_views,
     with_checkpoint,
 )
-from catalog.envelope import HEADER, MAGIC, MessageType, unwrap, wrap
-from catalog.errors import FormatUnsupported, InvalidObject
-from catalog.gid import Sid, Vid
-from catalog.small_objects import (
+from catalog.format.envelope import HEADER, MAGIC, MessageType, unwrap, wrap
+from catalog.format.gid import Sid, Vid
+from catalog.format.small_objects import (
     decode_boundary,
     decode_control,
     decode_control_of,
@@ -71,7 +71,7 @@ from tests.catalog.samples import (
     vid,
 )
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 KINDS: dict[str, tuple[object, bytes, Callable[[bytes, str], object]]] = {
     "commit": (
         StoredCommit(GOLDEN_COMMIT, commit_hash(GOLDEN_COMMIT)),

@@ -1,4 +1,4 @@
-"""What a commit says: values only. `catalog.encoding` turns them into objects and back.
+"""What a commit says: values only. `catalog.format.encoding` turns them into objects and back.
 
 C1  LSNs of a volume are dense from 1, and one commit at most has each.
 C2  A commit's hash covers its parent's hash, so a history is tamper-evident to its first commit.
@@ -18,7 +18,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from catalog.gid import Sid, Vid
+from catalog.format.gid import Sid, Vid
 
 __all__ = [
     "NO_PARENT",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.checksum import Checksum, ChecksumKind, SizedChecksum, joined
+from catalog.format.checksum import Checksum, ChecksumKind, SizedChecksum, joined
 
 CHECK = {  # of b"123456789", from the catalogue of CRCs
     ChecksumKind.CRC32C: 0xE3069283,

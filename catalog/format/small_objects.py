@@ -7,12 +7,12 @@ Source: Graft RFC 0001 (Control, Fork); the others are ours. No I/O: bytes in, b
 from __future__ import annotations
 
 from catalog import schema_pb2 as pb
-from catalog.control import Boundary, Control, Fork, NameChange, OplogEntry, Pin, Ref, Tag
-from catalog.envelope import MessageType, wrap
 from catalog.errors import InvalidObject
-from catalog.gid import Vid
-from catalog.keys import boundary_key, control_key
-from catalog.wire import fields_of, fork_point, fork_point_message, parse, serialized, timestamp
+from catalog.format.control import Boundary, Control, Fork, NameChange, OplogEntry, Pin, Ref, Tag
+from catalog.format.envelope import MessageType, wrap
+from catalog.format.gid import Vid
+from catalog.format.keys import boundary_key, control_key
+from catalog.format.wire import fields_of, fork_point, fork_point_message, parse, serialized, timestamp
 
 __all__ = [
     "decode_boundary",
