@@ -54,7 +54,6 @@ from catalog.errors import (
     VolumeCollected,
     VolumeHasName,
 )
-from catalog.first_known import first_known
 from catalog.format.commit import ForkPoint
 from catalog.format.control import DEAD, MAIN, Control, NameChange, Ref
 from catalog.format.gid import Vid
@@ -62,6 +61,7 @@ from catalog.format.keys import Key, branch_of, named_by, ref_key, refs_prefix, 
 from catalog.format.small_objects import decode_ref, encode_ref
 from catalog.holds import check_kept
 from catalog.naming import Found, Naming, Planned, is_same
+from catalog.objects.first_valid_key import first_known
 from catalog.objects.store_time import latest_ms
 from catalog.one_name import check_only_name
 from catalog.oplog import Oplog

@@ -23,7 +23,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from catalog.arguments import checked
-from catalog.change import change
 from catalog.errors import InvalidObject, NoSuchObject, OutOfWindow
 from catalog.format.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
 from catalog.format.commit import Checkpoint
@@ -33,7 +32,8 @@ from catalog.format.envelope import MessageType, wrap
 from catalog.format.gid import Vid
 from catalog.format.keys import checkpoints_key, commit_key, list_key
 from catalog.format.lsn import LsnNumber
-from catalog.put_once import put_once
+from catalog.objects.change import change
+from catalog.objects.put_once import put_once
 from catalog.snapshot import checkpoint_of
 from catalog.volume import Volumes
 

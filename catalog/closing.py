@@ -31,12 +31,12 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 
-from catalog.change import change
 from catalog.format.control import DEAD, Boundary
 from catalog.format.gid import Vid
 from catalog.format.keys import boundary_key
 from catalog.format.small_objects import decode_boundary, encode_boundary
 from catalog.objects.base import ObjectStore
+from catalog.objects.change import change
 
 __all__ = ["begin_closing", "close", "keep_open"]
 

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from catalog.change import change
 from catalog.checkpointer import make_checkpoint
 from catalog.closing import begin_closing, close, keep_open
 from catalog.errors import Corrupt, Diverged, NoSuchObject, Outdated, OutOfWindow
@@ -34,6 +33,7 @@ from catalog.gc_plan import Garbage, Plan, pages_of, remove_plan
 from catalog.gc_report import GcReport
 from catalog.mark import Kept, Marker
 from catalog.objects.base import ObjectStore
+from catalog.objects.change import change
 from catalog.snapshot import fold
 
 __all__ = ["Execution", "Note"]

@@ -26,7 +26,7 @@ from catalog.format.gid import Sid, Vid
 from catalog.format.keys import Key, page_key, plan_key, plan_of, plan_prefix, plans_prefix
 from catalog.format.wire import fields_of, parse, serialized, timestamp
 from catalog.objects.base import ObjectStore
-from catalog.put_once import put_once
+from catalog.objects.put_once import put_once
 
 __all__ = [
     "PAGE_OBJECTS",

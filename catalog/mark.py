@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from catalog.errors import CatalogError, Corrupt, InvalidKey, NoSuchObject
-from catalog.first_known import first_known
 from catalog.format.commit import Commit, ForkPoint
 from catalog.format.control import DEAD, CheckpointSet, Control
 from catalog.format.gid import Vid
@@ -24,6 +23,7 @@ from catalog.format.keys import Key, commit_key, commits_prefix, control_key, fo
 from catalog.format.small_objects import decode_fork
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore
+from catalog.objects.first_valid_key import first_known
 from catalog.retention import HeldBy, Holder, first_kept, scan_from, window_ms_of
 from catalog.roots import Roots, read_roots, volumes_of
 from catalog.sid_set import SidSet

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from catalog.change import change_from, look
 from catalog.errors import KeyChanged, OutOfWindow, VolumeHasName
 from catalog.format.control import NameChange, Ref, Tag
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore, Tagged
+from catalog.objects.change import change_from, look
 from catalog.oplog import Oplog
 
 __all__ = ["Found", "Naming", "Planned", "is_same"]

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from catalog.errors import KeyChanged
-from catalog.first_known import first_known
 from catalog.format.control import NameChange, OplogEntry
 from catalog.format.keys import Key, number_of, oplog_key, oplog_prefix
 from catalog.format.small_objects import decode_oplog_entry, encode_oplog_entry
 from catalog.objects.base import ObjectStore
-from catalog.put_once import put_once
+from catalog.objects.first_valid_key import first_known
+from catalog.objects.put_once import put_once
 
 __all__ = ["NumberedEntry", "Oplog"]
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from catalog.change import change
 from catalog.errors import OutOfWindow, PinLost
 from catalog.format.commit import ForkPoint
 from catalog.format.control import Pin
 from catalog.format.keys import Key, pin_key, pins_prefix, volume_in_pin
 from catalog.format.small_objects import decode_pin, encode_pin
 from catalog.holds import check_kept
+from catalog.objects.change import change
+from catalog.objects.put_once import put_once
 from catalog.objects.store_time import latest_ms
-from catalog.put_once import put_once
 from catalog.volume import Volumes
 
 __all__ = ["HeldPin", "Pins"]

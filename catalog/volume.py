@@ -44,7 +44,6 @@ from catalog.errors import (
     Outdated,
     Unavailable,
 )
-from catalog.first_known import first_known
 from catalog.format.checkpoint_list import (
     NEWEST_BYTES,
     decode_checkpoint_set,
@@ -78,8 +77,9 @@ from catalog.format.small_objects import (
 from catalog.history import History, KeptCommits, Leg
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore
+from catalog.objects.first_valid_key import first_known
+from catalog.objects.put_once import put_once
 from catalog.objects.unasked import UnaskedStore
-from catalog.put_once import put_once
 from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
 
 __all__ = ["DEAD", "Volumes"]

@@ -110,5 +110,5 @@ def remote(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the attempts of a request."""
-    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
-    monkeypatch.setattr("catalog.change.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.objects.put_once.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.objects.change.backoff_s", lambda _: 0.0)

@@ -15,7 +15,6 @@ from blake3 import blake3
 from pyroaring import BitMap
 
 from catalog import checkpointer
-from catalog.change import change
 from catalog.checkpointer import make_checkpoint
 from catalog.closing import keep_open
 from catalog.errors import Diverged, InvalidObject, NoSuchObject, OutOfWindow
@@ -56,6 +55,7 @@ from catalog.gc import Collector
 from catalog.gc_report import GcPolicy, GcReport
 from catalog.holds import check_kept
 from catalog.objects import MemoryStore, ObjectStore
+from catalog.objects.change import change
 from catalog.objects.store_time import MOST_OFF_MS, latest_ms
 from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.timeline import Head, Target, Time, resolve, span

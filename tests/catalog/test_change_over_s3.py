@@ -8,12 +8,12 @@ from typing import Literal
 
 import pytest
 
-from catalog.change import change
 from catalog.errors import CatalogError, KeyChanged, NoSuchObject, OutcomeUnknown
 from catalog.format.keys import Key
 from catalog.objects import s3 as s3_module
+from catalog.objects.change import change
 from catalog.objects.s3 import ReadSettings, S3Store
-from tests.catalog.test_change import line, no_pause
+from tests.catalog.objects.test_change import line, no_pause
 from tests.faults.front import Front, HttpFault, When, ways_of
 
 A, B = Key("vol/boundary"), Key("vol/log/B")

@@ -33,7 +33,7 @@ KEY = boundary_key(VID)
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.change.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.objects.change.backoff_s", lambda _: 0.0)
     monkeypatch.setattr("catalog.roots.ThreadPoolExecutor", InCaller)
 
 

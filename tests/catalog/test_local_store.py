@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from catalog.change import change
 from catalog.errors import (
     AccessDenied,
     InvalidObject,
@@ -27,6 +26,7 @@ from catalog.errors import (
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key
 from catalog.objects import LocalStore, PartTag
+from catalog.objects.change import change
 
 A = Key("vol/log/A")
 

@@ -15,8 +15,8 @@ from catalog.errors import Diverged, OutcomeUnknown
 from catalog.format.control import Control
 from catalog.format.keys import commit_key
 from catalog.objects import s3 as s3_module
+from catalog.objects.put_once import TRIES
 from catalog.objects.s3 import S3Store
-from catalog.put_once import TRIES
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS
 from tests.catalog.test_volume import MAIN, OURS, THEIRS
@@ -29,7 +29,7 @@ Plan = tuple[HttpFault, ...]
 def front(s3_remote: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
     with Front(s3_endpoint) as opened:
         monkeypatch.setenv("AWS_ENDPOINT_URL", opened.url)
-        monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+        monkeypatch.setattr("catalog.objects.put_once.backoff_s", lambda _: 0.0)
         monkeypatch.setattr(s3_module, "ATTEMPTS", 2)
         yield opened
 

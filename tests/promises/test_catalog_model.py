@@ -596,7 +596,7 @@ class CatalogModel(RuleBasedStateMachine):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
-    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.objects.put_once.backoff_s", lambda _: 0.0)
 
 
 def _run(drawn: int, examples: int, steps: int) -> Counter[str]:

@@ -30,7 +30,7 @@ MORE_CALLS = 2  # of each kind than a life without faults makes: recovery makes 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
-    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.objects.put_once.backoff_s", lambda _: 0.0)
 
 
 def _live(directory: Path, plan: Sequence[Fault], figures: Figures, *, stays: bool = False) -> FaultyStore:

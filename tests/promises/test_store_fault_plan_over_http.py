@@ -100,7 +100,7 @@ class Bench:
 @pytest.fixture
 def bench(s3_environment: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[Bench]:
     caplog.set_level(logging.CRITICAL)
-    monkeypatch.setattr("catalog.put_once.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.objects.put_once.backoff_s", lambda _: 0.0)
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.0)
     monkeypatch.setattr("botocore.retries.adaptive.ClientRateLimiter.on_sending_request", lambda *_, **__: None)
     monkeypatch.setattr("catalog.objects.s3_reads._BACKOFF_FIRST", timedelta(milliseconds=1))

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from catalog.change import ROUNDS, change
 from catalog.errors import (
     AccessDenied,
     BranchExists,
@@ -23,8 +22,9 @@ from catalog.errors import (
 )
 from catalog.format.keys import Key
 from catalog.objects import LocalStore, MemoryStore, ObjectStore, Tagged
+from catalog.objects.change import ROUNDS, change
+from catalog.objects.put_once import TRIES
 from catalog.objects.s3 import S3Store
-from catalog.put_once import TRIES
 from tests.faults.store import CountingStore, Fault, FaultyStore, When, changed, lost, taken, unreachable
 
 A = Key("vol/checkpoints")
@@ -296,7 +296,7 @@ def test_of_racing_changes_none_is_lost(kind: str, request: pytest.FixtureReques
     racers, lines = 8, 5
     start = threading.Barrier(racers)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("catalog.change.ROUNDS", racers * lines)
+        patch.setattr("catalog.objects.change.ROUNDS", racers * lines)
         if kind == "file":
             store: ObjectStore = LocalStore(request.getfixturevalue("tmp_path") / "remote")
         else:

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from catalog.errors import KeyChanged, KeyTaken, NoSuchBucket, NoSuchObject, OutcomeUnknown, Unavailable
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore, Tagged
-from catalog.put_once import TRIES, backoff_s
+from catalog.objects.put_once import TRIES, backoff_s
 
 __all__ = ["ROUNDS", "change", "change_from", "look"]
 
