@@ -18,7 +18,6 @@ Layers, each of which imports only those before it:
     upkeep      mark scrub sweep gc_execution gc
 """
 
-from catalog.branch import Branch, Branches
 from catalog.checkpointer import CheckpointPolicy, checkpoint_due, make_checkpoint
 from catalog.errors import CatalogError
 from catalog.format.commit import (
@@ -39,6 +38,7 @@ from catalog.format.keys import Key
 from catalog.history import History, PastCommit
 from catalog.local import Attempt, Handle, LocalCatalog
 from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore, PartTag, Tagged
+from catalog.refs.branch import Branch, Branches
 from catalog.snapshot import Snapshot
 from catalog.timeline import Head, Lsn, Named, Seq, Target, Time, parse_target, resolve, window
 from catalog.volume import Volumes

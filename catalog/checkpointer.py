@@ -9,7 +9,8 @@ K1  A commit that became a checkpoint has the same hash, and all it said before:
     difference, at any step.
 K2  Which commit becomes the next checkpoint follows from the commits and the marks alone. Whoever goes on after a
     crash, or at the same time, makes the same one, and finds what is done already.
-K3  A mark below the boundary says that the state is kept (catalog.holds). So whoever stalls before step 3 until GC has
+K3  A mark below the boundary says that the state is kept (catalog.refs.retention_check). So whoever stalls before step
+    3 until GC has
     passed the commit does not put it down any more: GC prunes the CheckpointSet, which has a floor and a nonce from
     then on, before it looks at the names for the last time. Below the floor only that run of GC adds marks, for what it
     found to be held after all, had a mark or lay above the floor until then, and only until another one prunes. So a

@@ -6,7 +6,7 @@
     2 checkpoints: the first state that is kept, and those below     more checkpoints
     3 the boundary of each volume in the plan is raised to where     states below it are refused, and still there
       what is kept began when that was made, if it begins there now
-      one that nobody holds is closed, with a look at the names      closing, or closed (catalog.closing)
+      one that nobody holds is closed, with a look at the names      closing, or closed (catalog.refs.volume_deletion)
       and what nothing holds below it loses its mark
     4 the names are looked at once more, and what they hold is kept
     5 orphans in a volume that is written: a commit of kind config   the same
@@ -40,7 +40,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection
 
-from catalog.branch import Branches
 from catalog.errors import KeyChanged
 from catalog.format.gid import Sid
 from catalog.format.keys import Key
@@ -51,6 +50,7 @@ from catalog.local import LocalCatalog
 from catalog.mark import Kept, Marker
 from catalog.objects.base import ObjectStore
 from catalog.objects.store_time import check_clock
+from catalog.refs.branch import Branches
 from catalog.sweep import Sweep
 from catalog.volume import Volumes
 
@@ -133,7 +133,7 @@ class Collector:
         )
 
     def _take_back(self, marker: Marker, now_ms: int) -> None:
-        """Names of volumes that are dead: who put them never came to look (E2 of `catalog.closing`)."""
+        """Names of volumes that are dead: who put them never came to look (E2 of `catalog.refs.volume_deletion`)."""
         branches = Branches(Volumes(self._store), self._writer_id)
         for vid, names in marker.roots.named.items():
             if marker.look(vid).is_dead:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from catalog.checkpointer import make_checkpoint
-from catalog.closing import begin_closing, close, keep_open
 from catalog.errors import Corrupt, Diverged, NoSuchObject, Outdated, OutOfWindow
 from catalog.format.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
 from catalog.format.commit import Commit, CommitKind
@@ -34,6 +33,7 @@ from catalog.gc_report import GcReport
 from catalog.mark import Kept, Marker
 from catalog.objects.base import ObjectStore
 from catalog.objects.change import change
+from catalog.refs.volume_deletion import begin_closing, close, keep_open
 from catalog.snapshot import fold
 
 __all__ = ["Execution", "Note"]
@@ -115,7 +115,7 @@ class Execution:
         kept.lowest = max(kept.lowest, target)
 
     def _close(self, vids: Iterable[Vid]) -> None:
-        """Those that nobody held when the plan was made, and nobody does now (catalog.closing)."""
+        """Those that nobody held when the plan was made, and nobody does now (catalog.refs.volume_deletion)."""
         begun = dict(self._begun(vids))
         if not begun:
             return
@@ -276,7 +276,7 @@ class Execution:
         return [sid for sid in orphans if sid not in named]
 
     def _prune(self, kept: Kept) -> None:
-        """No reader starts from what goes, and nobody comes to hold it any more (`catalog.holds`)."""
+        """No reader starts from what goes, and nobody comes to hold it any more (`catalog.refs.retention_check`)."""
         vid = kept.vid
         is_pruned = vid in self._pruned and kept.boundary <= kept.marks.floor
         if is_pruned or vid in self.marker.blocked or not self._is_passed(kept):

@@ -170,7 +170,7 @@ class Marker:
     def _mark_volume(self, vid: Vid, roots: Roots) -> None:
         kept = self.look(vid)
         if vid in self.blocked or kept.is_dead:
-            return  # no name of a dead volume is good: whoever gave it takes it back (catalog.closing)
+            return  # no name of a dead volume is good: whoever gave it takes it back (catalog.refs.volume_deletion)
         named = vid in roots.refs or vid in roots.deleted_refs or self._is_named(kept, roots)
         is_young = vid.created_ms > self._now_ms - self._grace_ms
         try:

@@ -483,7 +483,7 @@ class Volumes:
 
     @checked
     def create(self, control: Control) -> None:
-        """Make the volume: its control, then the fork in its parent. No name leads to it yet (`catalog.branch`).
+        """Make the volume: its control, then the fork in its parent. No name leads to it yet (`catalog.refs.branch`).
 
         Raises `NoSuchObject` if the fork point's commit is not there.
         """

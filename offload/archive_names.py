@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from catalog import MAIN, Branch, Vid
-from catalog.branch import Distance
 from catalog.format import keys
 from catalog.format.control import Tag
-from catalog.oplog import NumberedEntry, Oplog
-from catalog.tag import NamedTag
-from catalog.undo import undo
+from catalog.refs.branch import Distance
+from catalog.refs.oplog import NumberedEntry, Oplog
+from catalog.refs.tag import NamedTag
+from catalog.refs.undo import undo
 from offload.archive_history import HistoryCalls
 from offload.errors import OpenBranch
 from offload.handles import split_name

@@ -11,8 +11,8 @@ from dataclasses import replace
 from catalog import Branches, Handle, LocalCatalog, Snapshot, Volumes
 from catalog.errors import NoSuchObject
 from catalog.objects.base import ObjectStore
+from catalog.refs.tag import Tags
 from catalog.retention import window_ms_of
-from catalog.tag import Tags
 from offload.cache import open_cache
 from offload.catalog_settings import CatalogSettings
 from offload.cold import ColdReader

@@ -11,7 +11,7 @@ from catalog.format import keys
 from catalog.gc import Collector
 from catalog.gc_report import GcPolicy, GcReport
 from catalog.objects.store_time import check_clock, earliest_ms
-from catalog.oplog import Oplog
+from catalog.refs.oplog import Oplog
 from offload.archive_history import HistoryCalls
 from offload.erasures import Erasures
 from offload.local_gc import drop_copies

@@ -6,7 +6,8 @@ N3  A Fork lies in the parent volume and is written before the fork's Ref, so th
     sees every fork that may still need its commits.
 
 N4  A Boundary only ever rises. No commit below it may come to be, and no state below it is kept, but for what forks,
-    tags and pins hold. Before a volume goes as a whole, it says that this is about to happen (catalog.closing).
+    tags and pins hold. Before a volume goes as a whole, it says that this is about to happen
+    (catalog.refs.volume_deletion).
 N5  A Pin is for whoever reads what may otherwise go: until it expires, what it names stays.
 N6  A deleted Tag stays, and says so, as a Ref does: neither comes back by a request that lands late.
 N7  Nothing is added to a CheckpointSet below its floor but by the run of GC that made it what it is.
@@ -132,7 +133,7 @@ class CheckpointSet:
 class Boundary:
     """The lowest LSN that may come to be, and whose state is kept. 0 and 1 are the same: nothing was collected.
 
-    `is_closing`: GC is about to make it `DEAD` (catalog.closing). `nonce` is as in `Ref`.
+    `is_closing`: GC is about to make it `DEAD` (catalog.refs.volume_deletion). `nonce` is as in `Ref`.
     """
 
     vid: Vid

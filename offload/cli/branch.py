@@ -12,7 +12,7 @@ from offload.cli.session import Session, TopicName, counted, emit, format_time, 
 
 if TYPE_CHECKING:
     from catalog import Branch, Vid
-    from catalog.branch import Distance
+    from catalog.refs.branch import Distance
 
 __all__ = ["app", "branch_of_target"]
 

@@ -10,7 +10,7 @@ import typer
 from offload.cli.session import emit, format_time, session_of
 
 if TYPE_CHECKING:
-    from catalog.oplog import NumberedEntry
+    from catalog.refs.oplog import NumberedEntry
 
 __all__ = ["oplog", "undo"]
 

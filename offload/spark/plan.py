@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pyroaring import BitMap
 from pyspark.sql.datasource import InputPartition
 
-from catalog.branch import Branches
 from catalog.errors import AccessDenied
 from catalog.format import keys
 from catalog.format.commit import Codec, ForkPoint, SegmentView
 from catalog.format.control import MAIN
 from catalog.history import asked
-from catalog.pin import Pins
-from catalog.tag import Tags
+from catalog.refs.branch import Branches
+from catalog.refs.pin import Pins
+from catalog.refs.tag import Tags
 from catalog.timeline import Lsn, no_time_is_asked, resolve
 from catalog.volume import Volumes
 from offload.block import ChunkRef

@@ -16,7 +16,6 @@ from pyroaring import BitMap
 
 from catalog import checkpointer
 from catalog.checkpointer import make_checkpoint
-from catalog.closing import keep_open
 from catalog.errors import Diverged, InvalidObject, NoSuchObject, OutOfWindow
 from catalog.format.commit import Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef
 from catalog.format.control import DEAD, Control, Fork, Mark, Pin, Ref, Tag
@@ -53,10 +52,11 @@ from catalog.format.small_objects import (
 )
 from catalog.gc import Collector
 from catalog.gc_report import GcPolicy, GcReport
-from catalog.holds import check_kept
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.objects.change import change
 from catalog.objects.store_time import MOST_OFF_MS, latest_ms
+from catalog.refs.retention_check import check_kept
+from catalog.refs.volume_deletion import keep_open
 from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.timeline import Head, Target, Time, resolve, span
 from catalog.volume import Volumes
@@ -322,7 +322,7 @@ class World:
     # ------------------------------------------------------------ names; each step may be the last for days
 
     def fork_steps(self, name: str, point: ForkPoint | None) -> Iterator[str]:
-        """As `catalog.branch` says, and looking at the boundaries after each write (G2 of `catalog.gc`)."""
+        """As `catalog.refs.branch` says, and looking at the boundaries after each write (G2 of `catalog.gc`)."""
         control = Control(self.vid(), point, self.now_ms, TOPIC, name)
         self.store.put_new(control_key(control.vid), encode_control(control))
         self.remember(control_key(control.vid))

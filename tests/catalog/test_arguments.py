@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 import catalog
-from catalog import Branches, LocalCatalog, MemoryStore, Volumes, tag
+from catalog import Branches, LocalCatalog, MemoryStore, Volumes
 from catalog.errors import CatalogError, InvalidArgument
+from catalog.refs import tag
 from tests.arguments import WRONG, calls_of, contents
 
 #: Ports, which the catalog calls with keys and bodies of its own; a wrong key is `InvalidKey` (catalog.format.keys).

@@ -16,7 +16,7 @@ from catalog.gc import Collector
 from catalog.gc_report import GcPolicy
 from catalog.objects.store_time import MOST_OFF_MS, ahead_ms, check_clock, earliest_ms, latest_ms, measured_ahead_ms
 from catalog.objects.wrapped import WrappedStore
-from catalog.pin import Pins
+from catalog.refs.pin import Pins
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, World, fork, grown
 

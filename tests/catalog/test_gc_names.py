@@ -7,17 +7,17 @@ from itertools import count
 
 import pytest
 
-from catalog.branch import Branches
 from catalog.errors import CatalogError, NoSuchObject, OutOfWindow
 from catalog.format.commit import ForkPoint
 from catalog.format.control import DEAD, Control
 from catalog.format.gid import Vid
 from catalog.format.keys import boundary_key, commit_key, ref_key
 from catalog.format.small_objects import decode_ref
-from catalog.holds import check_kept
 from catalog.objects import ObjectStore
-from catalog.pin import Pins
-from catalog.tag import Tags
+from catalog.refs.branch import Branches
+from catalog.refs.pin import Pins
+from catalog.refs.retention_check import check_kept
+from catalog.refs.tag import Tags
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World, fork, grown, live_seqs, settle
 from tests.faults.store import WrappedStore
@@ -215,7 +215,7 @@ def test_a_fork_that_looks_before_it_writes_is_found_out(monkeypatch: pytest.Mon
         create(self, control)
 
     monkeypatch.setattr(Volumes, "create", looks_first)
-    monkeypatch.setattr("catalog.branch.check_kept", lambda *_: None)
+    monkeypatch.setattr("catalog.refs.branch.check_kept", lambda *_: None)
     with pytest.raises((AssertionError, CatalogError)):
         _collect_at_each_request("fork")
 

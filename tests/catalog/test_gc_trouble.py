@@ -26,7 +26,7 @@ from catalog.format.keys import (
     tag_key,
 )
 from catalog.gc_report import GcReport
-from catalog.holds import check_kept
+from catalog.refs.retention_check import check_kept
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, World, fork, grown, settle
 from tests.faults.store import Fault, FaultyStore, StrayKeysStore, WrappedStore, faults_of, unreachable

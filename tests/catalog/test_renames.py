@@ -14,8 +14,8 @@ from catalog.format.control import Ref
 from catalog.format.keys import ref_key
 from catalog.format.small_objects import encode_ref
 from catalog.objects.wrapped import WrappedStore
-from catalog.oplog import Oplog
-from catalog.undo import undo
+from catalog.refs.oplog import Oplog
+from catalog.refs.undo import undo
 from tests.catalog.test_names import NOW_MS, branches_of, names, topic_of_three
 from tests.faults.store import EFFECTS, Fault, FaultyStore, lost, unreachable
 

@@ -38,7 +38,7 @@ from catalog.errors import BranchExists, NoSuchBranch, OutOfWindow, PinLost, Tag
 from catalog.gc import Collector, GcPolicy
 from catalog.objects.base import ObjectStore
 from catalog.objects.wrapped import WrappedStore
-from catalog.pin import HeldPin, Pins
+from catalog.refs.pin import HeldPin, Pins
 from offload import ColdSettings, OffloadSettings
 from offload.catalog_settings import CatalogSettings
 from offload.cli.session import format_time

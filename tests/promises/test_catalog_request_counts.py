@@ -9,11 +9,11 @@ from catalog import Branches, ForkPoint, Volumes, encode_commit, make_checkpoint
 from catalog.gc import Collector
 from catalog.gc_report import GcPolicy
 from catalog.objects.memory import MemoryStore
-from catalog.pin import Pins
+from catalog.refs.pin import Pins
+from catalog.refs.tag import Tags
+from catalog.refs.undo import undo
 from catalog.sync import pull
-from catalog.tag import Tags
 from catalog.timeline import Seq, Time, resolve
-from catalog.undo import undo
 from tests.catalog.samples import START_MS, HistoryMaker, ts_of
 from tests.faults.store import CountingStore
 from tests.promises.test_request_counts import documented

@@ -12,7 +12,8 @@ What may happen to a request on its way, beside that its sender dies or sleeps:
     list of refs, tags, pins     what came within the last hours is missing; only for an actor that is not GC
 
 To all actors but GC, a LIST of names is a hint. GC has to see each name that was put before its LIST began (P2 of
-`catalog.objects.base`, E1 of `catalog.closing`): the mutant "a LIST of names is late for gc" shows what it costs.
+`catalog.objects.base`, E1 of `catalog.refs.volume_deletion`): the mutant "a LIST of names is late for gc" shows what it
+costs.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from unittest import mock
 
 from catalog import Bounds, SegmentRef, SegmentView, checkpointer, encode_commit
 from catalog.checkpointer import Mark
-from catalog.closing import close
 from catalog.errors import Diverged, KeyTaken, OutcomeUnknown, Outdated
 from catalog.format.commit import Checkpoint, Commit, CommitKind
 from catalog.format.control import DEAD
@@ -23,6 +22,7 @@ from catalog.local import Attempt, Handle
 from catalog.mark import Kept, Marker
 from catalog.objects.base import ObjectStore
 from catalog.objects.wrapped import WrappedStore
+from catalog.refs.volume_deletion import close
 from catalog.retention import first_kept
 from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.sync import News
@@ -200,7 +200,7 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "gc keeps too little": lambda: mock.patch("catalog.mark.first_kept", _keeps_too_little),
     "a fenced writer goes on": lambda: mock.patch.multiple(News, fenced_by=_nothing, is_maintenance=_moves_no_bounds),
     "gc closes without a look": lambda: mock.patch.object(Execution, "_close", _closes_without_a_look),
-    "a name leaves its volume closing": lambda: mock.patch("catalog.branch.keep_open", _takes_closing_for_open),
+    "a name leaves its volume closing": lambda: mock.patch("catalog.refs.branch.keep_open", _takes_closing_for_open),
     "a commit goes before its index object": lambda: mock.patch.object(sending, "ship", _without_its_index),
     "a commit is sent before it is on record": lambda: mock.patch.object(Publisher, "prepare", _keeps_no_record),
     "a pending commit is made anew": lambda: mock.patch.object(Publisher, "publish", _makes_it_anew),

@@ -30,8 +30,8 @@ from catalog.errors import (
 from catalog.format.control import DEAD
 from catalog.history import asked
 from catalog.objects.store_time import MOST_OFF_MS
-from catalog.pin import HeldPin, Pins
-from catalog.tag import Tags
+from catalog.refs.pin import HeldPin, Pins
+from catalog.refs.tag import Tags
 from offload.cold import ColdReader
 from tests.simulation.database import database_of, path_of
 from tests.simulation.ground import Way

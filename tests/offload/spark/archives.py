@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from pyroaring import BitMap
 
-from catalog.branch import Branches
 from catalog.format import keys
 from catalog.format.commit import Bounds, Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef
 from catalog.format.encoding import encode_commit
 from catalog.format.gid import Sid, Vid
 from catalog.objects.base import ObjectStore
+from catalog.refs.branch import Branches
 from catalog.volume import Volumes
 from offload.wiring import open_store
 from tests.offload.samples import Sample, encode_object, frames_of_samples

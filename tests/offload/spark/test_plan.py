@@ -14,8 +14,8 @@ from catalog.errors import NoSuchTag, NoSuchTopic, OutOfWindow
 from catalog.format.commit import Codec, ForkPoint, SegmentRef, SegmentView
 from catalog.format.gid import Sid, Vid
 from catalog.objects import LocalStore
-from catalog.pin import Pins
-from catalog.tag import Tags
+from catalog.refs.pin import Pins
+from catalog.refs.tag import Tags
 from catalog.volume import Volumes
 from offload.index import decode_head
 from offload.metadata import SegmentIndex

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 
-from catalog.branch import Branches
 from catalog.errors import KeyChanged, NoSuchObject, NotUndone, OutOfWindow, VolumeHasName
 from catalog.format.control import OplogEntry
 from catalog.format.keys import Key, named_by
 from catalog.format.small_objects import decode_ref, decode_tag
-from catalog.oplog import NumberedEntry, Oplog
-from catalog.tag import Tags
+from catalog.refs.branch import Branches
+from catalog.refs.oplog import NumberedEntry, Oplog
+from catalog.refs.tag import Tags
 from catalog.volume import Volumes
 
 __all__ = ["undo"]

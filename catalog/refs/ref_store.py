@@ -16,7 +16,7 @@ from catalog.format.control import NameChange, Ref, Tag
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore, Tagged
 from catalog.objects.change import change_from, look
-from catalog.oplog import Oplog
+from catalog.refs.oplog import Oplog
 
 __all__ = ["Found", "Naming", "Planned", "is_same"]
 

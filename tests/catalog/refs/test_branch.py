@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from catalog.branch import Branch, Branches
 from catalog.errors import (
     BranchExists,
     InvalidName,
@@ -23,6 +22,7 @@ from catalog.format.encoding import encode_commit
 from catalog.format.gid import Vid
 from catalog.format.keys import ref_key
 from catalog.objects import MemoryStore, ObjectStore
+from catalog.refs.branch import Branch, Branches
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS, HistoryMaker
 from tests.faults.store import Fault, FaultyStore, lost, unreachable

@@ -22,8 +22,8 @@ from catalog.errors import VolumeHasName
 from catalog.format.control import Ref
 from catalog.format.gid import Vid
 from catalog.format.keys import Key, branch_of, named_by, ref_key, refs_prefix, topic_of
-from catalog.naming import Found
 from catalog.objects.base import ObjectStore
+from catalog.refs.ref_store import Found
 
 __all__ = ["check_only_name"]
 

@@ -15,9 +15,9 @@ from catalog.format.commit import ForkPoint
 from catalog.format.control import Tag
 from catalog.format.keys import Key, branch_of, named_by, tag_key, tags_prefix, topic_of
 from catalog.format.small_objects import decode_tag, encode_tag
-from catalog.holds import check_kept
-from catalog.naming import Found, Naming, is_same
-from catalog.oplog import Oplog
+from catalog.refs.oplog import Oplog
+from catalog.refs.ref_store import Found, Naming, is_same
+from catalog.refs.retention_check import check_kept
 from catalog.volume import Volumes
 
 __all__ = ["NamedTag", "Tags"]

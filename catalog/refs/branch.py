@@ -15,8 +15,10 @@ B1  Of any number of racing creators of a name one wins. Those who want an empty
 B2  A fork whose ref got no answer is `OutcomeUnknown`, with the volume by which it can be told from another's: a
     repetition would have another volume, and takes no branch for its own.
 B3  GC raises a volume's boundary and looks at forks and refs again before it deletes. Whoever makes a branch writes
-    first and looks at the boundary then: at the parent's after step 2 (catalog.holds), at its own after step 5
-    (catalog.closing), and so does whoever gives a volume a name in any other way: undelete, rename, undo, and who finds
+    first and looks at the boundary then: at the parent's after step 2 (catalog.refs.retention_check), at its own after
+    step 5
+    (catalog.refs.volume_deletion), and so does whoever gives a volume a name in any other way: undelete, rename, undo,
+    and who finds
     that the name is there. One sees the other, so there is no branch whose parent, or whose own volume, is gone.
 B4  A deleted branch keeps its ref, which says when. Until GC has taken its volume it can be had back, under its name.
     A name whose volume was collected counts as deleted, whatever its ref says.
@@ -24,7 +26,7 @@ B5  A ref is never removed, only changed by compare-and-swap, each time with a n
 B6  A rename gives the new name, then takes the old one, as one operation. Who finds the old name changed takes the new
     one back: of racing renames one wins. A crash may leave both names on one volume; the rename and its undo both end
     that. Undo gives the old name back first.
-B7  A volume has one live name. Undelete, rename and undo refuse to give it another one (catalog.one_name).
+B7  A volume has one live name. Undelete, rename and undo refuse to give it another one (catalog.refs.one_name).
 
 Source: Graft RFC 0001.
 """
@@ -38,7 +40,6 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from catalog.arguments import checked
-from catalog.closing import keep_open
 from catalog.errors import (
     BranchExists,
     KeyChanged,
@@ -59,12 +60,13 @@ from catalog.format.control import DEAD, MAIN, Control, NameChange, Ref
 from catalog.format.gid import Vid
 from catalog.format.keys import Key, branch_of, named_by, ref_key, refs_prefix, topic_of
 from catalog.format.small_objects import decode_ref, encode_ref
-from catalog.holds import check_kept
-from catalog.naming import Found, Naming, Planned, is_same
 from catalog.objects.first_valid_key import first_known
 from catalog.objects.store_time import latest_ms
-from catalog.one_name import check_only_name
-from catalog.oplog import Oplog
+from catalog.refs.one_name import check_only_name
+from catalog.refs.oplog import Oplog
+from catalog.refs.ref_store import Found, Naming, Planned, is_same
+from catalog.refs.retention_check import check_kept
+from catalog.refs.volume_deletion import keep_open
 from catalog.volume import Volumes
 
 __all__ = ["Branch", "Branches", "Distance"]
@@ -282,7 +284,8 @@ class Branches:
     def take_back(
         self, topic: str, branch: str, vid: Vid, *, now_ms: int, message: str = "its volume was collected"
     ) -> None:
-        """The name leads no more to `vid`: a volume that is dead (E2 of `catalog.closing`), or has another name."""
+        """The name leads no more to `vid`: a volume that is dead (E2 of `catalog.refs.volume_deletion`), or has another
+        name."""
 
         def taken_back(ref: Ref | None) -> Ref | None:
             if ref is None or ref.vid != vid or ref.deleted_at_ms is not None:

@@ -9,7 +9,7 @@ import pytest
 
 from catalog import ForkPoint, MemoryStore, Vid
 from catalog.errors import NotUndone, StoreUnreachable, VolumeHasName
-from catalog.oplog import Oplog
+from catalog.refs.oplog import Oplog
 from tests.catalog.test_names import NOW_MS, branches_of, names, topic_of_three
 from tests.catalog.test_renames import CRASHES, Meanwhile, crashed, names_of, rename, take_back, tried
 from tests.faults.store import Fault, FaultyStore, unreachable

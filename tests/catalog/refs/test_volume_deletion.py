@@ -10,8 +10,6 @@ from typing import TypeVar
 import pytest
 from greenlet import getcurrent, greenlet
 
-from catalog.branch import Branches
-from catalog.closing import begin_closing, close, keep_open
 from catalog.errors import CatalogError, NoSuchBranch, OutOfWindow, VolumeCollected
 from catalog.format.commit import ForkPoint
 from catalog.format.control import DEAD, Boundary, Control, Ref
@@ -20,6 +18,8 @@ from catalog.format.keys import boundary_key, control_key, ref_key, refs_prefix
 from catalog.format.small_objects import decode_boundary, decode_ref, encode_boundary, encode_control, encode_ref
 from catalog.objects import MemoryStore
 from catalog.objects.wrapped import WrappedStore
+from catalog.refs.branch import Branches
+from catalog.refs.volume_deletion import begin_closing, close, keep_open
 from catalog.roots import read_roots
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS

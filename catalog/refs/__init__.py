@@ -1,0 +1,1 @@
+"""Names: branches, tags, pins, the oplog, undo, and the deletion of a volume."""
