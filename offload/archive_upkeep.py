@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from catalog.errors import AccessDenied, StoreUnreachable
 from catalog.format import keys
-from catalog.gc import Collector
-from catalog.gc_report import GcPolicy, GcReport
+from catalog.gc.collector import Collector
+from catalog.gc.report import GcPolicy, GcReport
 from catalog.objects.store_time import check_clock, earliest_ms
 from catalog.refs.oplog import Oplog
 from offload.archive_history import HistoryCalls
@@ -70,7 +70,7 @@ class UpkeepCalls(HistoryCalls):
 
     @checked
     def collect(self, *, dry_run: bool = False, retain_s: int | None = None, grace_s: int | None = None) -> GcReport:
-        """One run of GC over everything under the remote's prefix: see `catalog.gc`.
+        """One run of GC over everything under the remote's prefix: see `catalog.gc.collector`.
 
         `retain_s` goes before every topic's own window, `grace_s` before the setting. Raises `ClocksDisagree` if this
         machine's clock is not the store's, and what the store raises; the next run goes on. Damage is told in the

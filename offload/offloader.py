@@ -8,7 +8,8 @@
     O4  `run` may be repeated after any crash or error; it goes on from the last state on record.
     O5  What was sent is published if the topic is in the epoch in which its reading began: a truncation that came
         meanwhile makes it nobody's. One that comes later is a commit behind it.
-    O6  The id of a segment is never older than what the volume says was collected (G3 of `catalog.gc`), however far the
+    O6  The id of a segment is never older than what the volume says was collected (G3 of `catalog.gc.collector`),
+        however far the
         clock is behind: so GC, which may take it for an orphan, has to take the LSN first that it is published at.
     O7  A run has an end, however much is appended, sealed and deleted during it. It fixes its last record and its last
         delete when it begins, and once more after a truncation.

@@ -108,7 +108,7 @@ class Commit:
     """One change of one volume. `at_seq` and `at_ts_ms` are the topic's head and time when the operation happened.
 
     Only a commit of kind config has `config`, the topic's configuration from now on as JSON (empty: it stays), and
-    `collected_before_ms`: from now on no segment may be added whose id is older (see `catalog.gc`).
+    `collected_before_ms`: from now on no segment may be added whose id is older (see `catalog.gc.collector`).
     """
 
     vid: Vid

@@ -22,7 +22,8 @@ E2  Whoever gives a name and stops before its step 2 acked nothing. GC takes the
     have.
 E3  A run of GC that stops leaves a volume closing, which changes nothing for anybody; another run goes on from there,
     with a look of its own.
-E4  Forks, tags and pins need no part in this: GC looks at them after the volume is dead, too (G2 of `catalog.gc`).
+E4  Forks, tags and pins need no part in this: GC looks at them after the volume is dead, too (G2 of
+`catalog.gc.collector`).
 """
 
 from __future__ import annotations

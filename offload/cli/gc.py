@@ -10,7 +10,7 @@ from offload.cli.session import Session, counted, emit, format_bytes, format_tim
 from offload.cli.units import parse_duration_ms
 
 if TYPE_CHECKING:
-    from catalog.gc_report import GcReport, KeptVolume
+    from catalog.gc.report import GcReport, KeptVolume
 
 __all__ = ["gc"]
 

@@ -57,7 +57,7 @@ def verify(
 
 
 def _verify_remote(session: Session, *, deep: bool) -> None:
-    from catalog.scrub import Scrub
+    from catalog.gc.scrub import Scrub
     from offload.wiring import open_store
     from seglog import SystemClock
 

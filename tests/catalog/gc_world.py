@@ -50,8 +50,8 @@ from catalog.format.small_objects import (
     encode_ref,
     encode_tag,
 )
-from catalog.gc import Collector
-from catalog.gc_report import GcPolicy, GcReport
+from catalog.gc.collector import Collector
+from catalog.gc.report import GcPolicy, GcReport
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.objects.change import change
 from catalog.objects.store_time import MOST_OFF_MS, latest_ms
@@ -322,7 +322,8 @@ class World:
     # ------------------------------------------------------------ names; each step may be the last for days
 
     def fork_steps(self, name: str, point: ForkPoint | None) -> Iterator[str]:
-        """As `catalog.refs.branch` says, and looking at the boundaries after each write (G2 of `catalog.gc`)."""
+        """As `catalog.refs.branch` says, and looking at the boundaries after each write (G2 of
+        `catalog.gc.collector`)."""
         control = Control(self.vid(), point, self.now_ms, TOPIC, name)
         self.store.put_new(control_key(control.vid), encode_control(control))
         self.remember(control_key(control.vid))

@@ -8,7 +8,6 @@ from itertools import count
 
 import pytest
 
-from catalog import gc_plan
 from catalog.errors import CatalogError, InvalidKey, OutOfWindow, StoreUnreachable
 from catalog.format.commit import ForkPoint
 from catalog.format.control import DEAD
@@ -25,7 +24,8 @@ from catalog.format.keys import (
     ref_key,
     tag_key,
 )
-from catalog.gc_report import GcReport
+from catalog.gc import plan as gc_plan
+from catalog.gc.report import GcReport
 from catalog.refs.retention_check import check_kept
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, World, fork, grown, settle

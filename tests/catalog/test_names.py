@@ -31,13 +31,13 @@ from catalog.format.encoding import encode_commit
 from catalog.format.gid import Vid
 from catalog.format.keys import boundary_key, commit_key, control_key, oplog_key, ref_key, tag_key
 from catalog.format.small_objects import encode_boundary
+from catalog.gc.roots import read_roots
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.refs.branch import Branches, Distance
 from catalog.refs.oplog import Oplog
 from catalog.refs.pin import Pins
 from catalog.refs.tag import Tags
 from catalog.refs.undo import undo
-from catalog.roots import read_roots
 from catalog.volume import DEAD, Volumes
 from tests.catalog.samples import START_MS, HistoryMaker
 from tests.faults.store import (

@@ -14,8 +14,8 @@ from catalog.errors import CatalogError, KeyChanged
 from catalog.format.checkpoint_list import encode_checkpoint_set
 from catalog.format.control import CheckpointSet
 from catalog.format.keys import checkpoints_key
+from catalog.gc.scrub import Scrub
 from catalog.objects.memory import MemoryStore
-from catalog.scrub import Scrub
 from offload import Archive, OffloadSettings
 from offload.catalog_settings import CatalogSettings
 from seglog import Log, LogSettings

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from catalog import Bounds, CommitKind
-from catalog.gc import Collector
-from catalog.gc_report import GcPolicy
+from catalog.gc.collector import Collector
+from catalog.gc.report import GcPolicy
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.cli.session import format_time

@@ -12,8 +12,8 @@ import offload
 import seglog
 from catalog import CommitKind
 from catalog.errors import CatalogError, Fenced
-from catalog.gc import Collector
-from catalog.gc_report import GcPolicy
+from catalog.gc.collector import Collector
+from catalog.gc.report import GcPolicy
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from offload import ColdSettings, OffloadSettings

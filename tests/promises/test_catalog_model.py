@@ -35,7 +35,7 @@ import offload
 import seglog
 from catalog import ForkPoint, MemoryStore, make_checkpoint
 from catalog.errors import BranchExists, NoSuchBranch, OutOfWindow, PinLost, TagExists
-from catalog.gc import Collector, GcPolicy
+from catalog.gc.collector import Collector, GcPolicy
 from catalog.objects.base import ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from catalog.refs.pin import HeldPin, Pins

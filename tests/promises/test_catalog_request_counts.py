@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from catalog import MAIN as MAIN_BRANCH
 from catalog import Branches, ForkPoint, Volumes, encode_commit, make_checkpoint
-from catalog.gc import Collector
-from catalog.gc_report import GcPolicy
+from catalog.gc.collector import Collector
+from catalog.gc.report import GcPolicy
 from catalog.objects.memory import MemoryStore
 from catalog.refs.pin import Pins
 from catalog.refs.tag import Tags

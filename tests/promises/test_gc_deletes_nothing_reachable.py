@@ -21,9 +21,10 @@ from typing import TypeVar
 
 import pytest
 
-from catalog import roots, volume
+from catalog import volume
 from catalog.errors import CatalogError, ClocksDisagree, StoreUnreachable
 from catalog.format.commit import Commit, ForkPoint
+from catalog.gc import roots
 from catalog.objects.store_time import MOST_OFF_MS
 from catalog.objects.wrapped import WrappedStore
 from catalog.timeline import Lsn, Seq, Target, Time, span

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from catalog.errors import ClocksDisagree
-from catalog.gc import Collector
+from catalog.gc.collector import Collector
 from tests.simulation.schedule import DAY_MS, Clock
 from tests.simulation.tasks import Member
 

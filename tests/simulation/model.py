@@ -35,7 +35,7 @@ from catalog.format.encoding import StoredCommit, decode_commit_at
 from catalog.format.gid import Sid
 from catalog.format.keys import Key
 from catalog.format.small_objects import decode_boundary, decode_control_of
-from catalog.gc_report import GcPolicy
+from catalog.gc.report import GcPolicy
 from catalog.objects.store_time import MOST_OFF_MS
 from offload.cold import ColdReader
 from offload.cold_settings import ColdSettings

@@ -17,9 +17,9 @@ from catalog.format.control import DEAD
 from catalog.format.encoding import decode_commit_at
 from catalog.format.gid import Sid, Vid
 from catalog.format.keys import Key, commit_key
-from catalog.gc_execution import Execution
+from catalog.gc.execution import Execution
+from catalog.gc.mark import Kept, Marker
 from catalog.local import Attempt, Handle
-from catalog.mark import Kept, Marker
 from catalog.objects.base import ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from catalog.refs.volume_deletion import close
@@ -197,7 +197,7 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "gc raises no boundary": lambda: mock.patch.object(Execution, "_raise_boundary", _raises_no_boundary),
     "gc shuts nobody out": lambda: mock.patch.object(Execution, "_shut_out", _shuts_nobody_out),
     "a clock that is behind is believed": lambda: mock.patch.object(Offloader, "_new_sid", _by_the_clock_alone),
-    "gc keeps too little": lambda: mock.patch("catalog.mark.first_kept", _keeps_too_little),
+    "gc keeps too little": lambda: mock.patch("catalog.gc.mark.first_kept", _keeps_too_little),
     "a fenced writer goes on": lambda: mock.patch.multiple(News, fenced_by=_nothing, is_maintenance=_moves_no_bounds),
     "gc closes without a look": lambda: mock.patch.object(Execution, "_close", _closes_without_a_look),
     "a name leaves its volume closing": lambda: mock.patch("catalog.refs.branch.keep_open", _takes_closing_for_open),

@@ -1,4 +1,4 @@
-"""Carrying out a plan of GC: steps 2 to 7 of `catalog.gc`."""
+"""Carrying out a plan of GC: steps 2 to 7 of `catalog.gc.collector`."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from catalog.format.keys import (
     plan_key,
 )
 from catalog.format.small_objects import decode_boundary, encode_boundary
-from catalog.gc_plan import Garbage, Plan, pages_of, remove_plan
-from catalog.gc_report import GcReport
-from catalog.mark import Kept, Marker
+from catalog.gc.mark import Kept, Marker
+from catalog.gc.plan import Garbage, Plan, pages_of, remove_plan
+from catalog.gc.report import GcReport
 from catalog.objects.base import ObjectStore
 from catalog.objects.change import change
 from catalog.refs.volume_deletion import begin_closing, close, keep_open

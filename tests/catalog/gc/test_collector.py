@@ -27,8 +27,8 @@ from catalog.format.keys import (
     segments_prefix,
 )
 from catalog.format.small_objects import decode_pin, encode_pin
-from catalog.gc import Collector
-from catalog.gc_report import GcPolicy
+from catalog.gc.collector import Collector
+from catalog.gc.report import GcPolicy
 from catalog.history import KeptCommits, asked
 from catalog.timeline import Seq, Time
 from catalog.volume import Volumes
@@ -157,7 +157,7 @@ def test_segments_of_a_parent_stay_while_a_fork_shows_them_though_the_parent_is_
 
 
 def test_what_a_deleted_branch_stands_on_stays_until_its_volume_is_dead() -> None:
-    """M2 of catalog.mark. The branch has a state of its own to begin with, which shows segments of main alone."""
+    """M2 of catalog.gc.mark. The branch has a state of its own to begin with, which shows segments of main alone."""
     world = World()
     main = grown(world, 3)
     half = fork(world, "half", ForkPoint(main.vid, 2))

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from catalog import gc_plan
 from catalog.errors import FormatUnsupported, InvalidObject
 from catalog.format.keys import page_key, plan_key
-from catalog.gc_plan import (
+from catalog.gc import plan as gc_plan
+from catalog.gc.plan import (
     Garbage,
     Plan,
     PlanWriter,
@@ -25,7 +25,7 @@ from catalog.objects import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from tests.catalog.samples import START_MS, sid, vid
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 PLAN = Plan(START_MS, START_MS + 5, 2, 10_001)
 PAGE = [
     Garbage(

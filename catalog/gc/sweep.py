@@ -14,12 +14,12 @@ from catalog.errors import Corrupt, InvalidKey, NoSuchObject
 from catalog.format.commit import SegmentRef
 from catalog.format.gid import Sid, Vid
 from catalog.format.keys import list_of, lsn_of
-from catalog.gc_plan import Garbage, Plan, PlanWriter, pages_of
-from catalog.gc_report import GcReport
-from catalog.mark import Kept, Marker
+from catalog.gc.mark import Kept, Marker
+from catalog.gc.plan import Garbage, Plan, PlanWriter, pages_of
+from catalog.gc.report import GcReport
+from catalog.gc.roots import volumes_of
+from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore
-from catalog.roots import volumes_of
-from catalog.sid_set import SidSet
 
 __all__ = ["Sweep"]
 
@@ -178,7 +178,7 @@ class Sweep:
         return {ref.sid: ref.data_length + ref.index_head_length + ref.index_trailer_length for ref in refs}
 
     def _tell(self, key: str) -> bool:
-        """Of a key that is none of ours (G5 of `catalog.gc`): it stays."""
+        """Of a key that is none of ours (G5 of `catalog.gc.collector`): it stays."""
         self._report.tell_unknown(key)
         return True
 

@@ -1,7 +1,7 @@
 """The mark phase of GC: what each volume keeps, by looking at every name and at every volume.
 
 M1  All that is marked stays marked: `refresh` only adds. What nobody needed at one time and nobody needs now is garbage
-    for good, for whoever comes to want it later is refused (`catalog.gc`).
+    for good, for whoever comes to want it later is refused (`catalog.gc.collector`).
 M2  A volume that nobody holds still counts for what it stands on, as long as its boundary is not `DEAD`: its name may
     come back until then.
 M3  What cannot be read keeps all that it might hold: the volume and those it was forked from are `blocked`, with the
@@ -21,12 +21,12 @@ from catalog.format.control import DEAD, CheckpointSet, Control
 from catalog.format.gid import Vid
 from catalog.format.keys import Key, commit_key, commits_prefix, control_key, fork_key, forks_prefix, lsn_of, ref_key
 from catalog.format.small_objects import decode_fork
+from catalog.gc.roots import Roots, read_roots, volumes_of
+from catalog.gc.sid_set import SidSet
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore
 from catalog.objects.first_valid_key import first_known
 from catalog.retention import HeldBy, Holder, first_kept, scan_from, window_ms_of
-from catalog.roots import Roots, read_roots, volumes_of
-from catalog.sid_set import SidSet
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
 

@@ -24,7 +24,7 @@ G3  Segments that no commit names go if they are older than the grace and no att
     that is written only after a commit that takes the LSN which a stalled writer would use, and says that no segment of
     their age may be added any more (`collected_before_ms`). Who builds on that commit gives his segments younger ids,
     whatever his clock says; who had sent them before loses the LSN, and sends them anew.
-G4  What does not decode, or is missing, stops GC of what it may hold (M3 of `catalog.mark`), and of nothing else.
+G4  What does not decode, or is missing, stops GC of what it may hold (M3 of `catalog.gc.mark`), and of nothing else.
 G5  A key that is none of ours is left alone, stops nothing, and is told: of those among refs, tags, pins, plans and the
     objects of volumes, which are listed anyway. The oplog is not listed here.
 G6  No run trusts its own clock alone. It asks the store for the time when it begins, before it carries out a plan, and
@@ -43,15 +43,15 @@ from collections.abc import Callable, Collection
 from catalog.errors import KeyChanged
 from catalog.format.gid import Sid
 from catalog.format.keys import Key
-from catalog.gc_execution import Execution, Note
-from catalog.gc_plan import Plan, PlanWriter, plans, remove_plan
-from catalog.gc_report import GcPolicy, GcReport, KeptVolume, Waiting
+from catalog.gc.execution import Execution, Note
+from catalog.gc.mark import Kept, Marker
+from catalog.gc.plan import Plan, PlanWriter, plans, remove_plan
+from catalog.gc.report import GcPolicy, GcReport, KeptVolume, Waiting
+from catalog.gc.sweep import Sweep
 from catalog.local import LocalCatalog
-from catalog.mark import Kept, Marker
 from catalog.objects.base import ObjectStore
 from catalog.objects.store_time import check_clock
 from catalog.refs.branch import Branches
-from catalog.sweep import Sweep
 from catalog.volume import Volumes
 
 __all__ = ["Collector"]

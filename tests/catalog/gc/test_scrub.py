@@ -21,7 +21,7 @@ from catalog.format.keys import (
     segments_prefix,
     tag_key,
 )
-from catalog.scrub import Scrub, ScrubReport
+from catalog.gc.scrub import Scrub, ScrubReport
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World
 from tests.faults.store import CountingStore, WrappedStore

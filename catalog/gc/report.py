@@ -70,6 +70,6 @@ class GcReport:
     damaged_plans: list[str] = field(default_factory=list[str])
 
     def tell_unknown(self, key: str) -> None:
-        """Of a key that is none of ours (G5 of `catalog.gc`)."""
+        """Of a key that is none of ours (G5 of `catalog.gc.collector`)."""
         if len(self.unknown_keys) < _UNKNOWN_KEYS:
             self.unknown_keys.append(key)

@@ -26,9 +26,9 @@ from catalog.errors import CatalogError, Corrupt, InvalidKey, InvalidObject, NoS
 from catalog.format.commit import SegmentRef
 from catalog.format.gid import Sid, Vid
 from catalog.format.keys import Key, commit_key, data_key, fork_key, index_key, segments_prefix
-from catalog.mark import Kept, Marker
+from catalog.gc.mark import Kept, Marker
+from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore
-from catalog.sid_set import SidSet
 from catalog.snapshot import fold
 from catalog.volume import Volumes
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from catalog import sid_set
-from catalog.sid_set import SidSet
+from catalog.gc import sid_set
+from catalog.gc.sid_set import SidSet
 from tests.catalog.samples import sid
 
 

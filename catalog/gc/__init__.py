@@ -1,0 +1,1 @@
+"""Garbage collection: mark, sweep, the plan, its execution, and scrub."""
