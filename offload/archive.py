@@ -22,10 +22,10 @@ from offload.archive_names import NameCalls, Restored
 from offload.archive_offload import Deleted, OffloadResult
 from offload.archive_replicas import ReplicaCalls
 from offload.archive_upkeep import OrphanUpload, UpkeepCalls
-from offload.block import largest_entry
 from offload.catalog_settings import CatalogSettings, load_catalog_settings
 from offload.cold_settings import ColdSettings, load_cold_settings
 from offload.errors import NoRemote
+from offload.format.block import largest_entry
 from offload.remote_place import check_remote_apart
 from offload.sending import Sender
 from offload.settings import OffloadSettings, load_archive_settings

@@ -10,9 +10,9 @@ from catalog.errors import CatalogError
 from offload.archive_status import StatusCalls
 from offload.deletes import count_cold, count_hot
 from offload.errors import OffloadError
+from offload.format.topic_config import PAUSED
 from offload.handles import split_name
 from offload.publisher import Published
-from offload.topic_config import PAUSED
 from seglog import DeleteOp, Topic
 from seglog.arguments import checked
 

@@ -17,10 +17,10 @@ from itertools import repeat
 
 import numpy as np
 
-from offload.block import ChunkRef
-from offload.entry import ENTRY, entries, entry_starts
 from offload.errors import InvalidChunk
-from offload.records import record_of_entry
+from offload.format.block import ChunkRef
+from offload.format.entry import ENTRY, entries, entry_starts
+from offload.format.records import record_of_entry
 from seglog.errors import InvalidFrame
 from seglog.format.frame import DELETED, HAS_NODE, HAS_TAG, HEADER, UNTERMINATED, Header, record_of
 from seglog.format.frames import read_headers

@@ -29,8 +29,8 @@ from offload.cache import ChunkCache
 from offload.chunk_records import records_of_chunk
 from offload.cold_settings import ColdSettings
 from offload.flight import Flights, Place
+from offload.format.metadata import SegmentIndex
 from offload.index_cache import IndexCache
-from offload.metadata import SegmentIndex
 from offload.pool import Pool
 from offload.read_ahead import ReadAhead
 from seglog import Record

@@ -11,7 +11,7 @@ from dataclasses import replace
 from catalog import SegmentView, Snapshot
 from catalog.format import keys
 from offload.cold import ColdReader
-from offload.topic_config import config_of
+from offload.format.topic_config import config_of
 
 __all__ = ["expired_before", "unexpired"]
 

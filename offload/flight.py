@@ -23,10 +23,10 @@ from enum import Enum
 from catalog import Codec, SegmentView
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
-from offload.block import ChunkRef
 from offload.budget import ByteBudget
 from offload.cache import ChunkCache
-from offload.metadata import SegmentIndex
+from offload.format.block import ChunkRef
+from offload.format.metadata import SegmentIndex
 from offload.pool import Pool
 from seglog.process.ownership import Owned
 

@@ -15,8 +15,8 @@ from catalog import SegmentView
 from catalog.format import keys
 from catalog.objects.base import ObjectStore
 from offload.errors import InvalidIndex
-from offload.index import decode_head
-from offload.metadata import SegmentIndex
+from offload.format.index import decode_head
+from offload.format.metadata import SegmentIndex
 from offload.single_flight import SingleFlight
 
 __all__ = ["IndexCache", "size_of"]

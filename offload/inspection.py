@@ -22,13 +22,13 @@ from catalog.format.envelope import MAGIC as ENVELOPE_MAGIC
 from catalog.format.envelope import MessageType
 from catalog.format.gid import Gid
 from catalog.format.small_objects import decode_control, decode_fork, decode_ref
-from offload.block import BLOCK_MAGIC, decode_block_header
 from offload.errors import UnknownObject
-from offload.index import MAGIC as INDEX_MAGIC
-from offload.index import decode_ledger_index
-from offload.streamed import BLOCK_MAGIC as STREAMED_BLOCK_MAGIC
-from offload.streamed import MAGIC as STREAMED_MAGIC
-from offload.streamed import decode_streamed_block_header, decode_streamed_index
+from offload.format.block import BLOCK_MAGIC, decode_block_header
+from offload.format.index import MAGIC as INDEX_MAGIC
+from offload.format.index import decode_ledger_index
+from offload.format.streamed import BLOCK_MAGIC as STREAMED_BLOCK_MAGIC
+from offload.format.streamed import MAGIC as STREAMED_MAGIC
+from offload.format.streamed import decode_streamed_block_header, decode_streamed_index
 from seglog.errors import InvalidFrame
 from seglog.format.frame import FrameType, read_header
 from seglog.format.index import read_entries

@@ -20,15 +20,15 @@ from operator import attrgetter
 from catalog.errors import InvalidObject
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
-from offload.block import BLOCK_HEADER_LENGTH, PADDING, decode_block_header
-from offload.codec import decode_chunk
-from offload.entry import ENTRY
-from offload.entry import entries as entries_of
 from offload.errors import InvalidBlock
-from offload.index import LedgerIndex, decode_ledger_index
-from offload.metadata import SegmentIndex
-from offload.streamed import MAGIC as STREAMED_MAGIC
-from offload.streamed import StreamedIndex, decode_streamed_block_header, decode_streamed_index
+from offload.format.block import BLOCK_HEADER_LENGTH, PADDING, decode_block_header
+from offload.format.codec import decode_chunk
+from offload.format.entry import ENTRY
+from offload.format.entry import entries as entries_of
+from offload.format.index import LedgerIndex, decode_ledger_index
+from offload.format.metadata import SegmentIndex
+from offload.format.streamed import MAGIC as STREAMED_MAGIC
+from offload.format.streamed import StreamedIndex, decode_streamed_block_header, decode_streamed_index
 
 __all__ = ["LedgerEntry", "OffloadedLedgers", "open_ledgers"]
 

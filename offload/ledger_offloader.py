@@ -8,7 +8,7 @@
 I1  Each may be repeated after any error or crash. `offload` under a sid of which something is there already writes the
     same keys again: use a sid once (offload.attempt, A1).
 I2  Nothing here decides what is offloaded, or tells anybody of it: that is a commit, and the caller's.
-I3  What `extra` says goes into the user metadata of both objects. It never replaces what offload.labels says.
+I3  What `extra` says goes into the user metadata of both objects. It never replaces what offload.format.labels says.
 
 The futures of PIP-17 are left out: whoever wants one runs the call in a thread.
 Source: PIP-17, "Interface".

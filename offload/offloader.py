@@ -43,6 +43,7 @@ from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState, Run, is_due, plan_run
 from offload.cold import ColdReader
 from offload.deletes import deletions_of
+from offload.format.topic_config import told_anew
 from offload.handles import Handles, Tip
 from offload.ledger_offloader import LedgerOffloader
 from offload.merging import merge_runs, to_erase
@@ -50,7 +51,6 @@ from offload.publisher import Published, Publisher, divergence
 from offload.readback import check_published, check_segment
 from offload.sending import Sender, Shipment
 from offload.settings import OffloadSettings, codec_named
-from offload.topic_config import told_anew
 from seglog import DeleteOp, Log, Topic, TruncateOp
 from seglog.files.clock import Clock
 

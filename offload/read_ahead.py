@@ -25,9 +25,9 @@ from collections.abc import Generator, Iterator
 
 from catalog.objects.base import ObjectStore
 from offload.cache import ChunkCache
-from offload.codec import decode_chunk
 from offload.errors import InvalidChunk
 from offload.flight import Flight, Flights, Place
+from offload.format.codec import decode_chunk
 from seglog.process.ownership import is_foreign
 
 __all__ = ["ReadAhead"]

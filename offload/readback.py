@@ -14,9 +14,9 @@ from catalog.errors import InvalidObject
 from catalog.format import keys
 from catalog.format.encoding import decode_commit_at
 from catalog.objects.base import ObjectStore
+from offload.format.index import decode_head
+from offload.format.trailer import decode_trailer
 from offload.in_order import in_order
-from offload.index import decode_head
-from offload.trailer import decode_trailer
 
 __all__ = ["check_published", "check_segment"]
 

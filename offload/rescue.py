@@ -23,8 +23,8 @@ from catalog import Branches, ForkPoint, Handle, LocalCatalog, Seq, Vid, Volumes
 from catalog.errors import BranchExists
 from catalog.history import asked
 from catalog.timeline import no_time_is_asked
+from offload.format.topic_config import RESCUED_FROM, shared_attributes
 from offload.handles import Handles, split_name
-from offload.topic_config import RESCUED_FROM, shared_attributes
 from seglog import Log, Record, Topic
 from seglog.files.clock import Clock
 from seglog.format.frame import DELETED, read_header, record_of

@@ -12,9 +12,9 @@ from catalog import SegmentRef, Sid
 from catalog.format.commit import Codec
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
-from offload.encoder import SegmentEncoder
-from offload.index import encode_index
-from offload.labels import object_metadata
+from offload.format.encoder import SegmentEncoder
+from offload.format.index import encode_index
+from offload.format.labels import object_metadata
 from offload.settings import OffloadSettings
 from offload.upload import BlockUpload
 from seglog.format.frames import Frames
@@ -44,7 +44,7 @@ def upload_segment(
     settings: OffloadSettings,
     on_upload_id: Callable[[str], None],
 ) -> SegmentRef:
-    """`extra` is user metadata of both objects, beside what offload.labels says.
+    """`extra` is user metadata of both objects, beside what offload.format.labels says.
 
     `on_upload_id` is called before the first part is sent: make it durable. Raises what the store raises,
     `EntryTooLarge` and `FrameMismatch`.

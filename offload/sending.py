@@ -14,7 +14,7 @@ from catalog.format import keys
 from catalog.format.commit import Codec
 from catalog.objects.base import ObjectStore
 from offload.cold import ColdReader
-from offload.entry import entries, frame_of
+from offload.format.entry import entries, frame_of
 from offload.ledger_offloader import LedgerOffloader
 from offload.segment_upload import FrameRun
 from offload.settings import OffloadSettings

@@ -21,10 +21,10 @@ from dataclasses import replace
 from catalog import CommitKind, Handle, LocalCatalog, Snapshot, Volumes
 from catalog.errors import Diverged, Fenced, KeyTaken
 from catalog.format import keys
+from offload.format.topic_config import config_of
 from offload.handles import Handles
 from offload.publisher import Publisher
 from offload.replica import Replicas
-from offload.topic_config import config_of
 from seglog import Log
 
 __all__ = ["Takeover"]

@@ -45,7 +45,7 @@ from offload.cli import (
 )
 from offload.cli.served import Served
 from offload.cli.session import Session
-from offload.labels import software_version
+from offload.format.labels import software_version
 
 __all__ = ["app", "main"]
 

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from pyroaring import BitMap
 
 from catalog.objects.base import ObjectStore
-from offload.block import ChunkRef, adjacent
-from offload.codec import decode_chunk
-from offload.columns import Columns, decode_columns
+from offload.format.block import ChunkRef, adjacent
+from offload.format.codec import decode_chunk
+from offload.format.columns import Columns, decode_columns
+from offload.format.trailer import decode_directory, decode_lengths, directory_length
 from offload.in_order import in_order
 from offload.spark.plan import ChunkRun
-from offload.trailer import decode_directory, decode_lengths, directory_length
 from offload.wiring import open_store
 from seglog.format.frame import DELETED
 

@@ -3,7 +3,8 @@
     frame     length (4)   body, which the checksum is over   checksum (8)
     here      `headers`    `bodies`                           `checksums`
 
-A body is cut out once, to be hashed. Whoever puts frames together in another way, as offload.encoder does, takes it
+A body is cut out once, to be hashed. Whoever puts frames together in another way, as offload.format.encoder does, takes
+it
 from here instead of cutting and hashing it again. No I/O: bytes in, bytes out.
 """
 

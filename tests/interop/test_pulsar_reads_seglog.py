@@ -13,7 +13,7 @@ import pytest
 import offload
 import seglog
 from catalog.format import keys
-from offload.index import ENTRY, HEADER, MAGIC
+from offload.format.index import ENTRY, HEADER, MAGIC
 from offload.settings import MIN_BLOCK_SIZE, OffloadSettings
 from seglog import LogSettings
 from tests.interop.judge import Answer, Judge, JudgeRefused

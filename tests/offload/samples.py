@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from catalog.format.commit import Codec
-from offload.encoder import SegmentEncoder, SegmentSummary
-from offload.index import IndexObject, encode_index
+from offload.format.encoder import SegmentEncoder, SegmentSummary
+from offload.format.index import IndexObject, encode_index
 from seglog.format.frame import DELETED, HAS_NODE, HAS_TAG, FrameType, encode
 from seglog.format.frames import Frames, take_apart
 

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from offload import block, entry, index, trailer
+from offload.format import block, entry, index, trailer
 
 _ROW = re.compile(r"^ {4}(\d+) +(\d+) ", re.MULTILINE)
 

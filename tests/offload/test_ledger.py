@@ -9,20 +9,20 @@ import pytest
 from catalog.format import keys
 from catalog.format.commit import Codec
 from catalog.objects.memory import MemoryStore
-from offload.block import HEADER as BLOCK_HEADER
-from offload.block import PADDING, encode_block
-from offload.entry import ENTRY
 from offload.errors import InvalidBlock, InvalidChunk, InvalidIndex, ObjectDamaged, OffloadError
-from offload.index import ENTRY as INDEX_ENTRY
-from offload.index import HEADER as INDEX_HEADER
-from offload.index import decode_ledger_index
+from offload.format.block import HEADER as BLOCK_HEADER
+from offload.format.block import PADDING, encode_block
+from offload.format.entry import ENTRY
+from offload.format.index import ENTRY as INDEX_ENTRY
+from offload.format.index import HEADER as INDEX_HEADER
+from offload.format.index import decode_ledger_index
+from offload.format.streamed import BLOCK_HEADER as STREAMED_HEADER
+from offload.format.streamed import BLOCK_MAGIC
 from offload.inspection import inspect_bytes
 from offload.ledger import LedgerEntry, open_ledgers
-from offload.streamed import BLOCK_HEADER as STREAMED_HEADER
-from offload.streamed import BLOCK_MAGIC
 from tests.golden.make_offload import FRAMES
+from tests.offload.format.test_streamed import index_of
 from tests.offload.ledgers import Ledger
-from tests.offload.test_streamed import index_of
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 DATA = keys.check_key("a-ledger-7")

@@ -17,8 +17,8 @@ from catalog.objects import LocalStore
 from catalog.refs.pin import Pins
 from catalog.refs.tag import Tags
 from catalog.volume import Volumes
-from offload.index import decode_head
-from offload.metadata import SegmentIndex
+from offload.format.index import decode_head
+from offload.format.metadata import SegmentIndex
 from offload.spark.options import ReadOptions
 from offload.spark.plan import RUN_BYTES, ChunkRun, pin, plan, runs_of
 from tests.offload.samples import EncodedObject, Sample, encode_object, frames_of_samples

@@ -233,7 +233,7 @@ def test_an_index_object_is_of_a_newer_version(tmp_path: Path, monkeypatch: pyte
     """
     remote = (tmp_path / "remote").as_uri()
     with monkeypatch.context() as newer:
-        newer.setattr("offload.metadata.VERSION", 2)
+        newer.setattr("offload.format.metadata.VERSION", 2)
         ship(tmp_path / "newer", remote, numbered(5))
     before = tree(tmp_path / "remote")
     with attached(tmp_path / "data", remote) as (_, archive):

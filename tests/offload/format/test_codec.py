@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
 from catalog.format.commit import Codec
-from offload.block import ChunkRef
-from offload.codec import chunk_encoder, decode_chunk
 from offload.errors import InvalidChunk
+from offload.format.block import ChunkRef
+from offload.format.codec import chunk_encoder, decode_chunk
 
 codecs = st.sampled_from(Codec)
 

@@ -35,10 +35,10 @@ from pyroaring import BitMap
 
 from catalog import schema_pb2 as pb
 from catalog.format.commit import Codec
-from offload.block import BLOCK_HEADER_LENGTH, BlockRef, ChunkRef, raw_capacity
-from offload.encoder import SegmentSummary
-from offload.entry import ENTRY, MIN_DATA_LENGTH
 from offload.errors import FormatUnsupported, InvalidIndex
+from offload.format.block import BLOCK_HEADER_LENGTH, BlockRef, ChunkRef, raw_capacity
+from offload.format.encoder import SegmentSummary
+from offload.format.entry import ENTRY, MIN_DATA_LENGTH
 
 __all__ = ["SegmentIndex", "decode_bitmap", "decode_metadata", "encode_metadata", "index_entries"]
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import schema_pb2 as pb
-from offload.block import BlockRef
 from offload.errors import InvalidBlock, InvalidIndex
-from offload.streamed import (
+from offload.format.block import BlockRef
+from offload.format.streamed import (
     BLOCK_HEADER,
     BLOCK_MAGIC,
     ENTRY,

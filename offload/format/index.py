@@ -9,7 +9,7 @@
     28        4       segment metadata length N
     32        N       segment metadata: LedgerMetadata of catalog/schema.proto, which is Apache BookKeeper's
     32+N      20 * C  per index entry, ascending: first entry id (8), part (4), offset (8)
-    32+N+20C  ...     trailer (offload.trailer), where Pulsar's reader has stopped reading
+    32+N+20C  ...     trailer (offload.format.trailer), where Pulsar's reader has stopped reading
 
 The bytes before the trailer are the *head*. Ours is the value under the key `seglog` in the ledger's custom metadata: a
 SegmentMetadata with the chunk table, the bitmap of live entries, one bitmap for each tag, and the data object's blake3.
@@ -37,12 +37,12 @@ from blake3 import blake3
 from google.protobuf.message import DecodeError
 
 from catalog import schema_pb2 as pb
-from offload.block import BLOCK_HEADER_LENGTH, BlockRef
-from offload.encoder import SegmentSummary
 from offload.errors import FormatUnsupported, InvalidIndex
-from offload.labels import software_version
-from offload.metadata import SegmentIndex, decode_metadata, encode_metadata, index_entries
-from offload.trailer import encode_trailer
+from offload.format.block import BLOCK_HEADER_LENGTH, BlockRef
+from offload.format.encoder import SegmentSummary
+from offload.format.labels import software_version
+from offload.format.metadata import SegmentIndex, decode_metadata, encode_metadata, index_entries
+from offload.format.trailer import encode_trailer
 
 __all__ = [
     "ENTRY",
@@ -59,7 +59,7 @@ __all__ = [
 HEADER = struct.Struct(">IIQQII")
 ENTRY = struct.Struct(">QIQ")
 MAGIC = 0xDE47DE47
-MAGIC_V2 = 0x3D1FB0BC  # Pulsar's streaming offload: offload.streamed
+MAGIC_V2 = 0x3D1FB0BC  # Pulsar's streaming offload: offload.format.streamed
 
 _CUSTOM_KEY = "seglog"
 _BOOKIE = "seglog:0"  # Pulsar's reader asks for an ensemble member that parses; it never connects to it

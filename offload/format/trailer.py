@@ -30,9 +30,9 @@ import zstandard
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
-from offload.block import ChunkRef
-from offload.entry import ENTRY, MIN_DATA_LENGTH
 from offload.errors import FormatUnsupported, InvalidIndex
+from offload.format.block import ChunkRef
+from offload.format.entry import ENTRY, MIN_DATA_LENGTH
 
 __all__ = [
     "HEADER",

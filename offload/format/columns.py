@@ -6,7 +6,7 @@
     L3  Memory: the chunk, its heads, and the columns.
 
 Whole chunks of about 1 MiB are what this is made for: larger ones fall out of the processor's cache.
-The layout is that of offload.entry. This module does no I/O.
+The layout is that of offload.format.entry. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
-from offload.block import ChunkRef
-from offload.entry import (
+from offload.errors import InvalidChunk
+from offload.format.block import ChunkRef
+from offload.format.entry import (
     ENTRY,
     ENTRY_HEAD,
     MIN_DATA_LENGTH,
     entry_heads,
     entry_starts,
 )
-from offload.errors import InvalidChunk
 from seglog.format.frame import CHECKSUM, HAS_NODE, HAS_TAG, FrameType
 
 __all__ = ["Columns", "decode_columns"]

@@ -7,7 +7,7 @@
     N3  A chunk ends before the entry that would take it over `chunk_bytes`; one entry makes a chunk, however large.
     N4  The same frames with the same settings and the same zstd give the same bytes.
 
-The layout is that of offload.block and offload.entry. This module does no I/O.
+The layout is that of offload.format.block and offload.format.entry. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pyroaring import BitMap
 from xxhash import xxh3_64_intdigest
 
 from catalog.format.commit import Codec
-from offload.block import BlockBuilder, ChunkRef, largest_entry, raw_capacity
-from offload.codec import chunk_encoder
-from offload.entry import ENTRY, entry_starts
 from offload.errors import EntryTooLarge, FrameMismatch
+from offload.format.block import BlockBuilder, ChunkRef, largest_entry, raw_capacity
+from offload.format.codec import chunk_encoder
+from offload.format.entry import ENTRY, entry_starts
 from seglog.format.frame import CHECKSUM, DELETED, HAS_TAG, HEADER, LENGTH_BYTES
 from seglog.format.frames import Frames, joined_headers, scatter
 

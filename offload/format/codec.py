@@ -15,8 +15,8 @@ import zstandard
 from xxhash import xxh3_64_intdigest
 
 from catalog.format.commit import Codec
-from offload.block import ChunkRef
 from offload.errors import InvalidChunk
+from offload.format.block import ChunkRef
 
 __all__ = ["chunk_encoder", "decode_chunk"]
 

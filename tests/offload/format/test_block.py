@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.format.commit import Codec
-from offload.block import (
+from offload.errors import InvalidBlock
+from offload.format.block import (
     BLOCK_HEADER_LENGTH,
     HEADER,
     BlockHeader,
@@ -14,7 +15,6 @@ from offload.block import (
     decode_block_header,
     encode_block,
 )
-from offload.errors import InvalidBlock
 
 
 def test_a_block_has_the_bytes_of_pip_17():

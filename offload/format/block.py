@@ -30,8 +30,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from catalog.format.commit import Codec
-from offload.entry import ENTRY
 from offload.errors import InvalidBlock
+from offload.format.entry import ENTRY
 
 __all__ = [
     "BLOCK_HEADER_LENGTH",

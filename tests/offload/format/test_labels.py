@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from catalog.format.commit import Codec
-from offload.labels import object_metadata
+from offload.format.labels import object_metadata
 
 
 @pytest.mark.parametrize("role", ["data", "index"])

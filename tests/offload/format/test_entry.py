@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.format.commit import Codec
-from offload.entry import ENTRY, ENTRY_HEAD, entries, frames_of
 from offload.errors import InvalidChunk
+from offload.format.entry import ENTRY, ENTRY_HEAD, entries, frames_of
 from seglog.format.frame import HEADER
 from tests.offload.samples import Sample, encode_object, frames_of_samples, sample_lists
 

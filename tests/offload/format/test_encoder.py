@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from catalog.format.commit import Codec
-from offload.block import BLOCK_HEADER_LENGTH, PADDING, decode_block_header, largest_entry
-from offload.codec import decode_chunk
-from offload.encoder import MAX_TAGS, SegmentEncoder
-from offload.entry import frames_of
 from offload.errors import EntryTooLarge, FrameMismatch
-from offload.index import decode_head
+from offload.format.block import BLOCK_HEADER_LENGTH, PADDING, decode_block_header, largest_entry
+from offload.format.codec import decode_chunk
+from offload.format.encoder import MAX_TAGS, SegmentEncoder
+from offload.format.entry import frames_of
+from offload.format.index import decode_head
 from seglog.format.frame import FrameType, encode
 from seglog.format.frames import take_apart
 from tests.offload.pulsar_reader import PulsarReader

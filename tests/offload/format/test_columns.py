@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.format.commit import Codec
-from offload.codec import decode_chunk
-from offload.columns import Columns, decode_columns
 from offload.errors import InvalidChunk
+from offload.format.codec import decode_chunk
+from offload.format.columns import Columns, decode_columns
 from seglog.format.frame import DELETED, HAS_NODE, FrameType, encode
 from seglog.format.frames import take_apart
 from tests.offload.samples import (

@@ -10,8 +10,8 @@ from pyroaring import BitMap
 from catalog import schema_pb2 as pb
 from catalog.format.commit import Codec
 from offload.errors import FormatUnsupported, InvalidIndex, OffloadError
-from offload.index import decode_head
-from offload.metadata import SegmentIndex, decode_bitmap, decode_metadata, encode_metadata
+from offload.format.index import decode_head
+from offload.format.metadata import SegmentIndex, decode_bitmap, decode_metadata, encode_metadata
 from tests.offload.samples import Sample, codecs, encode_object, frames_of_samples, sample_lists
 
 MADE = encode_object(

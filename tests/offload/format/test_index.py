@@ -13,9 +13,9 @@ from catalog import schema_pb2 as pb
 from catalog.format.commit import Codec
 from catalog.format.keys import index_key
 from catalog.objects import MemoryStore
-from offload.block import BlockRef
 from offload.errors import FormatUnsupported, InvalidIndex, OffloadError
-from offload.index import ENTRY, HEADER, decode_head, decode_ledger_index, encode_index
+from offload.format.block import BlockRef
+from offload.format.index import ENTRY, HEADER, decode_head, decode_ledger_index, encode_index
 from offload.index_cache import IndexCache
 from tests.catalog.samples import segment, vid
 from tests.offload.samples import Sample, codecs, encode_object, frames_of_samples, sample_lists

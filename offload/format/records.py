@@ -5,8 +5,8 @@ This module does no I/O.
 
 from __future__ import annotations
 
-from offload.entry import frame_of
 from offload.errors import InvalidChunk
+from offload.format.entry import frame_of
 from seglog.errors import InvalidFrame
 from seglog.format.frame import DELETED, FrameType, read_header, record_of
 from seglog.values.record import Record

@@ -14,7 +14,7 @@ The index object, version 2:
       16      N       StreamedLedgerInfo of catalog/schema.proto, which is Pulsar's LedgerInfo
       16+N    20 * C  per block, ascending: first entry id (8), part (4), offset (8)
 
-The header of a block, whose entries are those of offload.entry with any data:
+The header of a block, whose entries are those of offload.format.entry with any data:
 
     offset  size  field
     0       4     magic            0x26A66D32
@@ -43,8 +43,8 @@ from itertools import pairwise
 from google.protobuf.message import DecodeError
 
 from catalog import schema_pb2 as pb
-from offload.block import BLOCK_HEADER_LENGTH, BlockRef
 from offload.errors import InvalidBlock, InvalidIndex
+from offload.format.block import BLOCK_HEADER_LENGTH, BlockRef
 
 __all__ = [
     "BLOCK_HEADER",

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from catalog.format.commit import Codec
 from offload.errors import FormatUnsupported, InvalidIndex, OffloadError
-from offload.trailer import decode_directory, decode_lengths, decode_trailer, directory_length, encode_trailer
+from offload.format.trailer import decode_directory, decode_lengths, decode_trailer, directory_length, encode_trailer
 from tests.offload.samples import EncodedObject, Sample, codecs, encode_object, frames_of_samples, sample_lists
 
 AT = 1000
