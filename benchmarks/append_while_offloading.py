@@ -31,7 +31,7 @@ from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key
 from catalog.objects import MemoryStore, PartTag
 from offload import ColdSettings, OffloadSettings
-from offload.cold import ColdReader
+from offload.read.cold_reader import ColdReader
 from offload.sending import InThread, Sender, Shipment
 from offload.worker import child
 from offload.worker.pool import WorkerPool

@@ -24,8 +24,8 @@ from catalog import SegmentView
 from catalog.format import keys
 from catalog.objects.base import ObjectStore
 from offload import ColdSettings
-from offload.cold import ColdReader
-from offload.in_order import in_order
+from offload.read.cold_reader import ColdReader
+from offload.read.in_order import in_order
 from offload.wiring import open_store
 
 __all__ = ["FIRST_BYTE_MS", "MB_PER_S", "RECORD_BYTES", "Cold", "cold_topic", "plain_gets", "stores"]

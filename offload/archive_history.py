@@ -5,8 +5,8 @@ from __future__ import annotations
 from catalog import History, Snapshot
 from catalog.history import asked
 from offload.archive_past import PastCalls
-from offload.deletes import count_live, last_live_seq
 from offload.diff import BranchDiff, diff_of
+from offload.read.deletes import count_live, last_live_seq
 from seglog import Record
 from seglog.arguments import checked
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from catalog import MAIN
 from catalog.errors import CatalogError
 from offload.archive_status import StatusCalls
-from offload.deletes import count_cold, count_hot
 from offload.errors import OffloadError
 from offload.format.topic_config import PAUSED
 from offload.handles import split_name
 from offload.publisher import Published
+from offload.read.deletes import count_cold, count_hot
 from seglog import DeleteOp, Topic
 from seglog.arguments import checked
 

@@ -13,14 +13,14 @@ from catalog.errors import NoSuchObject
 from catalog.objects.base import ObjectStore
 from catalog.refs.tag import Tags
 from catalog.retention import window_ms_of
-from offload.cache import open_cache
 from offload.catalog_settings import CatalogSettings
-from offload.cold import ColdReader
 from offload.cold_settings import ColdSettings
 from offload.errors import HistoryBehind
 from offload.handles import Handles
 from offload.offloader import Offloader
 from offload.publisher import Publisher
+from offload.read.cache import open_cache
+from offload.read.cold_reader import ColdReader
 from offload.replica import Replicas
 from offload.reset import Reset
 from offload.sending import InThread, Sender

@@ -12,8 +12,8 @@ from pyroaring import BitMap64
 
 from catalog import SegmentView, Snapshot
 from catalog.history import History
-from offload.cold import ColdReader
-from offload.deletes import live_entries
+from offload.read.cold_reader import ColdReader
+from offload.read.deletes import live_entries
 
 __all__ = ["BranchDiff", "Side", "diff_of"]
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from catalog import SegmentView, Snapshot
 from catalog.format import keys
-from offload.cold import ColdReader
 from offload.format.topic_config import config_of
+from offload.read.cold_reader import ColdReader
 
 __all__ = ["expired_before", "unexpired"]
 

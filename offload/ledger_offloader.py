@@ -24,7 +24,7 @@ from catalog.errors import AccessDenied
 from catalog.format import keys
 from catalog.format.commit import Codec
 from catalog.objects.base import ObjectStore
-from offload.cold import ColdReader
+from offload.read.cold_reader import ColdReader
 from offload.segment_upload import FrameRun, upload_segment
 from offload.settings import OffloadSettings
 from seglog import Record

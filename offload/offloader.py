@@ -41,13 +41,13 @@ from catalog.format.commit import Codec
 from catalog.format.control import DEAD
 from catalog.objects.base import ObjectStore
 from offload.attempt import AttemptState, Run, is_due, plan_run
-from offload.cold import ColdReader
-from offload.deletes import deletions_of
 from offload.format.topic_config import told_anew
 from offload.handles import Handles, Tip
 from offload.ledger_offloader import LedgerOffloader
 from offload.merging import merge_runs, to_erase
 from offload.publisher import Published, Publisher, divergence
+from offload.read.cold_reader import ColdReader
+from offload.read.deletes import deletions_of
 from offload.readback import check_published, check_segment
 from offload.sending import Sender, Shipment
 from offload.settings import OffloadSettings, codec_named

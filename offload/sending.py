@@ -13,9 +13,9 @@ from catalog import SegmentRef, SegmentView, Sid, Vid
 from catalog.format import keys
 from catalog.format.commit import Codec
 from catalog.objects.base import ObjectStore
-from offload.cold import ColdReader
 from offload.format.entry import entries, frame_of
 from offload.ledger_offloader import LedgerOffloader
+from offload.read.cold_reader import ColdReader
 from offload.segment_upload import FrameRun
 from offload.settings import OffloadSettings
 from seglog import Topic

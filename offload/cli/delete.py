@@ -27,7 +27,7 @@ def delete(
     """
     if before is None and tag is None:
         raise typer.BadParameter("say which records: --before SEQ, --tag TAG, or both")
-    from offload.deletes import count_hot
+    from offload.read.deletes import count_hot
 
     session = session_of(context)
     with session.log_and_maybe_archive() as (log, archive):

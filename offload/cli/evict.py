@@ -33,7 +33,7 @@ def evict(
     age_ms = None if older is None else parse_duration_ms(older)
     if older is not None and age_ms is None:
         raise typer.BadParameter("--older-than takes a duration such as 12h or 90d")
-    from offload.deletes import count_hot
+    from offload.read.deletes import count_hot
 
     session = session_of(context)
     with session.log_and_maybe_archive() as (log, archive):

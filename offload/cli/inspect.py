@@ -17,7 +17,7 @@ from offload.cli.session import Session, emit, session_of
 if TYPE_CHECKING:
     from catalog.format.keys import Key
     from catalog.objects.base import ObjectStore
-    from offload.ledger import LedgerEntry, OffloadedLedgers
+    from offload.read.ledger import LedgerEntry, OffloadedLedgers
 
 __all__ = ["inspect"]
 
@@ -56,7 +56,7 @@ def inspect(
     if with_entries:
         _write_entries(session, target, index, first, last)
         return
-    from offload.inspection import inspect_bytes
+    from offload.read.inspection import inspect_bytes
 
     found = inspect_bytes(_read(target), target)
     emit(session, found, "\n".join(_lines(found)))
@@ -93,7 +93,7 @@ def _open(store: ObjectStore, key: Key, index: str | None) -> OffloadedLedgers:
     """The ledgers of a data object; `index` is where its index object is, if not beside it. Raises `NoSuchObject`."""
     from catalog.errors import NoSuchObject
     from catalog.format import keys
-    from offload.ledger import open_ledgers
+    from offload.read.ledger import open_ledgers
 
     if index is not None:
         index_store, index_key = _place(index)

@@ -32,9 +32,9 @@ from typing import Any
 
 from catalog import SegmentRef
 from catalog.objects.base import ObjectStore
-from offload.cold import ColdReader
 from offload.cold_settings import ColdSettings
 from offload.measured import MeasuredStore
+from offload.read.cold_reader import ColdReader
 from offload.sending import Shipment, remote_frames, ship
 from offload.settings import OffloadSettings
 from offload.wiring import open_store

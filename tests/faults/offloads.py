@@ -31,9 +31,9 @@ from catalog.errors import BranchExists, CatalogError, Corrupt, Missing, NoSuchT
 from catalog.format import keys
 from catalog.objects.base import ObjectStore
 from offload import Archive, ColdSettings, OffloadSettings
-from offload.cold import ColdReader
 from offload.errors import OffloadError
 from offload.handles import Handle
+from offload.read.cold_reader import ColdReader
 from seglog import Log, LogSettings
 from tests.faults.files import UnsyncedFiles
 from tests.faults.store import CountingStore

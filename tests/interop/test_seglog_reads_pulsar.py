@@ -13,8 +13,8 @@ import pytest
 from catalog.format import keys
 from catalog.objects.base import ObjectStore
 from offload.errors import InvalidBlock
-from offload.inspection import inspect_bytes
-from offload.ledger import OffloadedLedgers, open_ledgers
+from offload.read.inspection import inspect_bytes
+from offload.read.ledger import OffloadedLedgers, open_ledgers
 from offload.settings import MIN_BLOCK_SIZE
 from offload.wiring import open_store
 from tests.interop.judge import Answer, Judge

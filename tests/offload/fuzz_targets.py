@@ -19,7 +19,6 @@ from pyroaring import BitMap
 from xxhash import xxh3_64_intdigest
 
 from catalog.format.commit import Codec
-from offload.chunk_records import records_of_chunk
 from offload.errors import FormatUnsupported, ObjectDamaged
 from offload.format.block import BLOCK_HEADER_LENGTH, decode_block_header
 from offload.format.codec import decode_chunk
@@ -27,6 +26,7 @@ from offload.format.index import decode_head, decode_ledger_index
 from offload.format.metadata import decode_bitmap
 from offload.format.streamed import decode_streamed_block_header, decode_streamed_index
 from offload.format.trailer import decode_directory, decode_lengths, decode_trailer
+from offload.read.chunk_records import records_of_chunk
 from tests.offload.samples import KEY, TOPIC_ID, EncodedObject, Sample, encode_object, frames_of_samples
 
 __all__ = ["SEEDS", "TARGETS", "run"]

@@ -26,9 +26,9 @@ from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
 from catalog.objects.memory import MemoryStore
 from offload import ColdSettings
-from offload.cache import open_cache
-from offload.cold import ColdReader
 from offload.errors import InvalidChunk, InvalidIndex
+from offload.read.cache import open_cache
+from offload.read.cold_reader import ColdReader
 from tests.faults.store import WrappedStore
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
@@ -422,7 +422,7 @@ def test_what_does_not_match_is_fetched_again_once_and_then_whole(
     reader = cold.reader()
     wrong = 1 if is_index else 2
     cold.store.damage = lambda number, body: flipped(body) if number == wrong else body
-    with caplog.at_level(logging.WARNING, "offload.cold"):
+    with caplog.at_level(logging.WARNING, "offload.read.cold_reader"):
         assert read(reader, cold, 700, 700) == [cold.values[699]]
     assert len(cold.store.gets) == 3
     assert cold.store.gets[wrong - 1] == cold.store.gets[wrong]

@@ -14,8 +14,8 @@ import seglog
 from catalog.objects.memory import MemoryStore
 from catalog.snapshot import cut
 from offload.archive import Archive
-from offload.cold import ColdReader
-from offload.deletes import count_live, last_live_seq
+from offload.read.cold_reader import ColdReader
+from offload.read.deletes import count_live, last_live_seq
 from seglog import Log
 from tests.faults.store import CountingStore
 

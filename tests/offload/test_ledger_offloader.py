@@ -13,8 +13,8 @@ from catalog.format import keys
 from catalog.format.commit import Codec
 from catalog.objects.memory import MemoryStore
 from offload import OffloadSettings
-from offload.cold import ColdReader
 from offload.ledger_offloader import LedgerOffloader
+from offload.read.cold_reader import ColdReader
 from offload.segment_upload import FrameRun
 from offload.settings import MIN_BLOCK_SIZE
 from seglog.format.frames import take_apart

@@ -13,7 +13,7 @@ import offload
 import seglog
 from catalog.errors import InvalidObject
 from offload.errors import InvalidChunk, InvalidIndex
-from offload.inspection import inspect_bytes
+from offload.read.inspection import inspect_bytes
 from seglog import Log, LogSettings
 from seglog.errors import FileCorrupt
 

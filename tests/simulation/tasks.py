@@ -32,7 +32,7 @@ from catalog.history import asked
 from catalog.objects.store_time import MOST_OFF_MS
 from catalog.refs.pin import HeldPin, Pins
 from catalog.refs.tag import Tags
-from offload.cold import ColdReader
+from offload.read.cold_reader import ColdReader
 from tests.simulation.database import database_of, path_of
 from tests.simulation.ground import Way
 from tests.simulation.journal import State

@@ -22,8 +22,8 @@ from catalog.format import keys
 from catalog.format.commit import Codec
 from catalog.objects.base import ObjectStore
 from offload import Archive, ColdSettings, OffloadSettings
-from offload.cold import ColdReader
 from offload.errors import Stopping, WorkerDied, WorkerFailed
+from offload.read.cold_reader import ColdReader
 from offload.sending import InThread, Shipment
 from offload.wiring import open_store
 from offload.worker.carried import Carried

@@ -18,13 +18,13 @@ from offload.format.index import HEADER as INDEX_HEADER
 from offload.format.index import decode_ledger_index
 from offload.format.streamed import BLOCK_HEADER as STREAMED_HEADER
 from offload.format.streamed import BLOCK_MAGIC
-from offload.inspection import inspect_bytes
-from offload.ledger import LedgerEntry, open_ledgers
+from offload.read.inspection import inspect_bytes
+from offload.read.ledger import LedgerEntry, open_ledgers
 from tests.golden.make_offload import FRAMES
 from tests.offload.format.test_streamed import index_of
 from tests.offload.ledgers import Ledger
 
-GOLDEN = Path(__file__).parent.parent / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 DATA = keys.check_key("a-ledger-7")
 
 #: What judge.Golden of tests/interop/pulsar had Apache Pulsar's code write.

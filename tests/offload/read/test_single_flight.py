@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from offload.single_flight import SingleFlight
+from offload.read.single_flight import SingleFlight
 from tests.waiting import wait_until
 
 

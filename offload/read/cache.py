@@ -9,7 +9,7 @@ C1  Every entry is checked at every read, length and XXH3, against the chunk tab
     not match is logged, dropped and fetched again; it is never returned.
 C2  Nothing is synced: what a power cut tears fails C1, and what it takes is fetched again.
 C3  Room is made before a download begins (`admit`), so the files never take more than the budget. Which chunks are kept
-    `offload.cache_policy` decides. Sizes are counted in whole pages of 4 KiB, as disks do.
+    `offload.read.cache_policy` decides. Sizes are counted in whole pages of 4 KiB, as disks do.
 C4  What is there is known from the names alone, so opening reads no entry. What has another name is left alone.
 C5  One process at a time: a second one goes without the cache, and says so. So does one whose user does not own the
     directory alone.
@@ -31,13 +31,13 @@ from pathlib import Path
 
 from xxhash import xxh3_64_intdigest
 
-from offload.cache_policy import CachePolicy, Name
+from offload.read.cache_policy import CachePolicy, Name
 from seglog.files.port import Files, OsFiles
 from seglog.process.ownership import Owned
 
 __all__ = ["ChunkCache", "open_cache"]
 
-_log = logging.getLogger("offload.cache")
+_log = logging.getLogger("offload.read.cache")
 
 _DIRECTORY = "seglog-chunks"
 _LOCK = "LOCK"

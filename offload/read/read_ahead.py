@@ -24,15 +24,15 @@ from collections import deque
 from collections.abc import Generator, Iterator
 
 from catalog.objects.base import ObjectStore
-from offload.cache import ChunkCache
 from offload.errors import InvalidChunk
-from offload.flight import Flight, Flights, Place
 from offload.format.codec import decode_chunk
+from offload.read.cache import ChunkCache
+from offload.read.chunk_fetcher import Flight, Flights, Place
 from seglog.process.ownership import is_foreign
 
 __all__ = ["ReadAhead"]
 
-_log = logging.getLogger("offload.cold")
+_log = logging.getLogger("offload.read.cold_reader")
 
 _FIRST_BYTES = 1024 * 1024
 _WINDOWS_MAX = 16

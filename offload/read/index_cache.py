@@ -17,11 +17,11 @@ from catalog.objects.base import ObjectStore
 from offload.errors import InvalidIndex
 from offload.format.index import decode_head
 from offload.format.metadata import SegmentIndex
-from offload.single_flight import SingleFlight
+from offload.read.single_flight import SingleFlight
 
 __all__ = ["IndexCache", "size_of"]
 
-_log = logging.getLogger("offload.cold")
+_log = logging.getLogger("offload.read.cold_reader")
 
 _CHUNK_BYTES = 400  # what a ChunkRef and its numbers take in memory
 _INDEX_BYTES = 2000

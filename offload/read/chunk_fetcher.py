@@ -23,11 +23,11 @@ from enum import Enum
 from catalog import Codec, SegmentView
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
-from offload.budget import ByteBudget
-from offload.cache import ChunkCache
 from offload.format.block import ChunkRef
 from offload.format.metadata import SegmentIndex
-from offload.pool import Pool
+from offload.read.budget import ByteBudget
+from offload.read.cache import ChunkCache
+from offload.read.pool import Pool
 from seglog.process.ownership import Owned
 
 __all__ = ["Flight", "Flights", "Place"]

@@ -12,8 +12,8 @@ from pyroaring import BitMap
 
 from catalog import Deletions, SegmentRef, SegmentView, Snapshot
 from catalog.format import keys
-from offload.cold import ColdReader
 from offload.format.metadata import decode_bitmap
+from offload.read.cold_reader import ColdReader
 from seglog import DeleteOp, Record, Topic
 
 __all__ = ["count_cold", "count_hot", "count_live", "deletions_of", "last_live_seq", "live_entries"]

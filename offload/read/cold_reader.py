@@ -8,7 +8,7 @@ R3  Memory: the index cache, what is read ahead (`read_ahead_total_bytes` for al
 R4  GETs ahead are made by a pool of their own, which nothing but cold reads waits for. `close` waits for those that
     are under way.
 
-Which GETs a read makes: docs/requests.md, offload.read_ahead, offload.flight.
+Which GETs a read makes: docs/requests.md, offload.read.read_ahead, offload.read.chunk_fetcher.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from pyroaring import BitMap
 from catalog import SegmentRef, SegmentView, Snapshot, Vid
 from catalog.format import keys
 from catalog.objects.base import ObjectStore
-from offload.budget import ByteBudget
-from offload.cache import ChunkCache
-from offload.chunk_records import records_of_chunk
 from offload.cold_settings import ColdSettings
-from offload.flight import Flights, Place
 from offload.format.metadata import SegmentIndex
-from offload.index_cache import IndexCache
-from offload.pool import Pool
-from offload.read_ahead import ReadAhead
+from offload.read.budget import ByteBudget
+from offload.read.cache import ChunkCache
+from offload.read.chunk_fetcher import Flights, Place
+from offload.read.chunk_records import records_of_chunk
+from offload.read.index_cache import IndexCache
+from offload.read.pool import Pool
+from offload.read.read_ahead import ReadAhead
 from seglog import Record
 from seglog.process.ownership import Owned, is_foreign
 

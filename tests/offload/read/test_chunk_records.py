@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.format.commit import Codec
-from offload import chunk_records
-from offload.chunk_records import records_of_chunk
 from offload.errors import InvalidChunk
 from offload.format.block import ChunkRef
+from offload.read import chunk_records
+from offload.read.chunk_records import records_of_chunk
 from seglog import Record
 from tests.offload.samples import KEY, TOPIC_ID, Sample, encode_object, frames_of_samples, sample_lists
 

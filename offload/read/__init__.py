@@ -1,0 +1,1 @@
+"""Reads from object storage: the cold reader, its read-ahead, the fetches and their caches."""
