@@ -32,9 +32,9 @@ from catalog.format.keys import Key
 from catalog.objects import MemoryStore, PartTag
 from offload import ColdSettings, OffloadSettings
 from offload.read.cold_reader import ColdReader
-from offload.sending import InThread, Sender, Shipment
 from offload.worker import child
 from offload.worker.pool import WorkerPool
+from offload.write.uploader import InThread, Sender, Shipment
 
 __all__ = ["SUMMARY", "run"]
 

@@ -27,10 +27,10 @@ from offload.cold_settings import ColdSettings, load_cold_settings
 from offload.errors import NoRemote
 from offload.format.block import largest_entry
 from offload.remote_place import check_remote_apart
-from offload.sending import Sender
 from offload.settings import OffloadSettings, load_archive_settings
 from offload.topic_status import TopicStatus
 from offload.wiring import open_store
+from offload.write.uploader import Sender
 from seglog import Log
 from seglog.arguments import checked
 from seglog.errors import InvalidSetting

@@ -11,8 +11,8 @@ from offload.archive_status import StatusCalls
 from offload.errors import OffloadError
 from offload.format.topic_config import PAUSED
 from offload.handles import split_name
-from offload.publisher import Published
 from offload.read.deletes import count_cold, count_hot
+from offload.write.publisher import Published
 from seglog import DeleteOp, Topic
 from seglog.arguments import checked
 

@@ -17,16 +17,16 @@ from offload.catalog_settings import CatalogSettings
 from offload.cold_settings import ColdSettings
 from offload.errors import HistoryBehind
 from offload.handles import Handles
-from offload.offloader import Offloader
-from offload.publisher import Publisher
 from offload.read.cache import open_cache
 from offload.read.cold_reader import ColdReader
 from offload.replica import Replicas
 from offload.reset import Reset
-from offload.sending import InThread, Sender
 from offload.settings import OffloadSettings
 from offload.sync import Sync
 from offload.takeover import Takeover
+from offload.write.offloader import Offloader
+from offload.write.publisher import Publisher
+from offload.write.uploader import InThread, Sender
 from seglog import Log, Record
 from seglog.arguments import checked
 from seglog.files.clock import Clock

@@ -9,10 +9,10 @@ from typing import Literal
 from catalog.format import keys
 from offload.archive_status import StatusCalls
 from offload.errors import TopicAttached
-from offload.publisher import divergence
 from offload.replica import SyncState
 from offload.reset import ResetResult
 from offload.sync import Synced
+from offload.write.publisher import divergence
 from seglog import Topic
 from seglog.arguments import checked
 

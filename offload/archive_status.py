@@ -8,12 +8,12 @@ from catalog import Handle
 from catalog.errors import CatalogError
 from catalog.format.encoding import decode_commit_at
 from offload.archive_parts import ArchiveParts
-from offload.attempt import AttemptState
 from offload.erasures import ErasureState, erasure_state
 from offload.format.topic_config import PAUSED
 from offload.replica import SyncState
-from offload.runs import RunStatus, run_statuses
 from offload.topic_status import TopicStatus, status_of, status_of_replica
+from offload.write.attempt import AttemptState
+from offload.write.runs import RunStatus, run_statuses
 from seglog import TruncateOp
 from seglog.arguments import checked
 

@@ -15,7 +15,7 @@ from catalog.refs.oplog import Oplog
 from offload.archive_history import HistoryCalls
 from offload.erasures import Erasures
 from offload.local_gc import drop_copies
-from offload.publisher import Published
+from offload.write.publisher import Published
 from seglog.arguments import checked
 
 __all__ = ["OrphanUpload", "UpkeepCalls"]

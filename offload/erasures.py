@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from catalog import CommitKind, PastCommit, SegmentView, Sid, Snapshot
-from offload.merging import holds_more
+from offload.write.merging import holds_more
 
 __all__ = ["ErasureState", "Erasures", "erasure_state"]
 

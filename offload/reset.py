@@ -27,13 +27,13 @@ from dataclasses import dataclass
 
 from catalog import Branches, Handle, LocalCatalog, Volumes
 from catalog.errors import BranchCollected
-from offload.attempt import AttemptState
 from offload.errors import HistoryBehind, LocalChangesLost
 from offload.handles import Handles
-from offload.offloader import Offloader
-from offload.publisher import Publisher
 from offload.replica import LocalChanges, Replicas
 from offload.rescue import Rescue
+from offload.write.attempt import AttemptState
+from offload.write.offloader import Offloader
+from offload.write.publisher import Publisher
 from seglog import Log, Topic, TopicMoved
 from seglog.files.clock import Clock
 

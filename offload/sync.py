@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from catalog import Handle, LocalCatalog
 from catalog.errors import BranchCollected, Diverged
 from offload.handles import Handles
-from offload.offloader import Offloader
-from offload.publisher import Published, Publisher, divergence
 from offload.replica import Replicas
 from offload.reset import Reset
+from offload.write.offloader import Offloader
+from offload.write.publisher import Published, Publisher, divergence
 from seglog import Log
 
 __all__ = ["Sync", "Synced"]

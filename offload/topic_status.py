@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from catalog import Attempt, Handle
-from offload.attempt import AttemptState
 from offload.erasures import ErasureState
 from offload.handles import Tip
 from offload.replica import SyncState
+from offload.write.attempt import AttemptState
 from seglog import Topic
 
 __all__ = ["TopicStatus", "status_of", "status_of_replica"]

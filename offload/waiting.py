@@ -2,7 +2,8 @@
 
 W1  A target means the same before the offload and after it: `catalog.timeline` finds it in the commits that are made
     and in these, which follow them.
-W2  The order is that of the offloader (O1 of `offload.offloader`): deletes whose records are offloaded, truncations
+W2  The order is that of the offloader (O1 of `offload.write.offloader`): deletes whose records are offloaded,
+    truncations
     with the deletes before them, the records, the other deletes.
 W3  Records that a truncation took before any offload are in no commit, and no target means them.
 """

@@ -10,7 +10,7 @@ import typer
 
 from offload.archive import Archive, TopicStatus
 from offload.cli.session import counted, emit, format_bytes, format_time, session_of
-from offload.runs import RunStatus
+from offload.write.runs import RunStatus
 from seglog import Log, SystemClock, Topic
 
 __all__ = ["status"]

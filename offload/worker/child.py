@@ -9,7 +9,7 @@
                               Taken                     bytes of frames
                               Done, Failed              of the Shipment
 
-W1  It keeps nothing: whenever it ends, the attempt is one whose process died (offload.attempt).
+W1  It keeps nothing: whenever it ends, the attempt is one whose process died (offload.write.attempt).
 W2  It ends by itself when its parent is gone, at once and whatever it is doing. Signals that a terminal or a service
     manager sends to all processes are the parent's to decide on.
 W3  No request leaves before the parent said so: that is where limits are, and where stopping takes hold.
@@ -35,11 +35,11 @@ from catalog.objects.base import ObjectStore
 from offload.cold_settings import ColdSettings
 from offload.measured import MeasuredStore
 from offload.read.cold_reader import ColdReader
-from offload.sending import Shipment, remote_frames, ship
 from offload.settings import OffloadSettings
 from offload.wiring import open_store
 from offload.worker.carried import Carried
 from offload.worker.channel import Channel
+from offload.write.uploader import Shipment, remote_frames, ship
 from seglog.errors import FileCorrupt
 from seglog.files.port import OsFiles
 from seglog.format.frames import Frames, take_apart

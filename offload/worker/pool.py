@@ -25,10 +25,10 @@ from typing import Protocol
 from catalog import SegmentRef
 from offload.cold_settings import ColdSettings
 from offload.errors import WorkerDied
-from offload.sending import Shipment
 from offload.settings import OffloadSettings
 from offload.worker.channel import Channel
 from offload.worker.child import Answer, Begin, Done, Failed, Part, Question, Taken, Told
+from offload.write.uploader import Shipment
 from seglog import Topic
 from seglog.process.ownership import Owned, is_foreign
 from seglog.reading.sealed import SealedFiles

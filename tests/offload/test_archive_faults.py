@@ -169,7 +169,7 @@ def test_what_was_published_stays_so_though_no_checkpoint_can_be_made(
         assert ([each.lsn for each in result.published], result.released_seq) == ([2], 3)
         assert archive.delete("t", before=3).lsn == 3
         assert values(archive, "t") == [b"c"]
-    told = [record.getMessage() for record in caplog.records if record.name == "offload.publisher"]
+    told = [record.getMessage() for record in caplog.records if record.name == "offload.write.publisher"]
     assert len(told) == 2
     assert all(key in message for message in told)
     assert [each.place for each in Scrub(inner, now_ms=0).run().findings] == [key] * (trouble == "damaged")

@@ -19,7 +19,7 @@ from catalog.objects.wrapped import WrappedStore
 from offload import ColdSettings, OffloadSettings
 from offload.archive import Archive
 from offload.errors import LocalChangesLost
-from offload.publisher import divergence
+from offload.write.publisher import divergence
 from seglog import Log, LogSettings, NotTruncatable, SeqOutOfRange, TopicMoved
 from tests.faults.files import UnsyncedFiles
 from tests.faults.steps import Place, crashes

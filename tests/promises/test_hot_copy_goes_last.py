@@ -10,8 +10,8 @@ import pytest
 import offload
 import seglog
 from catalog.errors import CatalogError
-from offload.attempt import AttemptState
 from offload.errors import OffloadError
+from offload.write.attempt import AttemptState
 from seglog import Log
 
 

@@ -41,7 +41,7 @@ from offload.errors import Conflict as OffloadConflict
 from offload.errors import OtherRemote
 from offload.errors import Unavailable as OffloadUnavailable
 from offload.handles import split_name
-from offload.publisher import Published
+from offload.write.publisher import Published
 from seglog import Log, LogSettings, Record, TopicMoved
 from seglog.engine.upkeep import InCaller
 from seglog.format.frame import read_header, record_of

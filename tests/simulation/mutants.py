@@ -27,12 +27,12 @@ from catalog.retention import first_kept
 from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.sync import News
 from catalog.volume import Volumes
-from offload import sending
-from offload.offloader import Offloader
-from offload.publisher import Published, Publisher
 from offload.rescue import Rescue
 from offload.reset import Reset
 from offload.takeover import Takeover
+from offload.write import uploader as sending
+from offload.write.offloader import Offloader
+from offload.write.publisher import Published, Publisher
 from seglog import Log
 from tests.simulation.collecting import Collecting
 from tests.simulation.schedule import DAY_MS
@@ -209,7 +209,7 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "a takeover begins too low": lambda: mock.patch.object(Takeover, "_begin", _begins_too_low),
     "a LIST of names is late for gc": lambda: mock.patch.object(Collecting, "sees_names", new=False),
     "a rebase drops a delete": lambda: mock.patch.object(Publisher, "publish", _takes_a_given_up_delete_for_told),
-    "deletes are not told": lambda: mock.patch("offload.offloader._due_delete", _nothing),
+    "deletes are not told": lambda: mock.patch("offload.write.offloader._due_delete", _nothing),
     "what is cut meanwhile is sent": lambda: mock.patch.object(Offloader, "_offload_run", _sends_whatever_is_cut),
     "a merge has what was deleted": lambda: mock.patch.object(sending, "remote_frames", _merges_what_was_deleted),
     "a hot copy goes before its read-back": lambda: mock.patch.object(Offloader, "_check_remote", _nothing),
@@ -232,6 +232,6 @@ def _takeovers_keep_the_epoch() -> Iterator[None]:
 def _checkpoints_are(make: Callable[..., Mark]) -> Iterator[None]:
     with (
         mock.patch("tests.simulation.tasks.make_checkpoint", make),
-        mock.patch("offload.publisher.make_checkpoint", make),
+        mock.patch("offload.write.publisher.make_checkpoint", make),
     ):
         yield

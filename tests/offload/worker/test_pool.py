@@ -24,10 +24,10 @@ from catalog.objects.base import ObjectStore
 from offload import Archive, ColdSettings, OffloadSettings
 from offload.errors import Stopping, WorkerDied, WorkerFailed
 from offload.read.cold_reader import ColdReader
-from offload.sending import InThread, Shipment
 from offload.wiring import open_store
 from offload.worker.carried import Carried
 from offload.worker.pool import WorkerPool
+from offload.write.uploader import InThread, Shipment
 from seglog import FileCorrupt, Log, LogSettings, NoSuchTopic, Topic, TopicConfig
 from tests.faults.offloads import SMALL_BLOCKS, SMALL_LOG
 from tests.faults.store import Fault, FaultyStore

@@ -14,8 +14,8 @@ from catalog.errors import CatalogError, InvalidObject
 from catalog.format.keys import data_key
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
-from offload.merging import merge_runs
 from offload.settings import OffloadSettings
+from offload.write.merging import merge_runs
 from seglog import Log, ReadOnly, Record
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, lost, unreachable
 

@@ -15,7 +15,7 @@ from catalog.objects.base import ObjectStore
 from catalog.objects.local import LocalStore
 from catalog.objects.memory import MemoryStore
 from catalog.objects.s3 import S3Store
-from offload.segment_store import ObjectSegmentStore, cold_stores
+from offload.write.segment_store import ObjectSegmentStore, cold_stores
 from seglog import ColdStoreFailed, FileCorrupt, LogSettings
 from seglog.engine.upkeep import InCaller
 from seglog.tiers.segment_store import Part, SegmentId, SegmentStore

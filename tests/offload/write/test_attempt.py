@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offload.attempt import Run, is_due, plan_run
+from offload.write.attempt import Run, is_due, plan_run
 from seglog import SegmentInfo
 
 

@@ -6,7 +6,7 @@
     deleteOffloaded(ledgerId, uid)          `delete_offloaded(sid)`
 
 I1  Each may be repeated after any error or crash. `offload` under a sid of which something is there already writes the
-    same keys again: use a sid once (offload.attempt, A1).
+    same keys again: use a sid once (offload.write.attempt, A1).
 I2  Nothing here decides what is offloaded, or tells anybody of it: that is a commit, and the caller's.
 I3  What `extra` says goes into the user metadata of both objects. It never replaces what offload.format.labels says.
 
@@ -25,13 +25,13 @@ from catalog.format import keys
 from catalog.format.commit import Codec
 from catalog.objects.base import ObjectStore
 from offload.read.cold_reader import ColdReader
-from offload.segment_upload import FrameRun, upload_segment
 from offload.settings import OffloadSettings
+from offload.write.segment_upload import FrameRun, upload_segment
 from seglog import Record
 
 __all__ = ["LedgerOffloader"]
 
-_log = logging.getLogger("offload.ledger_offloader")
+_log = logging.getLogger("offload.write.ledger_offloader")
 
 
 class LedgerOffloader:

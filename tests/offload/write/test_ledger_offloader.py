@@ -13,10 +13,10 @@ from catalog.format import keys
 from catalog.format.commit import Codec
 from catalog.objects.memory import MemoryStore
 from offload import OffloadSettings
-from offload.ledger_offloader import LedgerOffloader
 from offload.read.cold_reader import ColdReader
-from offload.segment_upload import FrameRun
 from offload.settings import MIN_BLOCK_SIZE
+from offload.write.ledger_offloader import LedgerOffloader
+from offload.write.segment_upload import FrameRun
 from seglog.format.frames import take_apart
 from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
 from tests.offload.samples import Sample, frames_of_samples

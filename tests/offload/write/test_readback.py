@@ -14,11 +14,11 @@ from catalog.format.encoding import encode_commit
 from catalog.format.keys import Key, commit_key, data_key, index_key
 from catalog.objects import MemoryStore
 from offload import OffloadSettings
-from offload.attempt import AttemptState
 from offload.errors import FormatUnsupported, InvalidIndex
-from offload.ledger_offloader import LedgerOffloader
-from offload.readback import check_published, check_segment
-from offload.segment_upload import FrameRun
+from offload.write.attempt import AttemptState
+from offload.write.ledger_offloader import LedgerOffloader
+from offload.write.readback import check_published, check_segment
+from offload.write.segment_upload import FrameRun
 from seglog.format.frames import take_apart
 from tests.catalog.samples import START_MS, sid, vid
 from tests.offload.samples import Sample, frames_of_samples

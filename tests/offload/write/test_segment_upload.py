@@ -14,9 +14,9 @@ from catalog.format.commit import Codec
 from catalog.format.keys import Key
 from catalog.objects import MemoryStore, PartTag
 from offload import OffloadSettings
-from offload.ledger_offloader import LedgerOffloader
-from offload.segment_upload import FrameRun
 from offload.settings import MIN_BLOCK_SIZE
+from offload.write.ledger_offloader import LedgerOffloader
+from offload.write.segment_upload import FrameRun
 from seglog.format.frames import Frames, take_apart
 from tests.offload.samples import Sample, frames_of_samples
 

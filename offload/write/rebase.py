@@ -8,7 +8,7 @@
     a merge, a configuration     given up, and planned anew
 
 B1  Only a commit that has lost is replaced: its LSN is another's, or lies below the boundary. Bytes that may still
-    land are sent again as they are (A2 of offload.attempt).
+    land are sent again as they are (A2 of offload.write.attempt).
 B2  What takes its place is on record before it is sent.
 """
 

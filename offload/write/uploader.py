@@ -14,10 +14,10 @@ from catalog.format import keys
 from catalog.format.commit import Codec
 from catalog.objects.base import ObjectStore
 from offload.format.entry import entries, frame_of
-from offload.ledger_offloader import LedgerOffloader
 from offload.read.cold_reader import ColdReader
-from offload.segment_upload import FrameRun
 from offload.settings import OffloadSettings
+from offload.write.ledger_offloader import LedgerOffloader
+from offload.write.segment_upload import FrameRun
 from seglog import Topic
 from seglog.format.frame import read_header, tombstone
 from seglog.format.frames import Frames, take_apart

@@ -32,7 +32,7 @@ from catalog.objects.wrapped import WrappedStore
 from catalog.snapshot import empty
 from offload import OffloadSettings
 from offload.archive import Archive
-from offload.rebase import rebased
+from offload.write.rebase import rebased
 from tests.catalog.samples import START_MS, HistoryMaker, segment, vid
 from tests.faults.steps import Place, crashes
 from tests.faults.store import CountingStore, Fault, FaultyStore, lost

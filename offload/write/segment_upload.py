@@ -16,7 +16,7 @@ from offload.format.encoder import SegmentEncoder
 from offload.format.index import encode_index
 from offload.format.labels import object_metadata
 from offload.settings import OffloadSettings
-from offload.upload import BlockUpload
+from offload.write.upload import BlockUpload
 from seglog.format.frames import Frames
 
 __all__ = ["FrameRun", "upload_segment"]

@@ -3,12 +3,13 @@
     publishing finds                                    then
     our commit under its key                            it is part of the handle's volume
     no definite answer                                  raised: the same bytes are sent again the next time
-    another's, and all since is maintenance             it goes on after that (offload.rebase), and is published again
+    another's, and all since is maintenance             it goes on after that (offload.write.rebase), and is published
+    again
     another's, of a higher epoch                        `Fenced`, on record: somebody took the volume over
     another's, anything else                            `Diverged`, on record
     the volume collected as a whole                     `BranchCollected`, on record
 
-Q1  A commit is on record, as it will be sent, before it is sent (A2 of offload.attempt).
+Q1  A commit is on record, as it will be sent, before it is sent (A2 of offload.write.attempt).
 Q2  What is on record as diverged or fenced stays so, without a request, until `reset` ends it.
 Q3  With a truncation, published attempts end before it: the hot copies of what takes those seqs later are not theirs.
 
@@ -41,9 +42,9 @@ from catalog import (
 from catalog.errors import BranchCollected, CatalogError, Diverged, Fenced, KeyTaken
 from catalog.format import keys
 from catalog.format.encoding import decode_commit_at
-from offload.attempt import AttemptState
 from offload.handles import Handles, Tip
-from offload.rebase import rebased
+from offload.write.attempt import AttemptState
+from offload.write.rebase import rebased
 from seglog.files.clock import Clock
 
 __all__ = ["Published", "Publisher", "divergence"]

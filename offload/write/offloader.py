@@ -14,7 +14,7 @@
     O7  A run has an end, however much is appended, sealed and deleted during it. It fixes its last record and its last
         delete when it begins, and once more after a truncation.
 
-The states of an attempt are in `offload.attempt`. Source: PIP-17, Graft RFC 0001 (push).
+The states of an attempt are in `offload.write.attempt`. Source: PIP-17, Graft RFC 0001 (push).
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from catalog.errors import NoSuchObject
 from catalog.format.commit import Codec
 from catalog.format.control import DEAD
 from catalog.objects.base import ObjectStore
-from offload.attempt import AttemptState, Run, is_due, plan_run
 from offload.format.topic_config import told_anew
 from offload.handles import Handles, Tip
-from offload.ledger_offloader import LedgerOffloader
-from offload.merging import merge_runs, to_erase
-from offload.publisher import Published, Publisher, divergence
 from offload.read.cold_reader import ColdReader
 from offload.read.deletes import deletions_of
-from offload.readback import check_published, check_segment
-from offload.sending import Sender, Shipment
 from offload.settings import OffloadSettings, codec_named
+from offload.write.attempt import AttemptState, Run, is_due, plan_run
+from offload.write.ledger_offloader import LedgerOffloader
+from offload.write.merging import merge_runs, to_erase
+from offload.write.publisher import Published, Publisher, divergence
+from offload.write.readback import check_published, check_segment
+from offload.write.uploader import Sender, Shipment
 from seglog import DeleteOp, Log, Topic, TruncateOp
 from seglog.files.clock import Clock
 
@@ -145,7 +145,7 @@ class Offloader:
             done += [published] if published else []
 
     def merge(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> list[Published]:
-        """Put one segment in the place of each run of small ones (offload.merging), a commit for each run.
+        """Put one segment in the place of each run of small ones (offload.write.merging), a commit for each run.
 
         `on_bytes` hears how many bytes of frames were taken, every now and then.
         Raises what `run` raises, and what reading a segment raises; it may be repeated after any of them.
@@ -211,7 +211,7 @@ class Offloader:
             if attempt.first_seq > (checked[-1].last_seq + 1 if checked else topic.hot_floor):
                 break  # what lies before it was not checked yet, and would go with it
             if attempt.last_seq > common_seq:
-                break  # a truncation took its last records, and waits for its commit (Q3 of offload.publisher)
+                break  # a truncation took its last records, and waits for its commit (Q3 of offload.write.publisher)
             checked.append(attempt)
             if not _ends_with_a_segment(topic, attempt.last_seq):
                 continue  # a truncation went through it: what is left goes with what was appended after it
