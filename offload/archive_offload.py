@@ -99,7 +99,7 @@ class OffloadCalls(StatusCalls):
     def writable(self, name: str) -> Topic:
         """The topic of the log that takes appends for `name`.
 
-        A replica, or a branch that is only in the remote, is taken over first (offload.takeover).
+        A replica, or a branch that is only in the remote, is taken over first (offload.replication.takeover).
 
         Raises `NoSuchBranch` for a branch that does not exist; a new plain topic is made by its first append.
         """

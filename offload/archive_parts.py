@@ -19,11 +19,11 @@ from offload.errors import HistoryBehind
 from offload.handles import Handles
 from offload.read.cache import open_cache
 from offload.read.cold_reader import ColdReader
-from offload.replica import Replicas
-from offload.reset import Reset
+from offload.replication.replica import Replicas
+from offload.replication.reset import Reset
+from offload.replication.sync import Sync
+from offload.replication.takeover import Takeover
 from offload.settings import OffloadSettings
-from offload.sync import Sync
-from offload.takeover import Takeover
 from offload.write.offloader import Offloader
 from offload.write.publisher import Publisher
 from offload.write.uploader import InThread, Sender

@@ -9,9 +9,9 @@ from typing import Literal
 from catalog.format import keys
 from offload.archive_status import StatusCalls
 from offload.errors import TopicAttached
-from offload.replica import SyncState
-from offload.reset import ResetResult
-from offload.sync import Synced
+from offload.replication.replica import SyncState
+from offload.replication.reset import ResetResult
+from offload.replication.sync import Synced
 from offload.write.publisher import divergence
 from seglog import Topic
 from seglog.arguments import checked
@@ -54,7 +54,8 @@ class ReplicaCalls(StatusCalls):
 
     @checked
     def sync(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> Synced:
-        """Make this directory and the volume the same: follow it, or push what is sealed here (offload.sync).
+        """Make this directory and the volume the same: follow it, or push what is sealed here
+        (offload.replication.sync).
 
         Raises `Diverged` and `Fenced` if both have changed, and what the store raises.
         """
@@ -73,7 +74,7 @@ class ReplicaCalls(StatusCalls):
 
     @checked
     def reset(self, name: str, *, as_branch: str | None = None, discard: bool = False) -> ResetResult:
-        """Drop what only this directory has of the topic, and follow the volume again (offload.reset).
+        """Drop what only this directory has of the topic, and follow the volume again (offload.replication.reset).
 
         With `as_branch` it becomes a branch. Raises `LocalChangesLost` if there is something and neither is said.
         """
@@ -85,7 +86,7 @@ class ReplicaCalls(StatusCalls):
 
     @checked
     def take_over(self, name: str) -> Topic:
-        """Become the writer of the topic: whoever writes it now is fenced (offload.takeover).
+        """Become the writer of the topic: whoever writes it now is fenced (offload.replication.takeover).
 
         Raises `Fenced` and `Diverged` for a topic that is written here, and another writer has it.
         """

@@ -3,7 +3,8 @@
 N1  A plain name is the branch main of its topic, and has no other name.
 N2  A topic joins a volume that is there already only if it starts right after it: nothing here is older than there.
 N3  A handle whose epoch is 0, or whose topic is not in the log any more, is a replica's: it follows the volume. Who
-    wants to write takes the volume over first (offload.takeover); only a volume without commits needs no such thing.
+    wants to write takes the volume over first (offload.replication.takeover); only a volume without commits needs no
+    such thing.
 N4  Before the first commit of a process, the remote's own ref must name the handle's volume. Another remote, or one
     that was restored from elsewhere, is refused: a commit there would tear the history in two.
     So is an older copy of the remote, which lacks the newest commit that is known here. A commit there would stand

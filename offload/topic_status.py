@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from catalog import Attempt, Handle
 from offload.erasures import ErasureState
 from offload.handles import Tip
-from offload.replica import SyncState
+from offload.replication.replica import SyncState
 from offload.write.attempt import AttemptState
 from seglog import Topic
 
@@ -20,7 +20,7 @@ class TopicStatus:
     """Where a topic's records are. Seqs are inclusive; 0 means none. Bytes are those of the frames.
 
     `epoch` is that of the log's seqs, `writer_epoch` that of the commits which are made here: 0 for a replica's.
-    `state` is as `offload.replica.SyncState` says it.
+    `state` is as `offload.replication.replica.SyncState` says it.
 
     `unerased_objects` in the remote hold deleted records still, and what was deleted and is in none of these is gone
     for good by `erased_by_ms`, None if it is gone by now. Both are None if that is not known here.

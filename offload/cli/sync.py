@@ -10,8 +10,8 @@ import typer
 from offload.archive import Archive
 from offload.cli.output import output
 from offload.cli.session import Session, TopicName, counted, emit, session_of
-from offload.replica import SyncState
-from offload.sync import Synced
+from offload.replication.replica import SyncState
+from offload.replication.sync import Synced
 
 __all__ = ["fetch", "pull", "push", "reset", "sync", "takeover"]
 

@@ -4,7 +4,8 @@ It is canonical JSON of what `TopicConfig.to_json` gives, with the attributes (c
 
     keep_history     every topic with a volume has it
     offload_paused   that is said to one directory, about itself
-    rescued_from     the same: which topic's records a branch was made for, and how their seqs changed (offload.rescue)
+    rescued_from     the same: which topic's records a branch was made for, and how their seqs changed
+    (offload.replication.rescue)
 
 A volume that was never told of one has the default configuration. No I/O.
 """

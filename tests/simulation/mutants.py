@@ -27,9 +27,9 @@ from catalog.retention import first_kept
 from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.sync import News
 from catalog.volume import Volumes
-from offload.rescue import Rescue
-from offload.reset import Reset
-from offload.takeover import Takeover
+from offload.replication.rescue import Rescue
+from offload.replication.reset import Reset
+from offload.replication.takeover import Takeover
 from offload.write import uploader as sending
 from offload.write.offloader import Offloader
 from offload.write.publisher import Published, Publisher

@@ -5,7 +5,8 @@
     no changes        nothing new              -
     changes           nothing new              push: what is sealed is offloaded, deletes are published
     any               maintenance only         that is taken in; then as if it had nothing new
-    no changes        another writer's commits the topic is followed from now on (offload.reset: nothing is lost)
+    no changes        another writer's commits the topic is followed from now on (offload.replication.reset: nothing is
+    lost)
     changes           another writer's commits `Diverged`, or `Fenced` if that one took the topic over
     any               been collected           `BranchCollected`
 
@@ -20,8 +21,8 @@ from dataclasses import dataclass
 from catalog import Handle, LocalCatalog
 from catalog.errors import BranchCollected, Diverged
 from offload.handles import Handles
-from offload.replica import Replicas
-from offload.reset import Reset
+from offload.replication.replica import Replicas
+from offload.replication.reset import Reset
 from offload.write.offloader import Offloader
 from offload.write.publisher import Published, Publisher, divergence
 from seglog import Log

@@ -7,7 +7,7 @@
     4 RECOVERING goes                               the data directory
 
 V1  Nothing is written to the remote. Bounds, configuration and history are in the volumes: a replica reads them there,
-    and a topic gets its configuration when it is taken over (offload.takeover).
+    and a topic gets its configuration when it is taken over (offload.replication.takeover).
 V2  A directory that holds anything else is refused; one in which an earlier recovery of the same remote ended is gone
     on with.
 V3  A name that cannot be recovered holds up none of the others; the directory recovers until all of them are there.

@@ -23,7 +23,7 @@ from catalog.errors import Diverged, Fenced, KeyTaken
 from catalog.format import keys
 from offload.format.topic_config import config_of
 from offload.handles import Handles
-from offload.replica import Replicas
+from offload.replication.replica import Replicas
 from offload.write.publisher import Publisher
 from seglog import Log
 

@@ -29,8 +29,8 @@ from catalog import Branches, Handle, LocalCatalog, Volumes
 from catalog.errors import BranchCollected
 from offload.errors import HistoryBehind, LocalChangesLost
 from offload.handles import Handles
-from offload.replica import LocalChanges, Replicas
-from offload.rescue import Rescue
+from offload.replication.replica import LocalChanges, Replicas
+from offload.replication.rescue import Rescue
 from offload.write.attempt import AttemptState
 from offload.write.offloader import Offloader
 from offload.write.publisher import Publisher
