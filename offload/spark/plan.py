@@ -26,10 +26,10 @@ from catalog.refs.pin import Pins
 from catalog.refs.tag import Tags
 from catalog.timeline import Lsn, no_time_is_asked, resolve
 from catalog.volume import Volumes
-from offload.expired import expired_before, unexpired
 from offload.format.block import ChunkRef
 from offload.format.metadata import SegmentIndex
 from offload.read.cold_reader import ColdReader
+from offload.services.expired import expired_before, unexpired
 from offload.spark.options import ReadOptions
 from offload.wiring import open_store
 from seglog.files.clock import SystemClock

@@ -22,8 +22,8 @@ import seglog
 from catalog import LocalCatalog
 from catalog.errors import CatalogError
 from catalog.objects.memory import MemoryStore
-from offload import archive_parts
 from offload.archive import Archive
+from offload.services import parts as archive_parts
 from seglog import Log
 from tests.faults.files import CrashingFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.store import Fault, FaultyStore, lost, unreachable

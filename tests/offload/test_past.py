@@ -11,9 +11,10 @@ import offload
 import seglog
 from catalog.errors import OutOfWindow
 from catalog.objects.memory import MemoryStore
-from offload import Archive, waiting
+from offload import Archive
 from offload.cli.session import format_time
 from offload.errors import NotOffloaded
+from offload.services import waiting
 from seglog import LogSettings, Topic
 from tests.faults.files import UnsyncedFiles
 from tests.faults.store import EFFECTS, CountingStore

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from catalog.format import keys
-from offload.archive_status import StatusCalls
 from offload.errors import TopicAttached
 from offload.replication.replica import SyncState
 from offload.replication.reset import ResetResult
 from offload.replication.sync import Synced
+from offload.services.status import StatusCalls
 from offload.write.publisher import divergence
 from seglog import Topic
 from seglog.arguments import checked

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from catalog import Attempt, Handle
-from offload.erasures import ErasureState
 from offload.handles import Tip
 from offload.replication.replica import SyncState
+from offload.services.erasures import ErasureState
 from offload.write.attempt import AttemptState
 from seglog import Topic
 

@@ -145,7 +145,8 @@ class ArchiveParts(Owned):
         return handle
 
     def _gc_takes_ms(self, name: str, snapshot: Snapshot) -> int:
-        """How long after a commit of the topic what it replaced is gone for good, at most (`offload.erasures`)."""
+        """How long after a commit of the topic what it replaced is gone for good, at most
+        (`offload.services.erasures`)."""
         upkeep = self._upkeep
         config = json.dumps(self._log.topic(name).config.to_json()) if self._log.has_topic(name) else snapshot.config
         window_ms = window_ms_of(config, upkeep.pitr_window_s * 1000)

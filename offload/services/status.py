@@ -7,11 +7,11 @@ from itertools import pairwise
 from catalog import Handle
 from catalog.errors import CatalogError
 from catalog.format.encoding import decode_commit_at
-from offload.archive_parts import ArchiveParts
-from offload.erasures import ErasureState, erasure_state
 from offload.format.topic_config import PAUSED
 from offload.replication.replica import SyncState
-from offload.topic_status import TopicStatus, status_of, status_of_replica
+from offload.services.erasures import ErasureState, erasure_state
+from offload.services.parts import ArchiveParts
+from offload.services.topic_status import TopicStatus, status_of, status_of_replica
 from offload.write.attempt import AttemptState
 from offload.write.runs import RunStatus, run_statuses
 from seglog import TruncateOp

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from catalog import CommitKind
 from catalog.errors import CatalogError
-from offload.archive_offload import OffloadCalls
 from offload.errors import OffloadError
+from offload.services.offloading import OffloadCalls
 from seglog import Topic, TopicMoved
 from seglog.arguments import checked
 

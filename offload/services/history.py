@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from catalog import History, Snapshot
 from catalog.history import asked
-from offload.archive_past import PastCalls
-from offload.diff import BranchDiff, diff_of
 from offload.read.deletes import count_live, last_live_seq
+from offload.services.diff import BranchDiff, diff_of
+from offload.services.past import PastCalls
 from seglog import Record
 from seglog.arguments import checked
 

@@ -1,6 +1,7 @@
 """The calls of an archive that tell what a topic was. They ask, and change nothing here or in the remote.
 
-P1  A target is looked up in the commits that are made, and in those that an offload would make (`offload.waiting`).
+P1  A target is looked up in the commits that are made, and in those that an offload would make
+(`offload.services.waiting`).
 P2  No turn is taken, so an offload may go on beside a read: it moves records, and the reader looks at the next record
     in the new place. Two numbers tell that it did: the LSN of the handle, and the epoch of the topic.
 """
@@ -15,11 +16,11 @@ from math import inf
 from catalog import Bounds, ForkPoint, Handle, History, Snapshot, timeline
 from catalog.errors import HistoryCollected, OutOfWindow
 from catalog.history import NO_HISTORY, asked
-from offload.archive_offload import OffloadCalls
 from offload.errors import HistoryBehind, NotOffloaded
-from offload.expired import expired_before
 from offload.handles import split_name
-from offload.waiting import PastState, Waiting, hot_records, waiting_of
+from offload.services.expired import expired_before
+from offload.services.offloading import OffloadCalls
+from offload.services.waiting import PastState, Waiting, hot_records, waiting_of
 from seglog import Record
 from seglog.arguments import checked
 from seglog.errors import Evicted, SeqOutOfRange

@@ -12,9 +12,9 @@ from catalog.gc.collector import Collector
 from catalog.gc.report import GcPolicy, GcReport
 from catalog.objects.store_time import check_clock, earliest_ms
 from catalog.refs.oplog import Oplog
-from offload.archive_history import HistoryCalls
-from offload.erasures import Erasures
-from offload.local_gc import drop_copies
+from offload.services.erasures import Erasures
+from offload.services.history import HistoryCalls
+from offload.services.local_gc import drop_copies
 from offload.write.publisher import Published
 from seglog.arguments import checked
 
@@ -64,7 +64,7 @@ class UpkeepCalls(HistoryCalls):
 
     @checked
     def erasures(self, name: str) -> Erasures:
-        """When the records go for good that the deletes of a topic or branch took; see `offload.erasures`."""
+        """When the records go for good that the deletes of a topic or branch took; see `offload.services.erasures`."""
         snapshot = self.snapshot(name)
         return Erasures(snapshot.segments, self._gc_takes_ms(name, snapshot))
 
@@ -131,5 +131,5 @@ class UpkeepCalls(HistoryCalls):
         self._store.abort_upload(upload.key, upload.upload_id)
 
     def drop_copies(self) -> int:
-        """Drop copies of commits that no handle here needs any more (offload.local_gc). How many went."""
+        """Drop copies of commits that no handle here needs any more (offload.services.local_gc). How many went."""
         return drop_copies(self._local)

@@ -12,9 +12,9 @@ from catalog.refs.branch import Distance
 from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.refs.tag import NamedTag
 from catalog.refs.undo import undo
-from offload.archive_history import HistoryCalls
 from offload.errors import OpenBranch
 from offload.handles import split_name
+from offload.services.history import HistoryCalls
 from seglog.arguments import checked
 
 __all__ = ["NameCalls", "Restored"]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from catalog import MAIN
 from catalog.errors import CatalogError
-from offload.archive_status import StatusCalls
 from offload.errors import OffloadError
 from offload.format.topic_config import PAUSED
 from offload.handles import split_name
 from offload.read.deletes import count_cold, count_hot
+from offload.services.status import StatusCalls
 from offload.write.publisher import Published
 from seglog import DeleteOp, Topic
 from seglog.arguments import checked

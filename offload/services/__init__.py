@@ -1,0 +1,1 @@
+"""The calls of an archive, by subject."""
