@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from catalog.checkpointer import CheckpointPolicy
-from seglog.values.config import NO_VARIABLES, read_sections
+from seglog.files.settings_file import read_sections
+from seglog.values.config import NO_VARIABLES
 from seglog.values.setting import check_settings, from_section, number
 
 __all__ = ["CatalogSettings", "load_catalog_settings"]

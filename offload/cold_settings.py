@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from seglog.values.config import NO_VARIABLES, read_sections
+from seglog.files.settings_file import read_sections
+from seglog.values.config import NO_VARIABLES
 from seglog.values.setting import check_settings, from_section, number, path
 
 __all__ = ["ColdSettings", "load_cold_settings"]

@@ -17,7 +17,8 @@ from catalog.format.commit import Codec
 from offload.catalog_settings import CatalogSettings
 from offload.cold_settings import ColdSettings
 from seglog.errors import InvalidSetting
-from seglog.values.config import NO_VARIABLES, LogSettings, default_toml, read_sections
+from seglog.files.settings_file import default_toml, read_sections
+from seglog.values.config import NO_VARIABLES, LogSettings
 from seglog.values.setting import Setting, check_settings, choice, from_section, number, settings_of, text, toml_lines
 
 __all__ = [

@@ -71,23 +71,14 @@ from seglog.errors import (
 )
 from seglog.files.clock import Clock, SystemClock
 from seglog.files.port import Files, OsFiles, replace_atomically
+from seglog.files.settings_file import default_toml, load_settings, read_sections, write_default
 from seglog.log import Log, open
 from seglog.maintenance.retention import Retention
 from seglog.segments.segment import SegmentInfo
 from seglog.startup.verification import verify
 from seglog.tiers.cold_tier import ColdTier
 from seglog.topic import Topic
-from seglog.values.config import (
-    DISCARDS,
-    DURABILITIES,
-    SETTINGS_FILE,
-    LogSettings,
-    TopicConfig,
-    default_toml,
-    load_settings,
-    read_sections,
-    write_default,
-)
+from seglog.values.config import DISCARDS, DURABILITIES, SETTINGS_FILE, LogSettings, TopicConfig
 from seglog.values.damage import Checked, Damage, Report
 from seglog.values.deletes import DeleteOp
 from seglog.values.record import Gap, Record

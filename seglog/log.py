@@ -30,6 +30,7 @@ from seglog.errors import (
 from seglog.files.clock import Clock, SystemClock
 from seglog.files.lock import DirectoryLock
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
+from seglog.files.settings_file import load_settings
 from seglog.files.volatile import in_memory_kind
 from seglog.maintenance import housekeeping
 from seglog.maintenance.checkpoint import checkpoint, checkpoint_locked, relieve
@@ -48,7 +49,7 @@ from seglog.tiers.cold_stores import ColdStores
 from seglog.tiers.cold_tier import ColdTier
 from seglog.tiers.segment_store import SegmentStores
 from seglog.topic import Topic
-from seglog.values.config import LogSettings, TopicConfig, load_settings
+from seglog.values.config import LogSettings, TopicConfig
 from seglog.values.layout import Layout
 from seglog.values.names import check_topic_name
 from seglog.view import look

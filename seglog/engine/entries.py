@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from seglog.engine.ephemeral_buffer import Memory
 from seglog.engine.state import TopicState
 from seglog.engine.tail import Tail
+from seglog.engine.truncated_state import apply_truncate
 from seglog.format.control import (
     TopicCreated,
     encode_config,
@@ -17,7 +18,6 @@ from seglog.format.control import (
     encode_topic_delete,
     encode_truncate,
 )
-from seglog.maintenance.truncation import apply_truncate
 from seglog.segments.segment import SegmentInfo
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp

@@ -1,7 +1,7 @@
 """Truncating a topic: the records from a seq on go, and later appends use their seqs again.
 
     1 frame      TRUNCATE, durable: from here on the records are gone, whatever crashes. In memory the segment that the
-                 cut goes through ends before it, as the active one
+                 cut goes through ends before it, as the active one (seglog.engine.truncated_state)
     2 snapshot   the newest one again, at its own place in the WAL, with this topic as it is right after the frame
                  (`is_ahead`): replay passes over the topic's frames up to that one
     3 cut        segment files are cut and unlinked, durably
@@ -25,16 +25,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from seglog.engine.engine import Engine
-from seglog.engine.state import TopicState, active_meta
-from seglog.engine.tail import Tail
+from seglog.engine.state import TopicState
 from seglog.files.port import Files
 from seglog.segments.segment import SegmentFiles, SegmentInfo, cut
 from seglog.segments.tags import drop_tags
 from seglog.values.layout import SEGMENT_PARTS, Layout, number_in
-from seglog.values.truncate_op import TruncateOp, listed_with
 from seglog.wal.manifest import TopicMeta, load, store
 
-__all__ = ["apply_truncate", "kept_part", "lowest_cut", "segment_names", "settle_cuts"]
+__all__ = ["kept_part", "lowest_cut", "segment_names", "settle_cuts"]
 
 
 def lowest_cut(state: TopicState) -> int:
@@ -50,48 +48,6 @@ def kept_part(state: TopicState, seq: int, open_segment: Callable[[SegmentInfo],
         return None
     segment = open_segment(info)
     return segment.counted(segment.info(seq - info.first_seq, sealed=False))
-
-
-def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: SegmentInfo | None) -> None:
-    """Step 1 in memory. `kept` as `kept_part` says."""
-    state.touch()
-    if state.config.keep_history:
-        state.truncate_ops = listed_with(state.truncate_ops, TruncateOp(seq, ts_ms, state.next_op))
-    state.ops = state.ops.ended_below(seq)
-    state.pending = state.pending.ended_below(seq)
-    state.cold_ops = state.cold_ops.ended_below(seq)
-    state.flagged_below = min(state.flagged_below, seq)
-    state.floors = state.floors.cut(seq)
-    state.expired_seq, state.oldest_live_ms = min(state.expired_seq, seq), 0
-    state.resident.cut(seq)
-    state.head_seq = state.logged_seq = seq - 1
-    state.last_ts_ms = max(state.last_ts_ms, ts_ms)
-    state.hot_floor = min(state.hot_floor, seq)
-    state.cuts += (seq,)
-    state.generation += 1
-    state.wake()
-    if seq >= state.tail.first_seq:
-        state.tail.cut(seq)
-    elif seq > state.segments_end:
-        state.tail = Tail(seq)
-    else:
-        _cut_segments(state, seq, epoch, kept)
-    # Last, and only then this is not called again.
-    state.epoch = epoch
-
-
-def _cut_segments(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | None) -> None:
-    sealed = tuple(info for info in state.sealed if info.last_seq < seq)
-    cold = tuple(info for info in state.cold if info.last_seq < seq)
-    meta = replace(
-        state.to_meta(),
-        epoch=epoch,
-        sealed=sealed,
-        active=active_meta(kept),
-    )
-    tail = Tail(seq)
-    # Together: an interrupt comes between calls only, and this is not called again then.
-    state.sealed, state.cold, state.active, state.tail, state.cut_meta = sealed, cold, kept, tail, meta
 
 
 def settle_cuts(engine: Engine) -> None:

@@ -44,6 +44,7 @@ from seglog.arguments import WHOLE_MAX
 from seglog.engine.entries import apply_delete, apply_evict, new_state
 from seglog.engine.state import TopicState
 from seglog.engine.tail import Tail
+from seglog.engine.truncated_state import apply_truncate
 from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
@@ -51,7 +52,7 @@ from seglog.files.read_only import ReadOnlyFiles
 from seglog.format.control import read_config, read_create, read_delete, read_epoch, read_evict
 from seglog.format.frame import Buffer, FrameType, Header, data_of
 from seglog.maintenance.removal import remove_leftovers, remove_topics
-from seglog.maintenance.truncation import apply_truncate, kept_part, lowest_cut, segment_names
+from seglog.maintenance.truncation import kept_part, lowest_cut, segment_names
 from seglog.segments.cache import open_first
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentFiles, SegmentInfo, cut

@@ -24,6 +24,7 @@ from seglog.files.lock import SharedLock
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files, OsFiles
 from seglog.files.read_only import ReadOnlyFiles
+from seglog.files.settings_file import load_settings
 from seglog.maintenance.truncation import segment_names
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentInfo
@@ -33,7 +34,7 @@ from seglog.startup.segment_check import check_parts, check_segment
 from seglog.startup.wal_check import check_wal
 from seglog.tiers.cold_stores import ColdStores, store_errors
 from seglog.tiers.segment_store import Part, SegmentStores
-from seglog.values.config import LogSettings, load_settings
+from seglog.values.config import LogSettings
 from seglog.values.damage import Checked, Damage, Findings, Report
 from seglog.values.layout import Layout, number_in
 from seglog.wal.manifest import ActiveMeta, Snapshot, TopicMeta, decode_snapshot, numbers

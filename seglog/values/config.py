@@ -10,24 +10,20 @@ The retention of a topic (`TopicConfig`):
     cap_bytes     none      bytes of frames that are kept on this disk, at least
     discard       old       at a cap: "old" evicts the oldest whole segments; "reject" refuses the append
 
-The other sections belong to whoever reads them: `read_sections` hands all of them out, and checks none.
+The other sections belong to the packages that read them (seglog.files.settings_file).
 """
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-from seglog.arguments import WHOLE_MAX, checked, kind_of, taken
+from seglog.arguments import WHOLE_MAX, kind_of, taken
 from seglog.errors import InvalidSetting
-from seglog.files.port import OsFiles, replace_atomically
 from seglog.values.canonical import record
-from seglog.values.setting import check_settings, from_section, number, path, toml_lines
+from seglog.values.setting import check_settings, number, path
 
 __all__ = [
     "DISCARDS",
@@ -38,10 +34,6 @@ __all__ = [
     "TopicConfig",
     "check_durability",
     "check_history",
-    "default_toml",
-    "load_settings",
-    "read_sections",
-    "write_default",
 ]
 
 SETTINGS_FILE: Final = "seglog.toml"
@@ -199,46 +191,3 @@ def check_history(durability: str, *, keep_history: bool) -> None:
             "a topic that keeps its history takes no ephemeral records: memory is the nearest, or a topic of their own"
         )
         raise InvalidSetting("durability", reason)
-
-
-@checked
-def read_sections(path: Path) -> dict[str, Any]:
-    """The sections of the TOML file at `path`; none if there is no file. Raises `InvalidSetting` for all else."""
-    try:
-        text = path.read_bytes().decode()
-        return tomllib.loads(text)
-    except FileNotFoundError:
-        return {}
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidSetting(path.name, f"the file is not TOML: {error}") from error
-    except OSError as error:
-        raise InvalidSetting(path.name, f"the file cannot be read: {error.strerror}") from error
-
-
-@checked
-def load_settings(path: Path, variables: Mapping[str, str] = NO_VARIABLES) -> LogSettings:
-    """Of the seglog.toml at `path`; the defaults if there is none. `variables` is the environment, which wins.
-
-    Raises `InvalidSetting` that names the key.
-    """
-    return from_section(LogSettings, read_sections(path).get(LogSettings.SECTION, {}), variables)
-
-
-@checked
-def default_toml(remote: str | None = None) -> str:
-    """The body of a new seglog.toml. `remote` is the URL of the archive, if it is known already."""
-    url = '# url = "s3://bucket/prefix"' if remote is None else f"url = {json.dumps(remote, ensure_ascii=False)}"
-    return f"""\
-# Settings of this seglog data directory. What is commented out shows the default.
-
-{toml_lines(LogSettings)}
-[remote]
-# Where the history goes: s3://bucket/prefix or file:///path.
-{url}
-"""
-
-
-@checked
-def write_default(directory: Path, remote: str | None = None) -> None:
-    """A new seglog.toml in `directory`, durable on return."""
-    replace_atomically(OsFiles(), directory / SETTINGS_FILE, default_toml(remote).encode())

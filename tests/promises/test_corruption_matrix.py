@@ -27,9 +27,9 @@ import pytest
 
 import seglog
 from seglog import FileCorrupt, FormatUnsupported, InvalidSetting, Log, LogSettings, TopicConfig
+from seglog.files.settings_file import default_toml, load_settings
 from seglog.format.frame import FrameType, read_header
 from seglog.format.index import ENTRY
-from seglog.values.config import default_toml, load_settings
 from tests.faults.disk import Image, SimulatedDisk
 from tests.seglog.clocks import SetClock
 from tests.work import tell

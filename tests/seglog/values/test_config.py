@@ -7,15 +7,8 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import InvalidSetting
-from seglog.values.config import (
-    DURABILITIES,
-    LogSettings,
-    TopicConfig,
-    default_toml,
-    load_settings,
-    read_sections,
-    write_default,
-)
+from seglog.files.settings_file import default_toml, load_settings, read_sections, write_default
+from seglog.values.config import DURABILITIES, LogSettings, TopicConfig
 from seglog.values.setting import settings_of
 
 

@@ -1,0 +1,54 @@
+"""Apply a truncation to the state of a topic: step 1 of `seglog.maintenance.truncation`, in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from seglog.engine.state import TopicState, active_meta
+from seglog.engine.tail import Tail
+from seglog.segments.segment import SegmentInfo
+from seglog.values.truncate_op import TruncateOp, listed_with
+
+__all__ = ["apply_truncate"]
+
+
+def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: SegmentInfo | None) -> None:
+    """Change the state as the TRUNCATE frame says. `kept` is what `kept_part` of the truncation returns."""
+    state.touch()
+    if state.config.keep_history:
+        state.truncate_ops = listed_with(state.truncate_ops, TruncateOp(seq, ts_ms, state.next_op))
+    state.ops = state.ops.ended_below(seq)
+    state.pending = state.pending.ended_below(seq)
+    state.cold_ops = state.cold_ops.ended_below(seq)
+    state.flagged_below = min(state.flagged_below, seq)
+    state.floors = state.floors.cut(seq)
+    state.expired_seq, state.oldest_live_ms = min(state.expired_seq, seq), 0
+    state.resident.cut(seq)
+    state.head_seq = state.logged_seq = seq - 1
+    state.last_ts_ms = max(state.last_ts_ms, ts_ms)
+    state.hot_floor = min(state.hot_floor, seq)
+    state.cuts += (seq,)
+    state.generation += 1
+    state.wake()
+    if seq >= state.tail.first_seq:
+        state.tail.cut(seq)
+    elif seq > state.segments_end:
+        state.tail = Tail(seq)
+    else:
+        _cut_segments(state, seq, epoch, kept)
+    # Last, and only then this is not called again.
+    state.epoch = epoch
+
+
+def _cut_segments(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | None) -> None:
+    sealed = tuple(info for info in state.sealed if info.last_seq < seq)
+    cold = tuple(info for info in state.cold if info.last_seq < seq)
+    meta = replace(
+        state.to_meta(),
+        epoch=epoch,
+        sealed=sealed,
+        active=active_meta(kept),
+    )
+    tail = Tail(seq)
+    # Together: an interrupt comes between calls only, and this is not called again then.
+    state.sealed, state.cold, state.active, state.tail, state.cut_meta = sealed, cold, kept, tail, meta
