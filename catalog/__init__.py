@@ -9,13 +9,12 @@
     point = catalog.resolve(target, volumes.history(vid), last_seq_at)
     half = branches.create("orders", "half", point, now_ms=now_ms)
 
-Layers, each of which imports only those before it:
-    values      arguments lsn gid keys commit control checksum errors
-    formats     envelope wire encoding checkpoint_list small_objects
-    decisions   snapshot history timeline retention sid_set gc_report
-    effects     objects first_known forked local put_once change closing local_copy gc_plan roots
-    entry       volume sync checkpointer holds oplog naming one_name branch tag pin undo
-    upkeep      mark scrub sweep gc_execution gc
+Rooms:
+    format      bytes in the store to values and back, ids and keys
+    objects     the port to object storage and its kinds
+    refs        branches, tags, pins and the log of operations
+    gc          garbage collection and scrub
+The modules beside them make volumes of commits: volume, history, timeline, snapshot, local, sync, checkpointer.
 """
 
 from catalog.checkpointer import CheckpointPolicy, checkpoint_due, make_checkpoint

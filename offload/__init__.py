@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from offload.archive import Archive, Deleted, OffloadResult, Restored, TopicStatus, attach
     from offload.cold_settings import ColdSettings
     from offload.errors import OffloadError
-    from offload.replication.recovery import recover
+    from offload.recovery import recover
     from offload.settings import OffloadSettings
 
 __all__ = [
@@ -32,7 +32,7 @@ _HOME = {
     "ColdSettings": "offload.cold_settings",
     "OffloadError": "offload.errors",
     "OffloadSettings": "offload.settings",
-    "recover": "offload.replication.recovery",
+    "recover": "offload.recovery",
 }
 
 

@@ -28,8 +28,8 @@ def recover(
     Nothing is copied: reads go to the remote. The first append to a topic, or `takeover`, makes this directory its
     writer. Repeat it after any failure: it goes on. Example: seglog recover s3://my-bucket/acme new-data
     """
-    from offload.replication.recovery import RecoveredTopic
-    from offload.replication.recovery import recover as recovered
+    from offload.recovery import RecoveredTopic
+    from offload.recovery import recover as recovered
 
     session = session_of(context)
     failed: Exception | None = None

@@ -49,7 +49,7 @@ from offload.daemon.openapi import openapi
 from offload.daemon.service import Service
 from offload.daemon.wire import STREAM_TYPE, VALUES_TYPE, decode_values, encode_message
 from offload.errors import InvalidOption, Refused, Stopping, UnsupportedOption
-from offload.replication.replica_topic import ReplicaTopic
+from offload.replica_topic import ReplicaTopic
 from seglog import Gap, LogClosed, Record, RecordTooLarge, Topic
 from seglog.arguments import WHOLE_MAX
 from seglog.reading.follow import Follower

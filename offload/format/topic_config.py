@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from catalog.errors import InvalidObject
-from seglog import TopicConfig
 from seglog.errors import InvalidSetting
 from seglog.values import canonical
+from seglog.values.config import TopicConfig
 
 __all__ = ["PAUSED", "RESCUED_FROM", "config_of", "config_text", "shared_attributes", "told_anew"]
 

@@ -1,1 +1,1 @@
-"""Several directories share a topic: replicas, sync, takeover, reset, rescue and recovery."""
+"""Several directories share a topic: replicas, sync, takeover, reset and rescue."""

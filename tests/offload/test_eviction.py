@@ -13,7 +13,7 @@ from catalog.gc.report import GcPolicy
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.cli.session import format_time
-from offload.replication.replica_topic import ReplicaTopic
+from offload.replica_topic import ReplicaTopic
 from seglog import Evicted, Gap, Log, NotTruncatable
 from tests.faults.steps import Place, crashes
 from tests.faults.stride import every

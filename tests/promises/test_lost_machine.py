@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import seglog
-from offload.replication.recovery import RecoveredTopic, recover
+from offload.recovery import RecoveredTopic, recover
 from tests.daemons import ServedDirectory, served
 
 

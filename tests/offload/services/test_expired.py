@@ -12,7 +12,7 @@ import seglog
 from catalog.objects import LocalStore
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
-from offload.replication.replica_topic import ReplicaTopic
+from offload.replica_topic import ReplicaTopic
 from offload.spark.options import ReadOptions
 from offload.spark.plan import pin, plan
 from seglog import Evicted, Gap, Log, LogSettings, Record, TopicConfig

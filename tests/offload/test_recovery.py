@@ -11,7 +11,7 @@ from catalog.errors import Fenced, InvalidObject, StoreUnreachable
 from catalog.format.keys import control_key
 from catalog.objects.memory import MemoryStore
 from offload.errors import DirectoryNotEmpty
-from offload.replication.recovery import MARKER, RecoveredTopic, TopicFailed, recover
+from offload.recovery import MARKER, RecoveredTopic, TopicFailed, recover
 from seglog import TopicConfig
 from tests.faults.files import CrashingFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.store import Fault, FaultyStore, unreachable
