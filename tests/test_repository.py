@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import importlib
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+import tokenize
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,8 @@ from typing import Any
 
 import pytest
 import typer.main
+
+from offload.settings import SETTINGS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("benchmarks", "catalog", "offload", "seglog")
@@ -110,6 +114,47 @@ def _sort_key(name: str) -> tuple[int, str]:
     if name.isupper():
         return 0, name
     return (1 if name[0].isupper() else 2), name
+
+
+_A_MODULE = re.compile(r"(?<![\w./\"@-])(?:seglog|catalog|offload)(?:\.[a-z_][a-z_0-9]*)+")
+_SETTINGS = {f"{each.section}.{each.key}" for each in SETTINGS}
+_NO_MODULES = ("seglog.toml", "seglog.sock", "seglog.service", "seglog.v1", "catalog.db")
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Docstrings of modules, classes and functions, comments, and pages: the place of each, and its text."""
+    for name in modules():
+        path = ROOT / name.replace(".", "/")
+        source = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                yield name, ast.get_docstring(node) or ""
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT:
+                yield name, token.string
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
+        yield page.name, page.read_text()
+
+
+def _exists(name: str) -> bool:
+    """Whether a module has that name, or an attribute of one."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:count]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[count:]:
+            found = getattr(found, part, None)
+        return found is not None
+    return False
+
+
+def test_every_module_that_a_docstring_comment_or_page_names_exists() -> None:
+    named = {(place, name) for place, text in texts() for name in _A_MODULE.findall(text)}
+    known = {name for _, name in named if name in _SETTINGS or name.startswith(_NO_MODULES) or _exists(name)}
+    assert len(known) > 100
+    assert {(place, name) for place, name in named if name not in known} == set()
 
 
 # ---------------------------------------------------------------- documents

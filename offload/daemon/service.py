@@ -6,7 +6,7 @@
     sync         sync_interval    looks for new commits of the topics that are followed here and not written
     gc           gc_interval       one run of GC over the whole remote, in a thread of its own
     erase        erase_interval    writes objects anew that hold deleted records, topic by topic, in the same thread
-    disk         check_interval   looks at the free space (seglog.disk): alarm, and no more appends before it is full
+    disk         check_interval   offload.daemon.disk: an alarm, and no more appends before the disk is full
 
 S1  No task waits for another. What is slow in a topic holds up neither the others nor an append: each has its threads.
 S2  A failure is logged and counted, and tried again: a topic's offload later each time (offload.daemon.triggers).

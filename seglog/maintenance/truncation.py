@@ -12,7 +12,8 @@ U1  A file is cut only when a durable snapshot says that it ends there, and an o
 U2  What the cut takes of the WAL only (the tail) needs 1 alone: nothing in a file is used again.
 U3  Deletes that were made above the cut end below it, so that they never reach a record that takes an old seq.
 U4  The epoch goes up, readers that are above the cut end with `Truncated`.
-U6  A segment that the cut goes through is hot before 1, if it was relocated (seglog.recall); relocated ones above the
+U6  A segment that the cut goes through is hot before 1, if it was relocated (`recall` of
+    seglog.maintenance.relocator); relocated ones above the
     cut are doomed by 2 (K7 of seglog.maintenance.checkpoint).
 U5  Not below what was evicted; nor, without `keep_history`, below what left this disk.
 U7  With `keep_history` it is listed (seglog.values.truncate_op) until it is settled, for the archive may have what
