@@ -1,1 +1,1 @@
-"""The process a log runs in: forks, calls within calls, and interrupts."""
+"""The process that a log runs in: forks, calls within calls, and interrupts."""

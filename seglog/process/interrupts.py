@@ -1,7 +1,8 @@
-"""Interrupts: what a signal's handler raises in the main thread, wherever that happens to be (`KeyboardInterrupt`).
+"""Handle interrupts: exceptions that a signal handler raises in the main thread, such as `KeyboardInterrupt`.
 
-They come between two calls, or out of one that waits; never between statements that call nothing. So work that others
-depend on is written in steps that may be done again, and `uninterrupted` does so until it is done.
+An interrupt arrives between two calls, or out of a call that waits. It never arrives between statements that call
+nothing. So work that other threads depend on consists of steps that may run again. `uninterrupted` repeats such work
+until the work completes.
 """
 
 from __future__ import annotations
@@ -12,19 +13,22 @@ from seglog.errors import CalledWithin, SeglogError
 
 __all__ = ["failure_under", "is_interrupt", "uninterrupted"]
 
-# So many for one piece of work are no interrupts: whatever raises them will go on to do so.
+# The maximum number of attempts. After so many interrupts, assume that their source never stops.
 _MOST = 100
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """True for what is no `Exception`, and for the refusal of a call that a handler made and did not catch."""
+    """Return whether `error` is an interrupt: no `Exception`, or a `CalledWithin`.
+
+    A handler raises `CalledWithin` if it calls the log, is refused, and does not catch the refusal.
+    """
     return not isinstance(error, Exception) or isinstance(error, CalledWithin)
 
 
 def uninterrupted(work: Callable[[], object]) -> None:
-    """Call `work`, again after each interrupt, until it returns or fails; then raise the interrupt, if there was one.
+    """Call `work`, again after each interrupt, until it returns or fails. Then raise the last interrupt, if any.
 
-    A handler that raises anything else has failed the work.
+    If a handler raises any other exception, the work has failed. After 100 interrupts, give up and raise the last one.
     """
     interrupt: BaseException | None = None
     for _ in range(_MOST):
@@ -40,11 +44,12 @@ def uninterrupted(work: Callable[[], object]) -> None:
 
 
 def failure_under(interrupt: BaseException, outer: BaseException | None) -> Exception | None:
-    """The failure of the disk that was on its way up when the interrupt came on top of it, if any.
+    """Return the disk failure that was propagating when the interrupt came on top of it, or None.
 
-    `outer` is what the caller was handling before (`sys.exception`): that is none of ours. Nor are other
-    errors: a library that handles one of its own (`pathlib` does) may be what was interrupted, and what has failed for
-    such a reason fails again when it is done again.
+    `outer` is the exception that the caller was handling before (`sys.exception`). It is no failure of this work, so
+    the search ends there. The search skips exceptions other than `OSError` and `SeglogError`. The interrupt may have
+    hit a library that handles an error of its own, as `pathlib` does. If that error makes the work fail, the repeated
+    work fails again.
     """
     error = interrupt.__context__
     while error is not None and error is not outer:

@@ -1,15 +1,15 @@
-"""Locks for calls within a call of the same thread: a signal handler, a finalizer, a logging handler.
+"""Locks for calls within a call of the same thread: from a signal handler, a finalizer or a logging handler.
 
-Python runs such code between two steps of whatever the thread does at the moment. That may be a call of this log which
-has one of its locks. A lock that is taken once more would then wait for itself for ever.
+Python runs such code between two steps of a thread. The thread may be within a call of this log, and hold one of its
+locks. If the inner call took that lock too, the thread would wait for itself for ever.
 
-    1  The thread is within a call: it has a lock, or an entry of it is in group commit.
+    1  A thread is within a call: it holds a lock, or an entry of it is in group commit.
     2  Python runs a handler in that thread, and the handler calls the log.
-    3  The inner call finds that the thread has the lock, and raises `CalledWithin`. It has changed nothing.
-    4  The handler returns, and the outer call goes on.
+    3  The inner call finds that the thread holds the lock, and raises `CalledWithin`. It has changed nothing.
+    4  The handler returns, and the outer call continues.
 
-OWNLOCK-1  The test comes before the lock is taken, and `with` takes the lock by itself. So an interrupt leaves no lock
-           behind (see seglog.process.interrupts).
+OWNLOCK-1  The test comes before the lock is taken, and `with` alone takes the lock. So an interrupt leaves no lock held
+           (see seglog.process.interrupts).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["OwnLock", "Reentrant", "new_lock", "once", "owned", "taken"]
 
 
 class Reentrant(Protocol):
-    """A lock that knows its thread, as `threading.RLock` and `threading.Condition` have it."""
+    """A lock that knows which thread holds it, as `threading.RLock` and `threading.Condition` do."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
     def release(self) -> None: ...
@@ -37,24 +37,24 @@ def new_lock() -> Reentrant:
 
 
 def owned(lock: Reentrant) -> bool:
-    """Whether this thread has it."""
-    return lock._is_owned()  # noqa: SLF001 - what threading.Condition asks, too
+    """Return whether this thread holds the lock."""
+    return lock._is_owned()  # noqa: SLF001 - threading.Condition calls it too
 
 
 def once(lock: Reentrant) -> Reentrant:
-    """The lock, for `with`. Raises `CalledWithin` if this thread has it."""
+    """Return the lock, for `with`. Raise `CalledWithin` if this thread holds it already."""
     if owned(lock):
         raise CalledWithin
     return lock
 
 
 def taken(lock: Reentrant) -> bool:
-    """Take the lock if it is free, and return whether it was."""
+    """Take the lock if it is free, and return whether it was free."""
     return not owned(lock) and lock.acquire(blocking=False)
 
 
 class OwnLock:
-    """`with own.once:` takes it, or raises `CalledWithin` if this thread has it."""
+    """A lock that its holder cannot take twice: `with own.once:` takes it, or raises `CalledWithin`."""
 
     __slots__ = ("_lock",)
 

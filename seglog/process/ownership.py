@@ -1,18 +1,19 @@
 """Objects that work only in the process that made them.
 
-A fork copies the memory of a process. The copy has the same open files, and none of the other threads. So a lock in it
-may be held by a thread that is not there, and a write in it goes over what the parent writes.
+A fork copies the memory of a process. The child has the parent's open files, and none of its other threads. So a lock
+in the child may be held by a thread that does not exist there. A write by the child overwrites what the parent writes.
 
-    1  The parent opens a log. Each object of it with a file, a lock or a thread is an `Owned`.
-    2  Any thread of the parent forks. The others may hold locks, or be in the middle of a write.
-    3  Before `fork` returns in the child, each `Owned` gives up its descriptors (`_leave_to_parent`), then its
-       attributes. Its class becomes one that refuses to look for them. The parent notices nothing.
-    4  The child calls a method. That finds no attribute, and raises `OpenedByParent` before it takes any lock.
+    1  The parent opens a log. Each object of the log with a file, a lock or a thread is an `Owned`.
+    2  A thread of the parent forks. Other threads may hold locks, or be in the middle of a write.
+    3  Before `fork` returns in the child, each `Owned` closes its descriptors (`_leave_to_parent`). Then it loses its
+       attributes, and its class becomes one that refuses to look them up. The parent notices nothing.
+    4  The child calls a method. The method finds no attribute, and raises `OpenedByParent` before it takes any lock.
 
-OWN-1  In the child `close` does nothing, and every other call raises. No lock or thread of the parent is waited for.
-OWN-2  The parent pays nothing: only the class that an object gets in the child looks for missing attributes.
-OWN-3  The child closes the descriptor of a lock and never unlocks it. A flock belongs to the open file, which is the
-       parent's too: so the parent keeps the lock, and a child that outlives it does not.
+OWN-1  In the child, `close` does nothing, and every other call raises. The child waits for no lock or thread of the
+       parent.
+OWN-2  The parent pays nothing. Only the class that an object gets in the child intercepts missing attributes.
+OWN-3  The child closes the descriptor of a lock file and never unlocks it. A flock belongs to the open file, which the
+       parent shares. So the parent keeps the lock, and a child that outlives the parent does not hold it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _KEPT = frozenset({"__weakref__", "__dict__", "__slots__"})
 
 
 class Owned:
-    """A base class. The `close` of a subclass returns at once if the object `is_foreign`."""
+    """A base class of objects that belong to one process. The `close` of a subclass returns at once if the object
+    `is_foreign`.
+    """
 
     __slots__ = ("__weakref__",)
 
@@ -40,16 +43,16 @@ class Owned:
         return self
 
     def _leave_to_parent(self) -> None:
-        """Close descriptors that no other object closes. Called in the child, perhaps on an object half made."""
+        """Close descriptors that no other object closes. The child calls this, perhaps on a partly built object."""
 
 
 def is_foreign(owned: Owned) -> bool:
-    """True in a forked child, for an object that the parent made."""
+    """Return True in a forked child, for an object that the parent made."""
     return type(owned) in _foreign_kinds.values()
 
 
 def check_process(owned: Owned) -> None:
-    """Call this before waiting for a thread. Raises `OpenedByParent` in a forked child."""
+    """Raise `OpenedByParent` in a forked child. Call this before waiting for a thread."""
     if is_foreign(owned):
         raise OpenedByParent(_parent)
 
@@ -73,7 +76,7 @@ def _in_child() -> None:
 
 
 def _empty(owned: Owned) -> None:
-    """The files that nothing else refers to are closed with it."""
+    """Delete the attributes of `owned`. This also closes the files that no other object refers to."""
     getattr(owned, "__dict__", {}).clear()
     for kind in type(owned).__mro__:
         for name in kind.__dict__.get("__slots__", ()):
@@ -83,7 +86,10 @@ def _empty(owned: Owned) -> None:
 
 
 def _foreign(kind: type[Owned]) -> type[Owned]:
-    """The class of such an object in a forked child. Python lets an object change to a subclass of the same layout."""
+    """Return the class that objects of `kind` get in a forked child.
+
+    Python lets an object change to a subclass of the same layout.
+    """
     found = _foreign_kinds.get(kind)
     if found is None:
         found = _foreign_kinds[kind] = type(kind.__name__, (kind,), {"__slots__": (), "__getattr__": _refuse})
