@@ -1,1 +1,1 @@
-"""Uploads in a process of their own, so that they never hold the interpreter lock that an append waits for."""
+"""Worker processes that upload. There, an upload never holds the interpreter lock that an append waits for."""

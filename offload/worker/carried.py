@@ -1,4 +1,4 @@
-"""An error on its way to another process: there it is raised as what it is here, with all its fields."""
+"""An error on its way to another process. The other process raises it with its class and all its fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ __all__ = ["Carried"]
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """`body` is class, arguments and fields, pickled; None of an error that cannot be. `text` says where it was."""
+    """An error as plain values.
+
+    `body` is the pickled class, arguments and fields, or None if they cannot be pickled. `text` is the traceback.
+    """
 
     text: str
     body: bytes | None
@@ -22,7 +25,7 @@ class Carried:
     def of(cls, error: BaseException) -> Carried:
         text = "".join(traceback.format_exception(error))
         try:
-            # Not the error itself: pickle makes it anew by its class, and ours take other arguments than a message.
+            # Do not pickle the error itself: pickle would call the class with a message, and ours take other arguments.
             body = pickle.dumps((type(error), error.__reduce__()[1], error.args, error.__dict__))
             pickle.loads(body)  # noqa: S301 - what was pickled a line above
         except Exception:

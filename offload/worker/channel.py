@@ -1,11 +1,11 @@
-"""Messages between a process and its worker, both ours: Python values, and descriptors of open files with them.
+"""Messages between a process and its worker: Python values, and descriptors of open files beside them.
 
     offset  size  field
     0       4     length of the body, big-endian
-    4       1     how many descriptors come with it
+    4       1     number of descriptors that come with it
     5       ...   body: the value, pickled
 
-It lies between two processes of one program on one machine, and is never stored.
+A channel connects two processes of one program on one machine. Its bytes are never stored.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _MAX_DESCRIPTORS = 2
 
 
 class Channel:
-    """One end. Any thread may send; one receives. `EOFError` says that the other end is gone."""
+    """One end of a channel. Any thread may send, but only one receives. `EOFError` means that the other end is gone."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._lock = threading.Lock()
 
     def send(self, message: Any, descriptors: Sequence[int] = ()) -> None:
-        """The other end gets the descriptors as its own. Raises `EOFError`."""
+        """Send `message`. The other end gets descriptors of its own for the same files. Raises `EOFError`."""
         body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         with self._lock:
             try:
@@ -42,13 +42,13 @@ class Channel:
                 raise EOFError from error
 
     def wait(self, seconds: float) -> bool:
-        """Whether there is something to receive, the end included."""
+        """Return whether something to receive comes within `seconds`. The end of the channel counts as something."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(seconds * 1000))
 
     def receive(self) -> tuple[Any, tuple[int, ...]]:
-        """A message, and the descriptors that came with it. Raises `EOFError`."""
+        """Return the next message, and the descriptors that came with it. Raises `EOFError`."""
         try:
             head, descriptors, _, _ = socket.recv_fds(self._socket, _HEADER.size, _MAX_DESCRIPTORS)
             if not head:

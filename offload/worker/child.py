@@ -1,18 +1,18 @@
 """The process that uploads. It reads sealed segments from descriptors, and asks its parent for everything else.
 
     to the child              from the child
-    Begin, once               (turn, method, bytes)     may this request go? answered when its turn has come
-    Shipment                  (part, seq)               a SealedPart's fields and both descriptors, or None
-    Answer to a question      (frames, first, last)     whole frames from `first` on, as many as the parent likes
-                              (upload_id, id)           answered when that is on record
-                              Told                      of a request: for the metrics
-                              Taken                     bytes of frames
-                              Done, Failed              of the Shipment
+    Begin, once               (turn, method, bytes)     asks to send a request; the answer comes when its turn has come
+    Shipment                  (part, seq)               asks for a SealedPart: its fields and both descriptors, or None
+    Answer to a question      (frames, first, last)     asks for whole frames from `first` on, one or more
+                              (upload_id, id)           reports an upload's id; the answer says that it is on record
+                              Told                      reports one request, for the metrics
+                              Taken                     reports bytes of frames
+                              Done, Failed              ends the Shipment
 
-W1  It keeps nothing: whenever it ends, the attempt is one whose process died (offload.write.attempt).
-W2  It ends by itself when its parent is gone, at once and whatever it is doing. Signals that a terminal or a service
-    manager sends to all processes are the parent's to decide on.
-W3  No request leaves before the parent said so: that is where limits are, and where stopping takes hold.
+W1  The child keeps no state. If it ends, its attempt is one whose process died (offload.write.attempt).
+W2  If the parent is gone, the child ends at once, whatever it is doing.
+    It ignores the signals that a terminal or a service manager sends to all processes: the parent decides on them.
+W3  The child sends no request before the parent allows it. There the parent applies its limits, and stops an upload.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _TOLD_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """`url` has no credentials: those come from the environment, which is the parent's."""
+    """The first message. `url` has no credentials: the child finds them in the environment of its parent."""
 
     url: str
     cold: ColdSettings
@@ -62,7 +62,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """As `seglog.reading.sealed.SealedPart`; the descriptors come beside it."""
+    """The fields of a `seglog.reading.sealed.SealedPart`. Its descriptors come beside the message."""
 
     topic_id: int
     first_seq: int
@@ -85,7 +85,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Of one request. `outcome` is `ok` or the error's name."""
+    """A report of one request. `outcome` is `ok` or the error's name."""
 
     method: str
     outcome: str
@@ -110,7 +110,7 @@ class Failed:
 
 
 class _Parent:
-    """Who is asked and told. Any thread may."""
+    """The parent, as the child sees it. Any thread may ask and tell."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -119,7 +119,7 @@ class _Parent:
         self.shipments: queue.SimpleQueue[Shipment] = queue.SimpleQueue()
 
     def listen(self) -> None:
-        """W2. Never returns."""
+        """Receive messages until the parent is gone, then end the process (W2). Never returns."""
         with suppress(EOFError):
             while True:
                 message, descriptors = self._channel.receive()
@@ -141,7 +141,7 @@ class _Parent:
 
 
 class _AskingStore(MeasuredStore):
-    """W3."""
+    """Asks the parent before each request (W3), and reports each outcome to the parent."""
 
     def __init__(self, inner: ObjectStore, parent: _Parent) -> None:
         super().__init__(inner)
@@ -159,7 +159,7 @@ def _remote(begin: Begin) -> ObjectStore:
 
 
 def main(descriptor: int, store_for: Callable[[Begin], ObjectStore] = _remote) -> None:
-    """The whole life of the process. `descriptor` is of its end of the channel."""
+    """Run the process until its end. `descriptor` is of its end of the channel."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     channel = Channel(socket.socket(fileno=descriptor))
@@ -189,7 +189,10 @@ def _shipped(store: ObjectStore, shipment: Shipment, parent: _Parent, cold: Cold
 
 
 def _told(parent: _Parent, source: Iterator[Frames]) -> Iterator[Frames]:
-    """The parent hears how much it was; not each time, since a message wakes it up, who has appends to make."""
+    """Yield the frames of `source`, and report their bytes to the parent.
+
+    Each report wakes the parent, which has appends to make. So the child reports 4 MiB or more at a time.
+    """
     untold_bytes = 0
     for frames in source:
         untold_bytes += frames.size_bytes
@@ -201,7 +204,7 @@ def _told(parent: _Parent, source: Iterator[Frames]) -> Iterator[Frames]:
 
 
 def _frames(parent: _Parent, shipment: Shipment) -> Iterator[Frames]:
-    """All that are hot, in order: seglog.reading.sealed."""
+    """Yield all hot frames of the shipment, in order (seglog.reading.sealed)."""
     seq, last_seq = shipment.first_seq, shipment.last_seq
     while seq <= last_seq:
         part, descriptors = parent.ask("part", seq)
@@ -222,7 +225,7 @@ def _read(parent: _Parent, part: Part, descriptors: tuple[int, ...], first: int,
                 yield some
                 seq += len(some)
     except FileCorrupt:
-        # Or it is read while flags are set: the log knows, and says what is wrong with which file.
+        # Damage, or a read while the log sets flags. The log knows which of the two, and names a damaged file.
         yield from _asked(parent, seq, end)
 
 

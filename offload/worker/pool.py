@@ -1,14 +1,15 @@
-"""Worker processes that upload, one for each upload at a time, kept for the next one.
+"""Worker processes that upload. A worker makes one upload at a time, and stays for the next one.
 
     state      what is true                                 step that follows
     idle       it waits for a shipment                      send
     working    a thread here answers its questions          done, failed: idle again
-    gone       it ended, or was killed                      another one is started when there is a need
+    gone       it ended, or was killed                      the pool starts another one when it needs one
 
 P1  An upload's id is on record before its first part is sent: the child waits for the answer.
-P2  Whatever is raised here while a child works, stopping included, kills it, and it has ended before the error goes on.
-    Its attempt stays as any other that was cut short: the next run aborts it and begins anew.
-P3  A child that ends on its own is `WorkerDied`, and what it raised is raised here as what it was.
+P2  If the parent raises an error while a child works, also in order to stop, the parent kills the child.
+    The child has ended before the error reaches the caller. Its attempt stays like any other that was cut short: the
+    next run aborts it and starts over.
+P3  If a child ends by itself, the parent raises `WorkerDied`. An error that a child reports is raised here unchanged.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from seglog.reading.sealed import SealedFiles
 __all__ = ["Turns", "WorkerPool"]
 
 _NICE = 5
-_LOOK_S = 0.1  # between looks at whether to stop
-# The path is the parent's own, so that both run the same code.
+_LOOK_S = 0.1  # between checks whether to stop
+# The child gets the parent's path, so that both run the same code.
 _PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from {} import main; main(int(sys.argv[1]))"
 _MODULE = "offload.worker.child"
 
@@ -46,14 +47,14 @@ class Turns(Protocol):
     """The limits and the metrics of requests (offload.daemon.gate)."""
 
     def take(self, sent_bytes: int) -> None:
-        """Wait for the turn of a request with so many bytes."""
+        """Wait until a request that sends so many bytes may go."""
         ...
 
     def answered(self, method: str, outcome: str, elapsed_s: float, sent_bytes: int, received_bytes: int) -> None: ...
 
 
 class WorkerPool(Owned):
-    """A `Sender`. `url` is of the remote; its credentials come from the environment.
+    """A `Sender` with worker processes. `url` is of the remote; its credentials come from the environment.
 
     `module` has the `main` of the child.
     """
@@ -97,12 +98,12 @@ class WorkerPool(Owned):
 
     @property
     def pids(self) -> list[int]:
-        """Of the children that are there."""
+        """Return the process ids of the children."""
         with self._lock:
             return [worker.pid for worker in self._all]
 
     def close(self) -> None:
-        """Every child has ended on return. Idempotent."""
+        """End every child, and wait for that. Idempotent."""
         if is_foreign(self):
             return
         with self._lock:
@@ -111,7 +112,7 @@ class WorkerPool(Owned):
             self._idle = []
             self._all.clear()
         for worker in workers:
-            worker.kill()  # whose channel belongs to the thread that works with it, if one does
+            worker.kill()  # its channel stays open: a thread may be working with it
         for worker in idle:
             worker.end()
 
@@ -143,7 +144,7 @@ class _Worker:
             )
             undo.pop_all()
         self._channel = Channel(ours)
-        with suppress(EOFError):  # which whoever gives it work finds, too
+        with suppress(EOFError):  # the next `work` finds it, too
             self._channel.send(begin)
 
     @property
@@ -155,12 +156,12 @@ class _Worker:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """It has ended on return. Idempotent."""
+        """Kill the process, and wait for its end. Idempotent."""
         self._process.kill()
         self._process.wait()
 
     def end(self) -> None:
-        """The same, by who has it to itself."""
+        """Kill the process and close the channel. No other thread may be working with it."""
         self.kill()
         self._channel.close()
 
@@ -177,7 +178,7 @@ class _Worker:
             self._channel.send(shipment)
             while True:
                 if not self._channel.wait(_LOOK_S):
-                    on_bytes(0)  # which raises when it is time to stop
+                    on_bytes(0)  # raises when it is time to stop
                     continue
                 message, _ = self._channel.receive()
                 match message:
