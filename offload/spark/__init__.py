@@ -3,7 +3,8 @@
     spark.dataSource.register(SeglogDataSource)
     spark.read.format("seglog").option("topic", "orders").load("s3://bucket/acme")
 
-Importing this costs no more than pyspark's own data source module: what planning and reading need is imported there.
+Importing this package costs no more than importing pyspark's own data source module. Planning and reading import their
+needs when they run.
 """
 
 from __future__ import annotations

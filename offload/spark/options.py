@@ -5,10 +5,10 @@
     topic        -         the topic; TOPIC@BRANCH names a branch of it
     branch       main      the branch
     versionAsOf  newest    an LSN of the branch's history: the state right after that commit; or tag:NAME
-    pinSeconds   21600     how long a version that is not the newest is held for the job, so that garbage collection
-                           leaves it alone; 0: it is not
+    pinSeconds   21600     how long a lease holds a version that is not the newest, so that garbage collection leaves
+                           it alone during the job; 0: no lease
 
-Spark gives option names in lower case, and says nothing of unknown ones: those are refused here.
+Spark gives option names in lower case, and accepts unknown ones in silence. `parse_options` refuses them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SECONDS = re.compile(r"[0-9]{1,7}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """`version` is an LSN; with a `tag` it is None, and without either the newest is meant."""
+    """The parsed options. `version` is an LSN, or None with a `tag`. Without either, the newest version is meant."""
 
     url: str
     topic: str
@@ -42,7 +42,7 @@ class ReadOptions:
 
 
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
-    """Raises `UnsupportedOption` and `InvalidOption`."""
+    """Return the options in `given`. Raises `UnsupportedOption` and `InvalidOption`."""
     known = {name.lower(): name for name in KNOWN_OPTIONS}
     found: dict[str, str] = {}
     for name, value in given.items():

@@ -1,8 +1,8 @@
-"""What a Spark job reads: a version, pinned; and the runs of chunks that its tasks take.
+"""The plan of a Spark job: the version that it reads, pinned, and the runs of chunks that its tasks read.
 
-Z1  A run lies in one segment and holds whole chunks of about 32 MiB together, decompressed. Every visible seq is in
-    exactly one run, whatever else its chunks hold: a scan keeps to `first` and `last`.
-Z2  A run carries all that a task needs to read and check it, and nothing more: a few KiB.
+Z1  A run lies in one segment. It holds whole chunks, together about 32 MiB decompressed.
+    Every visible seq is in exactly one run. A chunk may hold other seqs too, so a scan keeps to `first` and `last`.
+Z2  A run carries all that a task needs to read and check it, and nothing more. That is a few KiB.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ _log = logging.getLogger(__name__)
 class ChunkRun(InputPartition):  # type: ignore[misc]  # pyspark's types are not followed
     """The input of one task: adjacent chunks of one segment. Seqs are inclusive.
 
-    `first_chunk` is the number of the first of `chunks` among the `chunk_count` of its segment, for the trailer at
-    `trailer_offset` of the index object. `deleted` is a Roaring bitmap of entry ids within the run, or None.
+    The segment has `chunk_count` chunks, and `first_chunk` is the number of the run's first one among them. With both,
+    a task finds its part of the trailer, which lies at `trailer_offset` of the index object. `deleted` is a Roaring
+    bitmap of the deleted entry ids within the run, or None.
     """
 
     url: str
@@ -67,16 +68,16 @@ class ChunkRun(InputPartition):  # type: ignore[misc]  # pyspark's types are not
 
 
 def pin(options: ReadOptions) -> ForkPoint:
-    """The version that `options` mean, as it is now; one of the past is held by a lease, if that may be written.
+    """Return the version that `options` mean, as it is now. A lease holds a past version, if the role may write one.
 
-    The newest version needs none: every state is kept for as long as the PITR window lasts. Raises `NoSuchTopic`,
-    `NoSuchBranch`, `NoSuchTag`, `OutOfWindow`.
+    The newest version needs no lease: every state is kept for as long as the PITR window lasts. A tag holds its version
+    itself. Raises `NoSuchTopic`, `NoSuchBranch`, `NoSuchTag`, `OutOfWindow`.
     """
     with closing(open_store(options.url)) as store:
         volumes = Volumes(store)
         vid = Branches(volumes).resolve(options.topic, options.branch)
         if options.tag is not None:
-            return Tags(volumes).get(options.topic, options.tag).point  # which holds it
+            return Tags(volumes).get(options.topic, options.tag).point  # the tag holds it
         if options.version is None:
             return ForkPoint(vid, volumes.newest_lsn(vid))
         wanted = Lsn(options.version)
@@ -95,11 +96,11 @@ def _hold(volumes: Volumes, point: ForkPoint, seconds: int) -> None:
 
 
 def plan(options: ReadOptions, point: ForkPoint) -> list[ChunkRun]:
-    """The runs of the topic at `point`, ascending by seq. Reads the commits and the head of each index object."""
+    """Return the runs of the topic at `point`, ascending by seq. Reads the commits and the heads of index objects."""
     with closing(open_store(options.url)) as store, closing(ColdReader(store)) as reader:
         snapshot = Volumes(store).snapshot(point.vid, point.lsn, point.seq)
         floor = 1
-        if options.version is None and options.tag is None:  # a past state shows what was there then
+        if options.version is None and options.tag is None:  # a past state shows records that expired since
             is_branch = options.branch != MAIN
             floor = expired_before(snapshot, SystemClock().now_ms(), reader, is_branch=is_branch)
         views = unexpired(snapshot.segments, floor)
@@ -111,7 +112,7 @@ def plan(options: ReadOptions, point: ForkPoint) -> list[ChunkRun]:
 
 
 def runs_of(view: SegmentView, index: SegmentIndex, url: str, topic: str) -> Iterator[ChunkRun]:
-    """The runs of one segment, as far as `view` shows it."""
+    """Yield the runs of one segment, as far as `view` shows it."""
     deleted = BitMap.deserialize(view.deleted) if view.deleted else BitMap()
     first_chunk = next(n for n, chunk in enumerate(index.chunks) if chunk.last_seq >= view.first)
     for chunks in _grouped(index.chunks_between(view.first, view.last)):

@@ -1,11 +1,10 @@
-"""A task's work: ranged GETs of its chunks, and one Arrow batch for each.
+"""The work of one task: ranged GETs of its chunks, and one Arrow batch for each chunk.
 
-W1  No record leaves unverified: directory and lengths by their XXH3, chunks by theirs, records by their own.
-W2  Deleted records, and those outside what the version shows, are left out before anything of them is copied.
-W3  Memory: two GETs of at most 8 MiB (or one chunk, if that is larger), one chunk decompressed, one batch. The second
-    is made ahead; nothing is kept on the executor's disk.
-W4  Every batch has exactly the schema that it is asked for: Spark checks the first only, and fails without a word on
-    a later one.
+W1  No record leaves unverified. The directory, the lengths, each chunk and each record have an XXH3 of their own.
+W2  Deleted records, and records that the version does not show, are left out before any of their bytes is copied.
+W3  Memory: two GETs of at most 8 MiB (or one chunk, if that is larger), one chunk decompressed, one batch.
+    The second GET runs ahead. The scan keeps nothing on the executor's disk.
+W4  Every batch has exactly the requested schema. Spark checks only the first, and fails in silence on a later one.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ _COLUMNS: Mapping[str, Callable[[ChunkRun, Columns, _Rows], pa.Array]] = {
 
 
 def scan(run: ChunkRun, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The records of `run` that its version shows, ascending by seq, a batch a chunk.
+    """Yield the records of `run` that its version shows, ascending by seq, one batch for each chunk.
 
-    Raises `InvalidChunk`, `InvalidIndex`, and what the store raises; never leaves a record out for it.
+    Raises `InvalidChunk`, `InvalidIndex`, and the errors of the store. An error never leaves out a record in silence.
     """
     store = _store(run.url)
     lengths = _entry_lengths(store, run)
@@ -65,7 +64,7 @@ def scan(run: ChunkRun, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 @functools.cache
 def _store(url: str) -> ObjectStore:
-    """One for all tasks of a worker process: an S3 client takes longer to make than a small task to run."""
+    """Return one store for all tasks of a worker process: making an S3 client takes longer than a small task."""
     return open_store(url)
 
 
@@ -98,7 +97,7 @@ def _chunks(store: ObjectStore, run: ChunkRun) -> Iterator[tuple[ChunkRef, bytes
 
 
 def _entry_lengths(store: ObjectStore, run: ChunkRun) -> Iterator[NDArray[np.uint32]]:
-    """Of each chunk of the run, from the index object's trailer: the directory, and the run's own part."""
+    """Yield the entry lengths of each chunk. Reads the directory of the index object's trailer, and the run's part."""
     at = run.trailer_offset
     front_length = min(run.trailer_length, max(directory_length(run.chunk_count), _SMALL_TRAILER_BYTES))
     front = store.get_range(run.index_key, at, front_length)

@@ -1,12 +1,12 @@
 """The data source that Spark knows as `seglog`.
 
-Y1  The head is pinned once, at load(): every action on a DataFrame, and every DataFrame made of it, sees the same
-    commits. A new load() sees what is new. Spark keeps what `schema` sets and, when the user brought the schema
-    and it is not called, what `reader` sets; what `partitions` sets is lost.
-Y2  `pushFilters` is not overridden. Spark keeps the plan that it narrowed for one query and uses it for the next, so
-    a reader that narrows its partitions gives wrong counts.
-Y3  Nothing heavy is imported and no client is made here: this module is loaded in every worker, and what is pickled
-    (the source, the reader, the partitions) is plain values.
+Y1  load() pins the head, once. Every action on a DataFrame, and every DataFrame made of it, sees the same commits.
+    A new load() sees newer commits. Spark keeps the fields that `schema` sets. If the user gives the schema, Spark does
+    not call `schema`, and keeps the fields that `reader` sets. Spark loses the fields that `partitions` sets.
+Y2  `pushFilters` is not overridden. Spark uses the plan that it narrowed for one query for the next query, too.
+    So a reader that narrows its partitions gives wrong counts.
+Y3  This module imports nothing heavy and makes no client, because every worker loads it.
+    Spark pickles plain values only: the source, the reader, the partitions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SCHEMA = StructType(
 
 
 class SeglogDataSource(DataSource):  # type: ignore[misc]  # pyspark's types are not followed
-    """`spark.read.format("seglog")`: the records of one topic at one version. Options are in offload.spark.options."""
+    """The records of one topic at one version: `spark.read.format("seglog")`. For options see offload.spark.options."""
 
     _pin: ForkPoint | None = None
 
@@ -66,7 +66,7 @@ class SeglogDataSource(DataSource):  # type: ignore[misc]  # pyspark's types are
 
 class SeglogReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types are not followed
     def __init__(self, options: ReadOptions, pin: ForkPoint, schema: StructType) -> None:
-        """`schema` may ask for some of the columns, in any order: only those are made."""
+        """`schema` may ask for some of the columns, in any order. The reader makes only these columns."""
         self._options = options
         self._pin = pin
         self._schema = schema
