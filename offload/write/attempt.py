@@ -7,13 +7,13 @@
     PUBLISHED  the commit under its key is ours                                release, when the lag is over
     (gone)     the hot copy is gone, and so is the attempt's record            -
 
-Every state is durable in the local catalog before the step that follows it begins, so a crash between two rows resumes
-at the last row that is true. A PLANNED attempt found at start belongs to a process that is gone: it is discarded
-(upload aborted, objects deleted) and its range planned anew under a fresh sid.
+Every state is durable in the local catalog before its next step begins. So after a crash, the offloader resumes at the
+last row that is true. A PLANNED attempt found at start belongs to a process that is gone. The offloader discards it
+(aborts the upload, deletes the objects), and plans its range again under a fresh sid.
 
-A1  A sid is used by one attempt only, so two attempts never write the same key.
-A2  The pending commit is sent with identical bytes until the answer is definite.
-A3  A hot copy goes only in PUBLISHED, after a read-back of commit, index object and data object.
+A1  Only one attempt uses a sid, so two attempts never write the same key.
+A2  The publisher sends the pending commit with identical bytes until the answer is definite.
+A3  A hot copy is deleted only in PUBLISHED, after a read-back of commit, index object and data object.
 
 Source: PIP-17 ("Modifications to ManagedLedger"), Graft RFC 0001 (PendingCommit). This module does no I/O.
 """
@@ -50,10 +50,10 @@ def plan_run(
     max_bytes: int,
     max_age_ms: int | None = None,
 ) -> Run | None:
-    """The next run to offload: adjacent sealed segments above `offloaded_seq`, together at most `max_bytes`.
+    """Return the next run to offload, or None: adjacent sealed segments above `offloaded_seq`, at most `max_bytes`.
 
-    With `max_age_ms` no two records of the run are further apart in time. One segment is taken whatever its size and
-    age. `up_to` bounds the run: a segment that ends above it stays. None when there is nothing to do.
+    With `max_age_ms`, no two records of the run are further apart in time. The run has at least one segment, whatever
+    its size and age. `up_to` bounds the run: a segment that ends above it stays out.
     """
     first = last = 0
     size_bytes = 0
@@ -76,5 +76,5 @@ def plan_run(
 
 
 def is_due(published_at_ms: int, lag_s: int, now_ms: int) -> bool:
-    """Whether a published run's hot copy may go. A clock that went back makes it wait, never hurry."""
+    """Return whether a published run's hot copy may go. If the clock went back, the copy stays longer."""
     return now_ms - published_at_ms >= lag_s * 1000

@@ -1,16 +1,16 @@
-"""The interface of PIP-17 under its own names: a run of records to object storage, back from there, and away.
+"""The interface of PIP-17 under its own names: offload a run of records, read it back, delete it.
 
     PIP-17                                  here
     offload(ledger, uid, extraMetadata)     `offload(run, sid, extra)`
     readOffloaded(ledgerId, uid)            `read_offloaded(segment)`
     deleteOffloaded(ledgerId, uid)          `delete_offloaded(sid)`
 
-I1  Each may be repeated after any error or crash. `offload` under a sid of which something is there already writes the
-    same keys again: use a sid once (offload.write.attempt, A1).
-I2  Nothing here decides what is offloaded, or tells anybody of it: that is a commit, and the caller's.
-I3  What `extra` says goes into the user metadata of both objects. It never replaces what offload.format.labels says.
+I1  The caller may repeat each call after any error or crash.
+    If objects of a sid exist already, `offload` writes the same keys again: use a sid once (offload.write.attempt, A1).
+I2  The caller decides which records are offloaded, and publishes them by a commit. This module does neither.
+I3  The items of `extra` go into the user metadata of both objects. They never replace items of offload.format.labels.
 
-The futures of PIP-17 are left out: whoever wants one runs the call in a thread.
+The futures of PIP-17 are left out: a caller that wants one runs the call in a thread.
 Source: PIP-17, "Interface".
 """
 
@@ -35,7 +35,7 @@ _log = logging.getLogger("offload.write.ledger_offloader")
 
 
 class LedgerOffloader:
-    """Of one volume. `settings` holds for what is offloaded from then on."""
+    """The offloader of one volume. `settings` apply to all its later offloads."""
 
     def __init__(self, store: ObjectStore, vid: Vid, settings: OffloadSettings) -> None:
         self._store = store
@@ -51,10 +51,10 @@ class LedgerOffloader:
         codec: Codec,
         on_upload_id: Callable[[str], None] = lambda _: None,
     ) -> SegmentRef:
-        """Returns when data and index object are whole. `on_upload_id` is called before the first part is sent.
+        """Upload a run, and return when data and index object are whole. Calls `on_upload_id` before it sends a part.
 
-        Raises what the store and the run raise, `EntryTooLarge` and `FrameMismatch`; `delete_offloaded` removes what
-        that left.
+        Raises the errors of the store and of the run, `EntryTooLarge` and `FrameMismatch`. After an error,
+        `delete_offloaded` removes the remains.
         """
         return upload_segment(
             self._store,
@@ -71,13 +71,13 @@ class LedgerOffloader:
     def read_offloaded(
         self, reader: ColdReader, segment: SegmentRef, first: int | None = None, last: int | None = None
     ) -> Iterator[Record]:
-        """Its records, verified, whatever later commits deleted. `reader` is one of the same store."""
+        """Yield the verified records of a segment, deleted or not. `reader` is of the same store."""
         view = SegmentView(segment, self._vid, 0, segment.first_seq, segment.last_seq)
         first = segment.first_seq if first is None else first
         return reader.segment_records(view, first, segment.last_seq if last is None else last)
 
     def delete_offloaded(self, sid: Sid, upload_id: str | None = None) -> None:
-        """Both objects are gone, and so are unfinished uploads: that one, or without it all that the store knows of."""
+        """Delete both objects, and abort the unfinished upload; without `upload_id`, all that the store knows."""
         data, index = keys.data_key(self._vid, sid), keys.index_key(self._vid, sid)
         steps: tuple[Callable[[], None], ...] = (
             lambda: self._abort_uploads(data, upload_id),
@@ -88,7 +88,7 @@ class LedgerOffloader:
             try:
                 step()
             except AccessDenied as error:
-                # A writer's policy may deny listing uploads and deleting: these are left to the bucket's maintainer.
+                # A writer's policy may deny both listing uploads and deleting. Then the bucket's maintainer does it.
                 _log.warning("left something of segment %s behind: %s", sid, error)
 
     def _abort_uploads(self, data: keys.Key, upload_id: str | None) -> None:

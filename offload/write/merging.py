@@ -1,14 +1,14 @@
-"""Which small segments of a volume become one, decided from values. No I/O.
+"""The choice of small segments of a volume that become one segment, decided from values. No I/O.
 
-The tail that is shipped every few seconds leaves an object each time. A commit of kind compact puts one segment in the
-place of a run of them: the same live records under the same seqs, in one object.
+A tail that is offloaded every few seconds leaves a small object each time. A commit of kind compact replaces a run of
+segments by one segment. The new segment has the same live records under the same seqs, in one data object.
 
-G1  A run is adjacent segments of the volume itself, each with less than `below_bytes` of frames, each shown in one
-    piece, together within `max_bytes`; `least` of them, or nothing is gained.
-G2  Nothing is taken from the past: the segments that are replaced stay for whoever reads an older commit.
-G3  What was deleted before the commit is a tombstone in the new segment: no state from that commit on shows it.
-    So a segment that holds deleted records is put anew, alone, to be rid of them (`to_erase`).
-G4  The new objects are read back before the commit: hot copies may have gone already, for the old ones were.
+G1  A run is at least `least` adjacent segments of the volume itself. Fewer would gain nothing.
+    Each has less than `below_bytes` of frames and is shown in one piece. All of them together have at most `max_bytes`.
+G2  The past keeps all its records: the replaced segments stay for the readers of older commits.
+G3  A record that was deleted before the commit is a tombstone in the new segment. No later state shows it.
+    So a segment that holds deleted records is replaced alone, to erase them (`to_erase`).
+G4  The new objects are read back before the commit. The hot copies of the old segments may already be deleted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["holds_more", "merge_runs", "to_erase"]
 def merge_runs(
     views: Sequence[SegmentView], vid: Vid, *, below_bytes: int, max_bytes: int, least: int
 ) -> Iterator[list[SegmentView]]:
-    """The runs that may be merged, oldest first."""
+    """Yield the runs that may be merged, oldest first."""
     pieces = Counter(view.ref.sid for view in views)
     run: list[SegmentView] = []
     for view in views:
@@ -41,11 +41,11 @@ def merge_runs(
 
 
 def to_erase(views: Sequence[SegmentView], vid: Vid) -> SegmentView | None:
-    """The first segment of the volume itself whose objects hold records that it does not show any more."""
+    """Return the first segment of the volume itself whose objects hold records that it no longer shows, or None."""
     pieces = Counter(view.ref.sid for view in views)
     return next((view for view in views if view.vid == vid and pieces[view.ref.sid] == 1 and holds_more(view)), None)
 
 
 def holds_more(view: SegmentView) -> bool:
-    """Whether its objects have records that were deleted or truncated since they were made."""
+    """Return whether a segment's objects have records that were deleted or truncated since the objects were made."""
     return view.deleted is not None or not view.is_whole

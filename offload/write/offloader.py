@@ -1,18 +1,18 @@
-"""Moves a topic's history to object storage, in the topic's own order.
+"""The offloader moves a topic's history to object storage, in the topic's own order.
 
     O1  Commits of a volume follow the order of the topic's operations: records, then the deletes that came after them.
         So every prefix of the remote history is a state that the topic once had.
     O2  A commit is published only when every object that it names is whole.
-    O3  Nothing that is not ours is changed: a foreign commit at our LSN that is not mere maintenance (catalog.sync)
-        stops the topic for good, as `Diverged` or `Fenced`.
-    O4  `run` may be repeated after any crash or error; it goes on from the last state on record.
-    O5  What was sent is published if the topic is in the epoch in which its reading began: a truncation that came
-        meanwhile makes it nobody's. One that comes later is a commit behind it.
-    O6  The id of a segment is never older than what the volume says was collected (G3 of `catalog.gc.collector`),
-        however far the
-        clock is behind: so GC, which may take it for an orphan, has to take the LSN first that it is published at.
+    O3  The offloader changes nothing of another writer. If a foreign commit has our LSN and is not mere maintenance
+        (catalog.sync), the topic stops for good, with `Diverged` or `Fenced`.
+    O4  The caller may repeat `run` after any crash or error. It continues from the last state on record.
+    O5  An upload is published only if the topic is still in the epoch in which its reading began. If a truncation came
+        meanwhile, the upload is discarded. A truncation that comes later is a commit after it.
+    O6  The id of a segment is never older than the time up to which the volume was collected (G3 of
+        `catalog.gc.collector`), however far the clock is behind. So before GC takes the segment for an orphan, a commit
+        of GC has taken the LSN at which the writer would publish it.
     O7  A run has an end, however much is appended, sealed and deleted during it. It fixes its last record and its last
-        delete when it begins, and once more after a truncation.
+        delete when it begins, and again after a truncation.
 
 The states of an attempt are in `offload.write.attempt`. Source: PIP-17, Graft RFC 0001 (push).
 """
@@ -58,7 +58,7 @@ __all__ = ["Offloader", "Published"]
 
 
 class Offloader:
-    """Offloads topics of one log to one remote. One at a time per topic: the caller holds the log."""
+    """Offloads topics of one log to one remote. The caller holds the log, and makes one call at a time for a topic."""
 
     def __init__(
         self,
@@ -89,9 +89,9 @@ class Offloader:
     ) -> list[Published]:
         """Offload every segment that is sealed now (and ends at or below `up_to`), and publish the deletes after them.
 
-        Then the topic's configuration, if the volume does not know it. What comes later waits for the next run (O7).
-        `on_bytes` hears how many bytes of frames were taken, every now and then. Raises `Diverged`, `OutcomeUnknown`,
-        and what the log and the store raise; whatever it raises, what was acked is safe and the next run goes on.
+        Then publish the topic's configuration, if the volume does not know it. Later changes wait for a later run (O7).
+        Calls `on_bytes` now and then with the bytes of frames taken since. Raises `Diverged`, `OutcomeUnknown`, and the
+        errors of the log and the store. After any error, acked records are safe, and the next run continues.
         """
         done = self.settle(name)
         try:
@@ -100,7 +100,7 @@ class Offloader:
             handle = self._handle(name)
             if handle.pending_body is not None or not self._publisher.is_passed(handle):
                 raise
-            self._publisher.take_in(handle)  # then its newest state is to be had again
+            self._publisher.take_in(handle)  # then its newest state can be read again
             return done + self._run(name, up_to, on_bytes)
 
     def _run(self, name: str, up_to: int | None, on_bytes: Callable[[int], None]) -> list[Published]:
@@ -145,10 +145,10 @@ class Offloader:
             done += [published] if published else []
 
     def merge(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> list[Published]:
-        """Put one segment in the place of each run of small ones (offload.write.merging), a commit for each run.
+        """Replace each run of small segments by one segment (offload.write.merging), with one commit for each run.
 
-        `on_bytes` hears how many bytes of frames were taken, every now and then.
-        Raises what `run` raises, and what reading a segment raises; it may be repeated after any of them.
+        Calls `on_bytes` now and then with the bytes of frames taken since.
+        Raises the errors of `run`, and of reading a segment. The caller may repeat it after any of them.
         """
         self.settle(name)
         done: list[Published] = []
@@ -158,9 +158,9 @@ class Offloader:
         return done
 
     def erase(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> list[Published]:
-        """Put each segment anew whose objects hold deleted records, a commit for each: the old ones go by GC.
+        """Rewrite each segment whose objects hold deleted records, with one commit for each.
 
-        Raises as `merge` does, and may be repeated as that may.
+        GC deletes the old objects. Raises as `merge` does. The caller may repeat it, too.
         """
         self.settle(name)
         done: list[Published] = []
@@ -173,7 +173,7 @@ class Offloader:
             done += [published] if published else []
 
     def settle(self, name: str) -> list[Published]:
-        """Finish what an earlier process left: publish the pending commit, discard attempts that never got so far.
+        """Finish the work of an earlier process: publish the pending commit, and discard attempts without a commit.
 
         Raises `Diverged` or `Fenced` if the topic has diverged, now or before.
         """
@@ -185,16 +185,16 @@ class Offloader:
         return [published] if published else []
 
     def discard(self, name: str, state: AttemptState) -> None:
-        """Remove what attempts in that state left in the store. No commit names it, nor will one."""
+        """Remove the objects of attempts in that state from the store. No commit names them, now or later."""
         for attempt in self._local.attempts(name):
             if attempt.state == state:
                 self._discard(attempt)
 
     def release(self, name: str, *, at_once: bool = False) -> int:
-        """Delete the hot copies that are due, after reading back what replaces them. Returns the last seq, or 0.
+        """Delete the hot copies that are due, after reading back their remote copies. Return the last seq, or 0.
 
-        `at_once` waives the lag, and so does the topic's retention; neither waives the read-back (A3). Raises
-        `InvalidObject` if the remote copy is not what was sent: the hot copy stays.
+        `at_once` waives the lag, and so does the topic's retention. Neither waives the read-back (A3 of
+        `offload.write.attempt`). If a remote copy differs from the upload, raise `InvalidObject`: the hot copy stays.
         """
         released = 0
         topic, handle = self._log.topic(name), self._handle(name)
@@ -227,7 +227,10 @@ class Offloader:
         return released
 
     def read_back(self, name: str) -> None:
-        """What replaces hot copies that `release` has left: they are about to go with their topic (A3)."""
+        """Read back the remote copies of all hot copies that are left, before the topic is deleted.
+
+        This keeps A3 of `offload.write.attempt`.
+        """
         common_seq = self._handles.common_seq(self._handle(name))
         for attempt in self._local.attempts(name):
             if attempt.state == AttemptState.PUBLISHED and attempt.first_seq <= common_seq:
@@ -236,8 +239,8 @@ class Offloader:
     def _check_remote(self, attempt: Attempt) -> None:
         """Read back the attempt's commit and objects.
 
-        Where GC has passed the commit, read back all that stands for it in a state that is kept. The oldest state has
-        what was deleted since, and the newest one has what was merged since.
+        If GC has passed the commit, read back all segments that hold its range in the oldest or the newest kept state.
+        The oldest state has records that were deleted since, and the newest state has segments that were merged since.
         """
         try:
             check_published(self._store, attempt)
@@ -260,7 +263,10 @@ class Offloader:
     def _offload_run(
         self, handle: Handle, tip: Tip, run: Run, topic: Topic, epoch: int, on_bytes: Callable[[int], None]
     ) -> Published | None:
-        """None also if the topic was truncated since `epoch`: what was sent may be records of before and after (O5)."""
+        """Offload one run, and return its commit. Return None if the commit was given up.
+
+        Return None also if the topic was truncated since `epoch`: the upload may mix records of before and after (O5).
+        """
         now_ms = self._clock.now_ms()
         attempt = Attempt(
             sid=self._new_sid(handle, now_ms),
@@ -292,11 +298,11 @@ class Offloader:
         return self._published(handle.name, self._publisher.prepare(handle, commit, attempt))
 
     def _new_sid(self, handle: Handle, now_ms: int) -> Sid:
-        """Of now; where this clock is behind, of the first moment of which GC lets segments be added (O6)."""
+        """Return an id of now. If this clock is behind, take the first time at which GC accepts segments (O6)."""
         return Sid.new(max(now_ms, self._volumes.snapshot(handle.vid, handle.lsn).collected_before_ms))
 
     def _published(self, name: str, handle: Handle) -> Published | None:
-        """None if the attempt was given up: nothing is left of it."""
+        """Publish the pending commit. If it was given up, remove its attempt and objects, and return None."""
         published = self._publisher.publish(handle)
         if published is None:
             self.discard(name, AttemptState.PLANNED)
@@ -320,7 +326,7 @@ class Offloader:
         return codec_named(self._log.topic(name).config.attributes.get("codec", self.settings.codec))
 
     def _to_merge(self, handle: Handle) -> list[SegmentView] | None:
-        """The oldest run of segments that one log wrote: a data object has one topic id."""
+        """Return the oldest run of segments that one log wrote, or None. A data object has only one topic id."""
         below_bytes, least = self.settings.merge_below_bytes, self.settings.merge_count
         if not isinstance(below_bytes, int):
             return None
@@ -352,7 +358,7 @@ class Offloader:
         )
         self._local.save(attempt=attempt)
         segment = self._send(attempt, on_bytes, tuple(views))
-        # It takes the place of objects that were read back, whose hot copies may be gone: so is it, before it does.
+        # Verify the merged segment before publishing it. The hot copies of its sources may already be deleted.
         check_segment(self._store, handle.vid, segment)
         [last] = self._volumes.commits(handle.vid, handle.lsn, handle.lsn)
         commit = self._publisher.commit(
@@ -367,9 +373,9 @@ class Offloader:
         return self._published(handle.name, self._publisher.prepare(handle, commit, attempt))
 
     def _discard(self, attempt: Attempt) -> None:
-        """Remove what a dead attempt left. Nothing refers to it, so this may end anywhere and be repeated.
+        """Remove the objects of a dead attempt. No commit names them, so this may fail anywhere and be repeated.
 
-        Without an upload on record the process may have died before it could record one.
+        If no upload is on record, abort all uploads of the key: the process may have died before it recorded one.
         """
         LedgerOffloader(self._store, attempt.vid, self.settings).delete_offloaded(attempt.sid, attempt.upload_id)
         self._local.delete_attempt(attempt.sid)
@@ -396,7 +402,7 @@ class Offloader:
             handle,
             tip,
             CommitKind.TRUNCATE,
-            # As far as the history goes: what was appended after that, and removed, it never had.
+            # The end of the history: it never had the removed records that were appended after that.
             at_seq=bounds.head_seq,
             at_ts_ms=op.ts_ms,
             bounds=Bounds(min(bounds.first_seq, op.seq), op.seq - 1, min(bounds.evict_floor, op.seq)),
@@ -408,7 +414,7 @@ class Offloader:
         return published
 
     def _publish_config(self, name: str) -> list[Published]:
-        """The topic's configuration, if the volume has commits and knows of another one."""
+        """Publish the topic's configuration, if the volume has commits and knows another configuration."""
         while True:
             handle, topic = self._handle(name), self._log.topic(name)
             text = told_anew(topic.config, handle.config) if handle.lsn else None
@@ -435,7 +441,7 @@ class Offloader:
 
 @dataclass(frozen=True, slots=True)
 class _Goal:
-    """The end of a run (O7): it brings records up to `last_seq`, and deletes up to number `last_op`."""
+    """The end of a run (O7): the run publishes records up to `last_seq`, and deletes up to number `last_op`."""
 
     epoch: int
     last_seq: int
@@ -443,14 +449,14 @@ class _Goal:
 
 
 def _goal_of(topic: Topic, up_to: int | None) -> _Goal:
-    """The newest of both. The epoch is read first: if a truncation comes in between, the run sees a higher one."""
+    """Return the newest record and delete. Read the epoch first, so that the run sees a truncation in between."""
     epoch, sealed_seq = topic.epoch, topic.sealed_seq
-    last_op = max((op.op for op in topic.delete_ops()), default=0)  # after the seq: none below it is left out
+    last_op = max((op.op for op in topic.delete_ops()), default=0)  # after the seq, to miss no delete below it
     return _Goal(epoch, sealed_seq if up_to is None else min(up_to, sealed_seq), last_op)
 
 
 def _due_delete(topic: Topic, head_seq: int, truncation: TruncateOp | None, last_op: int) -> DeleteOp | None:
-    """The next one that may be published (O1): behind a truncation, none that was made after it."""
+    """Return the next delete that may be published (O1). A delete made after a waiting truncation may not."""
     below = last_op + 1 if truncation is None else min(truncation.next_op, last_op + 1)
     return next((op for op in topic.delete_ops() if op.op < below and op.at_seq <= head_seq), None)
 

@@ -1,17 +1,16 @@
-"""The commits of a writer: made, put on record, published; and what is done when an LSN is lost.
+"""The publisher makes commits of a writer, puts them on record, publishes them, and settles the loss of an LSN.
 
     publishing finds                                    then
     our commit under its key                            it is part of the handle's volume
-    no definite answer                                  raised: the same bytes are sent again the next time
-    another's, and all since is maintenance             it goes on after that (offload.write.rebase), and is published
-    again
-    another's, of a higher epoch                        `Fenced`, on record: somebody took the volume over
-    another's, anything else                            `Diverged`, on record
+    no definite answer                                  an error: the next call sends the same bytes again
+    a foreign commit, and only maintenance since        a new commit after it is published (offload.write.rebase)
+    a foreign commit of a higher epoch                  `Fenced`, on record: another directory took the volume over
+    any other foreign commit                            `Diverged`, on record
     the volume collected as a whole                     `BranchCollected`, on record
 
-Q1  A commit is on record, as it will be sent, before it is sent (A2 of offload.write.attempt).
-Q2  What is on record as diverged or fenced stays so, without a request, until `reset` ends it.
-Q3  With a truncation, published attempts end before it: the hot copies of what takes those seqs later are not theirs.
+Q1  A commit is on record, byte for byte, before it is sent (A2 of offload.write.attempt).
+Q2  A handle that is on record as diverged or fenced stays so, without a request, until `reset` ends it.
+Q3  A truncation cuts the ranges of published attempts. Hot copies of later records with those seqs are not theirs.
 
 Source: Graft RFC 0001 (Push Volume, PendingCommit).
 """
@@ -55,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One commit that a run made. `segment` is set for an offload and a merge; other kinds have none."""
+    """One commit that a run published. `segment` is set for an offload and a merge, and None for other kinds."""
 
     lsn: int
     kind: CommitKind
@@ -63,7 +62,7 @@ class Published:
 
 
 def divergence(handle: Handle) -> Diverged:
-    """The error for a handle that has diverged, was fenced, or whose volume was collected."""
+    """Return the error for a handle that has diverged, was fenced, or whose volume was collected."""
     assert handle.diverged_lsn is not None  # noqa: S101 - the caller has looked
     if handle.is_collected:
         return BranchCollected(handle.name, str(handle.vid))
@@ -73,7 +72,7 @@ def divergence(handle: Handle) -> Diverged:
 
 
 class Publisher:
-    """For the topics of one log. One thread at a time for each of them: the caller sees to it."""
+    """The publisher for the topics of one log. The caller lets one thread at a time work on a topic."""
 
     def __init__(
         self,
@@ -108,7 +107,7 @@ class Publisher:
         config: str = "",
         message: str = "",
     ) -> Commit:
-        """The one that follows `tip`; bounds and epoch None: they stay."""
+        """Return the commit that follows `tip`. Without `bounds` or `epoch`, that value does not change."""
         return Commit(
             vid=handle.vid,
             lsn=handle.lsn + 1,
@@ -130,7 +129,7 @@ class Publisher:
         )
 
     def prepare(self, handle: Handle, commit: Commit, attempt: Attempt | None = None) -> Handle:
-        """Q1."""
+        """Put a commit on record before it is sent (Q1), and return the handle with it."""
         body, _ = encode_commit(commit)
         prepared = replace(handle, pending_lsn=commit.lsn, pending_body=body)
         self._local.save(
@@ -140,9 +139,9 @@ class Publisher:
         return prepared
 
     def publish(self, handle: Handle) -> Published | None:
-        """The pending commit of a writer. None if it was given up: the caller goes on from the newest state.
+        """Publish the pending commit of a writer. If the commit is given up, return None.
 
-        Raises `Diverged`, `Fenced`, and what the store raises.
+        Then the caller plans again from the newest state. Raises `Diverged`, `Fenced`, and what the store raises.
         """
         for _ in range(_ROUNDS):
             lsn, body = _pending(handle)
@@ -157,9 +156,11 @@ class Publisher:
         raise KeyTaken(keys.commit_key(handle.vid, _pending(handle)[0]))
 
     def settled(self, handle: Handle) -> Handle:
-        """Without its pending commit, which is sent as it is until the answer is definite; one LSN on if it landed.
+        """Send the pending commit once more, unchanged, and return the handle without it.
 
-        It is not rebased: for who is about to become, or to stop being, the writer. Raises what the store raises.
+        If the commit landed, the handle is one LSN further. A lost commit is not rebased, because this directory is
+        about to become the writer, or to stop being the writer. Raises the errors of the store, and then the commit
+        stays pending.
         """
         if handle.pending_body is None:
             return handle
@@ -182,9 +183,9 @@ class Publisher:
         return settled
 
     def take_in(self, handle: Handle) -> None:
-        """What is mere maintenance, for a writer with nothing pending.
+        """Move the handle of a writer with nothing pending past mere maintenance.
 
-        Raises `Diverged` or `Fenced` for anything else, and puts it on record.
+        For any other foreign commit, put `Diverged` or `Fenced` on record, and raise it.
         """
         news = self._handles.heard(handle)
         tip = self._handles.tip(handle)
@@ -198,11 +199,11 @@ class Publisher:
         self._local.save(handle=self._handles.advanced(handle, news))
 
     def is_passed(self, handle: Handle) -> bool:
-        """Whether GC keeps only what the volume has behind the newest commit that is known here."""
+        """Return whether GC has passed the newest commit that is known here, and keeps only later states."""
         return handle.lsn < self._volumes.boundary(handle.vid)
 
     def note_divergence(self, handle: Handle, lsn: int, epoch: int | None) -> Diverged:
-        """Put it on record, and return the error to raise (Q2)."""
+        """Put the divergence on record, and return the error to raise (Q2)."""
         handle = replace(handle, diverged_lsn=lsn, fenced_epoch=epoch)
         self._local.save(handle=handle)
         return divergence(handle)
@@ -211,7 +212,7 @@ class Publisher:
         lsn, body = _pending(handle)
         attempt = self._attempt_of(handle)
         commit = decode_commit_at(body, handle.vid, lsn).commit
-        # A merge has no hot copy that could go: nothing is left to do for it.
+        # A merge has no hot copy to release, so its attempt is done.
         is_merge = commit.kind is CommitKind.COMPACT
         self._local.save(
             handle=replace(handle, lsn=lsn, pending_lsn=None, pending_body=None, config=commit.config or handle.config),
@@ -229,9 +230,9 @@ class Publisher:
         return replace(attempt, state=AttemptState.PUBLISHED, published_at_ms=self._clock.now_ms())
 
     def _rebased(self, handle: Handle, loss: Diverged) -> Handle:
-        """On record after the maintenance that its pending commit lost to.
+        """Move the handle past the maintenance that took its LSN, and put it on record with a new pending commit.
 
-        Raises `Diverged`, `Fenced`, `BranchCollected`.
+        If that commit is given up, the handle has none. Raises `Diverged`, `Fenced`, `BranchCollected`.
         """
         lsn, body = _pending(handle)
         news = self._handles.heard(handle)
@@ -248,7 +249,7 @@ class Publisher:
         following = rebased(lost, newest, nonce=os.urandom(16), now_ms=self._clock.now_ms())
         if following is None:
             moved = replace(moved, pending_lsn=None, pending_body=None)
-            # PLANNED: what is there of it is removed by whoever finds it so.
+            # PLANNED: the next `discard` removes its objects.
             given_up = replace(attempt, state=AttemptState.PLANNED, lsn=None) if attempt else None
             self._local.save(handle=moved, attempt=given_up)
             return moved
@@ -256,7 +257,7 @@ class Publisher:
         return self.prepare(moved, following, attempt)
 
     def _attempt_of(self, handle: Handle) -> Attempt | None:
-        """The one whose segment the pending commit names."""
+        """Return the attempt whose segment the pending commit names, or None."""
         lsn, _ = _pending(handle)
         found = self._local.attempts(handle.name)
         return next(
@@ -264,9 +265,9 @@ class Publisher:
         )
 
     def _make_checkpoint(self, vid: Vid, lsn: int) -> None:
-        """If one is due. What was published stays published if it fails: the next commit tries again.
+        """Make a checkpoint if one is due. If that fails, the commit stays published, and the next commit tries again.
 
-        So it does if it finds damage, which is told by whatever needs what is damaged.
+        That holds for damage, too: the next operation that needs the damaged object reports it.
         """
         try:
             due = checkpoint_due(self._volumes, vid, lsn, self._checkpoints)
@@ -277,7 +278,7 @@ class Publisher:
 
 
 def _truncated(handle: Handle, commit: Commit) -> tuple[str, str, int] | None:
-    """Q3."""
+    """Return the cut of published attempts that the commit demands (Q3), or None if it truncates nothing."""
     seq = commit.truncate_from
     return None if seq is None else (handle.name, AttemptState.PUBLISHED, seq)
 

@@ -1,6 +1,6 @@
-"""The proof that a hot copy may go: what replaces it is read back from the store, every byte.
+"""The proof that a hot copy may go: every byte of its remote copy is read back from the store.
 
-An upload that was acknowledged is not yet one that can be read.
+An acknowledged upload is not yet a readable one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def check_published(store: ObjectStore, attempt: Attempt) -> None:
 
 
 def check_segment(store: ObjectStore, vid: Vid, segment: SegmentRef) -> None:
-    """Read back its index object and its data object. Raises as `check_published` does."""
+    """Read back the segment's index object and its data object. Raises as `check_published` does."""
     index_key = keys.index_key(vid, segment.sid)
     head_length = segment.index_head_length
     index = store.get_range(index_key, 0, head_length + segment.index_trailer_length)

@@ -1,15 +1,16 @@
-"""A pending commit that lost its LSN to maintenance only (P2 of catalog.sync) goes on to the next one. No I/O.
+"""The rebase of a pending commit that lost its LSN to maintenance only (P2 of catalog.sync). No I/O.
 
-    the pending commit is        what becomes of it
-    an offload                   the same, after the maintenance: another LSN, parent and nonce; so a new commit
-    an offload whose segment     given up, for GC may have counted its objects among those that nobody needs: the
-      was collected              records are sent anew, under a new id
-    a delete                     given up: which segments have its records, the newest snapshot says anew
-    a merge, a configuration     given up, and planned anew
+    the pending commit is        the writer
+    an offload                   makes a new commit with the same content after the maintenance: only LSN, parent, nonce
+                                 and time differ
+    an offload whose segment     gives it up, because GC may have planned to delete its objects; the offloader sends
+      was collected              the records again, under a new id
+    a delete                     gives it up; the newest snapshot says which segments have its records now
+    a merge, a configuration     gives it up, and plans it again
 
-B1  Only a commit that has lost is replaced: its LSN is another's, or lies below the boundary. Bytes that may still
-    land are sent again as they are (A2 of offload.write.attempt).
-B2  What takes its place is on record before it is sent.
+B1  Only a lost commit is replaced: another commit has its LSN, or the LSN lies below the boundary.
+    Bytes that may still land are sent again unchanged (A2 of offload.write.attempt).
+B2  The replacement is on record before it is sent.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["rebased"]
 
 
 def rebased(lost: Commit, newest: Snapshot, *, nonce: bytes, now_ms: int) -> Commit | None:
-    """What takes the place of `lost` after `newest`; None if it is given up."""
+    """Return the replacement of `lost` that follows `newest`, or None if `lost` is given up."""
     if lost.kind is not CommitKind.OFFLOAD:
         return None
     if any(segment.sid.created_ms < newest.collected_before_ms for segment in lost.segments):

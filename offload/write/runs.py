@@ -1,4 +1,4 @@
-"""What PIP-17 keeps of each run of segments that is, or is to be, one data object. No I/O.
+"""The status, in the terms of PIP-17, of each run of segments that is or becomes one data object. No I/O.
 
     PIP-17           here
     uid              sid
@@ -6,7 +6,7 @@
     deleted          the hot copy is gone
     timestamp        when the attempt began
 
-A run that a later commit merged into another, or truncated as a whole, is not listed any more.
+If a later commit merged a run into another, or truncated all of it, the run is no longer listed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RunStatus:
 def run_statuses(
     known: Iterable[SegmentRef], commits: Iterable[Commit], attempts: Iterable[Attempt], hot_floor: int
 ) -> tuple[RunStatus, ...]:
-    """Of the segments of a volume itself, of its commits after that, and of the attempts for it; ascending.
+    """Return the runs of a volume: its own segments, its commits after that, and the attempts for it; ascending.
 
     Records below `hot_floor` are not hot.
     """
@@ -59,7 +59,7 @@ def run_statuses(
 
 
 def _cut(runs: Mapping[str, RunStatus], seq: int) -> Iterator[tuple[str, RunStatus]]:
-    """Without the records from `seq` on."""
+    """Yield the runs without the records from `seq` on."""
     for sid, run in runs.items():
         if run.first_seq < seq:
             yield sid, replace(run, last_seq=min(run.last_seq, seq - 1))

@@ -1,14 +1,14 @@
-"""A log's cold store on object storage: segments as they are, two objects each.
+"""A log's cold store on object storage: unchanged segments, two objects each.
 
     store = open_store("s3://bucket/prefix")
     with seglog.open("data", cold_stores=cold_stores(store, "this-log")) as log: ...
 
-The data object is put first and deleted last, so the idx object says that a segment is there with both parts (Q1 of
-`seglog.tiers.segment_store`). This is no archive: nobody else reads it, and there are no commits. `place` sets the log
-apart from
-others under the same prefix, and stays the same as long as the log has segments there. An object `owner` names the log,
-so that a second log with the same place moves nothing there. A copy of a data directory has the id of its original, and
-is not told from it.
+The store puts the data object first and deletes it last. So if the idx object exists, both parts of the segment do (Q1
+of `seglog.tiers.segment_store`). This store is no archive: only its log reads it, and it has no commits.
+
+`place` separates the log from others under the same prefix. It must stay the same while the log has segments there. An
+object `owner` names the log, so that a second log with the same place moves nothing there. A copy of a data directory
+has the id of its original, so the store cannot tell the two apart.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["ObjectSegmentStore", "cold_stores"]
 
 
 def cold_stores(store: ObjectStore, place: str) -> SegmentStores:
-    """For `seglog.open`. Whoever opened `store` closes it, after the log. Raises `InvalidName`."""
+    """Return the stores for `seglog.open`. The caller closes `store` itself, after the log. Raises `InvalidName`."""
     return ObjectSegmentStores(store, place)
 
 
@@ -53,7 +53,7 @@ class ObjectSegmentStores:
         return ObjectSegmentStore(self._store, self._place, topic_id)
 
     def claim(self, log_id: str, path: str, is_ours: Callable[[int, SegmentId], bool]) -> None:
-        """As `seglog.tiers.segment_store.OwnedStores`. One GET, and once a LIST and a PUT."""
+        """Claim the place, as `seglog.tiers.segment_store.OwnedStores` says. One GET, and once a LIST and a PUT."""
         owner = self._owner()
         if owner is None:
             if not self._may_adopt(is_ours):
@@ -91,7 +91,7 @@ class ObjectSegmentStores:
 
 
 class ObjectSegmentStore:
-    """Of one topic. Raises what the object store raises in trouble."""
+    """The cold store of one topic. Raises the errors of the object store."""
 
     def __init__(self, store: ObjectStore, place: str, topic_id: int) -> None:
         self._store = store
@@ -99,7 +99,7 @@ class ObjectSegmentStore:
         self._topic_id = topic_id
 
     def put(self, segment: SegmentId, data: bytes, idx: bytes) -> None:
-        # No fresh id in the keys: a put that comes through after the log was closed may replace a later one (0091).
+        # The keys have no fresh id, so a late put of a closed log may replace a later one (decision 0091).
         self._store.put(self._key(segment, Part.DATA), bytes(data), {})
         self._store.put(self._key(segment, Part.IDX), bytes(idx), {})
 
@@ -138,7 +138,7 @@ class ObjectSegmentStore:
             raise NoSuchSegment(segment) from error
 
     def _check_range(self, segment: SegmentId, part: Part, offset: int, length: int) -> None:
-        """Raises `SegmentCut`, `NoSuchSegment`."""
+        """Check that a part has these bytes. Raises `SegmentCut`, `NoSuchSegment`."""
         size = self.length(segment, part)
         if size < offset + length:
             raise SegmentCut(segment, part.value, size, offset + length)

@@ -1,4 +1,4 @@
-"""Frames to a data object and its index object, both whole when it returns. Nothing refers to them yet.
+"""The upload of frames as a data object and its index object. No commit names these objects yet.
 
 Source: PIP-17, "Writing to S3".
 """
@@ -24,7 +24,7 @@ __all__ = ["FrameRun", "upload_segment"]
 
 @dataclass(frozen=True, slots=True)
 class FrameRun:
-    """What becomes one data object: all frames from `first_seq` to `last_seq` of a topic, in order."""
+    """The source of one data object: all frames from `first_seq` to `last_seq` of a topic, in order."""
 
     topic: str
     first_seq: int
@@ -44,10 +44,11 @@ def upload_segment(
     settings: OffloadSettings,
     on_upload_id: Callable[[str], None],
 ) -> SegmentRef:
-    """`extra` is user metadata of both objects, beside what offload.format.labels says.
+    """Upload a run, and return when both objects are whole.
 
-    `on_upload_id` is called before the first part is sent: make it durable. Raises what the store raises,
-    `EntryTooLarge` and `FrameMismatch`.
+    `extra` is user metadata of both objects, beside the items of offload.format.labels. `on_upload_id` is called before
+    the first part is sent, and must make the id durable. Raises the errors of the store, `EntryTooLarge` and
+    `FrameMismatch`.
     """
 
     def metadata(role: str) -> dict[str, str]:
@@ -62,7 +63,7 @@ def upload_segment(
         for frames in run.batches:
             for block in encoder.add(frames):
                 upload.add(block)
-                del block  # or it would stay beside the next ones
+                del block  # or this block would stay in memory beside the next one
             del frames
         (*blocks, last), summary = encoder.finish()
         for block in blocks:

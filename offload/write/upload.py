@@ -1,12 +1,12 @@
-"""Blocks to one object: a single PUT for one block, a multipart upload with one part a block for more.
+"""The upload of blocks to one object: one block by a single PUT, more blocks by a multipart upload, one part each.
 
-A lost answer to the completion is settled by HEAD: length, and checksum of the whole where the store keeps one, are
-those of what was sent, or the outcome is unknown.
+If the answer to the completion is lost, a HEAD decides. The object must have the length that was sent, and the checksum
+of the whole if the store keeps one. Otherwise the outcome is unknown.
 
-Blocks arrive in order and leave in parallel. `add` returns when fewer than `concurrency` are in flight, so that with
-the one that the caller makes next there are no more than `concurrency` blocks in memory.
+Blocks arrive in order and leave in parallel. `add` returns when fewer than `concurrency` blocks are in flight. Then the
+caller makes the next one, so memory holds at most `concurrency` blocks.
 
-Source: PIP-17, "Writing to S3". The part numbers count from 1, as Apache Pulsar's code has it.
+Source: PIP-17, "Writing to S3". Part numbers count from 1, as in Apache Pulsar's code.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = ["BlockUpload"]
 class BlockUpload:
     """A context manager: `add` each block but the last, then `finish` with that one.
 
-    A block that was sent is in `spare`, for whoever makes the next ones.
-    On an exception the parts in flight are waited for.
+    A sent block goes into `spare`, and the maker of later blocks may use it again.
+    On an exception, the exit waits for the parts in flight.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class BlockUpload:
         concurrency: int,
         on_upload_id: Callable[[str], None],
     ) -> None:
-        """`on_upload_id` is called with the upload's id before the first part is sent: make it durable."""
+        """`on_upload_id` is called with the upload's id before the first part is sent, and must make the id durable."""
         self._store = store
         self._key = key
         self._metadata = metadata
@@ -61,7 +61,7 @@ class BlockUpload:
         self._pool.shutdown(wait=True, cancel_futures=kind is not None)
 
     def add(self, block: bytearray) -> None:
-        """Send `block`, which is not the last one. Raises what an earlier part failed with."""
+        """Send `block`, which is not the last one. Raises the error of an earlier part that failed."""
         if self._upload_id is None:
             self._upload_id = self._store.create_upload(self._key, self._metadata)
             self._on_upload_id(self._upload_id)
@@ -70,7 +70,7 @@ class BlockUpload:
         self._settle(down_to=self._concurrency - 1)
 
     def finish(self, block: bytearray) -> None:
-        """Returns when the object is whole under its key. Raises `OutcomeUnknown` if nobody can say."""
+        """Send the last block, and return when the object is whole. Raises `OutcomeUnknown` if no answer tells."""
         if self._upload_id is None:
             self._store.put(self._key, block, self._metadata)
             return
@@ -80,7 +80,7 @@ class BlockUpload:
         try:
             self._store.complete_upload(self._key, self._upload_id, parts)
         except (NoSuchObject, OutcomeUnknown) as error:
-            # A lost answer, or our own repetition of a completed one: the object itself tells.
+            # The answer was lost, or this was a retry of a completed upload. The object itself tells.
             if not self._is_whole(parts):
                 raise OutcomeUnknown(self._key, f"the upload's completion: {error}") from error
 
@@ -100,7 +100,7 @@ class BlockUpload:
             self._tags.extend(future.result() for future in done)
 
     def _is_whole(self, parts: Sequence[PartTag]) -> bool:
-        """Whether what stands under the key is the object of these parts."""
+        """Return whether the object under the key consists of these parts."""
         try:
             found = self._store.head(self._key)
         except NoSuchObject:

@@ -1,4 +1,4 @@
-"""Who makes an object of a run of segments: a thread of this process, or a worker beside it (offload.worker)."""
+"""The senders, which make objects of runs of segments: a thread of this process, or a worker (offload.worker)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["InThread", "Sender", "Shipment", "remote_frames", "ship"]
 class Shipment:
     """The records `first_seq` to `last_seq` of a topic, which become segment `sid` of volume `vid`.
 
-    They are hot, or what `views` of remote segments show, one after the other.
+    The records are hot, or come from `views` of remote segments, one after the other.
     """
 
     topic: str
@@ -51,10 +51,10 @@ class Sender(Protocol):
         on_upload_id: Callable[[str], None],
         on_bytes: Callable[[int], None],
     ) -> SegmentRef:
-        """Returns when data and index object are whole. `on_upload_id` returns before the first part is sent.
+        """Upload, and return when both objects are whole. `on_upload_id` returns before the first part is sent.
 
-        `on_bytes` hears how many bytes of frames were taken, every now and then; what it raises ends the sending.
-        Raises what `LedgerOffloader.offload` raises.
+        Calls `on_bytes` now and then with the bytes of frames taken since. An error that `on_bytes` raises ends the
+        upload. Raises the errors of `LedgerOffloader.offload`.
         """
         ...
 
@@ -62,7 +62,7 @@ class Sender(Protocol):
 
 
 class InThread:
-    """In the thread of the caller. `reader` is one of the same store."""
+    """A `Sender` that uploads in the thread of the caller. `reader` is of the same store."""
 
     def __init__(self, store: ObjectStore, reader: ColdReader) -> None:
         self._store = store
@@ -89,7 +89,7 @@ class InThread:
 
 
 def remote_frames(reader: ColdReader, views: Iterable[SegmentView]) -> Iterator[Frames]:
-    """What they show, and tombstones for what was deleted of it."""
+    """Yield the frames that the views show, with a tombstone for each deleted record."""
     for view in views:
         deleted = BitMap.deserialize(view.deleted) if view.deleted else BitMap()
         key, first_seq = keys.data_key(view.vid, view.ref.sid), view.ref.first_seq
@@ -99,14 +99,14 @@ def remote_frames(reader: ColdReader, views: Iterable[SegmentView]) -> Iterator[
                 if view.first <= first_seq + entry_id <= view.last:
                     frame = frame_of(data)
                     whole.append(tombstone(read_header(frame)) if entry_id in deleted else frame)
-            if whole:  # a truncation may have taken all of a chunk
+            if whole:  # a truncation may have removed all of a chunk
                 yield take_apart(whole)
 
 
 def ship(
     store: ObjectStore, shipment: Shipment, batches: Iterator[Frames], on_upload_id: Callable[[str], None]
 ) -> SegmentRef:
-    """What both do with the frames."""
+    """Upload the frames of a shipment, for both senders."""
     return LedgerOffloader(store, shipment.vid, shipment.settings).offload(
         FrameRun(shipment.topic, shipment.first_seq, shipment.last_seq, batches),
         shipment.sid,
