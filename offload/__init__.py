@@ -1,6 +1,6 @@
 """The archive: a log's history in object storage. `attach` gives a log its cold tier.
 
-Names are imported when they are first used: a Spark worker and `seglog --help` need few of them.
+The package imports a name when it is first used, because a Spark worker and `seglog --help` need few of them.
 """
 
 from __future__ import annotations

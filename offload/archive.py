@@ -5,10 +5,11 @@
     archive.offload("orders")
     archive.restore("orders", to="seq:42", name="half")
 
-A topic of the log has a *handle* in the local catalog: the volume in the remote that carries its history, and how far
-that is known here. `TOPIC@BRANCH` names a branch; plain `TOPIC` is the branch `main`.
+A topic of the log has a *handle* in the local catalog. The handle names the volume in the remote that carries the
+topic's history, and the newest commit of it that this directory knows. `TOPIC@BRANCH` names a branch; plain `TOPIC` is
+the branch `main`.
 
-No call here is made by an append or by a hot read, so a slow or dead store touches neither.
+Appends and hot reads make no call here, so a slow or dead store touches neither.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ def attach(
     clock: Clock | None = None,
     sender: Sender | None = None,
 ) -> Archive:
-    """Give `log` its cold tier: from now on its reads go on below the hot floor. Makes no request yet.
+    """Give `log` its cold tier, so that its reads continue below the hot floor. Makes no request yet.
 
-    Over a log that is open for reading only, the archive changes nothing either, here or in the remote: `ReadOnly`.
-    `url` is `s3://bucket/prefix` or `file:///path`; without it the `[remote]` section of seglog.toml decides. A `store`
-    may be given instead. `sender` makes the objects of what is offloaded; by default the thread that offloads does.
+    If the log is open for reading only, the archive refuses every change, here and in the remote, with `ReadOnly`.
+    `url` is `s3://bucket/prefix` or `file:///path`. Without a `url`, the `[remote]` section of seglog.toml decides. The
+    caller may give a `store` instead. `sender` makes the objects of an offload; by default the offloading thread does.
     Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`, `ColdTierAttached`.
     """
     configured_url, configured = load_archive_settings(log.path / SETTINGS_FILE)
@@ -82,7 +83,7 @@ def attach(
 
 
 class Archive(NameCalls, CutCalls, ReplicaCalls, UpkeepCalls):
-    """The cold tier of one log. A context manager; closing it leaves the log open."""
+    """The cold tier of one log. A context manager: closing the archive leaves the log open."""
 
     def __enter__(self) -> Archive:
         return self

@@ -20,7 +20,7 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CatalogSettings:
-    """`pitr_window_s` may be set for a topic of its own, as an attribute of the same name."""
+    """The `[catalog]` section. A topic may override `pitr_window_s` with an attribute of the same name."""
 
     SECTION: ClassVar = "catalog"
 
@@ -48,5 +48,5 @@ class CatalogSettings:
 
 
 def load_catalog_settings(path: Path, variables: Mapping[str, str] = NO_VARIABLES) -> CatalogSettings:
-    """Of the seglog.toml at `path`. `variables` is the environment. Raises `InvalidSetting`."""
+    """Return the settings in the seglog.toml at `path`. `variables` is the environment. Raises `InvalidSetting`."""
     return from_section(CatalogSettings, read_sections(path).get(CatalogSettings.SECTION, {}), variables)

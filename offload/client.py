@@ -1,4 +1,4 @@
-"""The daemon that serves a data directory, as the command line talks to it: HTTP over DIR/seglog.sock."""
+"""A client of the daemon that serves a data directory, for the command line. It speaks HTTP over DIR/seglog.sock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EXIT_CODES = {400: 2, 404: 3, 409: 4, 410: 3, 413: 2, 415: 2}
 
 
 class DaemonError(OffloadError):
-    """What the daemon said of a command that failed, with its exit code; or of a request."""
+    """The daemon's report of a command or a request that failed, with an exit code."""
 
     def __init__(self, message: str, exit_code: int, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -31,7 +31,7 @@ class DaemonError(OffloadError):
 
 
 class DaemonClient:
-    """Use `of`. Each call is a connection of its own."""
+    """A client, made by `of`. Each call opens a connection of its own."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -39,7 +39,7 @@ class DaemonClient:
     @classmethod
     @checked
     def of(cls, directory: Path) -> DaemonClient | None:
-        """None if no daemon serves the directory now."""
+        """Return a client, or None if no daemon serves the directory now."""
         client = cls(directory)
         try:
             client._connect().close()
@@ -50,9 +50,9 @@ class DaemonClient:
     def run(
         self, path: str, parameters: Mapping[str, Any], output: Output, *, as_json: bool, remote: str | None
     ) -> int:
-        """Have it run a command, write to `output` what that writes, and return its exit code.
+        """Run a command in the daemon, copy its output to `output`, and return its exit code.
 
-        Raises `DaemonError` for what the command raised, and `DaemonGone`.
+        Raises `DaemonError` for an error of the command, and `DaemonGone`.
         """
         headers = {"Accept": STREAM_TYPE, "Content-Type": "application/json", "Seglog-Json": "1" if as_json else "0"}
         if remote is not None:
@@ -73,7 +73,7 @@ class DaemonClient:
         return RemoteTopic(self, name)
 
     def append(self, topic: str, values: Sequence[bytes], labels: Mapping[str, str]) -> range:
-        """Raises `DaemonError`, `DaemonGone`."""
+        """Append to a topic, and return the seqs. Raises `DaemonError`, `DaemonGone`."""
         path = f"/topics/{quote(topic, safe='')}/records?{urlencode(labels)}"
         with self._request("POST", path, encode_values(values), {"Content-Type": VALUES_TYPE}) as answer:
             said = json.loads(self._exactly(answer, None))
@@ -102,7 +102,7 @@ class DaemonClient:
         return kind, self._exactly(answer, length)
 
     def _exactly(self, answer: http.client.HTTPResponse, length: int | None) -> bytes:
-        """So many bytes, or all; a daemon that ends in between is `DaemonGone`."""
+        """Read `length` bytes, or all if it is None. If the daemon ends before that, raise `DaemonGone`."""
         try:
             body = answer.read(length)
         except (http.client.HTTPException, OSError) as error:
@@ -115,7 +115,7 @@ class DaemonClient:
         return DaemonGone(self._directory / SOCKET_FILE, str(error) or type(error).__name__)
 
     def _connect(self) -> socket.socket:
-        """By way of the directory's descriptor: a path of any length fits an address of 108 bytes."""
+        """Connect through the directory's descriptor, because an address has 108 bytes and a path may be longer."""
         inside = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
         connection = socket.socket(socket.AF_UNIX)
         try:
@@ -145,16 +145,17 @@ class RemoteTopic:
         unterminated: bool = False,
         durability: str | None = None,
     ) -> range:
-        """As `Topic.append`; without values the seqs are an empty range from 0.
+        """Append as `Topic.append` does, and return the seqs. Without values, return an empty range from 0.
 
-        Raises `InvalidArgument`, `DaemonError` and `DaemonGone`. After the last one, what was appended is not known.
+        Raises `InvalidArgument`, `DaemonError` and `DaemonGone`. After `DaemonGone`, the caller cannot know what was
+        appended.
         """
         labels = {"tag": tag, "node": node, "durability": durability, "unterminated": "1" if unterminated else None}
         return self._client.append(self._name, values, {key: text for key, text in labels.items() if text is not None})
 
 
 def _problem(body: bytes) -> dict[str, Any]:
-    """What the daemon says of a request, if it says it as it does of all but a broken one."""
+    """Return the daemon's report of a failed request. Only the answer to a broken request has none: return {}."""
     try:
         said = json.loads(body)
     except ValueError:

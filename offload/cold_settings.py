@@ -18,7 +18,7 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ColdSettings:
-    """`place_of_cache` says where the cache of a data directory is."""
+    """The `[cold]` section. `place_of_cache` returns the path of a data directory's cache."""
 
     SECTION: ClassVar = "cold"
 
@@ -42,5 +42,5 @@ class ColdSettings:
 
 
 def load_cold_settings(path: Path, variables: Mapping[str, str] = NO_VARIABLES) -> ColdSettings:
-    """Of the seglog.toml at `path`. `variables` is the environment. Raises `InvalidSetting`."""
+    """Return the settings in the seglog.toml at `path`. `variables` is the environment. Raises `InvalidSetting`."""
     return from_section(ColdSettings, read_sections(path).get(ColdSettings.SECTION, {}), variables)

@@ -1,18 +1,18 @@
-"""What can go wrong between the log and its archive, grouped by what a handler would do.
+"""The errors between the log and its archive, grouped by the reaction of a handler.
 
     OffloadError
     ├── Corrupt              stop, and verify                              exit 5
-    │   ├── ObjectDamaged        the three below: key, offset, reason
+    │   ├── ObjectDamaged        parent of the next three: key, offset, reason
     │   │   ├── InvalidBlock         a block header of a data object
     │   │   ├── InvalidChunk         a chunk of a data object, or a record in it
     │   │   └── InvalidIndex         an index object
-    │   ├── FrameMismatch        a frame handed over for offload is not the one that must follow
+    │   ├── FrameMismatch        a frame handed over for offload is not the next one
     │   ├── HistoryBehind        records left this disk, and the catalog here does not know where they are
     │   └── FormatUnsupported    written by another format version         exit 1
-    ├── Conflict             somebody was there before                     exit 4
+    ├── Conflict             the present state is in the way              exit 4
     │   ├── AlreadyInitialised
-    │   ├── OpenBranch           it is open for appends in this directory
-    │   ├── DirectoryNotEmpty    a directory to recover into
+    │   ├── OpenBranch           the branch is open for appends in this directory
+    │   ├── DirectoryNotEmpty    the directory to recover into holds something else
     │   ├── LocalChangesLost     a reset would drop what only this directory has
     │   ├── NotOffloaded         the remote has no such state yet
     │   ├── OtherRemote          the remote is not the one that has the history
@@ -20,24 +20,24 @@
     │   └── TopicAttached        deleting it would leave its history in the remote
     ├── Unavailable          nothing was changed; try again                exit 1
     │   ├── Busy                 the daemon has as many requests as it takes
-    │   ├── DaemonGone           it ended, or closed the connection, before it answered
-    │   ├── Stopping             it is being stopped
-    │   ├── WorkerDied           the process that uploads ended in the middle of it
-    │   └── WorkerFailed         it raised what cannot be raised here
+    │   ├── DaemonGone           the daemon ended, or closed the connection, before it answered
+    │   ├── Stopping             the daemon is being stopped
+    │   ├── WorkerDied           the process that uploads ended before the upload was done
+    │   └── WorkerFailed         the process that uploads raised an error that cannot be raised here
     └── Misuse               fix the call                                  exit 2
         ├── EntryTooLarge
-        ├── InvalidAddress       one that the daemon cannot, or must not, listen on
+        ├── InvalidAddress       the daemon cannot, or must not, listen on this address
         ├── InvalidInput         a line of an input file
         ├── InvalidOption
         ├── InvalidRemote
         ├── NeverWritten         an ephemeral topic has nothing to offload
-        ├── NoDaemon             none serves this directory
+        ├── NoDaemon             no daemon serves this directory
         ├── NoRemote
-        ├── Refused              by the daemon's rules: host, origin, token, size, pace
-        ├── UnknownObject        nothing that `inspect` knows
+        ├── Refused              the daemon's rules forbid it: host, origin, token, size, pace
+        ├── UnknownObject        no file or object that `inspect` knows
         └── UnsupportedOption
 
-Each class says what happened; `hint`, where there is one, says what to do next.
+The message says what happened. `hint`, if it is set, says what to do next.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ __all__ = [
 
 
 class OffloadError(Exception):
-    """Root of the archive's errors. `exit_code` is what a command ends with."""
+    """Root of the archive's errors. A command that raises one ends with `exit_code`."""
 
     exit_code: ClassVar[int] = 1
 
@@ -101,7 +101,7 @@ class Corrupt(OffloadError):
 
 
 class ObjectDamaged(Corrupt):
-    """An object in the store is not what was written there. `offset` is in bytes from the object's start."""
+    """An object in the store differs from the object that was written. `offset` is in bytes from the object's start."""
 
     def __init__(self, key: str, offset: int, reason: str) -> None:
         super().__init__(
@@ -114,19 +114,19 @@ class ObjectDamaged(Corrupt):
 
 
 class InvalidBlock(ObjectDamaged):
-    """A block header of a data object, or what lies between its entries."""
+    """A block header of a data object is damaged, or bytes between its entries are."""
 
 
 class InvalidChunk(ObjectDamaged):
-    """A chunk of a data object, or a record in it; the offset is the chunk's."""
+    """A chunk of a data object is damaged, or a record in the chunk is. The offset is the chunk's."""
 
 
 class InvalidIndex(ObjectDamaged):
-    """An index object: its head, its segment metadata or its trailer."""
+    """An index object is damaged: its head, its segment metadata or its trailer."""
 
 
 class FrameMismatch(Corrupt):
-    """A frame handed over for offload is not the one that must follow. Nothing is written for it."""
+    """A frame handed over for offload is not the next one. The encoder writes nothing for it."""
 
     def __init__(self, seq: int, reason: str) -> None:
         super().__init__(f"the frame for seq {seq} cannot be offloaded: {reason}")
@@ -135,7 +135,7 @@ class FrameMismatch(Corrupt):
 
 
 class HistoryBehind(Corrupt):
-    """The log released records that the local catalog knows no commit for: catalog.db is older than the log."""
+    """The log released records for which the local catalog knows no commit: catalog.db is older than the log."""
 
     def __init__(self, name: str, last_seq: int, known_seq: int) -> None:
         super().__init__(
@@ -147,7 +147,7 @@ class HistoryBehind(Corrupt):
 
 
 class FormatUnsupported(Corrupt):
-    """Whole, but of a format or version that this software does not read."""
+    """The object is whole, but this software does not read its format or version."""
 
     exit_code = 1
 
@@ -183,7 +183,7 @@ class DirectoryNotEmpty(Conflict):
 
 
 class LocalChangesLost(Conflict):
-    """`records`, `deletes` and `truncations` are in this directory, and in no commit of the volume."""
+    """This directory has so many `records`, `deletes` and `truncations` that are in no commit of the volume."""
 
     def __init__(self, name: str, records: int, deletes: int, truncations: int = 0) -> None:
         cuts = f", and {truncations} truncations," if truncations else ""
@@ -198,7 +198,7 @@ class LocalChangesLost(Conflict):
 
 
 class OtherRemote(Conflict):
-    """This remote has nothing, or another volume, under a name whose history is elsewhere."""
+    """This remote has no volume, or another one, under a name whose history is elsewhere."""
 
     def __init__(self, name: str, url: str, vid: str) -> None:
         super().__init__(
@@ -211,7 +211,7 @@ class OtherRemote(Conflict):
 
 
 class RemoteBehind(Conflict):
-    """The commit `lsn`, which this directory knows, is not in the remote, and GC has not taken it."""
+    """The remote lacks the commit `lsn`, which this directory knows and which GC has not deleted."""
 
     def __init__(self, name: str, url: str, vid: str, lsn: int) -> None:
         super().__init__(
@@ -226,7 +226,7 @@ class RemoteBehind(Conflict):
 
 
 class NotOffloaded(Conflict):
-    """The target means a state that no commit tells yet. Reading never offloads."""
+    """The target means a state that no commit has yet. Reading never offloads."""
 
     def __init__(self, name: str, target: str) -> None:
         super().__init__(
@@ -260,7 +260,7 @@ class Unavailable(OffloadError):
 
 
 class Busy(Unavailable):
-    """`retry_after_s` is when it is worth to ask again."""
+    """The daemon has too many requests. The caller should ask again after `retry_after_s`."""
 
     def __init__(self, retry_after_s: int) -> None:
         super().__init__("the daemon has as many requests as it takes", hint=f"try again in {retry_after_s} s")
@@ -280,7 +280,7 @@ class Stopping(Unavailable):
 
 
 class WorkerDied(Unavailable):
-    """`code` is its exit code, minus the number of the signal that killed it; None if it was not there at all."""
+    """The process ended. `code` is its exit code, or minus the signal that killed it; None if there was no process."""
 
     def __init__(self, code: int | None) -> None:
         how = "is not there" if code is None else f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
@@ -311,7 +311,7 @@ class NoDaemon(Misuse):
 
 
 class Refused(Misuse):
-    """A request that the daemon does not look into. `status` is the HTTP status, `reason` a word for the metrics."""
+    """The daemon refused a request unread. `status` is the HTTP status, and `reason` a word for the metrics."""
 
     def __init__(self, status: int, reason: str, message: str, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -332,7 +332,7 @@ class EntryTooLarge(Misuse):
 
 
 class InvalidOption(Misuse):
-    """A known option with a value it cannot have, or one that is missing."""
+    """A known option has an invalid value, or is missing."""
 
     def __init__(self, option: str, reason: str, *, hint: str | None = None) -> None:
         super().__init__(f"option {option}: {reason}", hint=hint)
@@ -350,7 +350,7 @@ class InvalidRemote(Misuse):
 
 
 class InvalidInput(Misuse):
-    """A line of an input file, counted from 1, that cannot be made a record."""
+    """A line of an input file cannot become a record. Lines count from 1."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(f"line {line} {reason}", hint='a line looks like {"value": "text", "tag": "optional"}')

@@ -1,16 +1,17 @@
-"""Handles: which volume in the remote carries the history of a topic of the log, and how far that is known here.
+"""Handles. A handle names the volume in the remote that carries a topic's history, and the newest known commit.
 
-N1  A plain name is the branch main of its topic, and has no other name.
-N2  A topic joins a volume that is there already only if it starts right after it: nothing here is older than there.
-N3  A handle whose epoch is 0, or whose topic is not in the log any more, is a replica's: it follows the volume. Who
-    wants to write takes the volume over first (offload.replication.takeover); only a volume without commits needs no
-    such thing.
-N4  Before the first commit of a process, the remote's own ref must name the handle's volume. Another remote, or one
-    that was restored from elsewhere, is refused: a commit there would tear the history in two.
-    So is an older copy of the remote, which lacks the newest commit that is known here. A commit there would stand
-    above a hole.
-N5  That the volume was collected is on record once it was heard, and stays so: all that is here is only here then, and
-    no hot copy goes.
+N1  A plain name is the branch main of its topic. That branch has no other name.
+N2  A topic joins an existing volume only if its first seq follows the volume's head seq.
+    So every record here is newer than every record there.
+N3  If a handle has epoch 0, or the log no longer has its topic, the handle is a replica's and follows the volume.
+    To write, a replica takes the volume over first (offload.replication.takeover). Only a volume without commits needs
+    no takeover.
+N4  Before the first commit of a process, the remote's own ref must name the handle's volume.
+    If it does not, the remote is another one, or was restored from elsewhere. A commit there would tear the history in
+    two. The remote must also have the newest commit that this directory knows, unless GC deleted it. An older copy of
+    the remote lacks that commit, and a new commit there would stand above a hole.
+N5  Once this directory hears that the volume was collected, it puts this on record for good.
+    From then on this directory has the only copy of its records, so it deletes no hot copy.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = ["Handles", "Tip", "split_name"]
 
 @dataclass(frozen=True, slots=True)
 class Tip:
-    """Where a volume stands: what the next commit builds on."""
+    """The newest state of a volume, on which the next commit builds."""
 
     bounds: Bounds
     hash: bytes
@@ -39,7 +40,7 @@ class Tip:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """`orders@fix` to ("orders", "fix"), `orders` to ("orders", "main").
+    """Return ("orders", "fix") for `orders@fix`, and ("orders", "main") for `orders`.
 
     Raises `InvalidName`, also for `orders@main` (N1).
     """
@@ -50,7 +51,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 class Handles:
-    """Of one log and one remote. The caller sees to it that one thread at a time opens."""
+    """The handles of one log and one remote. The caller lets one thread at a time open a handle."""
 
     def __init__(self, log: Log, volumes: Volumes, branches: Branches, local: LocalCatalog, clock: Clock) -> None:
         self._log = log
@@ -62,11 +63,11 @@ class Handles:
         self._tips: dict[Vid, tuple[int, Tip]] = {}
 
     def find(self, name: str) -> Handle | None:
-        """The handle that is on record. No request."""
+        """Return the handle that is on record, or None. Makes no request."""
         return self._local.handle(name)
 
     def open(self, name: str) -> Handle:
-        """The handle of a topic of the log; the first time its volume is made, or joined if it fits (N2).
+        """Return the handle of a topic of the log. The first call creates its volume, or joins one that fits (N2).
 
         Raises `Diverged`, `BranchCollected`, `OtherRemote`, `RemoteBehind`, `NeverWritten`, and what the store raises.
         """
@@ -79,20 +80,20 @@ class Handles:
             self._local.save(handle=handle)
         elif not self.is_writer(handle):
             self.check_fits(handle)
-            return handle  # whoever takes the volume over asks the remote first
+            return handle  # a takeover asks the remote first
         elif name not in self._checked:
             self._check_remote(handle)
         self._checked.add(name)
         return handle
 
     def is_writer(self, handle: Handle) -> bool:
-        """Whether the topic that the log has under the name is the one that its commits tell of. No request."""
+        """Return whether the handle belongs to the topic that the log has under its name. Makes no request."""
         if handle.epoch == 0 or not self._log.has_topic(handle.name):
             return False
         return self._log.topic(handle.name).topic_id == handle.topic_id
 
     def follow(self, name: str) -> Handle:
-        """A replica's handle, at the newest commit; the one that is on record, if there is one.
+        """Return the handle on record, or else a new handle of a replica, at the newest commit.
 
         Raises `NoSuchTopic`, `NoSuchBranch`, and what the store raises.
         """
@@ -104,20 +105,26 @@ class Handles:
         return handle
 
     def check_remote(self, handle: Handle) -> None:
-        """N4. Raises `OtherRemote`, `RemoteBehind`, `BranchCollected`."""
+        """Check that the remote has the handle's history (N4).
+
+        Raises `OtherRemote`, `RemoteBehind`, `BranchCollected`.
+        """
         if handle.name not in self._checked:
             self._check_remote(handle)
             self._checked.add(handle.name)
 
     def _check_known(self, handle: Handle) -> None:
-        """The remote has the newest commit that is known here, or GC has passed it. Raises `RemoteBehind`."""
+        """Raise `RemoteBehind` if the remote lacks the newest commit that is known here, and GC has not passed it."""
         lsn, vid = handle.lsn, handle.vid
         if lsn == 0 or self._volumes.has_commit(vid, lsn) or lsn < self._volumes.boundary(vid):
             return
         raise RemoteBehind(handle.name, self._volumes.store.url, str(vid), lsn)
 
     def heard(self, handle: Handle, *, each: bool = True) -> News:
-        """What the volume has that is not known here (`catalog.sync.pull`). Raises `BranchCollected` (N5)."""
+        """Return what the volume has and this directory does not know (`catalog.sync.pull`).
+
+        Raises `BranchCollected` (N5).
+        """
         if handle.is_collected:
             self.check_alive(handle)
         try:
@@ -127,22 +134,22 @@ class Handles:
             raise
 
     def check_alive(self, handle: Handle) -> None:
-        """N5. Raises `BranchCollected`; without a request if that is on record."""
+        """Raise `BranchCollected` if the volume was collected (N5). Makes no request if that is on record."""
         if not handle.is_collected:
             if self._volumes.boundary(handle.vid) != DEAD:
                 return
-            # What was pending is refused for good.
+            # The volume refuses the pending commit for good.
             self._local.save(
                 handle=replace(handle, pending_lsn=None, pending_body=None, diverged_lsn=0, fenced_epoch=None)
             )
         raise BranchCollected(handle.name, str(handle.vid))
 
     def advanced(self, handle: Handle, news: News) -> Handle:
-        """After `news`. Not on record yet."""
+        """Return the handle as it is after `news`. Puts nothing on record."""
         return replace(handle, lsn=news.lsn, config=news.config or handle.config)
 
     def resolve(self, name: str) -> Vid:
-        """The volume of a name, as the remote has it. Raises `NoSuchTopic`, `NoSuchBranch`."""
+        """Return the volume that the remote has under a name. Raises `NoSuchTopic`, `NoSuchBranch`."""
         topic, branch = split_name(name)
         try:
             return self._branches.resolve(topic, branch)
@@ -152,28 +159,28 @@ class Handles:
             raise NoSuchBranch(topic, branch) from None
 
     def tip(self, handle: Handle) -> Tip:
-        """Where the volume stands, as far as this directory knows. After the first time without a request."""
+        """Return the newest state of the volume that this directory knows. Only the first call may make a request."""
         known = self._tips.get(handle.vid)
         if known is None or known[0] != handle.lsn:
             known = self._tips[handle.vid] = (handle.lsn, self._find_tip(handle))
         return known[1]
 
     def offloaded_seq(self, name: str) -> int:
-        """The last seq that a commit of ours has, or that the branch started from; 0 if none."""
+        """Return the last seq that a commit of this topic has, or from which the branch started; 0 if none."""
         handle = self.find(name)
         if handle is None:
             return self._log.topic(name).first_seq - 1 if self._log.has_topic(name) else 0
         return self.common_seq(handle)
 
     def common_seq(self, handle: Handle) -> int:
-        """Up to where what the volume has, as far as this directory knows, was not truncated here since."""
+        """Return the last seq of the volume, as known here, that no truncation here has removed since."""
         if handle.is_collected and self._log.has_topic(handle.name):
             return self._log.topic(handle.name).hot_floor - 1  # N5
         waiting = self.waiting_truncations(handle)
         return waiting[-1].seq - 1 if waiting else self.tip(handle).bounds.head_seq
 
     def waiting_truncations(self, handle: Handle) -> tuple[TruncateOp, ...]:
-        """Those of the topic in the log that take what the volume has, and that it was not told of; oldest first."""
+        """Return the topic's truncations that remove records of the volume and have no commit yet; oldest first."""
         if handle.is_collected or not self.is_writer(handle):
             return ()
         head_seq = self.tip(handle).bounds.head_seq
@@ -202,7 +209,7 @@ class Handles:
         return Handle(name, vid, snapshot.lsn, epoch=epoch, config=snapshot.config, topic_id=topic_id)
 
     def check_fits(self, handle: Handle) -> None:
-        """N2, for a topic that came to be beside the handle of a replica. Raises `Diverged`."""
+        """Check N2 for a topic that was created beside the handle of a replica. Raises `Diverged`."""
         if self.tip(handle).bounds.head_seq + 1 != self._log.topic(handle.name).first_seq:
             raise Diverged(handle.name, str(handle.vid), handle.lsn)
 
@@ -217,7 +224,7 @@ class Handles:
         self._check_known(handle)
 
     def keep_deletes(self, name: str) -> None:
-        """From now on every delete stays listed until the remote knows of it."""
+        """Configure the topic so that every delete stays listed until the remote knows it."""
         config = self._log.topic(name).config
         if not config.keep_history:
             self._log.configure(name, replace(config, keep_history=True))

@@ -1,4 +1,4 @@
-"""A store in front of another one that is told of each request: before it goes, and of what came of it."""
+"""A store in front of another one, which sees each request before it is sent, and its outcome."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _Answer = TypeVar("_Answer")
 
 
 class MeasuredStore(WrappedStore):
-    """Safe for many threads."""
+    """A wrapper that calls `_begin` before each request and `_end` after it. Safe for many threads."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
-        self._body = threading.local()  # the size of what the call of this thread sends
+        self._body = threading.local()  # .size: bytes that the call of this thread sends
 
     @abstractmethod
     def _begin(self, method: str, sent_bytes: int) -> None:
-        """What it raises keeps the request from being made."""
+        """Take note of a request before it is sent. If this raises, the request is not sent."""
 
     @abstractmethod
     def _end(self, method: str, outcome: str, elapsed_s: float, sent_bytes: int, received_bytes: int) -> None:
-        """`outcome` is `OK` or the error's name."""
+        """Take note of a request that ended. `outcome` is `OK` or the error's name."""
 
     def put_new(self, key: Key, body: bytes) -> None:
         self._body.size = len(body)

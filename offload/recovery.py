@@ -1,16 +1,17 @@
-"""A data directory from a bucket alone: every topic and branch as a replica, ready to be taken over.
+"""Recovery of a data directory from a bucket alone: every topic and branch as a replica, ready for a takeover.
 
     step                                            what a crash after it leaves
-    1 the file RECOVERING, which names the remote   a directory that recovers, and only from there
+    1 the file RECOVERING, which names the remote   a directory that recovers only from that remote
     2 seglog.toml with that remote; the log, empty  the same
-    3 a replica's handle for each name that lives   the same, with some of the names: the others follow
-    4 RECOVERING goes                               the data directory
+    3 a replica's handle for each live name         the same, with some of the names; a repetition adds the others
+    4 RECOVERING is deleted                         the data directory
 
-V1  Nothing is written to the remote. Bounds, configuration and history are in the volumes: a replica reads them there,
-    and a topic gets its configuration when it is taken over (offload.replication.takeover).
-V2  A directory that holds anything else is refused; one in which an earlier recovery of the same remote ended is gone
-    on with.
-V3  A name that cannot be recovered holds up none of the others; the directory recovers until all of them are there.
+V1  Recovery writes nothing to the remote; only a takeover does (`writable`).
+    Bounds, configuration and history are in the volumes, and a replica reads them there. A topic gets its
+    configuration when it is taken over (offload.replication.takeover).
+V2  If the directory holds anything else, recovery refuses it.
+    If an earlier recovery of the same remote began there, this one continues it.
+V3  A name that cannot be recovered holds up no other name. The directory is complete only with all of them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _READ_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class RecoveredTopic:
-    """What the remote has of a name. `last_seq` and `last_ts_ms` are those of the last live record, 0 for none."""
+    """The remote's state of one name. `last_seq` and `last_ts_ms` are of the last live record; 0 if there is none."""
 
     name: str
     volume: str
@@ -67,10 +68,11 @@ def recover(
     clock: Clock | None = None,
     files: Files | None = None,
 ) -> Iterator[RecoveredTopic | TopicFailed]:
-    """Each name as it is done. `only` is a topic, with its branches, or a branch; `writable` takes all of them over.
+    """Yield each name when it is done. `only` is a topic, with its branches, or a branch.
 
-    `store` may stand in for the one that `url` names. The directory is complete when this ends without a `TopicFailed`;
-    repeat it after anything else. Raises `DirectoryNotEmpty`, `NoSuchTopic`, and what the store raises.
+    `writable` takes all of them over. `store` may replace the store that `url` names. If the iteration
+    ends without a `TopicFailed`, the directory is complete. Otherwise, repeat the call. Raises `DirectoryNotEmpty`,
+    `NoSuchTopic`, and the errors of the store.
     """
     port = seglog.OsFiles() if files is None else files
     _begin(port, directory, url)
@@ -86,7 +88,7 @@ def recover(
                 yield _recovered(archive, name, writable=writable)
                 found = True
             except (NoSuchTopic, NoSuchBranch):
-                continue  # it was deleted
+                continue  # deleted meanwhile
             except (CatalogError, OffloadError, seglog.SeglogError) as error:
                 failed = found = True
                 yield TopicFailed(name, error)
@@ -116,7 +118,7 @@ def _recovered(archive: Archive, name: str, *, writable: bool) -> RecoveredTopic
 
 
 def _begin(files: Files, directory: Path, url: str) -> None:
-    """Steps 1 and 2. What is half written there of step 1 counts as nothing."""
+    """Do steps 1 and 2. A half-written file of step 1 counts as nothing."""
     for path in reversed([directory, *directory.absolute().parents]):
         if not files.is_dir(path):
             files.make_dir(path)

@@ -1,7 +1,7 @@
-"""Whether a remote in a directory is apart from the data directory.
+"""The check that a remote in a directory is apart from the data directory.
 
-A remote within the data directory is lost together with it. A data directory within the remote is listed as if its
-files were objects. Device and inode are compared, so links and bind mounts are seen through.
+A remote within the data directory is lost together with it. If the data directory lies within the remote, the store
+lists its files as objects. The check compares device and inode, so it sees through links and bind mounts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["check_remote_apart"]
 
 
 def check_remote_apart(url: str, directory: Path) -> None:
-    """Raises `InvalidRemote`. A remote that is in no directory is apart."""
+    """Raise `InvalidRemote` if one lies in the other. A remote that is in no directory is apart."""
     parts = urlsplit(url)
     if parts.scheme != "file":
         return
@@ -29,7 +29,7 @@ def check_remote_apart(url: str, directory: Path) -> None:
 
 
 def _is_in(path: Path, other: Path) -> bool:
-    """Or is the same. Neither needs to be there."""
+    """Return whether `path` lies in `other`, or is the same. Neither needs to exist."""
     path, other = Path(os.path.realpath(path)), Path(os.path.realpath(other))
     for each in (path, *path.parents):
         if each == other:

@@ -1,4 +1,4 @@
-"""A replica, to whoever reads topics: every record is in the cold tier, up to the newest that is synced."""
+"""A replica as a topic for readers. All its records, up to the newest that is synced, are in the cold tier."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["ReplicaTopic"]
 
 
 class ReplicaTopic:
-    """At the state that it has when it is made. Whatever asks the remote says so."""
+    """A replica. The properties show its state when this object was made. A method that asks the remote says so."""
 
     def __init__(self, archive: Archive, name: str) -> None:
-        """May ask the remote. Raises what `Archive.snapshot` raises."""
+        """May ask the remote. Raises the errors of `Archive.snapshot`."""
         self.name = name
         self._archive = archive
         self._snapshot: Snapshot = archive.snapshot(name)
 
     @property
     def earliest_seq(self) -> int:
-        """The first live record is this one or a later one."""
+        """Return a lower bound: the first live record has this seq or a higher one."""
         return max(self._snapshot.bounds.first_seq, self._snapshot.before_seq)
 
     @property
@@ -34,7 +34,7 @@ class ReplicaTopic:
 
     @property
     def hot_floor(self) -> int:
-        """Nothing is hot."""
+        """Return the seq after the head: no record is hot."""
         return self.head_seq + 1
 
     def read(
@@ -46,7 +46,7 @@ class ReplicaTopic:
         until_ms: int | None = None,
         gaps: bool = False,
     ) -> Iterator[Record | Gap]:
-        """As `Topic.read`. Asks the remote as the records are taken."""
+        """Yield records as `Topic.read` does. Asks the remote while the caller takes them."""
         snapshot = self._archive.snapshot(self.name)
         floor = self._archive.live_floor(self.name, snapshot)
         if start is not None and 1 <= start < floor and gaps:

@@ -1,6 +1,6 @@
 """Settings of archive and daemon: sections `[remote]`, `[offload]` and `[serve]` of seglog.toml, and a table of all.
 
-What keys there are, with their defaults, units and ranges, the fields of the classes say, and docs/configuration.md.
+The fields of the classes are the keys, with their defaults, units and ranges. docs/configuration.md lists them, too.
 A key that is not listed is refused by name.
 The section `[cold]` is in offload.cold_settings.
 """
@@ -46,7 +46,7 @@ _MAX_BLOCK_SIZE = 2**31 - 1  # Pulsar's reader keeps it in a Java int
 DEFAULT = "default"
 CHECKSUMS = ("auto", *(kind.value for kind in ChecksumKind), "none")
 SSE = ("none", "AES256", "aws:kms")
-# Those that are read at once: a GET of an archived object fails until somebody has it restored.
+# Classes whose objects can be read at once. A GET of an archived object fails until the object is restored.
 STORAGE_CLASSES = (
     DEFAULT,
     "STANDARD",
@@ -67,7 +67,7 @@ CODEC_NAMES: Mapping[str, Codec] = {"none": Codec.NONE, "zstd": Codec.ZSTD}
 
 
 def codec_named(name: str) -> Codec:
-    """Raises `InvalidSetting`."""
+    """Return the codec of a name. Raises `InvalidSetting`."""
     if name not in CODEC_NAMES:
         raise InvalidSetting("codec", f"{name!r} is none of {', '.join(CODEC_NAMES)}")
     return CODEC_NAMES[name]
@@ -75,7 +75,7 @@ def codec_named(name: str) -> Codec:
 
 @dataclass(frozen=True, slots=True)
 class OffloadSettings:
-    """`concurrency` parts are in flight at a time, so an upload holds about `block_size * concurrency` bytes."""
+    """The `[offload]` section. An upload has `concurrency` parts in flight: about `block_size * concurrency` bytes."""
 
     SECTION: ClassVar = "offload"
 
@@ -133,18 +133,18 @@ class OffloadSettings:
 
 
 TRIGGERS = ("offload_after_s", "offload_hot_bytes", "tail_interval_s")
-"""Settings that a topic may have for itself, as attributes of the same name."""
+"""Settings that a topic may override with attributes of the same name."""
 
 
 def trigger_overrides(attributes: Mapping[str, str]) -> dict[str, Any]:
-    """Of a topic's attributes. Raises `InvalidSetting`."""
+    """Return the triggers that a topic's attributes set. Raises `InvalidSetting`."""
     known = settings_of(OffloadSettings)
     return {key: known[key].parse(attributes[key]) for key in TRIGGERS if key in attributes}
 
 
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
-    """Of the daemon, `seglog serve`."""
+    """The `[serve]` section: settings of the daemon, `seglog serve`."""
 
     SECTION: ClassVar = "serve"
 
@@ -175,7 +175,7 @@ SETTINGS: tuple[Setting, ...] = tuple(
     for kind in (LogSettings, OffloadSettings, ColdSettings, CatalogSettings, ServeSettings)
     for setting in settings_of(kind).values()
 )
-"""Those of all sections but [remote], whose only key is the URL."""
+"""The settings of all sections except [remote], whose only key is the URL."""
 
 _KINDS = (OffloadSettings, ColdSettings, CatalogSettings, ServeSettings)
 _SECTIONS = (LogSettings.SECTION, "remote", *(kind.SECTION for kind in _KINDS))
@@ -184,9 +184,9 @@ _SECTIONS = (LogSettings.SECTION, "remote", *(kind.SECTION for kind in _KINDS))
 def load_archive_settings(
     path: Path, variables: Mapping[str, str] = NO_VARIABLES
 ) -> tuple[str | None, OffloadSettings]:
-    """The remote's URL, if there is one, and the rest, of the seglog.toml at `path`. `variables` is the environment.
+    """Return the remote's URL, or None, and the offload settings, from the seglog.toml at `path`.
 
-    Raises `InvalidSetting`.
+    `variables` is the environment. Raises `InvalidSetting`.
     """
     sections = read_sections(path)
     for name, section in sections.items():
@@ -202,10 +202,10 @@ def load_archive_settings(
 
 
 def load_serve_settings(path: Path, variables: Mapping[str, str] = NO_VARIABLES) -> ServeSettings:
-    """Of the seglog.toml at `path`, and of the environment. Raises `InvalidSetting`."""
+    """Return the daemon's settings, from the seglog.toml at `path` and the environment. Raises `InvalidSetting`."""
     return from_section(ServeSettings, read_sections(path).get(ServeSettings.SECTION, {}), variables)
 
 
 def default_file(remote: str | None = None) -> str:
-    """The seglog.toml that `seglog init` writes: every key with its default, commented out."""
+    """Return the seglog.toml that `seglog init` writes: every key with its default, commented out."""
     return "\n".join([default_toml(remote), *map(toml_lines, _KINDS)])

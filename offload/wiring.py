@@ -1,4 +1,4 @@
-"""Which implementation stands behind a remote URL. The one place that names them."""
+"""The implementation behind a remote URL. Only this module names the implementations."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _SEGMENT = re.compile(r"[A-Za-z0-9!_.*'()-]+")
 
 
 def open_store(url: str, settings: ColdSettings | None = None, offload: OffloadSettings | None = None) -> ObjectStore:
-    """The store behind `s3://bucket/prefix` or `file:///path`. Opens nothing yet.
+    """Return the store behind `s3://bucket/prefix` or `file:///path`. Opens no connection yet.
 
-    `settings` are those of its reads, `offload` those of its writes.
+    `settings` are for its reads, and `offload` for its writes.
 
     S3's endpoint, region and credentials come from the standard AWS environment and configuration.
     Raises `InvalidRemote`.
     """
     parts = urlsplit(url)
     if "@" in parts.netloc:
-        # The URL is in logs and errors: what stands before the @ may be a secret.
+        # The URL appears in logs and errors, and the part before the @ may be a secret.
         raise InvalidRemote(f"{parts.scheme}://…@{parts.netloc.rpartition('@')[2]}", "credentials do not belong in it")
     if parts.query or parts.fragment:
         raise InvalidRemote(url, "nothing may follow the path")
@@ -46,7 +46,7 @@ def _local(url: str, host: str, path: str) -> ObjectStore:
 
 
 def _s3(url: str, bucket: str, prefix: str, settings: ColdSettings, offload: OffloadSettings) -> ObjectStore:
-    from catalog.objects.s3 import (  # boto3 takes a quarter of a second to import: only when it is used
+    from catalog.objects.s3 import (  # only if it is used: boto3 takes a quarter of a second to import
         ReadSettings,
         S3Store,
         WriteSettings,
