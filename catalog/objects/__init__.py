@@ -1,6 +1,6 @@
-"""Object stores: one port (`ObjectStore`), three implementations.
+"""Object stores: one port (`ObjectStore`) and three implementations.
 
-`catalog.objects.s3` is not imported here: it brings boto3, which takes longer to import than all the rest.
+This package does not import `catalog.objects.s3`. That module imports boto3, which takes longer than all other imports.
 """
 
 from catalog.objects.base import ObjectInfo, ObjectStore, PartTag, Tagged

@@ -1,19 +1,21 @@
-"""The port to object storage: what the catalog needs of a store, and nothing more.
+"""The port to object storage: the calls that the catalog needs of a store, and nothing more.
 
 Implementations: `catalog.objects.local` (a directory), `catalog.objects.memory`, `catalog.objects.s3`.
 One suite of checks runs over all of them, and over a user's store: `catalog.objects.conformance`.
 
-P1  `put_new` is atomic: of any number of racing callers one succeeds, and nobody ever sees half an object.
-P2  What a call returned from is durable, and visible to every later `get`, `head` and `list` from anywhere.
-P3  A key that is not there is `NoSuchObject`, and nothing else is: trouble is never taken for absence.
+P1  `put_new` is atomic. Of any number of racing callers one succeeds. No reader ever sees half an object.
+P2  When a write returns, its effect is durable, and visible to every later `get`, `head` and `list` from anywhere.
+P3  An absent key raises `NoSuchObject`. No other trouble raises `NoSuchObject`.
 P4  A multipart object appears whole, at `complete_upload`, or never.
-P5  Where a store keeps a checksum of the whole object, it was compared with that of the bytes that were sent before the
-    object appeared; `head` gives it. Directories and memory keep one of what `put` and `complete_upload` made.
-P6  `swap` is atomic, as `put_new` is: of any number of racing callers that saw one state of an object, one succeeds.
-P7  A store adds the prefix it was opened with to every key; no request leaves that prefix.
-P8  When a call returns, what it was given is the caller's again, who may change it.
+P5  If a store keeps a checksum of the whole object, it compares that with the checksum of the sent bytes. It does so
+    before the object appears. `head` returns the checksum. Directory and memory stores keep a checksum of the objects
+    that `put` and `complete_upload` made.
+P6  `swap` is atomic, as `put_new` is. Of any number of racing callers that saw one state of an object, one succeeds.
+P7  A store adds the prefix that it was opened with to every key. No request leaves that prefix.
+P8  When a call returns, the store uses the caller's buffers no longer. The caller may change them.
 
-Every method may raise `StoreUnreachable`, `AccessDenied` and `NoSuchBucket`. All are safe to call from many threads.
+Every method may raise `StoreUnreachable`, `AccessDenied` and `NoSuchBucket`. All methods are safe to call from many
+threads.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ __all__ = ["ObjectInfo", "ObjectStore", "PartTag", "Tagged", "TellsTime", "whole
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a store knows of an object without reading it. Metadata keys are lower case.
+    """The facts that a store gives about an object without reading it. Metadata keys are lower case.
 
-    `checksum` is that of the whole object; None if the store keeps none, or one of the parts' checksums only.
+    `checksum` covers the whole object. It is None if the store keeps none, or only a checksum of the parts' checksums.
     """
 
     size: int
@@ -44,7 +46,7 @@ class ObjectInfo:
 class PartTag:
     """A part as the store acknowledged it: its number, from 1, the store's tag for it, its length and its checksum.
 
-    Callers give it back to `complete_upload`, so that a part that is not the one sent is refused.
+    Callers pass it to `complete_upload`, so that the store refuses a part that differs from the sent one.
     """
 
     number: int
@@ -55,14 +57,17 @@ class PartTag:
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """An object, with the store's tag for this state of it: what `swap` is given back."""
+    """An object, and the store's tag for this state of the object. Callers pass the tag to `swap`."""
 
     body: bytes
     etag: str
 
 
 def whole_of(parts: Sequence[PartTag]) -> SizedChecksum | None:
-    """What the object of these parts, in order, must have; None if they carry no checksum."""
+    """Return the checksum and size that the object of `parts`, in order, must have.
+
+    Return None if there are no parts, or a part carries no checksum.
+    """
     sized = [SizedChecksum(part.checksum, part.size) for part in parts if part.checksum is not None]
     return joined(sized) if sized and len(sized) == len(parts) else None
 
@@ -72,9 +77,10 @@ class TellsTime(Protocol):
     """A store that has a clock of its own."""
 
     def time_ms(self) -> int | None:
-        """Its time, since the epoch, rounded down to a second; None if it does not say. One request.
+        """Return the store's time in ms since the epoch, rounded down to a second; None if the store does not say.
 
-        `catalog.objects.store_time` compares it with the machine's clock, before anything is deleted by age.
+        This takes one request. `catalog.objects.store_time` compares the time with the machine's clock before a caller
+        deletes by age.
         """
         ...
 
@@ -87,86 +93,95 @@ class ObjectStore(Protocol):
 
     @property
     def is_ordered(self) -> bool:
-        """Whether keys are kept in order, so that a LIST with a limit costs by that, and not by all that lies there."""
+        """Tell whether the store keeps keys in order.
+
+        In an ordered store, a LIST with a limit costs by its limit. In another store, it costs by the number of stored
+        keys.
+        """
         ...
 
     def put_new(self, key: Key, body: bytes) -> None:
-        """Create `key`, once and without any retry.
+        """Create `key` by one request, without any retry.
 
-        Raises `KeyTaken` if it exists (which may be our own lost answer), and `OutcomeUnknown` if the store's
-        answer does not tell whether the object is there now (5xx, 409, reset, timeout).
+        Raise `KeyTaken` if the key exists. The object may be the caller's own, from a call whose answer got lost. Raise
+        `OutcomeUnknown` if the store's answer does not tell whether the object exists now (5xx, 409, reset, timeout).
         """
         ...
 
     def put(self, key: Key, body: bytes | bytearray, metadata: Mapping[str, str]) -> None:
-        """Create or replace `key`. Only for keys that carry a fresh id, so that a repetition is harmless."""
+        """Create or replace `key`. Use it only for keys that carry a fresh id, so that a repetition is harmless."""
         ...
 
     def get(self, key: Key) -> bytes:
-        """The whole object. Raises `NoSuchObject`."""
+        """Return the whole object. Raise `NoSuchObject` if it is absent."""
         ...
 
     def get_tagged(self, key: Key) -> Tagged:
-        """The whole object and its tag. Raises `NoSuchObject`."""
+        """Return the whole object and its tag. Raise `NoSuchObject` if it is absent."""
         ...
 
     def swap(self, key: Key, body: bytes, etag: str) -> None:
-        """Replace `key` if it still is what it was when it had `etag`; once and without any retry.
+        """Replace `key` if the object still is in the state that had `etag`. Send one request, without any retry.
 
-        Raises `KeyChanged` if it is not, or is gone (which may be our own lost answer), and `OutcomeUnknown` as
-        `put_new` does.
+        Raise `KeyChanged` if the object is in another state or gone. That state may be the caller's own, from a call
+        whose answer got lost. Raise `OutcomeUnknown` as `put_new` does.
         """
         ...
 
     def get_range(self, key: Key, start: int, length: int) -> bytes:
-        """Exactly `length` bytes from `start`; with none asked for, no request is made.
+        """Return exactly `length` bytes from `start`. If `length` is 0, make no request.
 
-        Raises `NoSuchObject`, and `InvalidObject` if the object is shorter.
+        Raise `NoSuchObject` if the object is absent, and `InvalidObject` if it is shorter.
         """
         ...
 
     def head(self, key: Key) -> ObjectInfo:
-        """Raises `NoSuchObject`."""
+        """Return the object's size, metadata and checksum. Raise `NoSuchObject` if it is absent."""
         ...
 
     def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
-        """Keys that begin with `prefix` and come after `start_after`, ascending, taken from the store page by page.
+        """Yield the keys that begin with `prefix` and come after `start_after`, ascending.
 
-        With `limit`, at most so many, in one request.
+        The store delivers them page by page. With `limit`, yield at most that many keys, from one request.
         """
         ...
 
     def delete(self, key: Key) -> None:
-        """Idempotent."""
+        """Delete `key`. An absent key is no error."""
         ...
 
     def delete_many(self, keys: Sequence[Key]) -> None:
-        """Idempotent. In requests of up to 1,000 keys where the store can; what it raises may leave any of them."""
+        """Delete `keys`. Absent keys are no error.
+
+        A store that can do so sends requests of up to 1,000 keys. After an error, any of the keys may still exist.
+        """
         ...
 
     def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
-        """Begin a multipart upload; returns its id."""
+        """Begin a multipart upload and return its id."""
         ...
 
     def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:
-        """Store part `number` (from 1). A repetition replaces. Raises `NoSuchObject` if the upload is gone."""
+        """Store part `number` (from 1), or replace it. Raise `NoSuchObject` if the upload is gone."""
         ...
 
     def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
-        """Make the object of the parts, in order, once and without any retry, and compare it with `whole_of` them.
+        """Make the object of `parts`, in order, and compare it with `whole_of` them.
 
-        Raises `InvalidObject` if a part is not the one that was stored, or the whole not what the parts make,
-        `NoSuchObject` if the upload is gone (which may be our own earlier completion: `head` tells), and
-        `OutcomeUnknown`.
+        Send one request, without any retry.
+
+        Raise `InvalidObject` if a part differs from the stored one, or the whole differs from what the parts make.
+        Raise `NoSuchObject` if the upload is gone. An earlier completion by this caller may have succeeded: `head`
+        tells. Raise `OutcomeUnknown` as `put_new` does.
         """
         ...
 
     def abort_upload(self, key: Key, upload_id: str) -> None:
-        """Idempotent: an upload that is gone is aborted."""
+        """Abort the upload. An upload that is gone is no error."""
         ...
 
     def list_uploads(self, prefix: str) -> Iterator[tuple[Key, str]]:
-        """(key, upload id) of every upload that is neither completed nor aborted."""
+        """Yield (key, upload id) of every upload that is neither completed nor aborted."""
         ...
 
     def close(self) -> None: ...

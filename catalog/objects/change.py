@@ -1,8 +1,8 @@
-"""Compare-and-swap over answers that may be lost: one object, changed from the state it is in.
+"""Compare-and-swap of one object, over a store whose answers may get lost.
 
-`make` says what an object shall become, from what it is: a body, or None if it is absent. None leaves it as it is, and
-so does the body that it has. Else that is sent, by `put_new` or by `swap`, and every answer but a plain success is
-settled by reading back:
+`make` takes the object's body, or None if the object is absent. It returns the body that the object shall have. If
+`make` returns None or the body that it was given, `change` leaves the object alone. Otherwise `change` sends the new
+body, by `put_new` or by `swap`. After every answer except plain success, `change` reads the object back:
 
     sending says             reading back gives     then
     done                     (not asked)            what was sent
@@ -11,14 +11,15 @@ settled by reading back:
     taken, changed, unknown  another state          ask `make` again with that one, after a pause; `ROUNDS` times in all
     taken, changed, unknown  no answer              `OutcomeUnknown`
 
-X1  `make` may be asked with a state that has its change in already, under others': our answer was lost and somebody
-    went on from there. It must see that, and then leave the object as it is: a change that is made twice is harmless.
-X2  No state comes back: each has something new in it (a nonce, a count that grows), so a request that lands late finds
-    the state that it was for, or none. An object that is removed ends this, and is not to be made anew.
-X3  Once a try had no definite answer, and the state before is still there, no later refusal (no connection, no access,
-    no bucket) means "not written". Another state there says, through `make`, whether the change is in it.
-X4  What is read may be damaged on its way: `make` checks it (catalog.format.envelope) before it builds on it.
-X5  Whoever loses a round lost it to a change of somebody else, so of all who take part one always gets on.
+X1  `make` may get a state that contains its change already, below changes of other writers. That happens if our answer
+    got lost and another writer built on our change. `make` must recognise its change and leave the object alone. A
+    change that is made twice must be harmless.
+X2  No state of an object ever returns: each state has something new in it (a nonce, a count that grows). So a request
+    that lands late finds the state that it was for, or none. Removal ends an object: its key must not be created again.
+X3  If a try got no definite answer and the state before is still there, no later refusal means "not written". Refusals
+    are: no connection, no access, no bucket. If another state is there, `make` tells whether it contains the change.
+X4  A body may be damaged on its way. `make` verifies it (catalog.format.envelope) before it builds on it.
+X5  Lock-free: a writer loses a round only to a change of another writer. So one of all writers always makes progress.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ def change(
     make: Callable[[bytes | None], bytes | None],
     pause: Callable[[float], None] = time.sleep,
 ) -> bytes | None:
-    """What lies under `key` in the end; None if it is absent and was left so.
+    """Change the object under `key` by `make`. Return its body in the end; None if it is absent and was left so.
 
-    Raises `OutcomeUnknown` if nobody can say, `KeyChanged` if others were faster in every round, and what `make` or the
-    store raised if the change was certainly not written.
+    Raise `OutcomeUnknown` if the outcome cannot be found out. Raise `KeyChanged` if other writers were faster in every
+    round. If the change was certainly not written, raise the error of `make` or of the store.
     """
     return change_from(store, key, look(store, key), make, pause)
 
@@ -59,7 +60,10 @@ def change_from(
     make: Callable[[bytes | None], bytes | None],
     pause: Callable[[float], None] = time.sleep,
 ) -> bytes | None:
-    """`change`, for who knows already what lies under `key`, or lay there a while ago: one request less."""
+    """Do as `change`, beginning with the state `before`, which the caller has read. This saves one request.
+
+    `before` may be out of date.
+    """
     for rounds in itertools.count(1):
         body = None if before is None else before.body
         made = make(body)
@@ -77,7 +81,7 @@ def change_from(
 def _send(
     store: ObjectStore, key: Key, before: Tagged | None, made: bytes, pause: Callable[[float], None]
 ) -> Tagged | None:
-    """What lies there now: `made`, or a state that is neither that nor the one before."""
+    """Send `made` to replace `before`. Return the state after that: `made`, or a state that is neither of the two."""
     doubt = ""
     for tries in range(1, TRIES + 1):
         try:
@@ -106,7 +110,7 @@ def _send(
 
 
 def look(store: ObjectStore, key: Key) -> Tagged | None:
-    """What lies under `key` now; None if it is absent."""
+    """Return the object under `key`; None if it is absent."""
     try:
         return store.get_tagged(key)
     except NoSuchObject:
@@ -114,7 +118,7 @@ def look(store: ObjectStore, key: Key) -> Tagged | None:
 
 
 def _is_same(one: Tagged | None, other: Tagged | None) -> bool:
-    """Of one content: the tag may be another if somebody wrote the same again."""
+    """Tell whether both have the same content. Their tags may differ, if a writer wrote the same bytes again."""
     if one is None or other is None:
         return one is other
     return one.body == other.body

@@ -1,9 +1,11 @@
-"""A check of what a store promises, and what checks are made of. `catalog.objects.conformance` has them all.
+"""A check of one promise of a store, and the helpers of checks. `catalog.objects.conformance` has all checks.
 
-Y1  A check works under a prefix that is its own and empty. What it makes there is left to the caller to remove.
-Y2  It returns if it saw the promise kept, raises `PromiseBroken` with what it saw instead, `NotPermitted` if the role
-    may not do what it takes, `NotKept` if the store has nothing to check, and else what the store raised.
-Y3  A race that no racer won wrongly is evidence, and no proof: what a store promises is in its manual.
+Y1  A check works under a prefix of its own, which is empty at first. The caller removes the objects that the check
+    makes.
+Y2  A check returns if it saw the promise kept. It raises `PromiseBroken`, with what it saw instead, if the store broke
+    the promise. It raises `NotPermitted` if the role may not make the requests that the check needs. It raises
+    `NotKept` if the store has nothing to check. Otherwise it raises the store's error.
+Y3  A race without a wrong winner is evidence, and no proof. The store's manual says what the store promises.
 """
 
 from __future__ import annotations
@@ -37,20 +39,20 @@ METADATA = {"role": "check", "software": "seglog (doctor)"}
 
 
 class PromiseBroken(Exception):
-    """What was seen in place of what was promised."""
+    """The store broke the promise. The message tells what the check saw."""
 
 
 class NotPermitted(Exception):
-    """The role may not do what the check takes."""
+    """The role may not make the requests that the check needs."""
 
 
 class NotKept(Exception):
-    """The store does not have what would be checked, and need not."""
+    """The store lacks the feature that the check is about, and need not have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A store, and the prefix in it that a check has for itself; it ends in a slash."""
+    """A store, and the prefix in it that one check has for itself. The prefix ends in a slash."""
 
     store: ObjectStore
     prefix: str
@@ -65,7 +67,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`proves` is a sentence about the store."""
+    """A check of one promise. `proves` states the promise, as a sentence about the store."""
 
     name: str
     proves: str
@@ -73,7 +75,7 @@ class Check:
 
 
 def proves(sentence: str) -> Callable[[Callable[[Place], None]], Check]:
-    """Makes a check of a function, which gives it its name."""
+    """Return a decorator that makes a `Check` of a function. The check gets the function's name."""
     return lambda run: Check(run.__name__.strip("_").replace("_", "-"), sentence, run)
 
 
@@ -111,9 +113,9 @@ def permitted(what: str) -> Iterator[None]:
 
 
 def race(place: Place, key: Key, bodies: Sequence[bytes], write: Callable[[bytes], None]) -> None:
-    """All write at once: one succeeds, and what is there is its.
+    """Write all `bodies` at once. Expect that one write succeeds, and that the object has its body.
 
-    Where some got no definite answer, one succeeds at most.
+    If some writes got no definite answer, expect that at most one succeeds.
     """
     start = threading.Barrier(len(bodies))
 

@@ -1,6 +1,7 @@
-"""What a store has to do so that a catalog is safe in it: a check of each promise of `catalog.objects.base`.
+"""The checks of a store: one for each promise of `catalog.objects.base`. A store that passes all is safe for a catalog.
 
-The tests run them over our own stores, and `seglog doctor` over a user's remote. docs/stores.md has them as a table.
+The tests run them over our own stores. `seglog doctor` runs them over a user's remote. docs/stores.md has them as a
+table.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def _read_after_write(place: Place) -> None:
     store = place.store
     for name, body in (("one", b"one"), ("empty", b""), ("large", bytes(range(256)) * 999)):
         key = place.key(name)
-        if name != "one":  # the first request of all is a write, which says whether there is a use in going on
+        if name != "one":  # a write comes first: its outcome tells whether other checks make sense
             absent(place, key, "before it was written")
         store.put_new(key, body)
         expect("a new object", store.get(key), body)
@@ -214,7 +215,7 @@ def _multipart(place: Place) -> None:
     expect("bytes over the border of two parts", store.get_range(key, len(_PART) - 2, 4), _PART[-2:] + b"ta")
     expect("its metadata", dict(store.head(key).metadata), METADATA)
     expect("the listing after that", list(store.list(place.prefix)), [key])
-    with contextlib.suppress(NoSuchObject):  # or it says, again, that it is done
+    with contextlib.suppress(NoSuchObject):  # or the store confirms the completion again
         store.complete_upload(key, upload_id, parts)
     store.abort_upload(key, upload_id)
     expect("the object after completing and aborting what is completed", store.get(key), _PART + b"tail")

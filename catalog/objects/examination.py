@@ -1,12 +1,12 @@
-"""All checks of `catalog.objects.conformance` over one store, under one fresh prefix, and nothing left there.
+"""All checks of `catalog.objects.conformance` over one store, under one fresh prefix. Nothing is left there.
 
-    outcome   what was seen
-    kept      the promise
-    broken    something else, or trouble: `reason` says what
-    skipped   nothing: the role may not do what it takes, the store has nothing to check, or it answers nobody
+    outcome   meaning
+    kept      the store kept the promise
+    broken    the store broke the promise, or raised an error: `reason` says what
+    skipped   no result: the role lacks a permission, the store has nothing to check, or the store does not answer
 
-E1  What the checks made is removed by the names that they used; a listing, which may be what is wrong, is not asked.
-E2  If the first check meets a store that cannot be reached or refuses it, those that follow are not tried.
+E1  The examination removes objects by the names that the checks used. A listing may be broken, so none is asked.
+E2  If the first check meets a store that cannot be reached or refuses it, the examination skips all later checks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class Outcome:
 
 
 class Examination:
-    """`outcomes` runs the checks, one at a time; `clean` removes what they made."""
+    """An examination of one store. `outcomes` runs the checks, one at a time.
+
+    `clean` removes the objects that they made.
+    """
 
     def __init__(self, store: ObjectStore, prefix: str, checks: Sequence[Check] = CHECKS) -> None:
         self._store = _Remembering(store)
@@ -57,7 +60,7 @@ class Examination:
             is_useless = number == 0 and isinstance(trouble, _REFUSALS)
 
     def clean(self) -> str:
-        """Why some of it had to stay; empty if all is gone."""
+        """Remove everything that the checks made. Return why some of it had to stay; empty if all is gone."""
         reason = ""
         for upload_id, key in self._store.uploads.items():
             reason = _trouble_of(self._store.inner.abort_upload, key, upload_id) or reason
@@ -86,7 +89,10 @@ def _trouble_of(call: Callable[..., None], *arguments: object) -> str:
 
 
 class _Remembering(WrappedStore):
-    """`made` are the keys that may have an object now, `uploads` the keys of uploads by their ids."""
+    """A store that remembers writes.
+
+    `made` has the keys that may have an object now. `uploads` maps upload ids to keys.
+    """
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
@@ -102,7 +108,7 @@ class _Remembering(WrappedStore):
 
     def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
         is_made = method in _CREATES
-        # A put is repeated: one that did not get through in the end may have landed before.
+        # The store repeats a put. An earlier try may have landed even if the last one failed.
         refusals = (AccessDenied, NoSuchBucket) if method == "put" else _REFUSALS
         try:
             return act()

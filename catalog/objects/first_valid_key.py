@@ -1,6 +1,6 @@
-"""The first key of a listing that is one of ours.
+"""Search for the first key of a listing that belongs to the catalog.
 
-Others may lie before it: a console leaves an empty object where somebody made a "folder", people leave notes.
+Foreign keys may come before it. A console leaves an empty object where a user made a "folder", and people leave notes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 def first_known(store: ObjectStore, prefix: str, parse: Callable[[str], T | None]) -> T | None:
-    """What `parse` makes of the first key under `prefix` of which it makes anything; None if there is none.
+    """Return the result of `parse` for the first key under `prefix` that it accepts; None if it accepts none.
 
-    One LIST of one key, unless another's lies first: then one more, of all that follow.
+    This takes one LIST of one key. If that key is a foreign one, it takes a second LIST, of all keys that follow.
     """
     first = next(store.list(prefix, limit=1), None)
     if first is None:

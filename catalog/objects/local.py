@@ -1,22 +1,26 @@
-"""Objects in a directory. An object is the file of its key; what is not an object lies beside them under a dot.
+"""Objects in a directory. An object is the file of its key. All other files lie beside the objects, under a dot.
 
     <root>/<key>                        an object
     <root>/.metadata/<key>              JSON, written before the object: `metadata`, and `crc32c` of the object
     <root>/.temporary/<random>          a file on its way to its key
     <root>/.multipart/<upload id>/      `upload` (JSON: key, metadata) and one file a part, `<number>.<tag>`
-    <root>/.locks/<2 hex digits>        empty; a key's is that of its hash. None is ever removed
+    <root>/.locks/<2 hex digits>        empty; the hash of a key gives its lock. No lock file is ever removed
 
-L1  An object appears by link(2) (`put_new`) or rename(2), when its bytes are on disk; the call returns when its
-    directory entry is as well. A crash leaves temporaries only, which no listing shows: no key begins with a dot.
-L2  `KeyTaken` and `KeyChanged` too are raised only when what was found is on disk, so what is read back stays.
-L3  An object of parts is compared with what its parts make while they are joined. The checksum that `head` gives is the
-    one that was compared; `put_new` writes none down.
-L4  The root is made by the first write; the directory above it must be there, as a bucket must.
-L5  What replaces or removes an object holds its lock by flock(2), which ends with the process: threads and processes
-    take turns, so between what `swap` compared and its rename nothing comes. `put_new` needs none, nor does a reader.
-L6  An etag is the hash of the content. Who must tell a state from an equal one of before puts something new into it.
+L1  An object appears by link(2) (`put_new`) or rename(2), after its bytes are on disk. The call returns after the
+    directory entry is on disk too. A crash leaves only temporaries. No listing shows them, because no key begins with a
+    dot.
+L2  The store raises `KeyTaken` and `KeyChanged` only after the found state is on disk. So the state that a caller reads
+    back stays.
+L3  While the store joins parts, it compares the joined bytes with the parts' checksums. `head` gives the checksum that
+    was compared. `put_new` records none.
+L4  The first write makes the root. The directory above the root must exist, as a bucket must.
+L5  A call that replaces or removes an object holds its lock by flock(2). The lock ends with the process. Threads and
+    processes take turns, so nothing comes between the comparison of `swap` and its rename. `put_new` and readers need
+    no lock.
+L6  An etag is the hash of the content. A caller that must tell a state from an equal earlier one puts something new
+    into it.
 
-Two objects cannot be `a` and `a/b` here, as they could in S3; `catalog.format.keys` makes no such keys.
+A directory cannot hold both `a` and `a/b`, as S3 can. `catalog.format.keys` makes no such keys.
 """
 
 from __future__ import annotations
@@ -112,7 +116,7 @@ class LocalStore:
                     sync_dir(target.parent)
                 raise KeyChanged(key)
             with self._temporary(body) as temporary:
-                # Before the object: a crash between the two leaves it without a checksum, never with a wrong one.
+                # Metadata goes first: a crash between the two leaves the object without a checksum, never a wrong one.
                 if (directory := remove(self._root / _METADATA / key)) is not None:
                     sync_dir(directory)
                 temporary.rename(target)
@@ -154,7 +158,7 @@ class LocalStore:
             if not self._root.is_dir():
                 return
             removed = [self._remove_object(key, path) for key, path in paths.items()]
-            # Objects before what is known of them.
+            # Sync the removal of objects first, then the removal of metadata.
             for directories in zip(*removed, strict=True):
                 for directory in {each for each in directories if each is not None}:
                     sync_dir(directory)
@@ -207,7 +211,10 @@ class LocalStore:
         return iter(sorted((key, upload_id) for key, upload_id in found if key.startswith(prefix)))
 
     def time_ms(self) -> int | None:
-        """Of a file that was just written: over a network it is the file server's. None if nothing may be written."""
+        """Return the mtime of a file that was just written, in ms. None if the store may not write.
+
+        The mtime is rounded down to a second. On a network file system, it is the time of the file server.
+        """
         try:
             with self._errors("the store's time"), self._temporary(b"?") as temporary:
                 return int(temporary.stat().st_mtime) * 1000
@@ -215,7 +222,7 @@ class LocalStore:
             return None
 
     def close(self) -> None:
-        """Nothing to do: no file stays open between calls."""
+        """Do nothing: no file stays open between calls."""
 
     def _path(self, key: Key) -> Path:
         return self._root / check_key(key)
@@ -246,11 +253,11 @@ class LocalStore:
 
     @contextlib.contextmanager
     def _turn(self, key: Key) -> Iterator[None]:
-        """Alone, of all threads and processes, with the objects that share this one's lock."""
+        """Hold the lock of `key`, alone among all threads and processes. Other keys may share the lock."""
         directory = self._root / _LOCKS
         self._make_durable_dir(directory)
         path = directory / xxhash.xxh3_64_hexdigest(key.encode())[:2]
-        # Opened anew each time: two threads with one open file would hold its lock together.
+        # Each turn opens the file: two threads that share an open file would both hold its lock.
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -260,7 +267,7 @@ class LocalStore:
 
     @contextlib.contextmanager
     def _temporary(self, body: bytes | bytearray) -> Iterator[Path]:
-        """A file with `body`, on disk; gone at the end unless it was renamed."""
+        """Yield a file with `body`, on disk. Remove the file at the end unless the caller renamed it."""
         directory = self._root / _TEMPORARY
         self._make_durable_dir(directory)
         path = directory / secrets.token_hex(16)
@@ -280,7 +287,10 @@ class LocalStore:
             sync_dir(target.parent)
 
     def _make_durable_dir(self, directory: Path) -> None:
-        """Make `directory` under the root. Each level's entry is synced once by this process, whoever made it."""
+        """Make `directory` under the root.
+
+        This process syncs the entry of each level once, even if another process made it.
+        """
         with self._durable_lock:
             known = directory in self._durable
         if known and directory.is_dir():
@@ -293,7 +303,7 @@ class LocalStore:
             self._durable.add(directory)
 
     def _etag_now(self, path: Path) -> str | None:
-        """None if there is no object."""
+        """Return the etag of the object at `path`; None if there is no object."""
         try:
             return _etag(path.read_bytes())
         except OSError as cause:
@@ -303,7 +313,7 @@ class LocalStore:
             return None
 
     def _remove_object(self, key: Key, path: Path) -> tuple[Path | None, Path | None]:
-        """The directories that lost the object, and what was known of it."""
+        """Remove the object and its metadata. Return the directory of each; None for a file that was absent."""
         with self._turn(key):
             return remove(path), remove(self._root / _METADATA / key)
 
@@ -342,14 +352,14 @@ class LocalStore:
             ) from None
 
     def _drop_upload(self, directory: Path) -> None:
-        # The upload's own file goes first and durably, so that a crash leaves parts that belong to no upload.
+        # The file `upload` goes first, durably. After a crash, the parts that are left belong to no upload.
         (directory / "upload").unlink(missing_ok=True)
         sync_dir(directory)
         shutil.rmtree(directory, ignore_errors=True)
 
 
 def _settle(key: Key, target: Path) -> None:
-    """The entry is there, and now durable."""
+    """Make the directory entry of `target` durable. Raise `OutcomeUnknown` if that fails."""
     try:
         sync_dir(target.parent)
     except OSError as cause:

@@ -1,4 +1,4 @@
-"""What `catalog.objects.local` does with files: finds, joins, removes, makes durable. `OSError` is the caller's."""
+"""The file operations of `catalog.objects.local`: find, join, remove, make durable. The caller handles `OSError`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _CHECK_BYTES = 1 << 20
 
 
 def walk(directory: Path, above: str, beginning: str, start_after: str) -> Iterator[str]:
-    """Keys of the files under `directory` whose names there begin so, in the byte order of whole keys.
+    """Yield the keys of files under `directory` whose names begin with `beginning`, in the byte order of whole keys.
 
-    `above` is what keys have before those names. A name stands for its keys with the slash: `a-b` comes before `a/b`.
+    Skip keys up to `start_after`. `above` is the part of the keys before the names. A directory sorts by its name with
+    a slash: `a-b` comes before `a/b`.
     """
     try:
         with os.scandir(directory) as found:
@@ -38,7 +39,7 @@ def walk(directory: Path, above: str, beginning: str, start_after: str) -> Itera
 
 
 def join(parts: Sequence[tuple[int, Path]], target: Path, key: Key) -> Checksum:
-    """The parts, one after the other, as `target`; and the checksum of what they hold."""
+    """Write the parts to `target`, one after the other. Return the checksum of their bytes."""
     checksum = Checksum.of(KIND, b"")
     with target.open("wb", buffering=0) as joined:
         for number, path in parts:
@@ -57,7 +58,7 @@ def join(parts: Sequence[tuple[int, Path]], target: Path, key: Key) -> Checksum:
 
 
 def remove(path: Path) -> Path | None:
-    """The directory that lost the file; None if there was none."""
+    """Remove the file. Return its directory; None if there was no file."""
     try:
         path.unlink()
     except OSError as cause:

@@ -1,4 +1,4 @@
-"""Objects in memory: for tests and simulations. One lock makes every operation atomic; nothing outlives the process."""
+"""Objects in memory, for tests and simulations. One lock makes every operation atomic. Nothing outlives the process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Upload:
 
 
 class _Order:
-    """Keys in order, so that a LIST costs what it gives. New ones wait until somebody asks: many are sorted at once."""
+    """Keys in order, so that a LIST costs by the number of keys that it gives. A LIST sorts all new keys in at once."""
 
     def __init__(self) -> None:
         self._sorted: list[str] = []
@@ -66,7 +66,7 @@ class _Order:
 class MemoryStore:
     """An `ObjectStore`. Every reader and writer must share the instance.
 
-    It lies in the machine whose clock it would judge, so it has a time only if it is given a `clock` of its own.
+    The store lies in the machine whose clock it would judge. So it tells a time only if the caller gives it a `clock`.
     """
 
     def __init__(self, clock: Callable[[], int] | None = None) -> None:
@@ -183,7 +183,7 @@ class MemoryStore:
         return None if self._clock is None else self._clock() // 1000 * 1000
 
     def close(self) -> None:
-        """Nothing to do: the objects live as long as the instance."""
+        """Do nothing: the objects live as long as the instance."""
 
     def _keep(self, key: Key, made: _Object) -> None:
         if key not in self._objects:

@@ -1,17 +1,17 @@
-"""Put-if-absent over answers that may be lost.
+"""Put-if-absent over a store whose answers may get lost.
 
-A refusal is a question: what lies there may be ours, from a try whose answer got lost. So every answer but a plain
-success is settled by reading the key back:
+A refusal is not final: the object under the key may be ours, from a try whose answer got lost. So after every answer
+except plain success, `put_once` reads the key back:
 
     put_new says      reading back gives      then
     done              (not asked)             ours
     taken, unknown    a body                  that body: the caller compares
-    taken, unknown    absent                  send the identical bytes again, after a pause; so many times
+    taken, unknown    absent                  send the identical bytes again, after a pause; `TRIES` times in all
     taken, unknown    no answer               `OutcomeUnknown`
 
-W1  The bytes never differ between tries, so whichever of them lands, late ones too, it is the same object.
-W2  Once a try had no definite answer, no later refusal (no connection, no access, no bucket) means "not written".
-W3  The caller can tell its own body: it holds a fresh id or nonce.
+W1  All tries send the same bytes. So the object is the same whichever try lands, even a late one.
+W2  If a try got no definite answer, no later refusal (no connection, no access, no bucket) means "not written".
+W3  The caller can recognise its own body, because the body holds a fresh id or nonce.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ _REFUSALS = (Unavailable, NoSuchBucket)
 
 
 def backoff_s(tries: int) -> float:
-    """Seconds to wait after `tries` tries: doubling, with full jitter."""
+    """Return the seconds to wait after `tries` tries: doubling, with full jitter."""
     return random.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**tries))
 
 
 def put_once(store: ObjectStore, key: Key, body: bytes, pause: Callable[[float], None] = time.sleep) -> bytes:
-    """What lies under `key` now, which was absent or not: `body` itself, or another's.
+    """Put `body` under `key` if the key is absent. Return the body that is there then, which may be another writer's.
 
-    Raises `OutcomeUnknown` if nobody can say, and what the store raised if `body` was certainly not written.
+    Raise `OutcomeUnknown` if the outcome cannot be found out. If `body` was certainly not written, raise the store's
+    error.
     """
     doubt = ""
     for tries in range(1, TRIES + 1):

@@ -1,20 +1,22 @@
-"""Objects in S3, or in a store that speaks it.
+"""Objects in S3, or in a store that speaks its protocol.
 
-Endpoint, region and credentials come from the AWS environment and configuration, as every AWS tool reads them. What is
-conditional, multipart or administrative goes through boto3; `get` and `get_range` through obstore, at a tenth of the
-CPU time a request (catalog.objects.s3_reads).
+Endpoint, region and credentials come from the AWS environment and configuration, as every AWS tool reads them.
+Conditional, multipart and administrative requests go through boto3. `get` and `get_range` go through obstore, at a
+tenth of the CPU time a request (catalog.objects.s3_reads).
 
-R1  `put_new`, `swap` and `complete_upload` are sent once: an SDK that resends them reports our own success as a lost
-    race. Everything else may be repeated, and the SDK does so, backing off.
-R2  An answer that leaves open whether a write happened is `OutcomeUnknown`: 409, 5xx, a reset, a timeout, and a 412
-    to what had no condition. A 412 to If-None-Match is `KeyTaken`; to If-Match it is `KeyChanged`, as is NoSuchKey.
-    What cannot have been sent (no connection, no credentials) or was refused (4xx) is not.
-R3  `list` always sends a prefix: policies allow nothing else.
-R4  Every part carries a checksum, which completing gives back, and with it the one that they join to, so the store
-    refuses a badly joined object. What it says of the whole is compared again (catalog.objects.s3_writes).
-R5  A delete of many keys is answered with 200 and an error for each key that is still there: the first one is raised.
-    It is sent with the SDK's CRC32 and with Content-MD5, as stores want the one or the other. A store that has no such
-    request gets one for each key.
+R1  `put_new`, `swap` and `complete_upload` are sent once. An SDK that resends them reports our own success as a lost
+    race. The SDK repeats all other requests, and backs off.
+R2  If an answer leaves open whether a write happened, the store raises `OutcomeUnknown`. Such answers are 409, 5xx, a
+    reset, a timeout, and a 412 to a request without a condition. A 412 to If-None-Match is `KeyTaken`. A 412 to
+    If-Match is `KeyChanged`, as is NoSuchKey. A request that cannot have been sent (no connection, no credentials) or
+    was refused (4xx) is not `OutcomeUnknown`.
+R3  `list` always sends a prefix, because policies allow nothing else.
+R4  Every part carries a checksum. The completion sends back these checksums and their join. So the store
+    refuses a badly joined object. This module compares the store's checksum of the whole again
+    (catalog.objects.s3_writes).
+R5  The answer to a delete of many keys is 200, with an error for each key that is still there. The first error is
+    raised. The request carries the SDK's CRC32 and Content-MD5, because stores want the one or the other. A store
+    without this request gets one request for each key.
 
 Source: the S3 API reference.
 """
@@ -93,16 +95,19 @@ _NOT_THE_PARTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """`timeout_s` is for one GET from connecting to its last byte; it is tried `attempts` times."""
+    """Settings of reads. `timeout_s` covers one GET from connecting to its last byte.
+
+    A GET is tried `attempts` times.
+    """
 
     timeout_s: float = 60
     attempts: int = ATTEMPTS
 
 
 class S3Store:
-    """An `ObjectStore`. `url` is `s3://bucket` or `s3://bucket/prefix`; raises `InvalidRemote` for anything else.
+    """An `ObjectStore`. `url` is `s3://bucket` or `s3://bucket/prefix`; any other URL raises `InvalidRemote`.
 
-    `session` brings credentials of its own, such as those that STS gave a tenant. No request is made here.
+    `session` brings credentials of its own, such as a tenant's from STS. The constructor makes no request.
     """
 
     def __init__(
@@ -183,7 +188,7 @@ class S3Store:
         try:
             answer = self._client.head_object(**self._at(key), ChecksumMode="ENABLED")
         except ClientError as refusal:
-            # An answer to HEAD has no body to say why (no key? no bucket? an old token?); one to GET has.
+            # The answer to a HEAD has no body that gives the reason (no key, no bucket, an old token). A GET's has.
             with contextlib.suppress(_RangeBeyondEnd):
                 self._get(key, Range="bytes=0-0")
             raise self._refused(key, refusal) from refusal
@@ -272,7 +277,7 @@ class S3Store:
         try:
             answer = self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._base, MaxKeys=1)
         except ClientError as refusal:
-            answer = refusal.response  # the clock may be what it refuses
+            answer = refusal.response  # the store may refuse the request because of the clock
         except _TROUBLE as trouble:
             raise self._trouble(trouble) from trouble
         told = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
@@ -300,7 +305,10 @@ class S3Store:
         )
 
     def _read(self, key: Key, part: tuple[int, int] | None = None) -> Tagged:
-        """The object, or of a (start, length) what there is of it, and then perhaps no tag."""
+        """Return the object, or the bytes of the range `part` (start, length) that exist.
+
+        The tag of a range may be empty.
+        """
         path = self._base + check_key(key)
         reads = self._reads
         if reads is not None:
@@ -349,9 +357,12 @@ class S3Store:
 
     @contextlib.contextmanager
     def _one_try(self, key: str, unmet: Callable[[str], CatalogError] | None = None) -> Iterator[None]:
-        """As `_errors`, for a request that is sent once: what leaves its outcome open says so.
+        """Translate errors as `_errors` does, for a request that is sent once.
 
-        `unmet` is what a 412 means; without it there was no condition, and a 412 says nothing.
+        Raise `OutcomeUnknown` if the outcome is open.
+
+        `unmet` makes the error for a 412. Without `unmet` the request had no condition, and a 412 leaves the outcome
+        open.
         """
         try:
             yield
@@ -400,7 +411,7 @@ class _RangeBeyondEnd(InvalidObject):
 
 
 def _parse_url(url: str) -> tuple[str, str]:
-    """Bucket, and the prefix with its slash."""
+    """Return the bucket, and the prefix with its slash."""
     parts = urlsplit(url)
     if parts.scheme != "s3" or parts.query or parts.fragment:
         raise InvalidRemote(url, "it is not of the form s3://bucket/prefix")

@@ -41,7 +41,10 @@ def _loader(data_path: str | None) -> Loader:
 def open_client(
     session: boto3.Session, retries: Mapping[str, object], checksums: str, timeouts: Mapping[str, float]
 ) -> Any:
-    """`checksums` is when the SDK computes one of its own: `when_supported` or `when_required`."""
+    """Return an S3 client.
+
+    `checksums` says when the SDK adds a checksum of its own: `when_supported` or `when_required`.
+    """
     config = Config(
         request_checksum_calculation=checksums,
         retries=retries,
@@ -51,7 +54,7 @@ def open_client(
     )
     client = session.client("s3", config=config)
     if not is_aws(client.meta.endpoint_url):
-        # A store of one's own rarely has a DNS name for each bucket.
+        # A self-hosted store rarely has a DNS name for each bucket.
         client.close()
         client = session.client("s3", config=config.merge(Config(s3={"addressing_style": "path"})))
     client.meta.events.register("before-call.s3.DeleteObjects", _add_md5)
@@ -64,6 +67,6 @@ def is_aws(endpoint_url: str) -> bool:
 
 
 def _add_md5(params: dict[str, Any], **_: object) -> None:
-    """Older stores want it where the SDK, since 1.36, sends a CRC32 in its place."""
+    """Add Content-MD5. Older stores require it, and the SDK since 1.36 sends a CRC32 in its place."""
     digest = hashlib.md5(params["body"], usedforsecurity=False).digest()
     params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()

@@ -1,13 +1,14 @@
 """GETs from S3 through obstore, for `catalog.objects.s3`: a tenth of boto3's CPU time and no interpreter lock.
 
-The store answers the same whoever asks, so both say the same: endpoint, region, certificates and credentials are those
-of the boto3 session, and every refusal is the error that boto3's would be.
+obstore uses the endpoint, region, certificates and credentials of the boto3 session. A refusal becomes the same error
+as a refusal that boto3 gets. So a caller sees no difference between the two.
 
-B1  Absence is the code NoSuchKey and nothing else: a 404 of a proxy, or of a bucket that is gone, is not.
-B2  The session is asked for credentials again every few minutes, so those that it refreshes are used.
-B3  A request that fails (5xx, 429, a reset, a timeout, a body that breaks off) is repeated, backing off with jitter.
-B4  Body and ETag come from one answer; what is read anew after it broke off is asked for by that ETag.
-B5  A bucket in another region than the session's is `OtherRegion`: boto3 follows the store there, obstore does not.
+B1  Absence is the code NoSuchKey and nothing else. A 404 of a proxy, or of a bucket that is gone, is not absence.
+B2  Every few minutes obstore asks the session for credentials. So it uses credentials that the session has refreshed.
+B3  obstore repeats a request that fails (5xx, 429, a reset, a timeout, a body that breaks off), backing off with
+    jitter.
+B4  Body and ETag come from one answer. If the body breaks off, the repeated request names that ETag.
+B5  A bucket in another region than the session's is `OtherRegion`. boto3 follows the store there, obstore does not.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ _BARE_REDIRECT = "Received redirect without LOCATION"
 
 
 class Refusal(Exception):
-    """The store's definite answer: `code` as in its XML, "" if it gave none; `status` 0 if there was no answer."""
+    """A read that failed. `code` is the one in the store's XML, "" without one.
+
+    `status` is 0 if there was no answer.
+    """
 
     def __init__(self, code: str, status: int, description: str) -> None:
         super().__init__(description)
@@ -54,9 +58,10 @@ class OtherRegion(Exception):
 
 
 class ObstoreReads:
-    """`client` is the session's boto3 client, whose endpoint and region are used. Makes no request.
+    """Reads through obstore, with the endpoint and region of `client`, the session's boto3 client.
 
-    `get` and `get_range` raise `Refusal`, `OtherRegion`, and `BotoCoreError` when there are no credentials.
+    The constructor makes no request. `get` and `get_range` raise `Refusal`, `OtherRegion`, and `BotoCoreError` if there
+    are no credentials.
     """
 
     def __init__(
@@ -105,7 +110,7 @@ class ObstoreReads:
             raise self._refusal(error) from error
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
-        """As many of the bytes as there are."""
+        """Return the bytes of the range that exist."""
         try:
             return bytes(obstore.get_range(self._store, path, start=start, length=length))
         except (BaseError, OSError) as error:
@@ -127,14 +132,21 @@ class ObstoreReads:
 
 
 class _Credentials:
-    """What obstore asks. It knows nothing of the store that holds it: obstore's side of a ring no collector sees."""
+    """The credential provider that obstore calls.
+
+    It holds no reference to the store that holds it: Python's garbage collector cannot see obstore's side of such a
+    cycle.
+    """
 
     def __init__(self, session: boto3.Session) -> None:
         self._session = session
         self.trouble: Exception | None = None
 
     def __call__(self) -> Any:
-        """In a thread of obstore's own. What is raised comes back as text, so it is kept."""
+        """Return the credentials. obstore calls this in a thread of its own.
+
+        obstore passes an error on as text only, so `trouble` keeps the exception.
+        """
         try:
             found = self._session.get_credentials()
             if found is None:
@@ -153,7 +165,10 @@ class _Credentials:
 
 
 def _endpoint(url: str, bucket: str) -> str:
-    """With the bucket's own name in front, for the virtual-hosted style."""
+    """Return `url` with the bucket's name in front of the host, for the virtual-hosted style.
+
+    Without `bucket`, return `url`.
+    """
     parts = urlsplit(url)
     return f"{parts.scheme}://{bucket}.{parts.netloc}{parts.path}" if bucket else url
 

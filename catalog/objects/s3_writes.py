@@ -1,14 +1,16 @@
-"""What `catalog.objects.s3` says with a write beside its bytes: checksum, storage class, encryption.
+"""The parameters that `catalog.objects.s3` sends with a write: checksum, storage class, encryption.
 
     setting     sent with
-    checksum    put, put_part and complete_upload; `put_new` has the SDK's own CRC32
-    storage     put, create_upload: what is large. Commits and names stay in the store's own class
-    encryption  put, put_new, create_upload; a part goes by its upload
+    checksum    put, put_part and complete_upload; `put_new` and `swap` have the SDK's own CRC32
+    storage     put, create_upload: large objects. Commits and names stay in the store's own class
+    encryption  put, put_new, swap, create_upload; a part follows its upload
 
-W1  A checksum of the whole object is taken for kept only when the store's answer says so. With `auto`, a store that
-    does not, or refuses the request for it, gets the request again with the CRC32 that every store knows: that of the
-    whole for one PUT, that of each part for an upload. What it said holds for the life of the store object.
-W2  A kind that was asked for by name, and is not kept, is an error: nobody believes in a check that does not happen.
+W1  A checksum of the whole object counts as kept only if the store's answer says so. With `auto`, a store may not keep
+    it, or may refuse the request for it. That store gets the request again with CRC32, which every store knows. It is
+    the CRC32 of the whole for one PUT, and of each part for an upload. The result holds for the life of the store
+    object.
+W2  If the settings name a kind that the store does not keep, that is an error. Users must not trust a check that does
+    not happen.
 
 Source: the S3 API reference, "Checking object integrity".
 """
@@ -40,7 +42,10 @@ _REFUSALS = frozenset({"InvalidArgument", "InvalidRequest", "NotImplemented", "X
 
 @dataclass(frozen=True, slots=True)
 class WriteSettings:
-    """`checksum` is the name of a kind, `auto` or `none`. Empty `storage_class` or `sse` none: as the bucket has it."""
+    """Settings of writes. `checksum` is the name of a kind, `auto` or `none`.
+
+    An empty `storage_class`, or `sse` `none`, leaves the choice to the bucket.
+    """
 
     checksum: str = "auto"
     storage_class: str = ""
@@ -54,13 +59,13 @@ class WriteSettings:
         return {"ServerSideEncryption": self.sse, **key}
 
     def placement(self) -> dict[str, str]:
-        """Of objects that `put` and `create_upload` make."""
+        """Return the parameters of objects that `put` and `create_upload` make."""
         return self.encryption() | ({"StorageClass": self.storage_class} if self.storage_class else {})
 
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """Which checksum goes with a write. `is_whole`: of an upload too, it is of the whole object."""
+    """The checksum that goes with a write. If `is_whole`, the checksum of an upload covers the whole object too."""
 
     kind: ChecksumKind | None
     is_whole: bool = True
@@ -77,7 +82,7 @@ class Scheme:
 
 
 class Schemes:
-    """Finds out which scheme a store keeps (W1), for puts and for uploads: the two may differ."""
+    """The schemes that a store keeps, found by trying (W1). The one for puts and the one for uploads may differ."""
 
     def __init__(self, url: str, checksum: str) -> None:
         self._url = url
@@ -86,7 +91,7 @@ class Schemes:
         self._settled: dict[str, Scheme] = {}
 
     def settled(self, use: Literal["put", "upload"]) -> Scheme:
-        """Before anything is known, the one that is tried first."""
+        """Return the scheme in use. Before anything is known, return the scheme that is tried first."""
         return self._settled.get(use) or self._candidates()[0]
 
     def send(
@@ -96,7 +101,10 @@ class Schemes:
         is_kept: Callable[[Scheme, Mapping[str, Any]], bool],
         undo: Callable[[Mapping[str, Any]], object] = lambda _: None,
     ) -> Mapping[str, Any]:
-        """The answer to the request. `undo` is for answers that do not say that the checksum is kept."""
+        """Send the request and return its answer.
+
+        Call `undo` with an answer that does not say that the checksum is kept.
+        """
         settled = self._settled.get(use)
         if settled is None:
             with self._lock:
@@ -138,12 +146,12 @@ class Schemes:
 
 
 def field_of(kind: ChecksumKind) -> str:
-    """The name that the API has for it."""
+    """Return the API's name for a checksum of this kind."""
     return f"Checksum{kind.upper()}"
 
 
 def request_of(checksum: Checksum | None) -> dict[str, str]:
-    # The SDK's name for the algorithm goes with it: some stores look there first.
+    # Send the SDK's name for the algorithm too: some stores look there first.
     if checksum is None:
         return {}
     return {"ChecksumAlgorithm": checksum.kind.upper(), field_of(checksum.kind): str(checksum)}
@@ -155,7 +163,7 @@ def completion_of(whole: SizedChecksum) -> dict[str, Any]:
 
 
 def checksum_in(answer: Mapping[str, Any], kinds: Sequence[ChecksumKind] = tuple(ChecksumKind)) -> Checksum | None:
-    """The checksum of the whole object that an answer gives, if it gives one."""
+    """Return the checksum of the whole object that an answer gives; None if it gives none."""
     if answer.get("ChecksumType") == "COMPOSITE":
         return None
     for kind in kinds:

@@ -1,4 +1,7 @@
-"""A store that is never asked, for whoever wants what is at hand, and no answer rather than a late one."""
+"""A store that makes no request.
+
+It is for callers that want local data at once, and no answer rather than a late one.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _T = TypeVar("_T")
 
 
 class UnaskedStore(WrappedStore):
-    """Every call is `StoreUnreachable`, at once."""
+    """A store whose calls all raise `StoreUnreachable` at once."""
 
     def _call(self, method: str, key: str, act: Callable[[], _T]) -> _T:  # noqa: ARG002 - as the base has it
         raise StoreUnreachable(self.url, "it was not to be asked", "")

@@ -1,4 +1,4 @@
-"""An object store in front of another one: what it does with a call is said once, for every method."""
+"""An object store in front of another one. One method, `_call`, says what happens with every call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class WrappedStore(ABC):
-    """An `ObjectStore` that passes every call through `_call`, with the method's name and what it would do."""
+    """An `ObjectStore` that passes every call through `_call`, with the method's name and the action to perform."""
 
     def __init__(self, inner: ObjectStore) -> None:
         self.inner = inner
@@ -53,7 +53,7 @@ class WrappedStore(ABC):
         return self._call("head", key, lambda: self.inner.head(key))
 
     def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
-        # Taken whole: a lazy one would reach the store after the call.
+        # Read the whole listing: a lazy one would reach the store after the call.
         return self._call(
             "list", prefix, lambda: iter([*self.inner.list(prefix, limit=limit, start_after=start_after)])
         )
