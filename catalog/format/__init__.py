@@ -1,2 +1,4 @@
-"""Bytes in object storage to values and back: ids, keys, envelopes, commits, checkpoints and checksums. No module here
-does I/O."""
+"""Conversions between the bytes in object storage and values: ids, keys, envelopes, commits, checkpoints and checksums.
+
+No module here does I/O.
+"""

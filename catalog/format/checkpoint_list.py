@@ -1,20 +1,20 @@
-"""The list of a volume's checkpoints, as an object and back. All integers little-endian.
+"""Conversion between the list of a volume's checkpoints and its object. All integers little-endian.
 
     offset  size        field
     0       8           beginning of an envelope (`catalog.format.envelope`), type 3
     8       16          vid
-    24      8           n, how many marks there are
-    32      8           floor: below it nothing is added but by the run of GC that drew the nonce
-    40      16          nonce, drawn each time that GC takes marks away (K3 of `catalog.checkpointer`)
+    24      8           n, the number of marks
+    32      8           floor: below it, only the run of GC that drew the nonce adds marks
+    40      16          nonce, drawn each time that GC removes marks (K3 of `catalog.checkpointer`)
     56      40 * 24     the newest marks, newest first, and zeros after the last one; each
                           8 lsn, from 1 · 8 max_ts: the latest at_ts of any commit up to that one, ms
                           · 8 max_seq: the highest seq that the topic ever had up to that commit
     1016    8           xxh3 of that envelope
     1024    (n-40)*24   in an envelope of type 24, if n > 40: the other marks, in the same order
 
-M1  The first 1,024 bytes are whole in themselves. Who opens a volume reads no more, however long its history is; who
-    asks for a state or a time before the marks in there reads the object.
-M2  LSNs descend, without one twice.
+M1  The first 1,024 bytes are whole in themselves. A reader that opens a volume reads no more, however long its history
+    is. A reader that asks for a state or a time before the marks in there reads the whole object.
+M2  LSNs descend, without duplicates.
 
 Source: Graft RFC 0001 (CheckpointSet); the layout is ours. No I/O: bytes in, bytes out.
 """
@@ -48,7 +48,7 @@ _NEWEST = struct.Struct(f"<{_HEAD.size + _NEWEST_MARKS * _MARK.size}s")
 
 
 def encode_checkpoint_set(checkpoints: CheckpointSet) -> bytes:
-    """Raises `ValueError` for a set that is not whole."""
+    """Return the object of `checkpoints`. Raise `ValueError` if the set lacks its older marks."""
     if checkpoints.older:
         raise ValueError(f"{checkpoints.older} marks are missing")
     marks = starmap(_MARK.pack, reversed(checkpoints.marks))
@@ -60,8 +60,9 @@ def encode_checkpoint_set(checkpoints: CheckpointSet) -> bytes:
 
 
 def decode_newest_checkpoints(body: bytes, vid: Vid) -> CheckpointSet:
-    """Of the object's first `NEWEST_BYTES`. Raises `InvalidObject`, also for another volume's, and
-    `FormatUnsupported`.
+    """Return the set with the newest marks, from the object's first `NEWEST_BYTES`.
+
+    Raise `FormatUnsupported` and `InvalidObject`, the latter also for another volume's list.
     """
     place = checkpoints_key(vid)
     data = unwrap(MessageType.CHECKPOINT_SET, body, place)
@@ -78,7 +79,7 @@ def decode_newest_checkpoints(body: bytes, vid: Vid) -> CheckpointSet:
 
 
 def decode_checkpoint_set(body: bytes, vid: Vid) -> CheckpointSet:
-    """Of the whole object. Raises as `decode_newest_checkpoints` does."""
+    """Return the set with all marks, from the whole object. Raise as `decode_newest_checkpoints` does."""
     place = checkpoints_key(vid)
     newest = decode_newest_checkpoints(body[:NEWEST_BYTES], vid)
     rest = body[NEWEST_BYTES:]
@@ -91,14 +92,17 @@ def decode_checkpoint_set(body: bytes, vid: Vid) -> CheckpointSet:
 
 
 def decode_down_to(lsn: int, body: bytes, vid: Vid) -> CheckpointSet:
-    """As much as it takes to find the newest one at or below `lsn`, or as there is: `body` may be the beginning."""
+    """Return as many marks as it takes to find the newest one at or below `lsn`.
+
+    `body` may be the object's beginning only. Then the result may lack that mark.
+    """
     newest = decode_newest_checkpoints(body[:NEWEST_BYTES], vid)
     is_enough = not newest.older or newest.at_or_below(lsn) is not None
     return newest if is_enough or len(body) == NEWEST_BYTES else decode_checkpoint_set(body, vid)
 
 
 def _marks(raw: bytes, place: str) -> tuple[Mark, ...]:
-    """Ascending."""
+    """Return the marks in `raw`, ascending. Raise `InvalidObject` if they are not in order."""
     marks = tuple(map(Mark._make, _MARK.iter_unpack(raw)))[::-1]
     if marks and marks[0].lsn == 0:
         raise InvalidObject(place, "its LSNs do not ascend from 1")

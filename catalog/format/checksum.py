@@ -1,16 +1,19 @@
-"""Checksums of whole objects, as object stores keep them: CRCs, whose values of parts join to that of the whole.
+"""Checksums of whole objects, as object stores keep them.
+
+They are CRCs: the parts' values join to the value of the whole.
 
     kind    computed by      speed here
     crc32c  google-crc32c    11 GB/s
     crc32   zlib             1.4 GB/s; for stores that know no other
 
-K1  A part's bytes are read once: the checksum of the whole comes from those of the parts and their lengths alone.
+K1  A part's bytes are read once. The checksum of the whole comes from the parts' checksums and lengths alone.
 K2  As text a value is the Base64 of its four bytes, the most significant first.
 
-They tell damage on the way and in the store. What a commit says of an object stands under BLAKE3, not under these.
+These checksums find damage on the way and in the store. A commit describes an object by BLAKE3 hashes, not by these.
 
-Joining: a CRC is a remainder of polynomials over two elements, so that of A and B, one after the other, is that of A
-times x to the bits of B, plus that of B. Source: the documentation of zlib's crc32_combine; RFC 3720 for CRC32C.
+Joining: a CRC is a remainder of polynomials over two elements. The CRC of A followed by B is a sum. Its terms are the
+CRC of A times x to the number of bits of B, and the CRC of B. Source: the documentation of zlib's crc32_combine; RFC
+3720 for CRC32C.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import google_crc32c
 
 __all__ = ["Checksum", "ChecksumKind", "SizedChecksum", "joined"]
 
-_ONE = 1 << 31  # of polynomials whose lowest power is the highest bit
+_ONE = 1 << 31  # the polynomial 1: the lowest power is the highest bit
 _WIDTH_BYTES = 4
 _PIECE_BYTES = 64 * 1024
 
@@ -46,12 +49,15 @@ class Checksum:
 
     @classmethod
     def of(cls, kind: ChecksumKind, body: bytes | bytearray, before: int = 0) -> Checksum:
-        """`before` is the value of what precedes `body`."""
+        """Return the checksum of `body`. `before` is the value of the bytes that precede `body`."""
         return cls(kind, _crc32c(body, before) if kind is ChecksumKind.CRC32C else zlib.crc32(body, before))
 
     @classmethod
     def parse(cls, kind: ChecksumKind, text: str) -> Checksum:
-        """Raises `ValueError` for what is no such text, such as a checksum of checksums (`…-3`)."""
+        """Return the checksum that `text` means.
+
+        Raise `ValueError` for any other text, such as a checksum of checksums (`…-3`).
+        """
         try:
             value = base64.b64decode(text, validate=True)
         except ValueError as error:
@@ -66,14 +72,14 @@ class Checksum:
 
 @dataclass(frozen=True, slots=True)
 class SizedChecksum:
-    """Of so many bytes."""
+    """A checksum, and the number of bytes that it covers."""
 
     checksum: Checksum
     size: int
 
 
 def joined(parts: Iterable[SizedChecksum]) -> SizedChecksum:
-    """Of the parts one after the other: at least one, all of one kind."""
+    """Return the checksum of `parts`, one after the other: at least one part, all of one kind."""
     first, *rest = parts
     kind, value, size = first.checksum.kind, first.checksum.value, first.size
     for part in rest:
@@ -86,7 +92,7 @@ def joined(parts: Iterable[SizedChecksum]) -> SizedChecksum:
 
 
 def _crc32c(body: bytes | bytearray, value: int) -> int:
-    # google-crc32c takes nothing that may change: a copy that stays in the processor's cache costs little.
+    # google-crc32c takes immutable bytes only. A copy that stays in the processor's cache costs little.
     view = memoryview(body)
     starts = range(0, len(body), _PIECE_BYTES)
     pieces = [body] if isinstance(body, bytes) else (bytes(view[start : start + _PIECE_BYTES]) for start in starts)
@@ -97,7 +103,10 @@ def _crc32c(body: bytes | bytearray, value: int) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _shift(bits: int, polynomial: int) -> int:
-    """x to the power of `bits`, by squaring. All parts but the last are of one length, hence the cache."""
+    """Return x to the power of `bits`, by squaring.
+
+    The cache helps because all parts except the last have one length.
+    """
     result, power = _ONE, _ONE >> 1
     while bits:
         if bits & 1:

@@ -1,13 +1,13 @@
-"""What a commit says: values only. `catalog.format.encoding` turns them into objects and back.
+"""The values of a commit. `catalog.format.encoding` turns them into objects and back.
 
-C1  LSNs of a volume are dense from 1, and one commit at most has each.
+C1  LSNs of a volume are dense from 1. Each LSN has at most one commit.
 C2  A commit's hash covers its parent's hash, so a history is tamper-evident to its first commit.
-C3  The remote history of a topic is the topic's own, in order: a delete is committed only after every record that was
-    appended before it, so any prefix of the history is a state that the topic once had.
-C4  It is committed before the next offload, though: between it and the records that it could reach lies at most the one
-    offload that took records from after it along.
-C5  The epoch never falls from one commit to the next. The first writer has epoch 1. Whoever takes a volume over makes a
-    commit of a higher one, and a writer that finds a commit of a higher epoch than its own has to stop.
+C3  The remote history of a topic has the topic's own order. The writer commits a delete only after every record that
+    was appended before the delete. So any prefix of the history is a state that the topic once had.
+C4  The writer commits a delete before the next offload. So at most one offload lies between a delete and the records
+    that it could reach: the offload that took records from after the delete along.
+C5  The epoch never falls from one commit to the next. The first writer has epoch 1. A writer that takes a volume over
+    makes a commit of a higher epoch. A writer that finds a commit of a higher epoch than its own has to stop.
 
 Source: Graft RFC 0001 (Commit, Snapshot, SegmentRef); pages there are records here.
 """
@@ -46,7 +46,7 @@ class CommitKind(enum.IntEnum):
 
 
 class Codec(enum.IntEnum):
-    """How the entries of a data object are stored. The names are those of the configuration."""
+    """The encoding of the entries in a data object. The names are those of the configuration."""
 
     NONE = 1
     ZSTD = 2
@@ -54,7 +54,7 @@ class Codec(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of a log at a commit. Seqs count from 1; `head_seq` is 0 while nothing was appended."""
+    """The bounds of a log at a commit. Seqs count from 1. `head_seq` is 0 until the first append."""
 
     first_seq: int
     head_seq: int
@@ -65,7 +65,7 @@ class Bounds:
 class SegmentRef:
     """One offloaded segment: a data object and an index object. Lengths in bytes, times in ms since the epoch.
 
-    `live_records` are those of its records that were not deleted when it was made.
+    `live_records` counts the records that were not deleted when the segment was made.
     """
 
     sid: Sid
@@ -85,7 +85,7 @@ class SegmentRef:
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """Deleted are the seqs below `before_seq` (0: none by that), and per segment those in a Roaring bitmap.
+    """The deleted seqs: all below `before_seq` (0: none by that), and for each segment the seqs in a Roaring bitmap.
 
     `bitmaps` maps a sid to the portable serialization of a Roaring bitmap of `seq - first_seq`.
     """
@@ -96,7 +96,7 @@ class Deletions:
 
 @dataclass(frozen=True, slots=True)
 class ForkPoint:
-    """A volume at an LSN; with `seq`, cut inside the commit: records above it are not part of it."""
+    """A volume at an LSN. With `seq`, the point is cut inside the commit: records above `seq` are not part of it."""
 
     vid: Vid
     lsn: int
@@ -107,8 +107,9 @@ class ForkPoint:
 class Commit:
     """One change of one volume. `at_seq` and `at_ts_ms` are the topic's head and time when the operation happened.
 
-    Only a commit of kind config has `config`, the topic's configuration from now on as JSON (empty: it stays), and
-    `collected_before_ms`: from now on no segment may be added whose id is older (see `catalog.gc.collector`).
+    Only a commit of kind config has `config` and `collected_before_ms`. `config` is the topic's configuration from this
+    commit on, as JSON; empty means no change. After this commit, no segment with an id older than `collected_before_ms`
+    may be added (see `catalog.gc.collector`).
     """
 
     vid: Vid
@@ -133,11 +134,11 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class SegmentView:
-    """What a volume shows of a segment: seqs `first` to `last`, without those in `deleted`.
+    """The part of a segment that a volume shows: seqs `first` to `last`, without those in `deleted`.
 
-    `vid` is the volume that the segment's objects lie in, which for a fork may be a parent; `lsn` is that of the commit
-    there which added it. `deleted` is the portable serialization of a Roaring bitmap of `seq - ref.first_seq`, over the
-    whole segment; None if none is deleted so.
+    `vid` is the volume that holds the segment's objects. For a fork, this may be a parent. `lsn` names the commit in
+    that volume that added the segment. `deleted` is the portable serialization of a Roaring bitmap of `seq -
+    ref.first_seq`, over the whole segment; None if no seq is deleted so.
     """
 
     ref: SegmentRef
@@ -149,17 +150,17 @@ class SegmentView:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it shows all seqs of the segment, but for `deleted`."""
+        """Tell whether the view spans all seqs of the segment, whatever `deleted` says."""
         return (self.first, self.last) == (self.ref.first_seq, self.ref.last_seq)
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a volume shows at a commit, kept with the commit. It is not part of the commit, nor of its hash.
+    """The state that a volume shows at a commit, stored with the commit. It is not part of the commit, nor of its hash.
 
-    `views` is the encoded list of `SegmentView`, None if that lies in an object of its own; `views_hash` is the blake3
-    of it, `views_length` its bytes. `max_seq` is the highest seq that the topic ever had up to the commit, `max_ts_ms`
-    the latest `at_ts_ms`. The others are as in `catalog.snapshot.Snapshot`.
+    `views` is the encoded list of `SegmentView`, None if that list is an object of its own. `views_hash` is the BLAKE3
+    hash of the list, `views_length` its bytes. `max_seq` is the highest seq that the topic ever had up to the commit,
+    `max_ts_ms` the latest `at_ts_ms`. The others are as in `catalog.snapshot.Snapshot`.
     """
 
     made_at_ms: int

@@ -1,16 +1,17 @@
-"""What makes a volume and gives it a name: values only. `catalog.format.encoding` turns them into objects and back.
+"""The values that make a volume, give it a name and limit what GC may delete.
+
+`catalog.format.small_objects` and `catalog.format.checkpoint_list` turn them into objects and back.
 
 N1  A Control is written once, before anything else of its volume, and never changes.
-N2  A Ref is the only place where a name becomes a vid. A deleted branch keeps its Ref, which says so.
-N3  A Fork lies in the parent volume and is written before the fork's Ref, so that whoever looks at a volume
-    sees every fork that may still need its commits.
-
-N4  A Boundary only ever rises. No commit below it may come to be, and no state below it is kept, but for what forks,
-    tags and pins hold. Before a volume goes as a whole, it says that this is about to happen
+N2  A Ref is the only place where a name becomes a vid. A deleted branch keeps its Ref, which records the deletion.
+N3  A Fork lies in the parent volume and is written before the fork's Ref. So a reader of a volume sees every fork that
+    may still need its commits.
+N4  A Boundary only rises. A commit below it does not count. GC keeps no state below it, except the states that forks,
+    tags and pins hold. Before GC deletes a whole volume, it marks the Boundary as closing
     (catalog.refs.volume_deletion).
-N5  A Pin is for whoever reads what may otherwise go: until it expires, what it names stays.
-N6  A deleted Tag stays, and says so, as a Ref does: neither comes back by a request that lands late.
-N7  Nothing is added to a CheckpointSet below its floor but by the run of GC that made it what it is.
+N5  A Pin is for a reader of a state that GC may otherwise delete. Until the Pin expires, GC keeps that state.
+N6  A deleted Tag stays and records the deletion, as a Ref does. So a request that lands late brings neither back.
+N7  Below the floor of a CheckpointSet, only the run of GC that pruned the set last adds marks.
 
 Source: Graft RFC 0001 (Control, Fork, CheckpointSet); the others are ours.
 """
@@ -40,16 +41,19 @@ __all__ = [
 ]
 
 MAIN = "main"
-"""The branch that a topic's own history is on."""
+"""The branch of a topic's own history."""
 
 
 DEAD = 2**64 - 1
-"""The boundary of a volume that takes no commit any more. It stays when all else of the volume is gone."""
+"""The boundary of a volume that takes no commit any more. It stays after GC has deleted the rest of the volume."""
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """`parent` is the fork point, if the volume is a fork. `created_at_ms` is in ms since the epoch."""
+    """The identity of a volume. `parent` is the fork point, if the volume is a fork.
+
+    `created_at_ms` is in ms since the epoch.
+    """
 
     vid: Vid
     parent: ForkPoint | None
@@ -66,9 +70,10 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """`deleted_at_ms` is set once the branch is deleted: its volume is kept for a while, and may come back.
+    """The volume of a branch. `deleted_at_ms` is set once the branch is deleted.
 
-    `nonce` is new with every change, so that a request which lands late never finds the state that it was for.
+    GC keeps the volume of a deleted branch for a while, and the branch can be restored in that time. `nonce` is new
+    with every change. So a request that lands late never finds the state that it was for.
     """
 
     vid: Vid
@@ -91,7 +96,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A lease on what `point` shows. `nonce` is as in `Ref`."""
+    """A lease on the state that `point` shows. `nonce` is as in `Ref`."""
 
     point: ForkPoint
     expires_at_ms: int
@@ -100,9 +105,9 @@ class Pin:
 
 
 class Mark(NamedTuple):
-    """A checkpoint, and what it takes to find it: the latest `at_ts_ms`, and the highest seq, of all up to it.
+    """A checkpoint in a list: its LSN, and the latest `at_ts_ms` and the highest seq of all commits up to it.
 
-    A tuple, for there may be tens of thousands in a list that every reader decodes.
+    A mark is a tuple, because a list may have tens of thousands of them, and every reader decodes it.
     """
 
     lsn: int
@@ -112,9 +117,9 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSet:
-    """Those of a volume that readers may start from, ascending; `older` is how many there are besides `marks`.
+    """The checkpoints of a volume that readers may start from, ascending. `older` counts the marks that `marks` lacks.
 
-    `floor` is the boundary for which GC pruned it last, `nonce` is new each time that it did.
+    `floor` is the boundary for which GC pruned the set last. Each time GC prunes the set, it draws a new `nonce`.
     """
 
     vid: Vid
@@ -124,16 +129,16 @@ class CheckpointSet:
     nonce: bytes = bytes(16)
 
     def at_or_below(self, lsn: int) -> Mark | None:
-        """The newest of `marks` that a reader of `lsn` can start from."""
+        """Return the newest of `marks` that a reader of `lsn` can start from; None if there is none."""
         found = bisect_right(self.marks, lsn, key=lambda mark: mark.lsn)
         return self.marks[found - 1] if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """The lowest LSN that may come to be, and whose state is kept. 0 and 1 are the same: nothing was collected.
+    """The lowest LSN that GC retains. Commits below it are rejected. 0 and 1 both mean that nothing was collected.
 
-    `is_closing`: GC is about to make it `DEAD` (catalog.refs.volume_deletion). `nonce` is as in `Ref`.
+    If `is_closing`, GC is about to make it `DEAD` (catalog.refs.volume_deletion). `nonce` is as in `Ref`.
     """
 
     vid: Vid
@@ -146,7 +151,7 @@ class Boundary:
 class NameChange:
     """A change of the object under the key `subject`.
 
-    `former` is the object that was there, `value` the one that comes in its place; None: there is none.
+    `former` is the object that was there, `value` the object that replaces it; None: there is none.
     """
 
     subject: str
@@ -156,9 +161,9 @@ class NameChange:
 
 @dataclass(frozen=True, slots=True)
 class OplogEntry:
-    """A change of the object under the key `subject`, put down before it is made. Fields are as in `NameChange`.
+    """A change of the object under the key `subject`, recorded before it is made. Fields are as in `NameChange`.
 
-    `others` are the other changes of the same operation: all of them are made, and undone, together.
+    `others` are the other changes of the same operation. All of its changes are made, and undone, together.
     """
 
     at_ms: int
@@ -173,5 +178,5 @@ class OplogEntry:
 
     @property
     def changes(self) -> tuple[NameChange, ...]:
-        """In the order in which they are made."""
+        """Return all changes, in the order in which they are made."""
         return (NameChange(self.subject, self.former, self.value), *self.others)

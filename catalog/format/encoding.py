@@ -1,10 +1,10 @@
-"""Commits as objects, and back: protobuf (catalog/schema.proto) in the envelope of `catalog.format.envelope`.
+"""Conversion between commits and objects: protobuf (catalog/schema.proto) in the envelope of `catalog.format.envelope`.
 
-Commit hash: blake3 (32 bytes) over the following bytes, all integers little-endian. It stands in the commit itself,
-and as `parent_hash` in the next one.
+Commit hash: blake3 (32 bytes) over the following bytes, all integers little-endian. The commit itself holds the hash,
+and the next commit holds it as `parent_hash`.
 
     size    field
-    4       "SGC1", which no other hashed thing of ours begins with
+    4       "SGC1", which no other hashed bytes of ours begin with
     16      vid
     8       lsn
     32      parent_hash
@@ -35,9 +35,10 @@ and for kind config only:
     1       1 if collected_before is there, else 0
     8       collected_before, ms, or 0
 
-H1  Every field of `Commit` is in it, at a fixed place or with its length before it, so no two commits share the bytes.
-H2  What makes it a checkpoint is not: becoming one changes no hash. The list of views has a hash of its own.
-H3  A decoder trusts in this order: envelope, protobuf, sizes and enums, commit hash, identity with the key.
+H1  The hash covers every field of `Commit`, at a fixed place or after its length. So no two commits share the bytes.
+H2  The hash does not cover the checkpoint. So a commit that becomes one keeps its hash. The list of views has a hash of
+    its own.
+H3  A decoder checks in this order: envelope, protobuf, sizes and enums, commit hash, identity with the key.
 
 Source: Graft RFC 0001 (Commit hash); the parent and all but the first fields are ours. No I/O: bytes in, bytes out.
 """
@@ -94,7 +95,7 @@ _NONCE_SIZE = 16
 
 @dataclass(frozen=True, slots=True)
 class StoredCommit:
-    """A commit together with its hash, which was verified, and the checkpoint that it was made, if it was."""
+    """A commit together with its hash, which was verified, and its checkpoint, if it is one."""
 
     commit: Commit
     hash: bytes
@@ -102,7 +103,7 @@ class StoredCommit:
 
 
 def commit_hash(commit: Commit) -> bytes:
-    """The 32 bytes described above. Raises `ValueError` for a commit that no object could hold."""
+    """Return the 32 bytes described above. Raise `ValueError` for a commit that no object could hold."""
     if commit.lsn < 1:
         raise ValueError(f"LSN {commit.lsn}: they count from 1")
     hasher = blake3()
@@ -183,7 +184,10 @@ def _sized(value: bytes, size: int) -> bytes:
 
 @checked
 def encode_commit(commit: Commit) -> tuple[bytes, bytes]:
-    """The object's body, and the commit hash in it. Raises `ValueError` for a commit that no object could hold."""
+    """Return the object's body, and the commit hash in it.
+
+    Raise `ValueError` for a commit that no object could hold.
+    """
     digest = commit_hash(commit)
     bounds = commit.bounds
     message = pb.Commit(
@@ -215,7 +219,7 @@ def encode_commit(commit: Commit) -> tuple[bytes, bytes]:
 
 
 def with_checkpoint(body: bytes, checkpoint: Checkpoint, place: str) -> bytes:
-    """The commit in `body`, as an object that is a checkpoint too. Raises as `decode_commit` does."""
+    """Return the commit in `body` as an object that is a checkpoint too. Raise as `decode_commit` does."""
     decode_commit(body, place)
     message = pb.Commit()
     parse(message, MessageType.COMMIT, body, place)
@@ -237,9 +241,9 @@ def with_checkpoint(body: bytes, checkpoint: Checkpoint, place: str) -> bytes:
 
 
 def decode_commit(body: bytes, place: str) -> StoredCommit:
-    """The commit in `body`, its hash verified. `place` names the object in errors.
+    """Return the commit in `body`, its hash verified. `place` names the object in errors.
 
-    Raises `InvalidObject` and `FormatUnsupported`.
+    Raise `InvalidObject` and `FormatUnsupported`.
     """
     message = pb.Commit()
     parse(message, MessageType.COMMIT, body, place)
@@ -253,7 +257,7 @@ def decode_commit(body: bytes, place: str) -> StoredCommit:
 
 
 def decode_commit_at(body: bytes, vid: Vid, lsn: int) -> StoredCommit:
-    """`decode_commit` of what lies at `vid` and `lsn`; raises `InvalidObject` too if the commit says otherwise."""
+    """Return the commit of `vid` at `lsn`. Raise `InvalidObject` too if `body` is another volume's or LSN's commit."""
     key = commit_key(vid, lsn)
     stored = decode_commit(body, key)
     if stored.commit.vid != vid or stored.commit.lsn != lsn:
@@ -376,7 +380,10 @@ def _check_bitmap(sid: Sid, bitmap: bytes) -> None:
 
 
 def encode_views(views: Iterable[SegmentView]) -> bytes:
-    """What a checkpoint holds, or an object of its own in the envelope (type SegmentList) does."""
+    """Return the list of views as bytes.
+
+    A checkpoint holds them, or an object of its own in the envelope (type SegmentList) does.
+    """
     return serialized(
         pb.SegmentList(
             views=[
@@ -395,7 +402,10 @@ def encode_views(views: Iterable[SegmentView]) -> bytes:
 
 
 def decode_views(raw: bytes, place: str) -> tuple[SegmentView, ...]:
-    """Ascending, without overlap. Raises `InvalidObject`, which names `place`. The caller has compared the hash."""
+    """Return the views, ascending, without overlap. Raise `InvalidObject`, which names `place`.
+
+    The caller has compared the hash.
+    """
     message = pb.SegmentList()
     try:
         message.ParseFromString(raw)

@@ -9,12 +9,11 @@
     8       n     data      the protobuf message; of 3 and 24, what `catalog.format.checkpoint_list` says
     8+n     8     xxh3      XXH3-64 of [0, 8+n), little-endian
 
-E1  An envelope is trusted in this order: magic, version, checksum, padding and type.
-E2  Another digit in place of the version is another format version, and nothing else of it is looked at.
-E3  Any other difference from what was written is `InvalidObject`: no byte reaches a caller unverified.
+E1  A decoder checks an envelope in this order: magic, version, checksum, padding and type.
+E2  Another digit in place of the version is another format version. The decoder then looks at nothing else.
+E3  Any other difference from the written bytes is `InvalidObject`: no byte reaches a caller unverified.
 
-XXH3 is not a MAC: it finds damage, not malice. The commit hash (`catalog.format.encoding`) is what ties a history
-together.
+XXH3 is not a MAC: it finds damage, not malice. The commit hash (`catalog.format.encoding`) ties a history together.
 Source: Graft RFC 0001 (ProtobufEnvelope); version and checksum are ours. No I/O: bytes in, bytes out.
 """
 
@@ -57,9 +56,9 @@ def wrap(message_type: MessageType, data: bytes) -> bytes:
 
 
 def unwrap(message_type: MessageType, body: bytes, place: str) -> bytes:
-    """The data inside `body`. `place` names the object in errors.
+    """Return the data inside `body`. `place` names the object in errors.
 
-    Raises `FormatUnsupported` for another format version, and `InvalidObject` for all that `wrap` would not produce
+    Raise `FormatUnsupported` for another format version. Raise `InvalidObject` for bytes that `wrap` would not produce
     for `message_type`.
     """
     if len(body) < HEADER.size + TRAILER.size:

@@ -30,7 +30,7 @@ _TAIL_BYTES, _TAIL_CHARS = 9, 13
 
 @dataclass(frozen=True, slots=True, order=True)
 class Gid:
-    """16 bytes whose first tells the kind. Use `Vid` or `Sid`."""
+    """16 bytes, of which the first gives the type. Use `Vid` or `Sid`."""
 
     raw: bytes
 
@@ -48,7 +48,10 @@ class Gid:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises `InvalidKey` for anything that `str()` of a GID of this kind does not produce."""
+        """Return the GID that `text` means.
+
+        Raise `InvalidKey` for any text that `str()` of a GID of this kind does not produce.
+        """
         head, dash, tail = text.partition("-")
         if dash != "-" or len(head) != _HEAD_CHARS or len(tail) != _TAIL_CHARS:
             raise InvalidKey(text)

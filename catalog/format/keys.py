@@ -19,8 +19,8 @@
     cold/{place}/{topic}/{seq}.data     segments that a log moved here as they are, and
     cold/{place}/{topic}/{seq}.idx      their entries; topic: 8 hex digits, seq: 16 digits
 
-Keys are relative: a store adds the prefix it was opened with, and knows no way out of it. A listing may show any other
-key, too: what parses one gives None for what no function here makes.
+Keys are relative. A store adds the prefix that it was opened with, and no key leads out of that prefix. A listing may
+show foreign keys too. A function that parses a key returns None for a key that no function here makes.
 Source: Graft RFC 0001 (Object storage keyspace); refs are ours. This module does no I/O.
 """
 
@@ -95,21 +95,21 @@ _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
 
 
 def check_name(kind: str, name: str) -> str:
-    """Returns `name` if it is a valid topic, branch or tag name, else raises `InvalidName`."""
+    """Return `name` if it is a valid topic, branch or tag name. Otherwise raise `InvalidName`."""
     if not _NAME.fullmatch(name):
         raise InvalidName(kind, name)
     return name
 
 
 def check_key(key: str) -> Key:
-    """Returns `key` if it stays inside any prefix it is put under, else raises `InvalidKey`."""
+    """Return `key` if it stays inside any prefix that it is put under. Otherwise raise `InvalidKey`."""
     if not _KEY.fullmatch(key):
         raise InvalidKey(key)
     return Key(key)
 
 
 def check_prefix(prefix: str) -> str:
-    """Returns `prefix` if it is empty, or the beginning of a key, else raises `InvalidKey`."""
+    """Return `prefix` if it is empty, or the beginning of a key. Otherwise raise `InvalidKey`."""
     if prefix:
         check_key(prefix.removesuffix("/"))
     return prefix
@@ -140,7 +140,7 @@ def pin_key(vid: Vid, name: str) -> Key:
 
 
 def volume_in_pin(key: str) -> tuple[Vid, str] | None:
-    """The volume and the name of a pin; None for what is none."""
+    """Return the volume and the name of a pin's key; None for any other key."""
     parts = key.split("/")
     try:
         is_one = len(parts) == 3 and parts[0] == "pins" and _NAME.fullmatch(parts[2])
@@ -154,17 +154,17 @@ def oplog_prefix() -> str:
 
 
 def oplog_key(number: int) -> Key:
-    """`number` counts from 1."""
+    """Return the key of the entry `number`, which counts from 1."""
     return Key(f"{oplog_prefix()}{to_cbe64(number)}")
 
 
 def number_of(key: str) -> int | None:
-    """That of an entry of the oplog; None for any other key."""
+    """Return the number in an oplog entry's key; None for any other key."""
     return _number(_ENTRY, key)
 
 
 def named_by(key: str) -> tuple[str, str] | None:
-    """Topic and branch of a ref's key, topic and name of a tag's; None for any other."""
+    """Return topic and branch of a ref's key, or topic and name of a tag's key; None for any other key."""
     kind, _, names = key.partition("/")
     topic, _, name = names.partition("/")
     is_one = kind in {"refs", "tags"} and _NAME.fullmatch(topic) and _NAME.fullmatch(name)
@@ -172,12 +172,12 @@ def named_by(key: str) -> tuple[str, str] | None:
 
 
 def topic_of(key: str) -> str:
-    """The topic of a ref or tag key."""
+    """Return the topic of a ref or tag key."""
     return key.split("/")[1]
 
 
 def branch_of(key: str) -> str:
-    """The branch of a ref key, the name of a tag key."""
+    """Return the branch of a ref key, or the name of a tag key."""
     return key.split("/")[2]
 
 
@@ -186,7 +186,7 @@ def control_key(vid: Vid) -> Key:
 
 
 def volume_of(key: str) -> Vid | None:
-    """The volume that an object belongs to; None for what belongs to none."""
+    """Return the volume that an object belongs to; None for an object of no volume."""
     try:
         return Vid.parse(key.partition("/")[0])
     except InvalidKey:
@@ -218,7 +218,7 @@ def list_key(vid: Vid, lsn: int, digest: bytes) -> Key:
 
 
 def list_of(key: str) -> tuple[int, bytes] | None:
-    """LSN and digest of a list's key; None for any other."""
+    """Return LSN and digest of a list's key; None for any other key."""
     match = _LIST.search(key)
     try:
         return None if match is None else (from_cbe64(match[1]), bytes.fromhex(match[2]))
@@ -235,7 +235,7 @@ def commit_key(vid: Vid, lsn: int) -> Key:
 
 
 def lsn_of(key: str) -> int | None:
-    """The LSN of a commit's key; None for any other."""
+    """Return the LSN of a commit's key; None for any other key."""
     return _number(_COMMIT, key)
 
 
@@ -260,13 +260,13 @@ def cold_segment_key(place: str, topic_id: int, first_seq: int, part: str) -> Ke
 
 
 def cold_segment_of(key: str) -> tuple[int, str] | None:
-    """First seq and part of such a key; None for any other."""
+    """Return first seq and part of a cold segment's key; None for any other key."""
     match = _COLD_SEGMENT.search(key)
     return None if match is None else (int(match[1]), match[2])
 
 
 def cold_topic_of(key: str) -> int:
-    """The topic id in the key of a segment in a cold store."""
+    """Return the topic id in the key of a segment in a cold store."""
     return int(key.rsplit("/", 2)[-2], 16)
 
 
@@ -279,7 +279,7 @@ def data_key(vid: Vid, sid: Sid) -> Key:
 
 
 def sid_of(key: str) -> Sid | None:
-    """The segment of a data key; None for any other key."""
+    """Return the segment of a data key; None for any other key."""
     parts = key.split("/")
     if len(parts) != 3 or parts[1] != "segments":
         return None
@@ -294,12 +294,12 @@ def index_key(vid: Vid, sid: Sid) -> Key:
 
 
 def volumes_prefix() -> str:
-    """With which the key of every object of a volume begins, and no other."""
+    """Return the text that begins the key of every object of a volume, and no other key."""
     return "5"
 
 
 def after_volume(vid: Vid) -> str:
-    """What comes after every key of the volume, and before those of the next one."""
+    """Return a text that sorts after every key of the volume, and before the keys of the next one."""
     return f"{vid}/~"
 
 
@@ -320,7 +320,7 @@ def page_key(number: int, page: int) -> Key:
 
 
 def plan_of(key: str) -> int | None:
-    """The number of the plan that an object belongs to; None for what is neither a plan nor a page."""
+    """Return the number of the plan that a plan or page belongs to; None for any other key."""
     return _number(_PLAN, key)
 
 

@@ -1,4 +1,4 @@
-"""The small objects beside the commits, as bytes and back: protobuf (catalog/schema.proto) in the envelope.
+"""Conversion of the small objects beside the commits: protobuf (catalog/schema.proto) in the envelope.
 
 Every decoder raises `InvalidObject` and `FormatUnsupported`, which name `place`.
 Source: Graft RFC 0001 (Control, Fork); the others are ours. No I/O: bytes in, bytes out.
@@ -60,7 +60,7 @@ def decode_control(body: bytes, place: str) -> Control:
 
 
 def decode_control_of(body: bytes, vid: Vid) -> Control:
-    """`decode_control` of what lies under `vid`; raises `InvalidObject` too if the control says otherwise."""
+    """Return the control of `vid`. Raise `InvalidObject` too if `body` is another volume's control."""
     key = control_key(vid)
     control = decode_control(body, key)
     if control.vid != vid:
@@ -152,7 +152,7 @@ def encode_boundary(boundary: Boundary) -> bytes:
 
 
 def decode_boundary(body: bytes, vid: Vid) -> Boundary:
-    """Of volume `vid`; another volume's is `InvalidObject` too."""
+    """Return the boundary of `vid`. Raise `InvalidObject` too if `body` is another volume's boundary."""
     place = boundary_key(vid)
     message = pb.Boundary()
     parse(message, MessageType.BOUNDARY, body, place)
@@ -162,7 +162,7 @@ def decode_boundary(body: bytes, vid: Vid) -> Boundary:
 
 
 def encode_oplog_entry(entry: OplogEntry) -> bytes:
-    """Raises `ValueError` for a nonce that is not of 16 bytes."""
+    """Return the object of `entry`. Raise `ValueError` if its nonce does not have 16 bytes."""
     if len(entry.nonce) != _NONCE_SIZE:
         raise ValueError(f"{len(entry.nonce)} bytes where {_NONCE_SIZE} belong")
     message = pb.OplogEntry(

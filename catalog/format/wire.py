@@ -1,4 +1,4 @@
-"""What every encoding of a catalog message needs: protobuf in the envelope, times, fork points."""
+"""Helpers for all encodings of catalog messages: protobuf in the envelope, times, fork points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fork_point_message(point: ForkPoint) -> pb.VolumeRef:
 
 
 def fork_point(message: pb.VolumeRef) -> ForkPoint:
-    """Raises `InvalidKey`."""
+    """Return the fork point in `message`. Raise `InvalidKey` if its vid is not one."""
     return ForkPoint(Vid(message.vid), message.lsn, message.seq if message.HasField("seq") else None)
 
 
@@ -37,7 +37,7 @@ def serialized(message: Message) -> bytes:
 
 
 def parse(message: Message, message_type: MessageType, body: bytes, place: str) -> None:
-    """Fill `message`. Raises `InvalidObject` and `FormatUnsupported`, which name `place`."""
+    """Fill `message` from `body`. Raise `InvalidObject` and `FormatUnsupported`, which name `place`."""
     try:
         message.ParseFromString(unwrap(message_type, body, place))
     except DecodeError as cause:
@@ -46,7 +46,10 @@ def parse(message: Message, message_type: MessageType, body: bytes, place: str) 
 
 @contextmanager
 def fields_of(place: str) -> Iterator[None]:
-    """While a value is made of a message's fields: what does not fit is `InvalidObject`, which names `place`."""
+    """Make a value of a message's fields inside this context.
+
+    A field that does not fit is `InvalidObject`, which names `place`.
+    """
     try:
         yield
     except (InvalidKey, ValueError) as cause:
