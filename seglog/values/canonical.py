@@ -1,7 +1,7 @@
-"""JSON with one spelling for a value: UTF-8, sorted keys, no spaces. No I/O: values in, bytes out.
+"""JSON with exactly one encoding for a value: UTF-8, sorted keys, no spaces. No I/O: values in, bytes out.
 
-Some writer made what is decoded: `whole`, `text` and their like take a value that fits, and raise `ValueError` for any
-other. A whole number goes up to 2^64 - 1, as in a frame.
+Any writer may have made the JSON that is decoded. `whole`, `text` and the other checks return a value that fits. They
+raise `ValueError` for any other value. A whole number goes up to 2^64 - 1, as in a frame.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def encode(value: object) -> bytes:
 
 
 def decode(body: bytes) -> Any:
-    """Raises `ValueError` for what is not UTF-8 JSON, and for JSON that is nested too deeply."""
+    """Return the decoded JSON. Raise `ValueError` for bytes that are not UTF-8 JSON, and for JSON nested too deeply."""
     try:
         return json.loads(body.decode())
     except RecursionError as error:
@@ -40,7 +40,7 @@ def whole(value: object, least: int = 0) -> int:
 
 
 def wholes(values: Iterable[Any]) -> tuple[Any, ...]:
-    """`whole` of thousands: a few operations for all of them."""
+    """Return the values, each checked as `whole` does. This takes a few operations for thousands of values."""
     found = tuple(values)
     if set(map(type, found)) - {int} or (found and not 0 <= min(found) <= max(found) < _WHOLE_END):
         raise ValueError("of whole numbers, one is none")

@@ -1,13 +1,13 @@
 """Settings of a data directory (the section [log] of seglog.toml) and of a topic.
 
-What keys there are, with their defaults, units and ranges, the fields of `LogSettings` say, and docs/configuration.md.
+The fields of `LogSettings` and docs/configuration.md list the keys, with their defaults, units and ranges.
 
 The retention of a topic (`TopicConfig`):
 
     key           default   meaning
-    ttl_ms        none      an older record is not shown; a segment goes when its newest record is older
-    cap_records   none      records that are kept on this disk, at least
-    cap_bytes     none      bytes of frames that are kept on this disk, at least
+    ttl_ms        none      an older record is not shown; a segment is evicted when its newest record is older
+    cap_records   none      the number of records that retention keeps on this disk, at least
+    cap_bytes     none      the bytes of frames that retention keeps on this disk, at least
     discard       old       at a cap: "old" evicts the oldest whole segments; "reject" refuses the append
 
 The other sections belong to the packages that read them (seglog.files.settings_file).
@@ -55,7 +55,7 @@ _ATTRIBUTES: Final = kind_of(Mapping[str, str])
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """`InvalidSetting` for a value out of its range."""
+    """The settings of a data directory. Raise `InvalidSetting` for a value out of its range."""
 
     SECTION: ClassVar = "log"
 
@@ -113,11 +113,13 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """Of one topic. `attributes` are opaque to the log: upper layers keep theirs there.
+    """The configuration of one topic. `attributes` are opaque to the log: upper layers keep their own values there.
 
-    With `keep_history`, deletes stay listed until they are settled, so that the archive can tell of them, and nothing
-    is evicted: what retention wants gone waits until the archive has it; so no record of it is ephemeral. Caps and ttl:
-    see the table above.
+    With `keep_history`, a delete stays listed until the archive has recorded and settled it. Retention evicts nothing:
+    a segment that is due stays until the archive has it and releases it. Such a topic takes no ephemeral records,
+    because they are never written.
+
+    For the caps and the ttl, see the table above.
     """
 
     durability: str = "fsync"
@@ -148,7 +150,7 @@ class TopicConfig:
 
     @property
     def has_limits(self) -> bool:
-        """Caps or a ttl."""
+        """Return whether the topic has a cap or a ttl."""
         return self.ttl_ms is not None or self.cap_records is not None or self.cap_bytes is not None
 
     def to_json(self) -> dict[str, Any]:
@@ -164,7 +166,10 @@ class TopicConfig:
 
     @classmethod
     def from_json(cls, value: object) -> TopicConfig:
-        """Raises `KeyError`, `ValueError` or `InvalidSetting` for what `to_json` does not write."""
+        """Return the config that `to_json` wrote.
+
+        Raise `KeyError`, `ValueError` or `InvalidSetting` for any other value.
+        """
         fields = record(value)
         return cls(
             fields["durability"],
@@ -178,14 +183,14 @@ class TopicConfig:
 
 
 def check_durability(name: str) -> str:
-    """`name`, or `InvalidSetting`."""
+    """Return `name` if it is a durability. Raise `InvalidSetting` if not."""
     if not isinstance(name, str) or name not in DURABILITIES:
         raise InvalidSetting("durability", f"{name!r} is none of {', '.join(DURABILITIES)}")
     return name
 
 
 def check_history(durability: str, *, keep_history: bool) -> None:
-    """Raises `InvalidSetting`: what is never written cannot be kept."""
+    """Raise `InvalidSetting` for `keep_history` with ephemeral records, which are never written."""
     if keep_history and durability == "ephemeral":
         reason = (
             "a topic that keeps its history takes no ephemeral records: memory is the nearest, or a topic of their own"

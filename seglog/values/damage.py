@@ -1,4 +1,4 @@
-"""What a check of a data directory found: values, and the list that the parts of the check write to."""
+"""The findings of a check of a data directory: values, and the list that the parts of the check write to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Checked", "Damage", "Findings", "Report"]
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """The words of `FileCorrupt`."""
+    """One damaged place, in the terms of `FileCorrupt`."""
 
     path: Path
     offset: int
@@ -23,9 +23,10 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A file that was looked at, all of it: `kind` is snapshot, wal or segment; `items` are frames or records.
+    """A file that the check has read completely.
 
-    `topic` is the name, where the snapshot told it; `bytes` are those of both files of a segment.
+    `kind` is snapshot, wal or segment. `items` counts frames or records. `topic` is the name, if the snapshot gives it.
+    `bytes` counts the bytes of the file, or of both files of a segment.
     """
 
     kind: str
@@ -37,7 +38,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`notes` are what recovery would put in order without any loss, in words."""
+    """The result of a check. `notes` say, in words, what recovery would repair without any loss."""
 
     path: Path
     checked: tuple[Checked, ...]
@@ -60,7 +61,7 @@ class Findings:
 
     @contextmanager
     def reading(self, path: Path) -> Iterator[None]:
-        """What is raised in here is a damage: of the file it names, or that `path` cannot be read."""
+        """List an error of the block as a damage, at the file that the error names, or else at `path`."""
         try:
             yield
         except FileCorrupt as error:

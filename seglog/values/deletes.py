@@ -1,6 +1,6 @@
-"""A delete as a value: which records it reaches is decided here, from the record alone.
+"""A delete as a value. It decides from a record alone whether it reaches that record.
 
-What many of them reach together: seglog.values.reach.
+seglog.values.reach tells what many deletes reach together.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ __all__ = ["DeleteOp"]
 
 @dataclass(frozen=True, slots=True)
 class DeleteOp:
-    """Delete number `op` of a topic, made when its head was `at_seq`, at `ts_ms`.
+    """Delete number `op` of a topic, made at `ts_ms`, when the head of the topic was `at_seq`.
 
-    It reaches the records up to `at_seq` that are below `before` (all of them, if None) and have the tag (any or none,
-    if None). `tag` is exact, or a prefix with a trailing `*`. With `evict_from`, and no tag, it is an eviction: readers
-    are told that records are lost, from that seq on.
+    The delete reaches the records up to `at_seq` that meet both conditions:
+
+        before   the seq is below `before`; None: any seq
+        tag      the record has this tag; a trailing `*` makes it a prefix; None: any tag, or none
+
+    A delete with `evict_from` and without a tag is an eviction. Readers then report the records from that seq on as
+    lost.
     """
 
     op: int
@@ -32,7 +36,7 @@ class DeleteOp:
 
     @property
     def below(self) -> int:
-        """Where its reach ends: of one without a tag, every record below is gone."""
+        """Return the exclusive end of the reach. If the delete has no tag, every record below it is deleted."""
         end = self.at_seq + 1
         return end if self.before is None else min(self.before, end)
 
@@ -43,11 +47,11 @@ class DeleteOp:
         return self.may_reach(seq) and self.tag_fits(tag)
 
     def may_reach(self, seq: int) -> bool:
-        """Whether a record with that seq is deleted, if its tag fits."""
+        """Return whether a record with that seq is deleted, if its tag fits."""
         return seq <= self.at_seq and (self.before is None or seq < self.before)
 
     def tag_fits(self, tag: str | None) -> bool:
-        """Whether a record with that tag is deleted, if its seq is in range."""
+        """Return whether a record with that tag is deleted, if its seq is in range."""
         if self.tag is None:
             return True
         if tag is None:
@@ -60,7 +64,7 @@ class DeleteOp:
 
     @classmethod
     def from_json(cls, value: object) -> DeleteOp:
-        """Raises `KeyError` or `ValueError` for what `to_json` does not write."""
+        """Return the delete that `to_json` wrote. Raise `KeyError` or `ValueError` for any other value."""
         fields = record(value)
         op, at_seq, ts_ms = wholes((fields["op"], fields["at_seq"], fields["ts_ms"]))
         evict_from = whole(fields["evict_from"], 1) if "evict_from" in fields else None

@@ -1,18 +1,17 @@
-"""Where a topic begins, and what of it was lost against nobody's wish: two floors and a lower end.
+"""The start of a topic: which seqs are live, and which range retention evicted.
 
     seq      1 ... evict_from ... evict_floor ... earliest_seq ... head
              |      |--- a Gap ---|                |--- live, or deleted among live ones
              |- deleted, or in the cold tier -|
 
 L1  1 <= evict_from <= evict_floor <= earliest_seq. Nothing below `earliest_seq` is live.
-L2  Eviction of live records raises all of it, a delete raises `earliest_seq` only: so what a delete took is passed over
-    in silence, and what retention took is reported.
-L3  Between `evict_from` and `evict_floor` all counts as lost, also what a delete had taken there before: one range
-    says it, and errs on the side of telling.
-L4  While the cold tier has live records, `earliest_seq` may be lower than the first one: deletes by tag are not looked
-    up there.
-
-L5  The expiry floor of a ttl is no part of it: a reader adds it (`expired`) for as long as retention has not taken the
+L2  An eviction of live records raises `earliest_seq` and `evict_floor`. The first one also sets `evict_from`. A delete
+    raises `earliest_seq` only. So a reader reports evicted records, and passes over deleted ones in silence.
+L3  All seqs from `evict_from` up to `evict_floor` count as lost, even seqs that a delete had reached before. One range
+    cannot tell them apart, so it reports too many rather than too few.
+L4  While the cold tier has live records, `earliest_seq` may be lower than the first live one. The log does not look up
+    deletes by tag in the cold tier.
+L5  The expiry floor of a ttl is not part of these floors. A reader adds it with `expired` until retention evicts the
     records (seglog.reading.expiry).
 
 Source: topics engine architecture, sections 1.2 and 3.4; `evict_from` is ours. No I/O.
@@ -29,7 +28,7 @@ __all__ = ["Floors"]
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """One value, replaced as a whole: whoever reads it without a lock sees floors that belong together."""
+    """The floors of a topic, replaced as one value. So a reader without a lock sees floors that belong together."""
 
     earliest_seq: int = 1
     evict_from: int = 1
@@ -37,20 +36,20 @@ class Floors:
 
     @property
     def is_fit(self) -> bool:
-        """L1."""
+        """Return whether the floors are in order (L1)."""
         return 1 <= self.evict_from <= self.evict_floor <= self.earliest_seq
 
     def gap(self, first: int, last: int) -> Gap | None:
-        """What of the seqs `first` to `last` was lost."""
+        """Return the lost part of the seqs `first` to `last`; None if none of them was lost."""
         begin, end = max(first, self.evict_from), min(last, self.evict_floor - 1)
         return Gap(begin, end) if begin <= end else None
 
     def raised(self, earliest_seq: int) -> Floors:
-        """All below `earliest_seq` was deleted, or is known to be dead."""
+        """Return the floors after all records below `earliest_seq` were deleted, or are known to be dead."""
         return self if earliest_seq <= self.earliest_seq else replace(self, earliest_seq=earliest_seq)
 
     def evicted(self, earliest_seq: int, lost: Gap | None) -> Floors:
-        """All below `earliest_seq` was evicted; of that the records of `lost` were live."""
+        """Return the floors after all records below `earliest_seq` were evicted. Those in `lost` were live."""
         raised = self.raised(earliest_seq)
         if lost is None:
             return raised
@@ -58,9 +57,12 @@ class Floors:
         return replace(raised, evict_from=begin, evict_floor=max(self.evict_floor, lost.gap_to + 1))
 
     def expired(self, seq: int) -> Floors:
-        """All below `seq` is past the topic's ttl: lost, as if it were evicted."""
+        """Return the floors if all records below `seq` are past the topic's ttl. They count as evicted."""
         return self if seq <= self.earliest_seq else self.evicted(seq, Gap(self.earliest_seq, seq - 1))
 
     def cut(self, seq: int) -> Floors:
-        """There is nothing at or above `seq` any more; it is not below `evict_floor`."""
+        """Return the floors after a truncation at `seq`: no record is left from there on.
+
+        `seq` is not below `evict_floor`.
+        """
         return self if self.earliest_seq <= seq else replace(self, earliest_seq=seq)

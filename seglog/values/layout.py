@@ -1,19 +1,20 @@
-"""Where things are in a data directory. The one place that makes paths.
+"""The paths in a data directory. No other module makes them.
 
-    LOCK                                    held while a process uses the directory; names it
+    LOCK                                    held while a process uses the directory; its text names that process
     seglog.toml                             settings
     meta/snapshot.<16 digits>.json          the newest two
-    meta/log-id                             of a log that has a cold directory (seglog.tiers.cold_directory)
-    meta.removed/                           meta/ of a log on its way out
-    wal/CURRENT                             name of the active WAL file; there once the directory is whole
-    wal/wal-<16 digits>.log                 number = ordinal of its first frame among all that were ever written
-    wal/next.log                            zeros: space for the next one
-    wal/shard-<2 digits>/                   the same three, of one shard, where there is more than one
+    meta/log-id                             the id of a log that has a cold directory (seglog.tiers.cold_directory)
+    meta.removed/                           meta/ of a log that is being removed
+    wal/CURRENT                             name of the active WAL file; present once the directory is complete
+    wal/wal-<16 digits>.log                 number = ordinal of its first frame among all frames ever written
+    wal/next.log                            zeros: space for the next WAL file
+    wal/shard-<2 digits>/                   the same three files of one shard, if there are several shards
     topics/<8 hex>/seg-<16 digits>.data     directory = topic id; number = seq of the first record
     topics/<8 hex>/seg-<16 digits>.idx
-    topics/<8 hex>/seg-<16 digits>.tags     of a sealed one with tags; derivable
-    topics/<8 hex>/seg-<16 digits>.data.new, .idx.new   the same without deleted records' bytes, on their way in
-    topics/<8 hex>.deleted/                 of a deleted topic, on its way out
+    topics/<8 hex>/seg-<16 digits>.tags     of a sealed segment with tags; derivable
+    topics/<8 hex>/seg-<16 digits>.data.new, .idx.new   both files without deleted records' bytes, before they replace
+                                            the old ones
+    topics/<8 hex>.deleted/                 of a deleted topic whose files are being removed
 
 Numbers are zero-padded, so names sort as the numbers do. No I/O.
 """
@@ -46,7 +47,7 @@ _DELETED_DIR = re.compile(r"[0-9A-F]{8}\.deleted")
 
 
 def number_in(kind: str, name: str) -> int | None:
-    """The number in a file name of that kind (snapshot, wal, a segment's part, topic); None for any other name."""
+    """Return the number in a file name of that kind (snapshot, wal, a segment's part, topic); None for other names."""
     if kind == "topic":
         return int(name, 16) if _TOPIC_DIR.fullmatch(name) else None
     match = _NUMBERED[kind].fullmatch(name)
@@ -55,7 +56,7 @@ def number_in(kind: str, name: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class WalFolder:
-    """Where the WAL files of one shard are."""
+    """The paths of the WAL files of one shard."""
 
     path: Path
 
@@ -100,7 +101,7 @@ class Layout:
         return self.root / "topics"
 
     def wal_folders(self, shards: int) -> tuple[WalFolder, ...]:
-        """Of that many shards."""
+        """Return the WAL folder of each shard, for that many shards."""
         if shards == 1:
             return (WalFolder(self.wal),)
         return tuple(WalFolder(self.wal / f"shard-{shard:02d}") for shard in range(shards))
@@ -127,9 +128,9 @@ class Layout:
         return self.part("idx", topic_id, first_seq)
 
     def part(self, kind: str, topic_id: int, first_seq: int) -> Path:
-        """`kind` is one of SEGMENT_PARTS."""
+        """Return the path of one file of a segment. `kind` is one of SEGMENT_PARTS."""
         return self.topic(topic_id) / f"{self.segment(first_seq)}.{kind}"
 
     def segment(self, first_seq: int) -> str:
-        """What the names of a segment's files begin with."""
+        """Return the start of the names of a segment's files."""
         return f"seg-{first_seq:016d}"

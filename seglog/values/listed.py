@@ -1,6 +1,7 @@
-"""Deletes one after the other, and what they reach together.
+"""A list of deletes, and what they reach together.
 
-A delete is added in the same time whatever their number. They are merged when a reader asks, each of them once.
+Adding a delete takes the same time, however many are listed. The list merges its deletes when a reader asks, each
+delete once.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ _number = attrgetter("op")
 
 
 class Listed:
-    """Their numbers ascend. One thread at a time adds; any thread may ask.
+    """A list of deletes with ascending numbers. One thread at a time adds. Any thread may ask.
 
-    It never loses a delete: for fewer, make another list. `tagged` counts the deletes with a tag, about.
+    The list never drops a delete: for fewer deletes, make another list. `tagged` counts the deletes with a tag,
+    approximately.
     """
 
     __slots__ = ("_lock", "_merged", "_ops", "_reach", "tagged")
@@ -38,17 +40,17 @@ class Listed:
         return len(self._ops)
 
     def __iter__(self) -> Iterator[DeleteOp]:
-        """Go through the deletes that are there now."""
+        """Iterate over the deletes that are listed now."""
         return iter(self.first(len(self._ops)))
 
     def add(self, op: DeleteOp) -> None:
-        """Again after an interrupt, it is the same."""
+        """Add a delete. Adding it again after an interrupt changes nothing."""
         if not self._ops or self._ops[-1].op < op.op:
             self.tagged += op.tag is not None
             self._ops.append(op)
 
     def first(self, count: int) -> tuple[DeleteOp, ...]:
-        """Return so many of the oldest."""
+        """Return that many of the oldest deletes."""
         return tuple(self._ops[:count])
 
     def since(self, number: int) -> tuple[DeleteOp, ...]:
@@ -56,12 +58,12 @@ class Listed:
         return tuple(self._ops[bisect_left(self._ops, number, key=_number) :])
 
     def ended_below(self, seq: int) -> Listed:
-        """Make a list of the same deletes that reach nothing from `seq` on: other records may take these seqs."""
+        """Return a list of the same deletes that reach nothing from `seq` on. Other records may take these seqs."""
         return Listed(op if op.at_seq < seq else replace(op, at_seq=seq - 1) for op in self._ops)
 
     @property
     def reach(self) -> Reach:
-        """Merge the deletes that are there now. The value grows when it is asked for here again."""
+        """Return what the deletes listed now reach together. A later call may add deletes to the same value."""
         if self._merged != len(self._ops):
             self._merge()
         return self._reach

@@ -16,9 +16,9 @@ _TOPIC = re.compile(f"{_NAME}(?:@{_NAME})?", re.ASCII)
 
 
 def check_topic_name(name: str) -> str:
-    """`name`, or `InvalidTopicName`; `InvalidArgument` for what is no text.
+    """Return `name`. Raise `InvalidTopicName` for a wrong name, and `InvalidArgument` for a value that is not text.
 
-    The whole of it has to match: `$` would let a trailing line end through.
+    The pattern has to match the whole name. A `$` would accept a trailing line end.
     """
     if type(name) is not str:
         name = taken("name", name, TEXT)

@@ -1,11 +1,11 @@
-"""This value tells what many deletes reach together. A record takes one look, whatever their number. No I/O.
+"""A merge of many deletes. A record takes one lookup, however many deletes there are. No I/O.
 
-    below        of deletes without a tag: a floor, every record below it is reached
-    tag          of deletes by that tag: the highest seq that one of them covers
-    prefix*      the same; a tag is looked up by each length that a prefix has
+    below        the highest end of a delete without a tag: every record below it is reached
+    tag          the highest end of a delete by that tag; ends are exclusive
+    prefix*      the same for a prefix; a record's tag is looked up at each length that a prefix has
 
-H1  A delete reaches the records that were there when it was made. So it has an upper end, and of two with one tag the
-    one with the higher end covers the other.
+H1  A delete reaches only records that existed when it was made, so its reach has an upper end. Of two deletes by one
+    tag, the one with the higher end covers the other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _number = attrgetter("op")
 
 
 class Reach:
-    """Deletes are added by one thread at a time; others may ask meanwhile, and see each of them whole or not yet."""
+    """A merge of deletes. One thread at a time adds a delete. Other threads may ask meanwhile.
+
+    They see each delete as a whole, or not yet.
+    """
 
     __slots__ = ("_exact", "_lengths", "_prefixes", "_widest", "below", "top")
 
@@ -36,13 +39,13 @@ class Reach:
             self.add(op)
 
     def add(self, op: DeleteOp) -> None:
-        """A second time changes nothing."""
+        """Add a delete. Adding it a second time changes nothing."""
         end = op.below
         if op.tag is None:
             self.below = max(self.below, end)
         else:
             self._add_tag(op, op.tag, end)
-        # Last: a reader compares with it first.
+        # Set `top` last, because a reader compares with it first.
         self.top = max(self.top, end)
 
     @property
@@ -55,7 +58,7 @@ class Reach:
         return tuple(sorted(self._widest.values(), key=_number))
 
     def end(self, tag: str | None) -> int:
-        """The first seq that is not reached if the record has this tag."""
+        """Return the first seq that is not reached, for records with this tag."""
         end = self.below
         if tag is None:
             return end
@@ -70,13 +73,13 @@ class Reach:
         return seq < self.top and seq < self.end(tag)
 
     def may_reach(self, seq: int) -> bool:
-        """Tell whether some tag makes a record with that seq a deleted one."""
+        """Return whether a record with that seq is deleted for some tag."""
         return seq < self.top
 
     def kept(self, seqs: Sequence[int], tags: Sequence[str | None] | None) -> list[bool] | None:
-        """Tell for each of these records that it is not reached; None: that holds for all.
+        """Return for each of these records whether it is not reached; None if no record is reached.
 
-        `seqs` ascend. Without `tags` no record has one.
+        `seqs` ascend. Without `tags`, no record has a tag.
         """
         if tags is None:
             return None if seqs[0] >= self.below else [seq >= self.below for seq in seqs]
@@ -98,5 +101,5 @@ class Reach:
             self._lengths = tuple(sorted((*self._lengths, len(tag) - 1)))
 
 
-#: What no delete reaches.
+#: The merge of no deletes.
 NOTHING = Reach()

@@ -1,4 +1,4 @@
-"""What a reader gets: a record, or word of records that are gone."""
+"""The items that a reader gets: a record, or a gap in place of records that are gone."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ __all__ = ["Gap", "Record"]
 
 
 class Record(NamedTuple):
-    """`seq` from 1 within the topic, `ts_ms` in ms since the epoch as the log set it.
+    """A record. `seq` counts from 1 within the topic. `ts_ms` is the time that the log set, in ms since the epoch.
 
-    `unterminated`: the value was the last line of a text, without a line end; who writes it as a line adds none.
-    A named tuple, because readers make millions of them and it costs a quarter of a frozen dataclass.
+    `unterminated`: the value was the last line of a text, without a line end. A caller that writes it as a line adds no
+    line end.
+    Readers make millions of records. A named tuple costs a quarter of a frozen dataclass.
     """
 
     seq: int
@@ -25,9 +26,10 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """In a reader's way: the records `gap_from` to `gap_to`, both inclusive, were evicted before it got there.
+    """The evicted records `gap_from` to `gap_to`, both inclusive. They were evicted before the reader got there.
 
-    Nobody asked for their removal one by one, so a reader is told; what was deleted it is not told of.
+    The user did not ask to remove these records one by one, so the reader reports them. It does not report deleted
+    records.
     """
 
     gap_from: int

@@ -1,12 +1,12 @@
-"""A setting, said once, where its field is: key, default, unit, range and meaning.
+"""The declaration of a setting, in one place, at its field: key, default, unit, range and meaning.
 
     @dataclass(frozen=True, slots=True)
     class LogSettings:
         wal_file_bytes: int = number(64 * MIB, "bytes", 4096, 1024 * MIB, "of one file of the write-ahead log")
 
 Checks and their errors, the seglog.toml of `seglog init`, the environment of the command and docs/configuration.md read
-it from there. The class names its section as `SECTION`. The name of a setting is `section.key`, its environment
-variable `SEGLOG_SECTION_KEY`.
+the declaration. The class names its section as `SECTION`. The name of a setting is `section.key`. Its environment
+variable is `SEGLOG_SECTION_KEY`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,11 @@ _Settings = TypeVar("_Settings")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`choices` for a text out of a few, `low` and `high` for a whole number; a `high` of None is no bound.
+    """One setting of a section.
 
-    `word` may stand in place of the number, such as "never". `is_text`: any text; `is_path`: of a file or directory.
+    `choices` are the allowed texts. `low` and `high` bound a whole number; a `high` of None is no bound. `word`, such
+    as "never", may stand in place of the number. `is_text` allows any text. `is_path` allows the path of a file or
+    directory.
     """
 
     section: str
@@ -66,7 +68,7 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """In words, for errors and the docs."""
+        """Return the allowed values in words, for errors and the docs."""
         if self.is_path:
             return "a path"
         if self.choices:
@@ -77,7 +79,7 @@ class Setting:
         return f"{numbers}, or {self.word}" if self.word else numbers
 
     def check(self, value: object) -> None:
-        """Raises `InvalidSetting`."""
+        """Raise `InvalidSetting` if the value is not allowed."""
         if self.is_path:
             if type(value) is not str or "\0" in value:
                 raise InvalidSetting(self.name, f"{value!r} is not {self.allowed}")
@@ -93,7 +95,7 @@ class Setting:
             raise InvalidSetting(self.name, f"{value!r} is not a whole number, {self.allowed}")
 
     def parse(self, text: str) -> Value:
-        """What a variable of the environment says. Raises `InvalidSetting`, which names the variable."""
+        """Return the value that an environment variable gives. Raise `InvalidSetting`, which names the variable."""
         is_number = not (self.choices or self.is_text or self.is_path)
         value: Value = int(text) if is_number and text.isascii() and text.isdigit() else text
         try:
@@ -104,28 +106,28 @@ class Setting:
 
 
 def number(default: Value, unit: str, low: int, high: int | None, meaning: str, *, word: str | None = None) -> Any:
-    """The default of a dataclass field, whose value is a whole number, or `word`."""
+    """Declare a dataclass field whose value is a whole number, or `word`."""
     said = {"unit": unit, "low": low, "high": high, "meaning": meaning, "word": word}
     return field(default=default, metadata={_FIELD: said})
 
 
 def text(default: str, meaning: str) -> Any:
-    """The default of a dataclass field, whose value is any text."""
+    """Declare a dataclass field whose value is any text."""
     return field(default=default, metadata={_FIELD: {"unit": "", "meaning": meaning, "is_text": True}})
 
 
 def choice(default: str, choices: Iterable[str], meaning: str) -> Any:
-    """The default of a dataclass field, whose value is one of these."""
+    """Declare a dataclass field whose value is one of `choices`."""
     return field(default=default, metadata={_FIELD: {"unit": "", "choices": tuple(choices), "meaning": meaning}})
 
 
 def path(meaning: str) -> Any:
-    """The default of a dataclass field, whose value is a path as a text; empty, as it is by default: none."""
+    """Declare a dataclass field whose value is a path as a text. The default is an empty text, which means no path."""
     return field(default="", metadata={_FIELD: {"unit": "", "meaning": meaning, "is_path": True}})
 
 
 def settings_of(kind: type[Any]) -> dict[str, Setting]:
-    """By key, in the order of the fields."""
+    """Return the settings of a class by key, in the order of its fields."""
     found = {}
     for item in fields(kind):
         default: Any = item.default
@@ -134,13 +136,16 @@ def settings_of(kind: type[Any]) -> dict[str, Setting]:
 
 
 def check_settings(values: Any) -> None:
-    """For `__post_init__`. Raises `InvalidSetting`."""
+    """Check every value of a settings object, for `__post_init__`. Raise `InvalidSetting`."""
     for key, setting in settings_of(type(values)).items():
         setting.check(getattr(values, key))
 
 
 def from_section(kind: type[_Settings], section: object, variables: Mapping[str, str]) -> _Settings:
-    """Of a section of seglog.toml, and of the environment, which wins. Raises `InvalidSetting` that names the key."""
+    """Return the settings in a section of seglog.toml and in the environment, which wins.
+
+    Raise `InvalidSetting`, which names the key.
+    """
     known = settings_of(kind)
     name = kind.SECTION  # type: ignore[attr-defined]
     if not isinstance(section, dict):
@@ -152,9 +157,10 @@ def from_section(kind: type[_Settings], section: object, variables: Mapping[str,
 
 
 def variables_of(settings: Iterable[Setting], variables: Mapping[str, str]) -> dict[str, Value]:
-    """Key to value, for the settings of one section that the environment gives.
+    """Return key to value, for the settings of one section that the environment gives.
 
-    An empty variable is none. Raises `InvalidSetting` for one that begins as theirs do and is none of them.
+    An empty variable counts as not set. Raise `InvalidSetting` for a variable with the section's prefix that names no
+    setting of it.
     """
     known = {setting.variable: setting for setting in settings}
     prefixes = tuple({f"{_PREFIX}{setting.section}_".upper() for setting in known.values()})
@@ -168,7 +174,7 @@ def variables_of(settings: Iterable[Setting], variables: Mapping[str, str]) -> d
 
 
 def toml_lines(kind: type[Any]) -> str:
-    """The section as a new seglog.toml has it: every key with its default, commented out."""
+    """Return the section for a new seglog.toml: every key with its default, commented out."""
     settings = settings_of(kind).values()
     pairs = [f"# {setting.key} = {json.dumps(setting.default)}" for setting in settings]
     width = max(map(len, pairs))

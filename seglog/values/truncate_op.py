@@ -1,4 +1,4 @@
-"""A truncation as a value, for whoever keeps a topic's history elsewhere and has to hear of it."""
+"""A truncation as a value, for an archive, which keeps the topic's history and has to record the truncation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ __all__ = ["TruncateOp", "listed_with"]
 
 @dataclass(frozen=True, slots=True)
 class TruncateOp:
-    """From seq `seq` on all was removed, at `ts_ms`, after every delete with a number below `next_op`."""
+    """A truncation at `ts_ms` that removed all records from seq `seq` on.
+
+    It came after every delete with a number below `next_op`.
+    """
 
     seq: int
     ts_ms: int
@@ -17,9 +20,9 @@ class TruncateOp:
 
 
 def listed_with(ops: tuple[TruncateOp, ...], op: TruncateOp) -> tuple[TruncateOp, ...]:
-    """The listed ones, and `op`; without it, if one that is listed went as deep.
+    """Return the listed truncations and `op`. Leave `op` out if a listed one is as deep or deeper.
 
-    For what was appended after a truncation of which nobody has heard is not known elsewhere either. So they descend,
-    and to list one twice is to list it once.
+    The archive has no record that was appended after a listed truncation. So a later truncation that is not deeper
+    removes nothing that the archive has. The seqs in the list descend. Listing a truncation twice lists it once.
     """
     return ops if ops and ops[-1].seq <= op.seq else (*ops, op)
