@@ -1,15 +1,15 @@
-"""Bodies of control frames, which carry a topic's life through the WAL. Canonical JSON in the frame's data.
+"""The bodies of control frames, which carry changes of a topic through the WAL. Canonical JSON in the frame's data.
 
     type             seq           body
     TOPIC_CREATE     0             {"config", "epoch", "first_seq", "name"}
     TOPIC_DELETE     0             {"epoch"}                       the topic's last one
     CONFIG_UPDATE    0             {"config"}
-    DELETE           at_seq        {"before", "op", "tag"}; of an eviction "evict_from" as well
+    DELETE           at_seq        {"before", "op", "tag"}; an eviction has "evict_from" as well
     HEAD_WATERMARK   head          none: no data at all
     EVICT_WATERMARK  earliest_seq  {"evict_floor", "evict_from"}   the floors from here on
-    TRUNCATE         first gone    {"epoch"}                       the topic's from here on
+    TRUNCATE         first gone    {"epoch"}                       the topic's epoch from here on
 
-A body that does not fit is `InvalidFrame`: its checksum was right, so somebody else wrote it. No I/O.
+A body that does not fit raises `InvalidFrame`. The checksum was right, so another program wrote the body. No I/O.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """`ts_ms` is the floor of the topic's times, as the frame has it."""
+    """The values of a TOPIC_CREATE frame. `ts_ms`, the frame's time, is the lowest time of the topic's records."""
 
     topic_id: int
     name: str
@@ -120,14 +120,14 @@ def read_evict(header: Header, data: bytes) -> Floors:
 
 
 def read_epoch(data: bytes) -> int:
-    """Of a TRUNCATE or TOPIC_DELETE frame."""
+    """Return the epoch in the body of a TRUNCATE or TOPIC_DELETE frame. Raise `InvalidFrame`."""
     with _fitting():
         return whole(record(canonical.decode(data))["epoch"])
 
 
 @contextmanager
 def _fitting() -> Iterator[None]:
-    """Raises `InvalidFrame` for what a body that does not fit raises in here."""
+    """Raise `InvalidFrame` for an error of the block, which decodes a body."""
     try:
         yield
     except (ValueError, KeyError, SeglogError) as error:

@@ -1,4 +1,4 @@
-"""One record on disk, in the WAL and in segments alike. Little-endian.
+"""A frame is one record on disk, in the WAL and in segments alike. Little-endian.
 
     offset  size  field      meaning
     0       4     length     bytes after this field
@@ -6,7 +6,7 @@
     5       1     flags      bit0 has_tag, bit1 has_node, bit2 durable, bit3 deleted, bit4 unterminated (the value
                              was the last line of a text, without a line end), bit5 lost (an ephemeral record had this
                              seq; always with bit3, and nothing else is left of it); the others are zero
-    6       8     topic_id   interned by the machine that wrote
+    6       8     topic_id   interned by the machine that wrote the frame
     14      8     seq        from 1; 0 in control frames, unless the type says otherwise
     22      8     ts         ms since the epoch
     30      2     node_len
@@ -15,12 +15,14 @@
     38      ...   node, tag (UTF-8), data, one after the other
     end-8   8     xxh3       XXH3-64 of the bytes [4, end-8)
 
-F1  A frame is valid iff its type and flags are known, its length is the sum of its parts, a label is there iff its flag
-    is set, what is lost is deleted, and the checksum matches. So a change of any one byte is found.
+F1  A frame is valid iff all of these hold. Its type and flags are known. Its length is the sum of its parts. A node or
+    tag with bytes has its flag set. A lost frame is also deleted. The checksum matches. So a reader detects a change of
+    any one byte.
 F2  Zeros are never a valid frame, so preallocated space is not data.
-F3  Torn or corrupt is not knowable here: seglog.startup.recovery decides, from what follows.
-F4  A frame never changes between append and object storage. The one exception is a deleted record whose delete is not
-    part of the history any more: `tombstone` keeps its seq and time, and nothing else.
+F3  A frame alone does not tell whether it is torn or corrupt. The bytes that follow tell: see
+    seglog.startup.recovery.
+F4  A frame never changes between append and object storage, with one exception. If a delete is no longer part of the
+    history, `tombstone` replaces the deleted record. It keeps the seq and time, and no value or label.
 
 Source: topics engine architecture, section 2.1. No I/O: bytes in, bytes out.
 """
@@ -73,13 +75,14 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 HEADER = struct.Struct("<IBBQQQHHI")
 CHECKSUM = struct.Struct("<Q")
 
-# HEADER in parts: what comes before seq and after it is the same in all frames of an append.
+# HEADER in parts: the fields before seq, and the time and label lengths after it, are the same in all frames of an
+# append.
 _LENGTH = struct.Struct("<I")
 _BEFORE_SEQ = struct.Struct("<BBQ")
 _AFTER_SEQ = struct.Struct("<QHH")
 _FIELDS = struct.Struct("<10sQ12sI")
 
-#: HEADER once more, for looking at thousands at once.
+#: HEADER as a numpy dtype, to read thousands of headers at once.
 HEADERS = np.dtype(
     [
         ("length", "<u4"),
@@ -111,12 +114,14 @@ _FRAMES_OF_PIECE = 128
 
 
 class FrameType(enum.IntEnum):
-    """1 to 11 are those of the source; the others are ours.
+    """The type of a frame. 1 to 11 come from the source; the others are ours.
 
-    TRUNCATE: seq is the first one removed, later appends use it again.
-    HEAD_WATERMARK: seq and ts are the last ones handed out; records up to there that no frame has are lost.
-    SYNC_MARK: all bytes of this WAL file before this frame are durable; topic_id is the file's number, seq the offset
-    of this frame in it.
+    TRUNCATE: `seq` is the first one removed. Later appends use it again.
+
+    HEAD_WATERMARK: `seq` and `ts` are the last ones handed out. If no frame has a seq up to there, its record is lost.
+
+    SYNC_MARK: all bytes of this WAL file before this frame are durable. `topic_id` is the file's number, `seq` is the
+    offset of this frame in the file.
     """
 
     APPEND = 1
@@ -142,7 +147,7 @@ _NO_TIME_AND_LABELS = _AFTER_SEQ.pack(0, 0, 0)
 
 
 class Header(NamedTuple):
-    """The fixed part. A named tuple, because scans make one for each frame and it costs a third of a dataclass."""
+    """The fixed part of a frame. Scans make one for each frame: a named tuple costs a third of a dataclass."""
 
     length: int
     type: int
@@ -156,7 +161,7 @@ class Header(NamedTuple):
 
     @property
     def frame_bytes(self) -> int:
-        """Of the whole frame, its length field included."""
+        """Return the length of the whole frame, its length field included."""
         return self.length + LENGTH_BYTES
 
 
@@ -171,7 +176,7 @@ def encode(
     tag: bytes = b"",
     flags: int = 0,
 ) -> bytes:
-    """One whole frame. The caller has checked the ranges; `struct.error` says it has not."""
+    """Return one whole frame. The caller has checked the ranges; if not, `struct.error` is raised."""
     length = _OVERHEAD + len(node) + len(tag) + len(data)
     header = HEADER.pack(length, kind, flags, topic_id, seq, ts_ms, len(node), len(tag), len(data))
     return _with_checksum(b"".join((header, node, tag, data)))
@@ -188,10 +193,10 @@ def encode_appends(
     unterminated: bool,
     durable: bool,
 ) -> tuple[list[bytes], list[int]]:
-    """Whole Append frames of `values`, one after the other, with seqs from `first_seq` on; and how long each is.
+    """Return Append frames of `values`, with seqs from `first_seq` on, and the length of each frame.
 
-    A piece holds some of them. So what they are made of stays in the processor's cache: of a thousand records each
-    costs half of what it does in one piece.
+    The frames lie one after the other in several byte strings of a limited number of frames. So their parts stay in the
+    processor's cache: of a thousand records, each costs half of what it costs in one byte string.
     """
     node_bytes = b"" if node is None else node.encode()
     tag_bytes = b"" if tag is None else tag.encode()
@@ -222,18 +227,18 @@ def encode_appends(
 
 
 def encode_sync_mark(file_number: int, offset: int) -> bytes:
-    """A SYNC_MARK frame."""
+    """Return a SYNC_MARK frame."""
     body = _FIELDS.pack(_BEFORE_SEQ.pack(_SYNC_MARK, 0, file_number), offset, _NO_TIME_AND_LABELS, 0)
     return _LENGTH.pack(_OVERHEAD) + body + CHECKSUM.pack(xxh3_64_intdigest(body))
 
 
 def encode_lost(topic_id: int, seq: int, ts_ms: int) -> bytes:
-    """What stands in a segment for a record that was in memory only."""
+    """Return the frame that stands in a segment for a record that was in memory only."""
     return encode(FrameType.APPEND, topic_id=topic_id, seq=seq, ts_ms=ts_ms, flags=DELETED | LOST)
 
 
 def read_header(buffer: Buffer, offset: int = 0) -> Header:
-    """The header of the whole, sound frame at `offset`. Raises `InvalidFrame`."""
+    """Return the header of the frame at `offset`. Raise `InvalidFrame` if the frame is not whole and valid."""
     room = len(buffer) - offset
     if room < MIN_FRAME_BYTES:
         raise InvalidFrame(offset, f"{max(room, 0)} bytes are fewer than the smallest frame has")
@@ -255,7 +260,7 @@ def read_header(buffer: Buffer, offset: int = 0) -> Header:
 
 
 def tag_of(buffer: Buffer, offset: int, header: Header) -> str | None:
-    """Raises `InvalidFrame` if it is not UTF-8."""
+    """Return the tag of the frame at `offset`; None if it has none. Raise `InvalidFrame` if the tag is not UTF-8."""
     start = offset + HEADER.size + header.node_len
     return _label(buffer, start, header.tag_len) if header.flags & HAS_TAG else None
 
@@ -266,7 +271,10 @@ def data_of(buffer: Buffer, offset: int, header: Header) -> bytes:
 
 
 def record_of(buffer: Buffer, offset: int, header: Header) -> Record:
-    """Of a frame that `read_header` has checked. Raises `InvalidFrame` for a tag or node that is not UTF-8."""
+    """Return the record of a frame that `read_header` has checked.
+
+    Raise `InvalidFrame` for a tag or node that is not UTF-8.
+    """
     flags = header.flags
     value = data_of(buffer, offset, header)
     if not flags & (HAS_TAG | HAS_NODE | UNTERMINATED):
@@ -276,7 +284,7 @@ def record_of(buffer: Buffer, offset: int, header: Header) -> Record:
 
 
 def tombstone(header: Header) -> bytes:
-    """What is left of a deleted record: its seq and time, so that seqs stay dense."""
+    """Return the frame that replaces a deleted record. It keeps the seq and time, so that seqs stay dense."""
     flags = header.flags & (DURABLE | LOST) | DELETED
     return encode(FrameType.APPEND, topic_id=header.topic_id, seq=header.seq, ts_ms=header.ts_ms, flags=flags)
 

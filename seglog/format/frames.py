@@ -1,11 +1,10 @@
-"""Frames by the thousand: verified at once, and taken apart into what can be worked on as arrays.
+"""Batches of frames: verify thousands at once, and split them into arrays.
 
     frame     length (4)   body, which the checksum is over   checksum (8)
     here      `headers`    `bodies`                           `checksums`
 
-A body is cut out once, to be hashed. Whoever puts frames together in another way, as offload.format.encoder does, takes
-it
-from here instead of cutting and hashing it again. No I/O: bytes in, bytes out.
+Each body is copied out of the buffer once, to be hashed. offload.format.encoder puts frames together in another way. It
+takes the bodies from here instead of copying and hashing them again. No I/O: bytes in, bytes out.
 """
 
 from __future__ import annotations
@@ -54,9 +53,10 @@ _OVERHEAD = MIN_FRAME_BYTES - LENGTH_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Whole, sound frames, in order; as a sequence, it is one of them as bytes.
+    """Whole, valid frames, in order. Iterating gives each frame as bytes.
 
-    They lie at [start, end) of `buffer` each. `headers` are HEADERS, `checksums` as the frames have them.
+    Each frame lies at [start, end) of `buffer`. `headers` has the dtype HEADERS. `checksums` are the ones that the
+    frames store.
     """
 
     buffer: bytes
@@ -78,7 +78,7 @@ class Frames:
         return int((self.ends - self.starts).sum())
 
     def part(self, start: int, stop: int) -> Frames:
-        """Number `start` to `stop` (exclusive)."""
+        """Return the frames number `start` to `stop` (exclusive)."""
         if start == 0 and stop == len(self):
             return self
         piece = slice(start, stop)
@@ -93,13 +93,16 @@ class Frames:
 
 
 def read_frames(buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Frames | None:
-    """The frames that lie at [start, end) each, or None if one of them is not a whole, sound Append."""
+    """Return the frames that lie at [start, end) each, or None if one of them is not a whole, valid Append."""
     frames = read_any_frames(buffer, starts, ends)
     return frames if frames is not None and (frames.headers["type"] == _APPEND).all() else None
 
 
 def read_any_frames(buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Frames | None:
-    """The same for frames of every type. None if one is not whole and sound: which one, and why, `read_header` says."""
+    """Return the frames that lie at [start, end) each, of any type; None if one of them is not whole and valid.
+
+    `read_header` tells which frame is wrong, and why.
+    """
     fields = _fields(buffer, starts, ends)
     if fields is None:
         return None
@@ -111,13 +114,13 @@ def read_any_frames(buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.i
 
 
 def read_headers(buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any] | None:
-    """The headers alone, as `read_frames` gives them."""
+    """Return only the headers, under the conditions of `read_frames`."""
     headers = read_any_headers(buffer, starts, ends)
     return headers if headers is not None and (headers["type"] == _APPEND).all() else None
 
 
 def read_any_headers(buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any] | None:
-    """The headers alone, as `read_any_frames` gives them. No body is copied."""
+    """Return only the headers, under the conditions of `read_any_frames`. No body is copied."""
     fields = _fields(buffer, starts, ends)
     if fields is None:
         return None
@@ -131,9 +134,9 @@ def read_any_headers(buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.
 def _fields(
     buffer: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[Any], NDArray[np.uint64]] | None:
-    """Headers and checksums, which nobody has compared yet; None if a frame is not what `read_header` takes.
+    """Return headers and checksums; None if `read_header` would refuse a frame for any reason but its checksum.
 
-    `read_header` for many: the checksums in one pass, by the caller, the rest on arrays.
+    The function checks the fields of many frames as arrays. The caller then verifies the checksums in one pass.
     """
     if (ends - starts < MIN_FRAME_BYTES).any() or starts[0] < 0 or ends.max() > len(buffer):
         return None
@@ -154,7 +157,10 @@ def _fields(
 
 
 def take_apart(whole: Sequence[bytes]) -> Frames:
-    """Of frames that lie nowhere together. Raises `InvalidFrame` for the first that is not a whole, sound Append."""
+    """Return the frames, given as one byte string each, as a batch.
+
+    Raise `InvalidFrame` for the first one that is not a whole, valid Append.
+    """
     lengths = np.fromiter(map(len, whole), np.int64, len(whole))
     ends = np.cumsum(lengths)
     frames = read_frames(b"".join(whole), ends - lengths, ends)
@@ -168,23 +174,24 @@ def take_apart(whole: Sequence[bytes]) -> Frames:
 
 
 def joined_headers(frames: Sequence[Frames]) -> NDArray[Any]:
-    """Of all of them, one after the other."""
+    """Return the headers of all batches, one after the other."""
     return np.concatenate([each.headers.view(_RAW_HEADERS) for each in frames]).view(HEADERS)
 
 
 def picked_headers(headers: NDArray[Any], indices: NDArray[np.intp]) -> NDArray[Any]:
-    """Those of that number."""
+    """Return the headers at these indices."""
     return headers.view(_RAW_HEADERS)[indices].view(HEADERS)
 
 
 def gathered(buffer: bytes, kind: np.dtype[Any], places: NDArray[np.int64]) -> NDArray[Any]:
-    """The values that begin at `places`."""
-    # As values that overlap, one that begins at every byte. Without fields: with them it takes ten times as long.
+    """Return the values that begin at `places`."""
+    # View the buffer as overlapping values, one at every byte. The dtype has no fields: with them it takes ten times
+    # as long.
     raw = np.dtype((np.void, kind.itemsize))
     return np.ndarray(len(buffer) - kind.itemsize + 1, raw, buffer, strides=(1,))[places].view(kind)
 
 
 def scatter(values: NDArray[Any], buffer: bytearray, places: NDArray[np.int64]) -> None:
-    """Write each value into `buffer` at its place: the other way of `gathered`."""
+    """Write each value into `buffer` at its place: the inverse of `gathered`."""
     raw = np.dtype((np.void, values.itemsize))
     np.ndarray(len(buffer) - values.itemsize + 1, raw, buffer, strides=(1,))[places] = values.view(raw)

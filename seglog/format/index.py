@@ -1,21 +1,21 @@
-"""One entry of a segment's .idx file: where the record with the seq `first_seq + i` lies in .data. Little-endian.
+"""One entry of a segment's .idx file: the place of the record with the seq `first_seq + i` in .data. Little-endian.
 
     offset  size  field   meaning
     0       4     offset  of the frame in .data
-    4       4     length  of the whole frame, its length field included; 0: deleted, and the frame is not there any more
+    4       4     length  of the whole frame, its length field included; 0: deleted, and .data has no frame of it
     8       8     ts      ms since the epoch, the frame's own
     16      1     flags   the frame's own, and bit3 deleted once a delete has reached the record
     17      3     check   low 24 bits of XXH3-64 of: seq as u64, then bytes 0 to 16 of this entry
 
-I1  Entry i is that of seq first_seq + i: a direct seek, no scan. The seq takes part in the check, so an entry in
-    another's place is found.
-I2  Flags and check are one aligned word of 4 bytes and never straddle a sector: a delete rewrites them in place, and a
+I1  Entry i belongs to seq first_seq + i, so a reader seeks to it without a scan. The check covers the seq, so a reader
+    detects an entry that is in the place of another.
+I2  Flags and check are one aligned word of 4 bytes and never straddle a sector. A delete rewrites them in place. A
     crash leaves the old word or the new one.
-I3  An offset has 32 bits: what would end behind 2^32 is `OffsetOverflow`, before anything is written.
-    The same goes for WAL files.
+I3  An offset has 32 bits. If a frame would end behind 2^32, `OffsetOverflow` is raised before anything is written. The
+    same holds for WAL files.
 
-Source: topics engine architecture, section 3.1; the check fills the three bytes that are padding there.
-No I/O: bytes in, bytes out.
+Source: topics engine architecture, section 3.1; the check fills the three bytes that are padding there. No I/O: bytes
+in, bytes out.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ __all__ = [
 ]
 
 ENTRY = struct.Struct("<IIQB3s")
-#: I3.
+#: The exclusive end of offsets (I3).
 OFFSET_END = 1 << 32
 _PLAIN = struct.Struct("<QIIQB")
 _SEQ = struct.Struct("<Q")
 _CHECKED_BYTES = 17
 _FLAGS_AT = 16
 
-# So many are checked one by one in less time than it takes to set up the arrays.
+# Up to this many entries are checked one by one: that is faster than setting up the arrays.
 _FEW = 8
 
-#: ENTRY once more, for looking at thousands at once.
+#: ENTRY as a numpy dtype, to read thousands of entries at once.
 ENTRIES = np.dtype([("offset", "<u4"), ("length", "<u4"), ("ts_ms", "<u8"), ("flags", "u1"), ("check", "u1", (3,))])
 _HASHED = np.dtype([("seq", "<u8"), ("plain", f"V{_CHECKED_BYTES}")])
 
@@ -73,7 +73,7 @@ def encode_entry(seq: int, offset: int, length: int, ts_ms: int, flags: int) -> 
 def encode_entries(
     first_seq: int, first_offset: int, lengths: NDArray[Any], times: NDArray[Any], flags: NDArray[Any]
 ) -> bytes:
-    """`encode_entry` for frames that lie one after the other from `first_offset` on."""
+    """Return the entries of frames that lie one after the other from `first_offset` on."""
     entries = np.zeros(len(lengths), ENTRIES)
     entries["offset"] = first_offset + np.cumsum(lengths, dtype=np.int64) - lengths
     entries["length"], entries["ts_ms"], entries["flags"] = lengths, times, flags
@@ -82,7 +82,7 @@ def encode_entries(
 
 
 def load_entries(raw: bytes, first_seq: int) -> NDArray[Any]:
-    """The entries in `raw` as ENTRIES, of which the first is that of `first_seq`. Raises `InvalidEntry`."""
+    """Return the entries in `raw` as an array of ENTRIES. The first belongs to `first_seq`. Raise `InvalidEntry`."""
     if len(raw) % ENTRY.size == 0 and len(raw) > _FEW * ENTRY.size:
         entries = np.frombuffer(raw, ENTRIES)
         if np.array_equal(_checks(raw, first_seq), entries["check"]):
@@ -92,7 +92,7 @@ def load_entries(raw: bytes, first_seq: int) -> NDArray[Any]:
 
 
 def read_entries(raw: bytes, first_seq: int) -> list[Entry]:
-    """The entries in `raw`, of which the first is that of `first_seq`. Raises `InvalidEntry`."""
+    """Return the entries in `raw`. The first one belongs to `first_seq`. Raise `InvalidEntry`."""
     if len(raw) % ENTRY.size:
         raise InvalidEntry(len(raw) // ENTRY.size, "it is cut")
     entries = []
@@ -105,14 +105,14 @@ def read_entries(raw: bytes, first_seq: int) -> list[Entry]:
 
 
 def mark_deleted(raw: bytearray, position: int, seq: int) -> None:
-    """Set the deleted flag of the entry at `position`, that of `seq`."""
+    """Set the deleted flag of the entry at `position`, which belongs to `seq`, and renew its check."""
     start = position * ENTRY.size
     raw[start + _FLAGS_AT] |= DELETED
     raw[start + _CHECKED_BYTES : start + ENTRY.size] = _check(_SEQ.pack(seq) + raw[start : start + _CHECKED_BYTES])
 
 
 def _checks(raw: bytes, first_seq: int) -> NDArray[np.uint8]:
-    """Of all entries in `raw`, three bytes each."""
+    """Return the checks of all entries in `raw`, three bytes each."""
     count = len(raw) // ENTRY.size
     hashed = np.empty(count, _HASHED)
     hashed["seq"] = np.arange(count, dtype=np.uint64) + np.uint64(first_seq)

@@ -1,4 +1,4 @@
-"""The tags of a sealed segment, and which of its records have each: seg-<first_seq>.tags. Little-endian.
+"""A tag index, seg-<first_seq>.tags: the tags of a sealed segment, and the records with each tag. Little-endian.
 
     size    field
     8       magic      "SEGTAGS1"
@@ -15,11 +15,13 @@
     per tag, in the same order:
       4       position   of each record with it, ascending: seq - first_seq
 
-Q1  It is derivable from .data: one that is missing, damaged, or of another segment, is made anew and never trusted.
-Q2  It lists deleted records too, as long as they have their bytes: their flags tell. It never changes once it is whole.
-Q3  A tag is looked up by reading head and directory, and then the positions of those that match, and no .data.
+Q1  A tag index is derivable from .data. If it is missing, damaged, or of another segment, the log
+    makes it again and never trusts it.
+Q2  It lists deleted records too, as long as they have their bytes. The flags in .idx tell which are deleted. A complete
+    tag index never changes.
+Q3  A lookup reads head and directory, and then the positions of the matching tags. It reads no .data.
 
-No I/O: bytes in, bytes out. Who reads and writes it: seglog.segments.tags.
+No I/O: bytes in, bytes out. seglog.segments.tags reads and writes the file.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ _POSITION_BYTES = 4
 
 
 class TagHead(NamedTuple):
-    """`directory_end` is where the first check ends, and the positions begin."""
+    """The head of a tag index. At `directory_end` the first check ends, and the positions begin."""
 
     topic_id: int
     first_seq: int
@@ -53,7 +55,7 @@ class TagHead(NamedTuple):
 
 
 class TagPlace(NamedTuple):
-    """Where the positions of one tag are in the file."""
+    """The place of one tag's positions in the file."""
 
     offset: int
     length: int
@@ -72,7 +74,10 @@ def encode_tag_index(topic_id: int, first_seq: int, records: int, positions: Map
 
 
 def read_head(raw: bytes) -> TagHead:
-    """Of the first bytes of a file, HEAD.size at least; not checked yet. Raises `InvalidEntry`."""
+    """Return the head from the first bytes of a file, HEAD.size at least. Its check is not verified yet.
+
+    Raise `InvalidEntry`.
+    """
     if len(raw) < HEAD.size:
         raise InvalidEntry(0, "the tags end within their head")
     magic, topic_id, first_seq, records, directory = HEAD.unpack_from(raw)
@@ -82,7 +87,7 @@ def read_head(raw: bytes) -> TagHead:
 
 
 def read_directory(raw: bytes, head: TagHead) -> dict[bytes, TagPlace]:
-    """`raw` are the first `directory_end` bytes. Raises `InvalidEntry`."""
+    """Return the place of each tag's positions. `raw` has the first `directory_end` bytes. Raise `InvalidEntry`."""
     end = head.directory_end - _CHECK.size
     if len(raw) < head.directory_end or _CHECK.unpack_from(raw, end)[0] != xxh3_64_intdigest(raw[:end]):
         raise InvalidEntry(0, "check mismatch in the directory of tags")
@@ -97,7 +102,7 @@ def read_directory(raw: bytes, head: TagHead) -> dict[bytes, TagPlace]:
 
 
 def read_positions(raw: bytes, place: TagPlace) -> NDArray[np.uint32]:
-    """`raw` is what lies at `place`. Raises `InvalidEntry`."""
+    """Return the positions of one tag. `raw` has the bytes at `place`. Raise `InvalidEntry`."""
     if len(raw) != place.length or xxh3_64_intdigest(raw) != place.check:
         raise InvalidEntry(0, "check mismatch in the positions of a tag")
     return np.frombuffer(raw, "<u4")
