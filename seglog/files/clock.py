@@ -10,7 +10,7 @@ __all__ = ["Clock", "SystemClock"]
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Milliseconds since the epoch. May jump, in either direction, as clocks do."""
+        """Return the milliseconds since the epoch. They may jump in either direction, as clocks do."""
         ...
 
 

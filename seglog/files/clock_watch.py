@@ -1,13 +1,13 @@
-"""Tells that the clock went wrong, once for each time: a topic's records never go back in time, so what it costs lasts.
+"""Warn when the clock goes wrong. A topic's records never go back in time, so a wrong time has lasting effects.
 
-    seen                                            told
+    observed                                        warning
     the clock went ahead by more than a day, and    once for each jump: at an append to a topic whose newest record is
     the machine's steady clock did not              a day old or more
     a topic's newest record is more than a day      once for each topic, until its records are in the past again
     ahead of the clock
 
 The steady clock counts from the start of the machine, in sleep too. So a topic that was idle for a month is no jump. A
-clock that was wrong before the log was opened is not seen: nothing of that time is steady.
+clock that was wrong before the log was opened is not detected: the comparison begins with the opening.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _steady_ms() -> int:
 
 
 class ClockWatch:
-    """Of one log. Its caller holds the lock under which records get their times."""
+    """The clock watch of one log. Its caller holds the lock under which records get their times."""
 
     def __init__(self, clock: Clock, steady_ms: Callable[[], int] = _steady_ms) -> None:
         self._steady_ms = steady_ms
@@ -39,7 +39,10 @@ class ClockWatch:
         self._ahead: set[str] = set()
 
     def look(self, topic: str, now_ms: int, last_ms: int) -> None:
-        """An append to `topic` comes at `now_ms`, a day or more away from its newest record."""
+        """Warn if the clock is wrong, at an append to `topic` at `now_ms`.
+
+        The caller calls this only if the topic's newest record, of `last_ms`, is a day or more away.
+        """
         offset_ms = now_ms - self._steady_ms()
         jumped_ms, self._offset_ms = offset_ms - self._offset_ms, offset_ms
         if jumped_ms > JUMP_MS:

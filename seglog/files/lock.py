@@ -1,9 +1,10 @@
-"""One process at a time uses a data directory: it locks the directory, and LOCK, whose text names the holder.
+"""The lock of a data directory, which one process at a time uses. It locks the directory and the file LOCK.
 
-The lock on the directory holds if somebody removes LOCK, or moves the directory. A file system that cannot lock a
-directory (NFS wants a file that is open for writing) leaves the lock on LOCK alone.
+The text of LOCK names the holder. The lock on the directory holds even if somebody removes LOCK or moves the directory.
+Some file systems cannot lock a directory: NFS requires a file that is open for writing. There, the lock on LOCK is the
+only one.
 
-The kernel drops the lock with its holder, so what is left of a killed process is in nobody's way.
+The kernel drops the locks when their holder ends. So a killed process leaves no lock behind.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class DirectoryLock(Owned):
-    """Held from construction to `release`. Raises `DirectoryInUse` or `DirectoryNotWritable`."""
+    """An exclusive lock, held from construction to `release`. Raise `DirectoryInUse` or `DirectoryNotWritable`."""
 
     def __init__(self, files: Files, path: Path) -> None:
         self._files = files
@@ -45,7 +46,7 @@ class DirectoryLock(Owned):
             raise
 
     def release(self) -> None:
-        # First, so that a fork in between closes no other file of this number.
+        # Forget the descriptors first, so that a fork in between closes no other file with the same number.
         fds, self._fd, self._folder_fd = (self._folder_fd, self._fd), -1, -1
         for fd in fds:
             if fd >= 0:
@@ -63,7 +64,7 @@ class DirectoryLock(Owned):
             self._lock_folder()
         except BlockingIOError as error:
             raise DirectoryInUse(path.parent, _holder(self._files, self._fd)) from error
-        # The text is a courtesy to whoever is turned away: a full disk is no reason to stay out.
+        # The text only informs a process that is refused, so a full disk does not prevent the lock.
         try:
             self._files.truncate(self._fd, 0)
             self._files.pwrite(self._fd, _who().encode(errors="replace")[:_TEXT_MAX_BYTES], 0)
@@ -80,9 +81,10 @@ class DirectoryLock(Owned):
 
 
 class SharedLock(Owned):
-    """For those who only read, any number of them, and no `DirectoryLock` meanwhile. A context manager.
+    """A lock for readers: any number of readers, and no `DirectoryLock` at the same time. A context manager.
 
-    Nothing is written. Where there is no LOCK there is nobody to keep out. Raises `DirectoryInUse`.
+    The lock writes nothing. If there is no LOCK, no process uses the directory, and nothing is locked. Raise
+    `DirectoryInUse`.
     """
 
     def __init__(self, files: Files, path: Path) -> None:

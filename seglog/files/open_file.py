@@ -1,6 +1,6 @@
-"""An open file that is shared by threads and by readers that may stop in the middle.
+"""An open file that is shared by threads, and by readers that may stop in the middle.
 
-It is closed when the last one who has it lets go, so nobody reads from a descriptor that means another file by now.
+The file is closed when its last holder drops it. So no holder reads from a descriptor that by now means another file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["OpenFile", "Readable"]
 
 
 class Readable(Protocol):
-    """What is read of a file, wherever it lies; `path` is for errors."""
+    """A file to read from, wherever it lies. `path` is for errors."""
 
     @property
     def path(self) -> Path: ...
@@ -29,7 +29,7 @@ class OpenFile:
     __slots__ = ("_files", "fd", "path")
 
     def __init__(self, files: Files, path: Path, flags: int = os.O_RDWR, *, descriptor: int | None = None) -> None:
-        """`descriptor` is of the file if it is open already; it is closed with this."""
+        """Open the file, or take `descriptor` if the caller has opened it. Either is closed with this object."""
         self.fd = -1
         self.path = path
         self._files = files
@@ -40,14 +40,14 @@ class OpenFile:
             self._files.close(self.fd)
 
     def read_exactly(self, length: int, offset: int) -> bytes:
-        """`length` bytes at `offset`. Raises `FileCorrupt` if the file ends before."""
+        """Return `length` bytes at `offset`. Raise `FileCorrupt` if the file ends before."""
         data = self._files.pread(self.fd, length, offset)
         if len(data) < length:
             raise FileCorrupt(self.path, offset + len(data), "the file ends before its time")
         return data
 
     def read(self, length: int, offset: int) -> bytes:
-        """Up to `length` bytes; fewer only at the end of the file."""
+        """Return up to `length` bytes; fewer only at the end of the file."""
         return self._files.pread(self.fd, length, offset)
 
     def write(self, data: bytes | bytearray, offset: int) -> None:

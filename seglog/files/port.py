@@ -1,12 +1,13 @@
 """The port to the file system: every file operation of the log goes through here.
 
-So a test can record them, fail the nth, or kill the process between two. An implementation is a plain forwarder;
-what is durable when is decided by the callers, and said there.
+So a test can record them, fail the nth, or kill the process between two. An implementation only forwards the calls.
+Each caller decides what is durable when, and documents it.
 
 D1  A new file or a rename is durable after `sync_dir` of its directory; data after `datasync` of the file.
 D2  `replace_atomically` is the one way to write a small file: write, datasync, rename, sync_dir.
-D3  `EMFILE` and `ENFILE` come from opening a file, also from `sync_dir` and `list_dir`, which open a directory. What
-    was to be done with the file was not begun then. After any other error of a sync the data may be lost.
+D3  `EMFILE` and `ENFILE` come from opening a file. `sync_dir` and `list_dir` raise them too, because they open a
+    directory. After them, the operation on the file has not begun. After any other error of a sync, the data may be
+    lost.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ class Files(Protocol):
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int: ...
     def close(self, fd: int) -> None: ...
     def pread(self, fd: int, length: int, offset: int) -> bytes:
-        """Up to `length` bytes; fewer only at the end of the file."""
+        """Return up to `length` bytes; fewer only at the end of the file."""
         ...
 
     def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
-        """All of `data`, or `OSError`."""
+        """Write all of `data`, or raise `OSError`."""
         ...
 
     def pwritev(self, fd: int, pieces: Sequence[bytes], offset: int) -> None:
-        """All of `pieces`, one after the other, or `OSError`."""
+        """Write all of `pieces`, one after the other, or raise `OSError`."""
         ...
 
     def allocate(self, fd: int, length: int) -> None:
-        """Reserve blocks for `length` bytes from 0; the size grows to that, and new bytes read as zeros."""
+        """Reserve blocks for `length` bytes from 0. The size grows to `length`, and new bytes read as zeros."""
         ...
 
     def truncate(self, fd: int, length: int) -> None: ...
@@ -56,29 +57,32 @@ class Files(Protocol):
     def rename(self, source: Path, target: Path) -> None: ...
     def unlink(self, path: Path) -> None: ...
     def make_dir(self, path: Path) -> None:
-        """One level, mode 0700; one that exists is fine."""
+        """Make one directory, with mode 0700. Do nothing if it exists."""
         ...
 
     def remove_dir(self, path: Path) -> None:
-        """An empty one."""
+        """Remove an empty directory."""
         ...
 
     def sync_dir(self, path: Path) -> None: ...
     def list_dir(self, path: Path) -> list[str]:
-        """Names, ascending."""
+        """Return the names in the directory, ascending."""
         ...
 
     def is_dir(self, path: Path) -> bool: ...
     def identity(self, path: Path) -> tuple[int, int] | None:
-        """Device and inode of what is at `path`, links followed. None: nothing is there."""
+        """Return device and inode of the file at `path`, with links followed; None if nothing is there."""
         ...
 
     def lock(self, fd: int) -> None:
-        """Nobody else locks that file until `fd` is closed, or its process ends. `BlockingIOError`: somebody has it."""
+        """Lock the file until `fd` is closed or the process ends.
+
+        Raise `BlockingIOError` if another holder has locked it.
+        """
         ...
 
     def lock_shared(self, fd: int) -> None:
-        """As `lock`, but others may have a shared lock at the same time."""
+        """Lock the file as `lock` does, but allow other shared locks at the same time."""
         ...
 
 
@@ -89,23 +93,22 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class OsFiles(Owned):
-    """The real one.
+    """The port to the real file system.
 
-    After `enter`, a path in that directory means a file of that very directory: it is looked up from a descriptor, as
-    `openat` does. So the log keeps its own files if somebody moves the directory, and touches no file of a directory
-    that takes its place.
+    After `enter`, a path in that directory is looked up from an open descriptor of the directory, as `openat` does. So
+    the log keeps its own files if somebody moves the directory. It touches no file of a directory that takes its place.
     """
 
     _entered: dict[str, tuple[int, int]]
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
-        """Not in `__init__`, which a subclass may leave uncalled."""
+        """Set the state here and not in `__init__`, which a subclass may leave uncalled."""
         self = super().__new__(cls, *arguments, **named)
         self._entered = {}
         return self
 
     def enter(self, root: Path) -> None:
-        """Keep `root` open until `leave`. May be called again for the same path, each with its own `leave`."""
+        """Keep `root` open until `leave`. Several calls for the same path are allowed, each with its own `leave`."""
         prefix = os.path.join(root, "")
         fd, times = self._entered.get(prefix) or (os.open(root, _DIRECTORY), 0)
         self._entered[prefix] = (fd, times + 1)
@@ -124,7 +127,7 @@ class OsFiles(Owned):
             os.close(fd)
 
     def _at(self, path: Path) -> tuple[str, int | None]:
-        """Return the path as the kernel takes it, and the descriptor of the directory that it starts from."""
+        """Return the path as the kernel takes it, and the descriptor of the directory that the path starts from."""
         text = os.fspath(path)
         for prefix, (fd, _) in self._entered.items():
             if text.startswith(prefix):
@@ -247,7 +250,7 @@ class OsFiles(Owned):
 
 
 def enter(files: Files, root: Path) -> None:
-    """From here on a log uses this very directory, wherever somebody moves it. Only the real port needs to be told."""
+    """Make the log use this very directory from now on, wherever somebody moves it. Only `OsFiles` needs this call."""
     if isinstance(files, OsFiles):
         files.enter(root)
 
@@ -259,9 +262,10 @@ def leave(files: Files, root: Path) -> None:
 
 @checked
 def replace_atomically(files: Files, path: Path, body: bytes) -> None:
-    """After this `path` holds `body`, or what it held before; whatever happens. Durable on return.
+    """Write `body` as the new content of `path`, durably on return.
 
-    Raises `TooManyOpenFiles` with nothing done.
+    After a crash or an error, `path` has either the old content or the new one. Raise `TooManyOpenFiles` with nothing
+    done.
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
@@ -280,9 +284,10 @@ def replace_atomically(files: Files, path: Path, body: bytes) -> None:
 
 
 def _sync_renamed(files: Files, directory: Path) -> None:
-    """`sync_dir`, with patience: the caller has just closed a descriptor, which another thread may have taken.
+    """Call `sync_dir`, and try again while no file descriptor is free.
 
-    Nobody can say that nothing was done once the file has its name.
+    The caller has just closed a descriptor, which another thread may have taken. `TooManyOpenFiles` would be wrong
+    here: it says that nothing was done, but the file has its new name.
     """
     for _ in range(_TRIES):
         try:

@@ -1,7 +1,8 @@
-"""A file system that nobody changes: what is cut, renamed or unlinked looks so, and stays as it was on the disk.
+"""A view of a file system. A change through the view shows in the view only, and never reaches the disk.
 
-So recovery, which cuts and removes what can be derived again, can be tried without a trace. What would make anything
-new is refused with EROFS. While somebody else changes the files, what was cut and unlinked through it stays so.
+Recovery cuts and removes files that are derivable. Over this view it can run without a trace. A call that would write
+or create something raises EROFS. If another process changes the files meanwhile, files that were cut or unlinked
+through the view stay so in the view.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ _WRITES = os.O_CREAT | os.O_TRUNC
 
 
 class ReadOnlyFiles:
-    """Over another port. For one thread while anything is cut, unlinked or renamed; then, for reading, for many."""
+    """A view over another port.
+
+    While one thread cuts, unlinks or renames, no other thread may use the view. Later, many threads may read.
+    """
 
     def __init__(self, inner: Files) -> None:
         self.inner = inner
@@ -30,7 +34,7 @@ class ReadOnlyFiles:
         self._moved: dict[Path, Path] = {}
 
     def hide_behind(self, path: Path, length: int) -> None:
-        """The file looks as if it ended there."""
+        """Show the file as if it ended at `length`."""
         self._lengths[path] = length
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
@@ -41,7 +45,7 @@ class ReadOnlyFiles:
         try:
             fd = self.inner.open(self._place(path), os.O_RDONLY, mode)
         except FileNotFoundError:
-            # Who writes may have made the same rename by now.
+            # The writer may have made the same rename by now.
             fd = self.inner.open(path, os.O_RDONLY, mode)
         self._paths[fd] = path
         return fd
@@ -73,7 +77,7 @@ class ReadOnlyFiles:
         return min(size, self._lengths.get(self._paths[fd], size))
 
     def datasync(self, fd: int) -> None:
-        """There is nothing to sync."""
+        """Do nothing: there is nothing to sync."""
 
     def rename(self, source: Path, target: Path) -> None:
         place = self._place(source)
@@ -93,7 +97,7 @@ class ReadOnlyFiles:
         _refuse()
 
     def sync_dir(self, path: Path) -> None:
-        """There is nothing to sync."""
+        """Do nothing: there is nothing to sync."""
 
     def list_dir(self, path: Path) -> list[str]:
         gone = {unlinked.name for unlinked in self._unlinked if unlinked.parent == path}
@@ -118,7 +122,7 @@ class ReadOnlyFiles:
         self.inner.lock_shared(fd)
 
     def _place(self, path: Path) -> Path:
-        """Where it is on the disk."""
+        """Return the place on the disk of a path in the view."""
         for target, source in self._moved.items():
             if path == target or target in path.parents:
                 return source / path.relative_to(target)

@@ -1,6 +1,6 @@
-"""seglog.toml: read, checked, and written with the defaults as comments.
+"""The file seglog.toml: read it, check it, and write it with the defaults as comments.
 
-`read_sections` gives all sections and checks none: each belongs to the package that reads it.
+`read_sections` returns all sections and checks none. Each section belongs to the package that reads it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ __all__ = ["default_toml", "load_settings", "read_sections", "write_default"]
 
 @checked
 def read_sections(path: Path) -> dict[str, Any]:
-    """The sections of the TOML file at `path`; none if there is no file. Raises `InvalidSetting` for all else."""
+    """Return the sections of the TOML file at `path`; none if there is no file.
+
+    Raise `InvalidSetting` if the file cannot be read or is not TOML.
+    """
     try:
         text = path.read_bytes().decode()
         return tomllib.loads(text)
@@ -36,16 +39,16 @@ def read_sections(path: Path) -> dict[str, Any]:
 
 @checked
 def load_settings(path: Path, variables: Mapping[str, str] = NO_VARIABLES) -> LogSettings:
-    """Of the seglog.toml at `path`; the defaults if there is none. `variables` is the environment, which wins.
+    """Return the settings in the seglog.toml at `path`; the defaults if there is no file.
 
-    Raises `InvalidSetting` that names the key.
+    `variables` is the environment, which wins. Raise `InvalidSetting`, which names the key.
     """
     return from_section(LogSettings, read_sections(path).get(LogSettings.SECTION, {}), variables)
 
 
 @checked
 def default_toml(remote: str | None = None) -> str:
-    """The body of a new seglog.toml. `remote` is the URL of the archive, if it is known already."""
+    """Return the text of a new seglog.toml. `remote` is the URL of the archive, if it is known already."""
     url = '# url = "s3://bucket/prefix"' if remote is None else f"url = {json.dumps(remote, ensure_ascii=False)}"
     return f"""\
 # Settings of this seglog data directory. What is commented out shows the default.
@@ -59,5 +62,5 @@ def default_toml(remote: str | None = None) -> str:
 
 @checked
 def write_default(directory: Path, remote: str | None = None) -> None:
-    """A new seglog.toml in `directory`, durable on return."""
+    """Write a new seglog.toml into `directory`, durably on return."""
     replace_atomically(OsFiles(), directory / SETTINGS_FILE, default_toml(remote).encode())

@@ -1,8 +1,9 @@
-"""Whether a directory is in memory: there an fsync returns, and nothing is durable.
+"""Tell whether a directory is in memory. There an fsync returns, and nothing is durable.
 
-A log on tmpfs works as any other. A reboot, or an unmount, takes all of it. So an opening for writing warns.
+A log on tmpfs works as any other, but a reboot or an unmount removes all of it. So the log warns when it is opened
+there for writing.
 
-Linux tells the kind of each mount in /proc/self/mountinfo. Elsewhere no directory is known to be in memory.
+Linux lists the kind of each mount in /proc/self/mountinfo. On other systems, no directory is known to be in memory.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
 def in_memory_kind(directory: Path) -> str | None:
-    """The kind of its file system if that is in memory. None for any other, and where nobody can tell."""
+    """Return the kind of the directory's file system if it is in memory; None for any other or an unknown kind."""
     try:
         kind = kind_of_mount(_MOUNTS.read_bytes(), os.path.realpath(os.fsencode(directory)))
     except OSError:
@@ -28,7 +29,7 @@ def in_memory_kind(directory: Path) -> str | None:
 
 
 def kind_of_mount(mounts: bytes, path: bytes) -> str | None:
-    """The kind of the file system that has that path. Of mounts on one place the last one counts."""
+    """Return the kind of the file system with that path. If several mounts are on one place, the last one counts."""
     best, kind = -1, None
     for line in mounts.splitlines():
         fields, separator, rest = line.partition(b" - ")
