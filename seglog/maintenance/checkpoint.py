@@ -1,35 +1,35 @@
-"""A checkpoint: what is in the WAL goes to segments, deletes go to the flags, and the WAL before it may go.
+"""A checkpoint: copy records from the WAL to segments, apply deletes to flags, and free WAL files.
 
-    0 cut       what truncations wait for (see seglog.maintenance.truncation)
-    1 plan      under the lock: end of the published WAL in each shard, and what each topic that changed has above
-                 its segments
-    2 absorb    copy verified frames to .data, entries to .idx; go on in a new segment where one is full; sync them
-    3 flag      set the deleted flag in the entries that pending deletes reach; sync them
-    4 store     the snapshot, atomically: from here on recovery starts at the end of 1
-    5 publish   under the lock: readers see the new places
-    6 free      unlink WAL files, released segments and the directories of deleted topics
+    0 cut       Cut files for the truncations that wait for it (see seglog.maintenance.truncation).
+    1 plan      Under the committer's lock, note the end of the published WAL in each shard. Note which records each
+                changed topic has above its segments.
+    2 absorb    Copy verified frames to .data and entries to .idx. If a segment is full, continue in a new one. Sync
+                them.
+    3 flag      Set the deleted flag in the entries that pending deletes reach. Sync them.
+    4 store     Store the snapshot, atomically. From here on recovery starts at the ends noted in 1.
+    5 publish   Under the committer's lock, show readers the new places.
+    6 free      Unlink WAL files, released segments and the directories of deleted topics.
 
-K1  Nothing is unlinked before the snapshot that makes it unnecessary is durable.
-K2  Step 0 is whole in itself. From there up to 4 nothing of before has changed but flags that a pending delete sets
-    anyway, so a crash, or a full disk, leaves the last checkpoint whole; what lies beyond its lengths is cut by the
-    next try.
-K6  Flags are written, and a segment that is sealed is synced, even where the files look as they should: who made them
-    look so may have been killed, or refused, before it was durable. A process writes flags once if its snapshot is
-    durable.
-K3  What is copied is verified, so damage in the WAL is found while the WAL is still there.
-K4  What is sealed for its age is sealed by every checkpoint, and sealed segments at the front without a live record go
-    with it, where no history is kept.
-K7  No call of a cold store is made here, and nothing waits for one (seglog.maintenance.relocator). What is released, or
-    dropped, of
-    the relocated segments is doomed: the snapshot says so, and the relocator has it deleted. Their flags stay as they
-    are; a delete by tag that may reach them is one of the topic's `cold_ops` instead, and none other counts there, for
-    below `earliest_seq` nothing is read.
-K8  Records that are in memory only stay there. Where others follow that are absorbed, a lost one takes the place of
-    each, so that seqs stay dense; behind the last of those only the snapshot's `head_seq` knows of them.
-K9  What a checkpoint does under the lock follows the topics that changed since the last one, or are old enough to be
-    sealed, and not the topics that there are. Of the others the encoder has what the snapshot says (S8 of
-    seglog.wal.manifest).
-K5  Any failure but a full disk, or a lack of file descriptors, poisons the writer: what the files hold is unknown.
+K1  The checkpoint unlinks a file only after the snapshot that makes it unnecessary is durable.
+K2  Step 0 is complete in itself. Steps 1 to 3 change no existing data, except flags that a pending delete sets anyway.
+    So a crash or a full disk leaves the last checkpoint whole. The next attempt cuts the bytes beyond its lengths.
+K3  Copied frames are verified. So damage in the WAL is found while the WAL still exists.
+K4  Every checkpoint seals the segments that are old enough. Without `keep_history`, it also drops sealed segments at
+    the front that have no live record.
+K5  Any failure except a full disk or a lack of file descriptors poisons the writer. After it, the content of the files
+    is unknown.
+K6  A checkpoint sets flags, and syncs a segment that it seals, even if the files look right already. The process that
+    wrote them may have been killed, or got an error, before they were durable. After its snapshot is durable, a process
+    does not set the same flags again.
+K7  A checkpoint calls no cold store and waits for none (seglog.maintenance.relocator). Relocated segments that are
+    released or dropped are doomed: the snapshot lists them, and the relocator deletes them. The flags of relocated
+    segments stay unchanged. A delete by tag that may reach them is one of the topic's `cold_ops` instead. Other deletes
+    need no place there, because no reader reads below `earliest_seq`.
+K8  Ephemeral records stay in memory. If a later record is absorbed, a lost record takes the place of each ephemeral
+    one, so that seqs stay dense. Ephemeral records after the last absorbed one are known only by the snapshot's
+    `head_seq`.
+K9  The work under the lock grows with the topics that changed since the last checkpoint, or are old enough to seal. It
+    does not grow with all topics. For the others, the encoder has what the snapshot says (S8 of seglog.wal.manifest).
 
 Source: topics engine architecture, section 3, without its CheckpointMark frames (see seglog.wal.manifest).
 """
@@ -67,18 +67,19 @@ __all__ = ["Wish", "checkpoint", "checkpoint_locked", "is_to_be_sealed", "reliev
 
 _logger = logging.getLogger("seglog.maintenance.checkpoint")
 
-# Between runs, upkeep sleeps that long: otherwise an append that comes back from its sync waits for the interpreter
-# until its turn is forced, which is 5 ms.
+# The upkeep sleeps this long between runs. Without the sleep, an append that returns from its sync waits up to 5 ms for
+# the interpreter: only then Python forces a switch of threads.
 _PAUSE_S = 50e-6
 _ticket = count()
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a caller wants done to a topic by this checkpoint: true once the snapshot is durable, or not at all.
+    """A change to a topic that a caller asks of a checkpoint. The snapshot makes it durable, or it does not happen.
 
-    `relocated` are first seq and XXH3-64 of the .idx of a hot segment of which the cold store has a copy, `recalled` is
-    the first seq of a relocated one that is hot again. With `epoch`, nothing is released in another one.
+    `relocated` is the first seq of a hot segment with a copy in the cold store, and the XXH3-64 of its .idx. `recalled`
+    is the first seq of a relocated segment that is hot again. With `epoch`, nothing is released if the topic has
+    another epoch.
     """
 
     topic: str
@@ -93,11 +94,11 @@ class Wish:
 
 @dataclass(slots=True)
 class _Draft:
-    """A topic on its way through a checkpoint: as planned, then as it will be published.
+    """A topic during a checkpoint: first as planned, then as it will be published.
 
-    The tail goes from `first_seq` to `last_seq`, and is absorbed up to `kept_seq`; from `lost_seq` to the tail all were
-    ephemeral. `deletes` is what is to be flagged: of `pending` the first `pending_count`, and of a recalled segment
-    what it was not flagged for.
+    The tail goes from `first_seq` to `last_seq`, and is absorbed up to `kept_seq`. All records from `lost_seq` to the
+    tail were ephemeral. `deletes` are the deletes to flag: the first `pending_count` of `pending`, and the deletes that
+    a recalled segment was not flagged for.
     """
 
     state: TopicState
@@ -130,7 +131,7 @@ class _Draft:
         return [(self.meta.topic_id, seq) for seq in (*gone, self.recalled) if seq is not None]
 
     def result(self) -> TopicMeta:
-        """Once all is written: from now on it is published as this says."""
+        """Return the metadata for the snapshot and for `_publish`. Call this after all segments are written."""
         cold_ops = _kept_cold_ops((*self.meta.cold_ops, *self.deletes.tagged), self.cold)
         self.cold_ops = Listed(cold_ops)
         self.sizes = Sizes(tuple(self.sealed), self.cold)
@@ -139,13 +140,13 @@ class _Draft:
         return self.final
 
     def merge_deletes(self) -> None:
-        """Without the lock: there may be many."""
+        """Merge the deletes to flag. This runs without the lock, because there may be many."""
         recalled = () if self.recalled is None else self.meta.cold_ops
         if recalled or self.pending_count:
             self.deletes = Reach((*recalled, *self.pending.first(self.pending_count)))
 
     def replace(self, info: SegmentInfo) -> None:
-        """What it says of that segment now."""
+        """Replace the info of that segment."""
         if not info.sealed:
             self.active = info
         else:
@@ -154,7 +155,7 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """`others` have nothing to write, and may be other than the newest snapshot says."""
+    """The plan of a checkpoint. `others` are topics with nothing to write that may differ from the newest snapshot."""
 
     wal: tuple[WalPosition, ...]
     next_topic_id: int
@@ -169,9 +170,9 @@ class _Plan:
 
 
 def checkpoint(engine: Engine, wish: Wish | None = None) -> None:
-    """Returns when it is durable.
+    """Run a checkpoint. Return when it is durable.
 
-    Raises `DiskFull` (nothing changed), `WriterPoisoned`, `FileCorrupt`, `LogClosed`, `ReadOnly`.
+    Raises `DiskFull` or `TooManyOpenFiles` (nothing changed), `WriterPoisoned`, `FileCorrupt`, `LogClosed`, `ReadOnly`.
     """
     engine.check_writable()
     with engine.checkpoint_lock:
@@ -181,16 +182,17 @@ def checkpoint(engine: Engine, wish: Wish | None = None) -> None:
 
 
 def wake_reclaim(engine: Engine) -> None:
-    """The checkpoint lock is not held."""
+    """Wake the reclaimer if it has work. The caller does not hold the checkpoint lock."""
     if engine.has_dead:
         engine.reclaim.wake()
 
 
 def relieve(engine: Engine) -> None:
-    """The upkeep: the next WAL file is made ready, and a checkpoint if WAL files wait for one and nobody makes one.
+    """Run the upkeep: prepare the next WAL file, and run a checkpoint if one is due and no other thread runs one.
 
-    If that fails, the WAL keeps what it has, and the next one tries again; appends go on until they have to wait for
-    one. What no code of ours has foreseen poisons the writer.
+    A checkpoint is due if WAL files wait for it, or if `wants_checkpoint` is set. If it fails, the WAL keeps its files,
+    and the next upkeep tries again. Appends continue until they have to wait for a checkpoint. An exception that this
+    code does not foresee poisons the writer.
     """
     if engine.committer.is_poisoned or not (engine.wals.needs_upkeep or engine.wants_checkpoint):
         return
@@ -213,9 +215,9 @@ def relieve(engine: Engine) -> None:
 
 
 def wait_for_room(engine: Engine) -> None:
-    """Returns when fewer WAL files wait for a checkpoint than may. Raises what the checkpoint raises that makes it so.
+    """Return when fewer WAL files than `wal_max_files` wait for a checkpoint. Raises what that checkpoint raises.
 
-    Whoever has to wait makes it, unless one is on its way: so its failure has somebody to tell.
+    The waiting thread runs the checkpoint itself unless one is already running, so that its error reaches a caller.
     """
     if engine.wals.older_files < engine.settings.wal_max_files:
         return
@@ -226,7 +228,7 @@ def wait_for_room(engine: Engine) -> None:
 
 
 def checkpoint_locked(engine: Engine, wish: Wish | None, *, pause_s: float = 0) -> None:
-    """`checkpoint`, for a caller that holds the checkpoint lock."""
+    """Run a checkpoint, for a caller that holds the checkpoint lock. Sleep `pause_s` after each run of records."""
     engine.check_open()
     engine.committer.check_sound()
     try:
@@ -244,7 +246,8 @@ def checkpoint_locked(engine: Engine, wish: Wish | None, *, pause_s: float = 0) 
 
 def _plan(engine: Engine, wish: Wish | None) -> _Plan:
     with engine.committer.lock:
-        # A topic that is on its way is not in this snapshot: its id must look unused there, for recovery makes it anew.
+        # This snapshot leaves out a topic whose creation is not published. Recovery creates that topic from the WAL, so
+        # its id must look unused in the snapshot.
         next_topic_id = min(engine.creating, default=engine.next_topic_id)
         ends, deleted = engine.committer.published_ends, engine.deleted
         plan = _Plan(ends, next_topic_id, [], [], deleted, engine.epoch_floor, engine.doomed)
@@ -259,7 +262,7 @@ def _plan(engine: Engine, wish: Wish | None) -> _Plan:
 
 
 def _to_look_at(engine: Engine, wish: Wish | None) -> list[TopicState]:
-    """K9. Ascending by id. The lock is held."""
+    """Return the topics that this checkpoint looks at, ascending by id (K9). The caller holds the committer's lock."""
     for topic_id in [state.topic_id for state in engine.changed.values() if state.is_gone]:
         del engine.changed[topic_id]
     found = {**engine.changed, **{state.topic_id: state for state in _aged(engine)}}
@@ -270,7 +273,7 @@ def _to_look_at(engine: Engine, wish: Wish | None) -> list[TopicState]:
 
 
 def _aged(engine: Engine) -> list[TopicState]:
-    """Those of `aging` that are due. From here on they count as changed, until a checkpoint has sealed them."""
+    """Return the topics of `aging` that are due. They count as changed until a checkpoint has sealed them."""
     found: list[TopicState] = []
     now_ms = engine.clock.now_ms()
     while engine.aging and engine.aging[0][0] < now_ms:
@@ -284,7 +287,10 @@ def _aged(engine: Engine) -> list[TopicState]:
 
 
 def _settle(engine: Engine, state: TopicState, meta: TopicMeta | None) -> None:
-    """The newest snapshot says `meta` of it: if that is all, no checkpoint has to look at it. The lock is held."""
+    """Schedule the topic for sealing by age. If the topic has no news and is as `meta` says, later checkpoints skip it.
+
+    `meta` is what the newest snapshot says of the topic. The caller holds the committer's lock.
+    """
     due_ms = _seal_due_ms(engine, state)
     if due_ms is not None and due_ms != state.seal_due_ms:
         heappush(engine.aging, (due_ms, next(_ticket), state))
@@ -294,7 +300,7 @@ def _settle(engine: Engine, state: TopicState, meta: TopicMeta | None) -> None:
 
 
 def _take_over(engine: Engine, plan: _Plan) -> None:
-    """What is known of topics without news, for later snapshots."""
+    """Give the encoder the metadata of topics without news, for later snapshots."""
     for _, meta in plan.others:
         engine.encoder.put(meta)
     with engine.committer.lock:
@@ -303,18 +309,21 @@ def _take_over(engine: Engine, plan: _Plan) -> None:
 
 
 def _has_news(state: TopicState) -> bool:
-    """Whether something of it is not in segments and flags. The lock is held."""
+    """Return whether the topic has anything that segments and flags lack. The caller holds the committer's lock."""
     return bool(len(state.tail) or state.pending or state.head_seq != state.kept_head or _is_outdated(state))
 
 
 def _seal_due_ms(engine: Engine, state: TopicState) -> int | None:
-    """After which time its active segment is to be sealed. Records in the tail are news anyway."""
+    """Return the time after which the active segment is old enough to seal, or None.
+
+    Records in the tail are news anyway.
+    """
     max_age_ms = seal_age_ms(state.config, engine.settings.segment_max_age_ms)
     return state.active.min_ts_ms + max_age_ms if max_age_ms and state.active is not None else None
 
 
 def is_to_be_sealed(engine: Engine, state: TopicState) -> bool:
-    """For the age of its oldest unsealed record. The lock is held."""
+    """Return whether the oldest unsealed record is old enough to seal. The caller holds the committer's lock."""
     max_age_ms = seal_age_ms(state.config, engine.settings.segment_max_age_ms)
     if not max_age_ms:
         return False
@@ -325,7 +334,7 @@ def is_to_be_sealed(engine: Engine, state: TopicState) -> bool:
 
 
 def _is_outdated(state: TopicState) -> bool:
-    """Whether segments may be dropped, or listed deletes forgotten."""
+    """Return whether a checkpoint can drop segments, or forget listed deletes."""
     if state.ops and not _keeps_ops(state, state.hot_floor):
         return True
     return state.dead_segments > 0 and not state.config.keep_history
@@ -374,20 +383,23 @@ def _with_check(info: SegmentInfo, first_seq: int, check: int) -> SegmentInfo:
 
 
 def _kept_cold_ops(ops: tuple[DeleteOp, ...], cold: tuple[SegmentInfo, ...]) -> tuple[DeleteOp, ...]:
-    """K7: of the deletes that may reach relocated segments, those by tag, without what a later one covers."""
+    """Return the deletes by tag that may reach relocated segments, without deletes that a later one covers (K7)."""
     if not cold:
         return ()
-    # Who does not reach the first record of all reaches none behind it.
+    # A delete that does not reach the first record reaches none behind it.
     return tuple(op for op in Reach(ops).tagged if op.may_reach(cold[0].first_seq))
 
 
 def _keeps_ops(state: TopicState, hot_floor: int) -> bool:
-    """A delete that reaches into the cold tier has no flags there to live on in: it stays until it is settled."""
+    """Return whether the topic keeps its listed deletes.
+
+    A delete that reaches into the cold tier sets no flags there, so it stays listed until it is settled.
+    """
     return state.config.keep_history or state.floors.earliest_seq < hot_floor
 
 
 def _write_segments(engine: Engine, plan: _Plan, pause_s: float) -> None:
-    """Steps 2 and 3."""
+    """Run steps 2 and 3."""
     try:
         for draft in plan.drafts:
             draft.merge_deletes()
@@ -439,7 +451,7 @@ def _absorb(engine: Engine, draft: _Draft, pause_s: float) -> None:
 
 
 def _writer(engine: Engine, draft: _Draft, seq: int, frame_bytes: int) -> SegmentWriter:
-    """Of the active segment, or of a new one that begins with `seq`."""
+    """Return a writer of the active segment, or of a new one that begins with `seq`."""
     topic_id = draft.state.topic_id
     if draft.active is not None and _is_full(draft.active, frame_bytes, engine.settings):
         _seal(engine, draft, draft.active)
@@ -450,7 +462,10 @@ def _writer(engine: Engine, draft: _Draft, seq: int, frame_bytes: int) -> Segmen
 
 
 def _seal(engine: Engine, draft: _Draft, active: SegmentInfo) -> None:
-    """Its size says how far it goes from now on: the snapshot does no longer (K5)."""
+    """Seal the active segment: cut its files to their lengths, and sync them even if they look right (K6).
+
+    From now on the size of the files, and no longer the snapshot, says where the segment ends.
+    """
     segment = engine.segments.get(draft.state.topic_id, active)
     cut(segment, active.records, active.data_bytes)
     segment.data.datasync()
@@ -474,14 +489,17 @@ def _add_sealed(engine: Engine, draft: _Draft, segment: SegmentFiles, info: Segm
 
 
 def _is_full(info: SegmentInfo, frame_bytes: int, settings: LogSettings) -> bool:
-    """Whether a segment takes no more; one record it takes whatever its size."""
+    """Return whether a segment has no room for the frame. An empty segment takes one record of any size."""
     limit = settings.segment_max_bytes
     is_over = info.data_bytes >= limit or info.data_bytes + frame_bytes > limit + settings.max_store_overflow
     return info.records >= settings.segment_max_events or (info.records > 0 and is_over)
 
 
 def _flag(engine: Engine, topic_id: int, info: SegmentInfo, deletes: Reach, known_below: int) -> SegmentInfo:
-    """Step 3 of one segment: also where the flag is set already (K6). One that has nothing to flag is not read."""
+    """Run step 3 for one segment, also where the flag is set already (K6).
+
+    Return the new info of the segment. If the deletes reach no record, return `info` and read no entries.
+    """
     segment = engine.segments.get(topic_id, info)
     seqs = reached_seqs(engine.files, engine.layout, segment, info, deletes, known_below=known_below)
     if not seqs:
@@ -495,7 +513,7 @@ def _flag(engine: Engine, topic_id: int, info: SegmentInfo, deletes: Reach, know
 
 
 def _store_and_publish(engine: Engine, plan: _Plan) -> None:
-    """Steps 4 and 5. Once the snapshot may be there, memory has to follow it, or the writer has to stop."""
+    """Run steps 4 and 5. Once the snapshot may be on the disk, memory has to follow it, or the writer has to stop."""
     number = engine.snapshot_number + 1
     try:
         store_encoded(engine.files, engine.layout, number, _encoded(engine, plan))
@@ -511,7 +529,7 @@ def _store_and_publish(engine: Engine, plan: _Plan) -> None:
         for draft in plan.drafts:
             engine.has_dead |= bool(reclaimable(draft.state, engine.settings.reclaim_dead_percent))
     except TooManyOpenFiles:
-        raise  # before the snapshot had a name
+        raise  # the snapshot has no name yet
     except OSError as error:
         if error.errno in NO_SPACE and number not in numbers(engine.files, engine.layout):
             raise DiskFull(engine.layout.meta) from error
@@ -522,7 +540,7 @@ def _store_and_publish(engine: Engine, plan: _Plan) -> None:
 
 
 def _encoded(engine: Engine, plan: _Plan) -> bytes:
-    """The snapshot. If it does not get onto the disk, the topics of the plan are put again by the next checkpoint."""
+    """Return the encoded snapshot. If it does not reach the disk, the next checkpoint encodes its topics again."""
     encoder = engine.encoder
     for meta in (*(draft.result() for draft in plan.drafts), *(meta for _, meta in plan.others)):
         encoder.put(meta)
@@ -534,7 +552,7 @@ def _encoded(engine: Engine, plan: _Plan) -> bytes:
 
 
 def _publish(draft: _Draft) -> None:
-    """The lock is held. What came after the plan stays."""
+    """Publish a draft. Changes after the plan stay. The caller holds the committer's lock."""
     state, meta = draft.state, draft.meta
     planned = meta.next_op
     state.generation += 1
@@ -549,14 +567,14 @@ def _publish(draft: _Draft) -> None:
     if state.pending:
         state.pending = Listed(state.pending.since(planned))
     state.flagged_below = max(state.flagged_below, draft.deletes.below)
-    state.truncate_ops = meta.truncate_ops  # of truncations there are none between: they hold the checkpoint lock
+    state.truncate_ops = meta.truncate_ops  # no truncation came since: it holds the checkpoint lock
     state.cold, state.cold_ops = draft.cold, draft.cold_ops
     state.resident.drop_below(state.hot_floor)
     state.settle_front()
 
 
 def _free(engine: Engine, plan: _Plan) -> None:
-    """Step 6. What cannot be unlinked now, recovery unlinks."""
+    """Run step 6. If a file cannot be unlinked now, recovery unlinks it."""
     try:
         engine.wals.remove_below(plan.wal)
         for draft in plan.drafts:

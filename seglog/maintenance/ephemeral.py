@@ -1,12 +1,12 @@
-"""Room for ephemeral records: what goes when memory is full, or when ttl and caps want it gone.
+"""Free memory of ephemeral records: when the memory is full, or when a ttl or a cap wants them gone.
 
-P1  All that is resident fits into `ephemeral_max_bytes`. An append that would pass it evicts: the oldest chunk of the
-    topic that holds most, as long as there is one whose `discard` is "old". A topic with "reject" is not evicted for
-    others, and its own appends are refused.
-P2  ttl and caps take chunks as they take segments (seglog.maintenance.retention), once nothing of the topic lies before
-    them. The
-    chunk that is written stays, but for its ttl.
-P3  Nothing is written for it: what went is lost after a restart anyway.
+P1  All resident records fit into `ephemeral_max_bytes`. If an append does not fit, the log evicts chunks until it does.
+    It takes the oldest chunk of the topic that holds most, among the topics whose `discard` is "old". If none of them
+    has a chunk left, the append is refused. A topic with "reject" loses no chunk to other topics, and its own appends
+    are refused.
+P2  A ttl and caps evict chunks as they evict segments (seglog.maintenance.retention). They wait until no record of the
+    topic lies before the chunk. Caps leave the newest chunk alone, because appends still fill it. A ttl evicts it too.
+P3  Nothing is written for an evicted chunk: a restart loses its records anyway.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["make_room", "trim"]
 
 
 def make_room(engine: Engine, state: TopicState, frame_bytes: int, records: int) -> None:
-    """For an append to `state`. Raises `TopicFull`. The lock is held."""
+    """Evict chunks until an append to `state` fits. Raises `TopicFull`. The caller holds the committer's lock."""
     memory = engine.memory
     wanted = held_bytes(frame_bytes, records)
     if wanted > memory.max_bytes:
@@ -33,7 +33,7 @@ def make_room(engine: Engine, state: TopicState, frame_bytes: int, records: int)
 
 
 def trim(engine: Engine, state: TopicState) -> int:
-    """P2. The last seq that went; 0 if none did."""
+    """Evict the chunks that are due (P2). Return the last evicted seq, or 0 if there is none."""
     now_ms = engine.clock.now_ms()
     last_seq = 0
     with engine.committer.lock:
@@ -44,7 +44,7 @@ def trim(engine: Engine, state: TopicState) -> int:
 
 
 def _largest(engine: Engine) -> TopicState | None:
-    """Of the topics that may be evicted, the one that holds most."""
+    """Return the topic that holds most, among the topics that may lose a chunk."""
     candidates = [
         state
         for state in engine.states()
@@ -54,7 +54,7 @@ def _largest(engine: Engine) -> TopicState | None:
 
 
 def _is_in_front(state: TopicState) -> bool:
-    """Whether the oldest chunk is all that comes first."""
+    """Return whether the topic has chunks, and all its other records lie behind the oldest chunk."""
     if not state.resident.chunks or state.is_being_cut or state.has_segments:
         return False
     return state.resident.chunks[0].first_seq < state.tail.first_seq and state.floors.earliest_seq >= state.hot_floor

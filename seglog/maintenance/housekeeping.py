@@ -1,15 +1,16 @@
-"""Retention at work, and the front of a topic after deletes: decisions are in seglog.maintenance.retention and
-seglog.values.floors.
+"""Apply retention, and find the first live record of a topic after deletes. Decisions are in
+seglog.maintenance.retention and seglog.values.floors.
 
-    1 checkpoint   if a topic with limits has records in the WAL only, or some are to be sealed for their age
-    2 look         which of the records that are due are live, by the .idx entries
-    3 evict        an EVICT_WATERMARK frame, durable: from here on readers are told of a gap
-    4 checkpoint   drops the segments below `earliest_seq` (K1 of seglog.maintenance.checkpoint)
+    1 checkpoint   Retention runs a checkpoint in three cases. A topic with limits has records or deletes in the WAL
+                   only. Records are old enough to seal. Segments at the front are dead and no history is kept.
+    2 look         `_evict` reads the .idx entries to find which of the due records are live.
+    3 evict        `_evict` makes an EVICT_WATERMARK frame durable. From here on readers get a gap.
+    4 checkpoint   A second checkpoint drops the segments below `earliest_seq` (K1 of seglog.maintenance.checkpoint).
 
-E1  Files go after the frame is durable. A crash in between leaves segments that nobody reads, and the next
-    checkpoint drops them, as it does those whose records are all deleted.
-E2  With `keep_history` nothing is evicted: what is due waits until the archive has it, has read it back, and releases
-    it.
+E1  Files are deleted only after the frame is durable. After a crash in between, no reader reads the evicted segments,
+    and the next checkpoint drops them. That checkpoint also drops segments whose records are all deleted.
+E2  With `keep_history`, retention evicts nothing. Due records wait until the archive has them, has read them back, and
+    releases them.
 """
 
 from __future__ import annotations
@@ -41,14 +42,17 @@ _TRIES = 5
 
 
 def enforce(engine: Engine, states: list[TopicState]) -> list[Retention]:
-    """What was done for each topic that had something due. Raises what a checkpoint and a commit raise."""
+    """Apply retention to `states`. Return a result for each topic that had something due.
+
+    Raises what a checkpoint and a commit raise.
+    """
     engine.check_writable()
     with engine.retention_lock:
         return _enforce(engine, states)
 
 
 def enforce_limits(engine: Engine, state: TopicState) -> None:
-    """After an append. It is not the caller's business if that fails: the next one tries again."""
+    """Apply retention to one topic after an append. A failure is only logged, and the next append tries again."""
     if not _is_over(engine, state) or not engine.takes_retention_lock():
         return
     try:
@@ -60,7 +64,7 @@ def enforce_limits(engine: Engine, state: TopicState) -> None:
 
 
 def due(engine: Engine, state: TopicState) -> int:
-    """The last seq that retention wants gone from this disk, in sealed segments; 0 if none."""
+    """Return the last seq, in sealed segments, that is due to leave this disk; 0 if none is."""
     now_ms = engine.clock.now_ms()
     with engine.committer.lock:
         seq = due_seq(state.config, state.sealed, _retained(state), now_ms)
@@ -68,9 +72,9 @@ def due(engine: Engine, state: TopicState) -> int:
 
 
 def advance_front(engine: Engine, state: TopicState, *, may_ask_store: bool = False) -> None:
-    """After a delete by tag: `earliest_seq` goes on to the first live record, if that is in this log's segments.
+    """After a delete by tag, raise `earliest_seq` to the first live record, if that is in this log's segments.
 
-    Where it may be in a relocated one, only the relocator looks: no other caller waits for a store.
+    If the record may be in a relocated segment, only the relocator looks. So no other caller waits for a store.
     """
     error = _advanced(engine, state, may_ask_store=may_ask_store)
     if error is not None:
@@ -82,7 +86,7 @@ def tell_unknown(topic: str, error: Exception) -> None:
 
 
 def _advanced(engine: Engine, state: TopicState, *, may_ask_store: bool) -> Exception | None:
-    """Why the first live record cannot be found, if so."""
+    """Raise `earliest_seq` as `advance_front` does. Return the error if the first live record cannot be found."""
     first = state.floors.earliest_seq
     if first < state.hot_floor or (not may_ask_store and any(info.last_seq >= first for info in state.cold)):
         return None
@@ -100,17 +104,18 @@ def _advanced(engine: Engine, state: TopicState, *, may_ask_store: bool) -> Exce
 
 
 def expect_flags(engine: Engine) -> None:
-    """After recovery: which deletes may have more flags in the .idx files than the snapshot counts."""
+    """Tell the segment cache, after recovery, which deletes may have set more flags than the snapshot counts."""
     for state in engine.topics.values():
         if state.pending:
             engine.segments.expect_flags(state.topic_id, Reach(state.pending))
 
 
 def find_fronts(engine: Engine, tell: Callable[[str, Exception], None]) -> None:
-    """After recovery: what a crash may have kept out of the snapshot. Every opening of the same disk finds the same.
+    """Find the first live record of each topic after recovery. A crash may have kept its seq out of the snapshot.
 
-    A topic without a delete has its front already; of another one the first record is looked at, and only if that is
-    dead those behind it. `tell` hears of a topic whose front stays unknown, and why.
+    Every opening of the same disk finds the same record. A topic without a delete needs no search. For another topic,
+    the search reads the first record, and later ones only if the first is dead. If the front of a topic stays unknown,
+    `tell` gets its name and the error.
     """
     for state in list(engine.topics.values()):
         error = _advanced(engine, state, may_ask_store=False) if state.next_op > 1 else None
@@ -119,9 +124,9 @@ def find_fronts(engine: Engine, tell: Callable[[str, Exception], None]) -> None:
 
 
 def _first_near(engine: Engine, state: TopicState, first: int, last: int) -> int | None:
-    """Read the next few records of the same segment, at once, and look further only if all of them are deleted.
+    """Return the first live seq, or None. Look beyond the next few records of the segment only if all are deleted.
 
-    A queue loses its first record again and again, and the one behind it is live.
+    The few records are read at once. A queue deletes its first record again and again, and the next one is live.
     """
     near = min(last, first + _NEAR_RECORDS - 1, _end_of_segment(engine, state, first))
     found = _first_read(engine, state, first, near)
@@ -136,7 +141,7 @@ def _end_of_segment(engine: Engine, state: TopicState, seq: int) -> int:
 
 
 def _first_live(engine: Engine, state: TopicState, first: int, last: int) -> int | None:
-    """In hot sealed segments by flags and tags alone; elsewhere by reading."""
+    """Return the first live seq, or None. Hot sealed segments need only flags and tags; others are read."""
     with engine.committer.lock:
         sealed, pending = state.sealed[state.sizes.index_of(first) :], state.pending
     for info in sealed:
@@ -158,7 +163,7 @@ def _first_live(engine: Engine, state: TopicState, first: int, last: int) -> int
 
 
 def _first_read(engine: Engine, state: TopicState, first: int, last: int) -> int | None:
-    """Or the first lost one."""
+    """Return the seq of the first record that is live or lost, or None."""
     found = next(read_records(engine, state, first, last, gaps=True), None)
     return None if found is None else found.gap_from if isinstance(found, Gap) else found.seq
 
@@ -195,7 +200,7 @@ def _enforce_topic(engine: Engine, state: TopicState) -> Retention:
 
 @change
 def _evict(engine: Engine, state: TopicState, seq: int) -> bool:
-    """Steps 2 and 3. False if records changed place meanwhile: look again."""
+    """Run steps 2 and 3. Return False if records changed place meanwhile; the caller then tries again."""
     with engine.committer.lock:
         generation = state.generation
         first = state.retained_from
@@ -214,7 +219,7 @@ def _evict(engine: Engine, state: TopicState, seq: int) -> bool:
         if state.generation != generation or engine.topics.get(state.name) is not state:
             return False
         floors = state.floors
-        # What the cold tier still has below is out of reach too, once this disk begins above it.
+        # Once this disk begins above them, records in the cold tier are out of reach too: the gap includes them.
         begin = floors.earliest_seq if has_cold else min((first for first, _ in live), default=0)
         end = max((last for _, last in live), default=state.hot_floor - 1 if has_cold else 0)
         lost = Gap(begin, end) if begin and begin <= end else None
@@ -225,10 +230,10 @@ def _evict(engine: Engine, state: TopicState, seq: int) -> bool:
 
 
 def _live_range(engine: Engine, state: TopicState, first: int, last: int) -> tuple[int, int] | None:
-    """The first and the last live seq among those of one segment, by the flags of its entries. Lost ones count: whoever
-    reads has to be told of them.
+    """Return the first and the last live seq among the records `first` to `last` of one segment, or None.
 
-    All of a relocated one counts as live (L3 of seglog.values.floors): appends come here, and do not wait for a store.
+    The flags of the entries decide. Lost records count as live, because readers have to hear of them. All records of a
+    relocated segment count as live (L3 of seglog.values.floors): appends come here, and do not wait for a store.
     """
     info = state.segment_of(first)
     if info is None:
@@ -246,7 +251,7 @@ def _live_range(engine: Engine, state: TopicState, first: int, last: int) -> tup
 
 
 def _is_over(engine: Engine, state: TopicState) -> bool:
-    """Whether segments can go for a cap or the ttl, now or after a checkpoint."""
+    """Return whether a cap or the ttl can remove segments, now or after a checkpoint."""
     config, settings = state.config, engine.settings
     if config.ttl_ms is not None and _has_expired(engine, state, config.ttl_ms):
         return True
@@ -261,7 +266,7 @@ def _is_over(engine: Engine, state: TopicState) -> bool:
 
 
 def _has_expired(engine: Engine, state: TopicState, ttl_ms: int) -> bool:
-    """Whether a segment is to be sealed for the ttl, or the first sealed one has expired."""
+    """Return whether a segment is due for sealing by the ttl, or the first sealed one has expired."""
     with engine.committer.lock:
         if state.is_gone:
             return False
@@ -274,5 +279,5 @@ def _has_expired(engine: Engine, state: TopicState, ttl_ms: int) -> bool:
 
 
 def _retained(state: TopicState) -> Retained:
-    """The lock is held."""
+    """Return the records that the topic retains. The caller holds the committer's lock."""
     return Retained(state.retained_from, state.assigned_seq, state.retained_bytes)

@@ -1,15 +1,18 @@
-"""When the bytes of deleted records are given back, and how fast. How: seglog.segments.rewrite.
+"""Decide when to give back the bytes of deleted records, and how fast. seglog.segments.rewrite rewrites a segment.
 
-    look     after each checkpoint: sealed segments of which `reclaim_dead_percent` is deleted
-    copy     without a lock, at `reclaim_bytes_per_s`
-    swap     under the checkpoint lock, if no delete reached the segment meanwhile; then readers look again
+    look     After each checkpoint, the reclaimer finds sealed segments with `reclaim_dead_percent` of deleted bytes.
+    copy     It copies live records without a lock of the log, at `reclaim_bytes_per_s`.
+    swap     If no delete reached the segment meanwhile, it swaps the files under the checkpoint lock. Then readers look
+             again.
 
-Y1  Only where no history is kept: with `keep_history` the archive gets the bytes first, and then the segment goes as a
-    whole. Dead segments at the front go by a checkpoint, without a copy (K4 of seglog.maintenance.checkpoint).
-Y2  It changes nothing that a reader sees, and may be cut short or left out at any time: what a delete reached stays
-    flagged, and is looked for again after the next checkpoint and after the next opening.
-Y3  Who lets go of the directory waits until nobody copies: the next owner has copies under the same names.
-Y4  A swap that fails half-way poisons the writer, as everything that leaves the files unknown.
+Y1  The reclaimer skips topics with `keep_history`. Their bytes go to the archive first, and then the segment is
+    released as a whole. A checkpoint drops dead segments at the front, without a copy (K4 of
+    seglog.maintenance.checkpoint).
+Y2  Reclaim changes nothing that a reader sees, and may stop or be skipped at any time. Records that a delete reached
+    stay flagged. The reclaimer looks for them again after the next checkpoint and after the next opening.
+Y3  Before the log releases its directory, it waits until no copy runs. The next owner writes copies under the same
+    names.
+Y4  If a swap fails half-way, it poisons the writer, as every failure does that leaves the files in an unknown state.
 """
 
 from __future__ import annotations
@@ -38,43 +41,43 @@ class _Stopped(Exception):
 
 
 class Reclaimer(Owned):
-    """`run` is the work of an Upkeep of its own; `stop` ends a copy on its way."""
+    """The reclaimer of one log. `run` is the work of its own Upkeep; `stop` ends a running copy."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._stopping = threading.Event()
         self._lock = OwnLock()
-        # Of a segment that could not be written anew, as it was then: it is not tried again before that changes.
+        # Segments whose rewrite failed, as they then were. A segment is tried again only after its info changes.
         self._failed: set[tuple[int, SegmentInfo]] = set()
 
     def stop(self) -> None:
         self._stopping.set()
 
     def check_apart(self) -> None:
-        """Raises `CalledWithin` if `join` would wait for this thread."""
+        """Raise `CalledWithin` if `join` would wait for this thread."""
         if self._lock.is_mine:
             raise CalledWithin
 
     def join(self) -> None:
-        """After `stop`: nobody writes on return, nor when an interrupt is raised."""
+        """Wait, after `stop`, until no copy runs. An interrupt is raised only after that."""
         uninterrupted(self._wait)
 
     def run(self) -> None:
-        """All that is there to do, at the pace of the setting."""
+        """Reclaim all candidates, at the pace of `reclaim_bytes_per_s`. Do nothing if that is 0."""
         self._engine.has_dead = False
         if self._engine.settings.reclaim_bytes_per_s:
             with contextlib.suppress(_Stopped):
                 self._run(self._pace)
 
     def run_now(self) -> None:
-        """The same for a caller who waits for it. Raises `LogClosed`."""
+        """Reclaim all candidates at full speed, for a caller that waits. Raises `LogClosed`."""
         try:
             self._run(self._at_once)
         except _Stopped as error:
             raise LogClosed from error
 
     def _run(self, pace: Callable[[int], None]) -> None:
-        """What fails is logged, and stays as it is."""
+        """Rewrite each candidate. A failure is logged, and the segment stays unchanged."""
         with self._lock.once:
             for state, info in self._candidates():
                 if self._stopping.is_set():
@@ -109,7 +112,7 @@ class Reclaimer(Owned):
         engine, topic_id = self._engine, state.topic_id
         segment = engine.segments.get(topic_id, info)
         if segment.data.size() != info.data_bytes:
-            # It was written anew, and a crash came before a snapshot that says so (N5 of seglog.segments.rewrite).
+            # A rewrite swapped the files, and a crash came before the next snapshot (N5 of seglog.segments.rewrite).
             with engine.checkpoint_lock:
                 self._publish(state, info, segment.counted(info))
             return
@@ -126,7 +129,10 @@ class Reclaimer(Owned):
                 discard_rewrite(engine.files, engine.layout, topic_id, info.first_seq)
 
     def _is_as_it_was(self, state: TopicState, info: SegmentInfo) -> bool:
-        """No delete reached it, and it was not cut, released or sent elsewhere. The checkpoint lock is held."""
+        """Return whether the segment is unchanged: not deleted from, cut, released or relocated.
+
+        The caller holds the checkpoint lock.
+        """
         engine = self._engine
         if engine.is_closed or engine.committer.is_poisoned or state.is_gone or state.config.keep_history:
             return False

@@ -1,21 +1,24 @@
-"""Which sealed segments leave the hot tier, and how one does so that no crash loses it.
+"""Choose the sealed segments that leave the hot tier, and move one so that no crash loses it.
 
-    state    what is true                                        step that follows
-    HOT      the hot copy is whole; in cold there may be a part  copy: put, and read back every byte
-    COPIED   both are whole and equal                            flip: the pointer says cold, durably
-    FLIPPED  the pointer says cold                               delete the hot copy
-    COLD     the hot copy is gone, or half of it is              -
+    state    facts                                                next step
+    HOT      the hot copy is whole; cold may have a part of one   copy: put, and read back every byte
+    COPIED   both copies are whole and equal                      flip: the pointer says cold, durably
+    FLIPPED  the pointer says cold                                delete the hot copy
+    COLD     the hot copy is gone, or half of it is               -
 
-A crash leaves one of these states, `relocate` finds out which, and goes on from there. What is in cold already is put
-once more: that it is seen there does not say that it is durable, only a `put` that returned does.
+A crash leaves the segment in one of these states. `relocate` finds out which, and continues from there. It puts the
+segment again even if the cold store shows it already. A visible segment may not be durable yet: only a `put` that
+returned makes it durable.
 
-M1  The hot copy goes only after the pointer is durable, and the pointer is flipped only after a read-back.
-M2  The pointer belongs to whoever keeps the topic's metadata: `flip` is theirs. Entered, it has made it durable, or
-    raises; until it is left nobody brings the hot copy back. It may be asked again for a segment that has it already.
-M4  A hot file is never deleted that is the same file as its copy, by device and inode. Nor is one that a `put` into
-    the cold store has replaced: then that store writes into the hot tier, by whatever way. A hot file that is gone
-    after the `put` was truncated, evicted or deleted meanwhile: `flip` says so.
-M3  Flags in the idx may change on the way: `flip` gets the XXH3-64 of the copied one, and raises if it is another now.
+M1  The hot copy is deleted only after the pointer is durable. The pointer is flipped only after a read-back.
+M2  The pointer belongs to the module that keeps the topic's metadata, and that module supplies `flip`. When `flip` is
+    entered, the pointer is durable, or `flip` raises. Until `flip` is left, no thread brings the hot copy back.
+    `relocate` may call `flip` for a segment whose pointer says cold already.
+M3  Flags in the .idx may change during the copy. `flip` gets the XXH3-64 of the copied .idx, and raises if the current
+    .idx has another one.
+M4  `relocate` never deletes a hot file that is the same file as its cold copy, by device and inode. It also keeps a hot
+    file that a `put` into the cold store has replaced. In that case the store writes into the hot tier by some path. If
+    a hot file is gone after the `put`, it was truncated, evicted or deleted meanwhile, and `flip` reports it.
 
 Source: topics engine architecture, section 3.6, and the knobs of its layout section.
 """
@@ -38,16 +41,16 @@ from seglog.tiers.topic_tier import TopicTier, is_whole
 __all__ = ["Flip", "HotRetention", "relocate", "to_relocate"]
 
 Flip: TypeAlias = Callable[[SegmentId, int], AbstractContextManager[None]]
-"""M2 and M3."""
+"""Flip the pointer of a segment (M2). The second argument is the XXH3-64 of the copied .idx (M3)."""
 
 _COMPARE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class HotRetention:
-    """How many of the newest sealed segments stay hot, and how many bytes of data; the stricter one counts.
+    """How many of the newest sealed segments stay hot, and how many bytes of data. The stricter limit counts.
 
-    `hot_retain_bytes` 0: no bound by bytes.
+    `hot_retain_bytes` 0 means no limit by bytes.
     """
 
     hot_retain_segments: int = 4
@@ -60,7 +63,10 @@ class HotRetention:
 
 
 def to_relocate(hot: Sequence[SegmentInfo], retention: HotRetention) -> list[SegmentId]:
-    """Of a topic's hot segments, ascending, those that have to go, oldest first. The active one stays in any case."""
+    """Return the segments that leave the hot tier, oldest first. The active segment always stays.
+
+    `hot` are the topic's hot segments, ascending.
+    """
     sealed = [segment for segment in hot if segment.sealed]
     kept, kept_bytes = 0, 0
     for segment in reversed(sealed):
@@ -73,10 +79,11 @@ def to_relocate(hot: Sequence[SegmentInfo], retention: HotRetention) -> list[Seg
 
 
 def relocate(tier: TopicTier, segment: SegmentId, flip: Flip) -> None:
-    """From hot to cold, as far as it has not got yet; when it returns, only the cold copy is there.
+    """Move a segment from hot to cold, from the state that it is in. On return, only the cold copy exists.
 
-    Raises `NoSuchSegment` if it is whole in neither, `SegmentCut` if what comes back from cold is not what went there,
-    and whatever the stores raise: the hot copy is there then, or the pointer says cold.
+    Raises `NoSuchSegment` if neither store has it whole. Raises `SegmentCut` if the cold store returns other bytes than
+    it got. Raises `SameFile` (M4), and any error of the stores and of `flip`. After an error, the hot copy exists or
+    the pointer says cold.
     """
     if tier.cold is None:
         raise InvalidSetting("cold", "there is no cold store")
@@ -93,7 +100,10 @@ def relocate(tier: TopicTier, segment: SegmentId, flip: Flip) -> None:
 
 
 def _check_apart(tier: TopicTier, segment: SegmentId) -> None:
-    """M4. Raises `SameFile`. Of a store that is no directory only its bytes are known."""
+    """Raise `SameFile` if a hot file is the same file as its cold copy (M4).
+
+    A store that is no directory has only bytes and no file identities, so it is not checked.
+    """
     hot, cold = tier.hot, tier.cold
     if not isinstance(hot, LocalSegmentStore) or not isinstance(cold, LocalSegmentStore):
         return
@@ -112,12 +122,12 @@ def _read(store: SegmentStore, segment: SegmentId, part: Part) -> bytes:
 
 
 def _copy(hot: SegmentStore, cold: SegmentStore, segment: SegmentId) -> bytes:
-    """The idx."""
+    """Put the hot segment into the cold store, read it back, and return its .idx."""
     bodies = {part: _read(hot, segment, part) for part in Part}
     before = _identities(hot, segment)
     cold.put(segment, bodies[Part.DATA], bodies[Part.IDX])
     if any(now not in (None, known) for now, known in zip(_identities(hot, segment), before, strict=True)):
-        assert isinstance(hot, LocalSegmentStore)  # noqa: S101 - others have no identities
+        assert isinstance(hot, LocalSegmentStore)  # noqa: S101 - other stores have no identities
         raise SameFile(hot.path(segment, Part.DATA), None)
     difference = _first_difference(cold, segment, bodies)
     if difference is not None:
@@ -127,7 +137,10 @@ def _copy(hot: SegmentStore, cold: SegmentStore, segment: SegmentId) -> bytes:
 
 
 def _first_difference(store: SegmentStore, segment: SegmentId, bodies: dict[Part, bytes]) -> tuple[Part, int] | None:
-    """Where what is stored is not `bodies`, to within a piece."""
+    """Return the first part and offset where the stored bytes differ from `bodies`, or None.
+
+    The offset is the start of the piece of `_COMPARE_BYTES` that differs.
+    """
     for part, body in bodies.items():
         if store.length(segment, part) != len(body):
             return part, min(store.length(segment, part), len(body))

@@ -1,16 +1,18 @@
-"""Segments that go to the cold store, and what the cold store lets go: in a thread of its own, after checkpoints.
+"""Move segments to the cold store, and delete doomed ones from it: in a separate thread, after checkpoints.
 
-    1 let go     what is doomed is deleted from the stores
-    2 copy       each segment that hot retention does not keep (seglog.maintenance.relocation), oldest first
-    3 flip       a checkpoint whose snapshot says that it is in the cold store; then the hot copy goes
-    4 look       after deletes by tag, for the first live record, where that is in the cold store
+    1 let go   The relocator deletes doomed segments from the cold stores.
+    2 copy     It copies each segment that hot retention does not keep (seglog.maintenance.relocation), oldest first.
+    3 flip     It makes a checkpoint whose snapshot says that the segment is in the cold store. Then it deletes the hot
+               copy.
+    4 look     After deletes by tag, it looks for the first live record, if that may be in the cold store.
 
-T1  No lock of the log is held over a call of a store. So a store that hangs or fails holds up this thread and who reads
-    there, and never an append, a read of what is hot, a checkpoint, or closing the log.
-T2  3 is done under the lock that flags, truncations and closing need, and only if nothing of the segment has changed
-    since it was read; otherwise it is copied again.
-T3  A name that is doomed is not put before it is deleted: an old segment is never taken for a new one.
-T4  What fails is logged, and tried again after the next checkpoint.
+T1  The relocator holds no lock of the log over a call of a cold store. So a store that hangs or fails delays only this
+    thread and the readers of that store. It never delays an append, a hot read, a checkpoint, or closing the log.
+T2  Step 3 runs under the checkpoint lock, which flagging, truncations and closing need too. It runs only if nothing of
+    the segment has changed since it was read. Otherwise the relocator copies the segment again.
+T3  The relocator never puts a segment under a doomed name before it has deleted that name. So no old segment is taken
+    for a new one.
+T4  A failure is logged. The relocator tries again after the next checkpoint.
 
 Source: topics engine architecture, section 3.6.
 """
@@ -44,11 +46,11 @@ _TRIES = 3
 
 
 class _Changed(Exception):
-    """The segment is not any more what was copied."""
+    """The segment no longer is what was copied."""
 
 
 def relocate_due(engine: Engine) -> None:
-    """All that is due now."""
+    """Delete all doomed segments from the cold stores, and relocate all segments that are due."""
     stores = engine.cold_stores
     if stores is None:
         return
@@ -63,9 +65,10 @@ def relocate_due(engine: Engine) -> None:
 
 
 def recall(engine: Engine, state: TopicState, info: SegmentInfo) -> None:
-    """Make a relocated segment hot again, durably. The caller holds no lock, and counts `recalls` up meanwhile.
+    """Make a relocated segment hot again, durably. The caller holds no lock, and keeps `recalls` above 0 meanwhile.
 
-    Raises what a read of it raises, and what a checkpoint raises. Nothing happens if it is gone meanwhile.
+    Raises what a read of the segment raises, and what a checkpoint raises. If the segment is gone meanwhile, `recall`
+    does nothing.
     """
     stores = engine.cold_stores
     if stores is None:
@@ -83,7 +86,7 @@ def recall(engine: Engine, state: TopicState, info: SegmentInfo) -> None:
 
 
 def _attempt(state: TopicState, work: functools.partial[None]) -> None:
-    """T4."""
+    """Call `work`. Log its failure (T4), but raise `LogClosed` and `WriterPoisoned`."""
     try:
         work()
     except (LogClosed, WriterPoisoned):
@@ -134,7 +137,7 @@ def _next_due(engine: Engine, state: TopicState) -> SegmentInfo | None:
 
 @contextmanager
 def _flip(engine: Engine, state: TopicState, info: SegmentInfo, segment: SegmentId, check: int) -> Iterator[None]:
-    """T2. Raises `_Changed`."""
+    """Flip the pointer under the checkpoint lock (T2). Raises `_Changed` if the segment is not what was copied."""
     with engine.checkpoint_lock:
         engine.check_open()
         if state.recalls or info not in state.sealed or engine.topics.get(state.name) is not state:
@@ -156,7 +159,10 @@ def _check_now(engine: Engine, state: TopicState, info: SegmentInfo) -> int:
 
 
 def _has_fewer_bytes(engine: Engine, state: TopicState, info: SegmentInfo) -> bool:
-    """Whether it was written anew, and nobody knew (N5 of seglog.segments.rewrite). Now it is known."""
+    """Return whether a rewrite made .data shorter than `info` says (N5 of seglog.segments.rewrite).
+
+    If so, update the topic's state.
+    """
     segment = engine.segments.get(state.topic_id, info)
     if segment.data.size() == info.data_bytes:
         return False
@@ -166,13 +172,13 @@ def _has_fewer_bytes(engine: Engine, state: TopicState, info: SegmentInfo) -> bo
 
 
 def _is_as_it_was(engine: Engine, state: TopicState, info: SegmentInfo) -> bool:
-    """Say whether the log still has the segment as `info` tells. If not, the log itself may have replaced its files."""
+    """Return whether the log still has the segment as `info` tells. If not, the log may have replaced its files."""
     with engine.committer.lock:
         return info in state.sealed
 
 
 def _drop_if_gone(engine: Engine, stores: ColdStores, state: TopicState, info: SegmentInfo) -> None:
-    """The copy of a segment that was truncated, evicted or deleted on its way."""
+    """Delete the cold copy of a segment that was truncated, evicted or deleted during its relocation."""
     with engine.committer.lock:
         is_there = not state.is_gone and any(one.first_seq == info.first_seq for one in state.sealed)
     if not is_there:

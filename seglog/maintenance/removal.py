@@ -1,12 +1,14 @@
-"""Taking a deleted topic's directory away, after its TOPIC_DELETE frame.
+"""Remove the directory of a deleted topic, after its TOPIC_DELETE frame.
 
-    1 frame      TOPIC_DELETE, durable: the name is free, and what comes under it gets a new id and a higher epoch
-    2 snapshot   of the next checkpoint: without the topic, with its id among the deleted ones
-    3 rename     topics/<id> to topics/<id>.deleted, durably
-    4 unlink     what is in it, and the directory
+    1 frame      The writer makes a TOPIC_DELETE frame durable. The name is free. A later topic of this name gets a new
+                 id and a higher epoch.
+    2 snapshot   The next checkpoint stores a snapshot without the topic, with its id among the deleted ones.
+    3 rename     The checkpoint renames topics/<id> to topics/<id>.deleted, durably.
+    4 unlink     The checkpoint unlinks the files in it, and removes the directory.
 
-Before 2 nothing has changed but the WAL. From 2 on a directory of that id is known to be nobody's, so a crash anywhere
-leaves what recovery takes away by the same steps; a directory that no snapshot speaks of stays and is reported.
+Before 2, only the WAL has changed. From 2 on, the snapshot says that no topic owns the directory. So a crash leaves
+only files that recovery removes by the same steps. If the snapshot does not mention a directory whose id was already
+assigned, recovery leaves it and reports it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ __all__ = ["remove_leftovers", "remove_topics"]
 
 
 def remove_topics(files: Files, layout: Layout, topic_ids: tuple[int, ...]) -> None:
-    """Steps 3 and 4. Raises `OSError`; repeat it then."""
+    """Run steps 3 and 4. Raises `OSError`. After that, the caller may call it again."""
     names = {*files.list_dir(layout.topics)} if topic_ids else set()
     there = [topic_id for topic_id in topic_ids if layout.topic(topic_id).name in names]
     for topic_id in there:
@@ -32,7 +34,7 @@ def remove_topics(files: Files, layout: Layout, topic_ids: tuple[int, ...]) -> N
 
 
 def remove_leftovers(files: Files, layout: Layout) -> None:
-    """Step 4, where it did not come to its end."""
+    """Complete step 4 for the directories that a crash left renamed."""
     for name in files.list_dir(layout.topics):
         if layout.is_deleted_topic(name):
             _remove(files, layout.topics / name)

@@ -1,14 +1,15 @@
-"""What retention wants, decided from values.
+"""Decide from values what retention removes.
 
-    ttl_ms                       a sealed segment goes when its newest record is older
-    cap_records, cap_bytes       with discard "old", the oldest sealed segment goes as long as the cap is still filled
-                                 without it; with "reject", an append that would pass a cap is refused
-    segment_max_age_ms           a segment is sealed when its oldest record is older than that, or than the ttl: so what
-                                 has expired gives its space back at most one ttl later
+    ttl_ms                       a sealed segment is due when its newest record is older
+    cap_records, cap_bytes       with discard "old", the oldest sealed segment is due as long as the rest still fills
+                                 the cap; with "reject", an append that would pass a cap is refused
+    segment_max_age_ms           a segment is sealed when its oldest record is older than this, or than the ttl. So
+                                 expired records free their space at most one ttl later
 
-R1  Only whole sealed segments go, from the front: a topic holds up to a segment more than its cap, and the segment
-    that is written is never touched.
-R2  What counts is what is on this disk and may be live: from the first live record on, with the deleted ones behind it.
+R1  Retention removes only whole sealed segments, from the front. So a topic holds up to one segment more than its cap.
+    Retention never touches the active segment.
+R2  Caps count the records on this disk that may be live. The count starts at the first live record and includes deleted
+    records behind it.
 
 Source: topics engine architecture, section 3.4. No I/O.
 """
@@ -28,7 +29,7 @@ __all__ = ["Retained", "Retention", "due_seq", "is_aged", "passed_cap", "seal_ag
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """What a topic holds on this disk: records `first_seq` to `last_seq`, and the bytes of their frames."""
+    """The records `first_seq` to `last_seq` that a topic holds on this disk, and the bytes of their frames."""
 
     first_seq: int
     last_seq: int
@@ -41,10 +42,10 @@ class Retained:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What a call did for a topic. Seqs; 0 is none.
+    """The result of one call for one topic. The fields are seqs; 0 means none.
 
-    `evicted_seq`: the last record that was evicted. `waiting_seq`: with `keep_history`, the last one that should go,
-    and waits for the archive to have it and let it go.
+    `evicted_seq` is the last record that was evicted. `waiting_seq` is the last record that is due under
+    `keep_history`. It waits until the archive has it and releases it.
     """
 
     topic: str
@@ -53,7 +54,7 @@ class Retention:
 
 
 def due_seq(config: TopicConfig, sealed: Sequence[SegmentInfo], retained: Retained, now_ms: int) -> int:
-    """The last seq of the last sealed segment that has to go; 0 if none has to."""
+    """Return the last seq of the last sealed segment that is due, or 0 if none is."""
     due, records, size_bytes = 0, retained.records, retained.size_bytes
     start = bisect_left(sealed, retained.first_seq, key=lambda segment: segment.last_seq)
     for segment in islice(sealed, start, None):
@@ -70,7 +71,7 @@ def due_seq(config: TopicConfig, sealed: Sequence[SegmentInfo], retained: Retain
 
 
 def passed_cap(config: TopicConfig, retained: Retained) -> tuple[str, int] | None:
-    """The cap that is passed, and its value."""
+    """Return the name and the value of a cap that is passed, or None."""
     if config.cap_records is not None and retained.records > config.cap_records:
         return "cap_records", config.cap_records
     if config.cap_bytes is not None and retained.size_bytes > config.cap_bytes:
@@ -79,10 +80,13 @@ def passed_cap(config: TopicConfig, retained: Retained) -> tuple[str, int] | Non
 
 
 def seal_age_ms(config: TopicConfig, segment_max_age_ms: int) -> int:
-    """The age at which the active segment is sealed; 0: at none."""
+    """Return the age at which the active segment is sealed. 0 means that age never seals it."""
     return min(filter(None, (config.ttl_ms, segment_max_age_ms)), default=0)
 
 
 def is_aged(oldest_ts_ms: int | None, max_age_ms: int, now_ms: int) -> bool:
-    """Whether the unsealed records, of which the oldest is of that time, are to be sealed. None: there are none."""
+    """Return whether the unsealed records are old enough to seal.
+
+    `oldest_ts_ms` is the time of the oldest one, or None if there are none.
+    """
     return max_age_ms > 0 and oldest_ts_ms is not None and oldest_ts_ms < now_ms - max_age_ms

@@ -1,23 +1,24 @@
-"""Truncating a topic: the records from a seq on go, and later appends use their seqs again.
+"""Truncate a topic: remove the records from a seq on. Later appends use their seqs again.
 
-    1 frame      TRUNCATE, durable: from here on the records are gone, whatever crashes. In memory the segment that the
-                 cut goes through ends before it, as the active one (seglog.engine.truncated_state)
-    2 snapshot   the newest one again, at its own place in the WAL, with this topic as it is right after the frame
-                 (`is_ahead`): replay passes over the topic's frames up to that one
-    3 cut        segment files are cut and unlinked, durably
-    4 go on      a checkpoint absorbs what came after, at the offsets that are free now
+    1 frame      The writer makes a TRUNCATE frame durable. From here on the records are gone after any crash. In
+                 memory, the segment of the cut ends before the cut and becomes the active one
+                 (seglog.engine.truncated_state).
+    2 snapshot   `settle_cuts` stores the newest snapshot again, at the same place in the WAL. In the copy, the topic is
+                 as it is right after the frame (`is_ahead`). Replay skips the topic's frames up to the TRUNCATE frame.
+    3 cut        `settle_cuts` cuts and unlinks segment files, durably.
+    4 continue   A checkpoint absorbs later records, at the freed offsets.
 
-U1  A file is cut only when a durable snapshot says that it ends there, and an offset is used again only when the cut is
-    durable. Before 2 nothing but the WAL has changed, so the old snapshot is whole and replay comes to the same cut.
-U2  What the cut takes of the WAL only (the tail) needs 1 alone: nothing in a file is used again.
-U3  Deletes that were made above the cut end below it, so that they never reach a record that takes an old seq.
-U4  The epoch goes up, readers that are above the cut end with `Truncated`.
-U6  A segment that the cut goes through is hot before 1, if it was relocated (`recall` of
-    seglog.maintenance.relocator); relocated ones above the
-    cut are doomed by 2 (K7 of seglog.maintenance.checkpoint).
-U5  Not below what was evicted; nor, without `keep_history`, below what left this disk.
-U7  With `keep_history` it is listed (seglog.values.truncate_op) until it is settled, for the archive may have what
-goes.
+U1  A file is cut only after a durable snapshot says that it ends there. An offset is used again only after the cut is
+    durable. Before 2 only the WAL has changed. So the old snapshot is whole, and replay reaches the same cut.
+U2  A cut in the tail, whose records are in the WAL only, needs step 1 alone. It frees no offset of a segment file.
+U3  A delete that covers seqs from the cut on now ends below the cut. So it reaches no record that takes an old seq.
+U4  The epoch goes up. Readers that are above the cut end with `Truncated`.
+U5  A truncation never goes below evicted records. Without `keep_history`, it never goes below the hot floor or the
+    expiry floor either.
+U6  If the segment of the cut was relocated, `recall` of seglog.maintenance.relocator makes it hot before 1. Step 2
+    dooms relocated segments above the cut (K7 of seglog.maintenance.checkpoint).
+U7  With `keep_history`, the truncation is listed (seglog.values.truncate_op) until it is settled. The archive may have
+    the removed records.
 """
 
 from __future__ import annotations
@@ -37,13 +38,16 @@ __all__ = ["kept_part", "lowest_cut", "segment_names", "settle_cuts"]
 
 
 def lowest_cut(state: TopicState) -> int:
-    """U5."""
+    """Return the lowest seq that a truncation may name (U5)."""
     evict_floor = state.floors.evict_floor
     return evict_floor if state.config.keep_history else max(state.hot_floor, evict_floor, state.expired_seq)
 
 
 def kept_part(state: TopicState, seq: int, open_segment: Callable[[SegmentInfo], SegmentFiles]) -> SegmentInfo | None:
-    """Of the segment that `seq` is in, what lies before it; None if that is nothing, or `seq` is in none."""
+    """Return the records before `seq` in the segment that holds `seq`, as a segment of their own.
+
+    Return None if there are none, or if no segment holds `seq`.
+    """
     info = state.segment_of(seq) if seq >= state.hot_floor else None
     if info is None or info.first_seq == seq:
         return None
@@ -52,9 +56,9 @@ def kept_part(state: TopicState, seq: int, open_segment: Callable[[SegmentInfo],
 
 
 def settle_cuts(engine: Engine) -> None:
-    """Steps 2 and 3, for every topic that waits for it. The checkpoint lock is held.
+    """Run steps 2 and 3 for every topic that waits for them. The caller holds the checkpoint lock.
 
-    Raises `OSError`, `FileCorrupt`; repeat it then.
+    Raises `OSError` or `FileCorrupt`. After either, the caller may call it again.
     """
     with engine.committer.lock:
         waiting = [(state, state.cut_meta, state.active) for state in engine.states() if state.cut_meta is not None]
@@ -83,7 +87,7 @@ def settle_cuts(engine: Engine) -> None:
 
 
 def segment_names(files: Files, layout: Layout, topic_id: int) -> list[tuple[str, int]]:
-    """Kind (of SEGMENT_PARTS) and first seq of what is in the topic's directory."""
+    """Return the kind (of SEGMENT_PARTS) and the first seq of each segment file in the topic's directory."""
     try:
         names = files.list_dir(layout.topic(topic_id))
     except FileNotFoundError:
@@ -94,7 +98,7 @@ def segment_names(files: Files, layout: Layout, topic_id: int) -> list[tuple[str
 
 
 def _cut_files(engine: Engine, meta: TopicMeta, active: SegmentInfo | None) -> None:
-    """Step 3. Whoever reads these files at the moment looks again."""
+    """Run step 3 for one topic. A reader that is using these files looks its records up again."""
     topic_id = meta.topic_id
     last = meta.sealed_seq if active is None else active.first_seq
     for kind, first_seq in segment_names(engine.files, engine.layout, topic_id):
