@@ -1,8 +1,9 @@
-"""Reading a topic in lists: what `seglog.reading.read` shows one by one, for whoever takes thousands at once.
+"""Read a topic in lists, for callers that take thousands of records at once. `seglog.reading.read` shows the same
+records one by one.
 
-A list has the live records of a run, so up to a MiB or a thousand of them. R1 to R4 of `seglog.reading.read` hold with
-"a list"
-in the place of "a record": it is looked at when it is handed out, not again while the caller goes through it.
+A list has the live records of one run: up to a MiB or a thousand of them. R1 to R4 of `seglog.reading.read` hold with
+"a list" in the place of "a record". The reader checks a list when it hands it out, and not again while the caller goes
+through it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ __all__ = ["read_batches"]
 def read_batches(
     engine: Engine, state: TopicState, first: int, last: int, cuts: int, expired: int = 1
 ) -> Iterator[list[Record]]:
-    """The live records from `first` to `last`, which were chosen when the topic had been truncated `cuts` times."""
+    """Yield the live records from `first` to `last`, in lists.
+
+    The topic had been truncated `cuts` times when the caller chose the range. Records below `expired` are lost
+    (seglog.reading.expiry).
+    """
     seq = first
     while seq <= last:
         engine.check_open()
@@ -46,14 +51,14 @@ def read_batches(
         assert isinstance(run, Run)  # noqa: S101 - what is no run is lost
         run = run.before_lost()
         try:
-            # The number before the deletes: one that comes in between is looked for after.
+            # Read the number first: a delete that comes in between is found below.
             deletes = state.next_op
             batch = list(live_records(run, state.pending.reach))
             if state.next_op != deletes:
                 late = state.pending.reach
                 batch = [record for record in batch if not late.reaches(record.seq, record.tag)]
         except FileCorrupt:
-            # What is sound before it comes first, and then the error, if it is one: this may be around a truncation.
+            # Yield the sound records first, then raise the error. If a truncation caused it, a second read shows none.
             yield from _one_by_one(engine, state, seq, run.last_seq, cuts)
         else:
             if state.generation != generation:
@@ -66,7 +71,10 @@ def read_batches(
 def _one_by_one(
     engine: Engine, state: TopicState, first: int, last: int, cuts: int, expired: int = 1
 ) -> Iterator[list[Record]]:
-    """From the cold tier, or where something is wrong: what came before an error is handed out before it."""
+    """Yield lists of records that are read one by one: from the cold tier, or where a run has an error.
+
+    Before an error is raised, the records before it are yielded.
+    """
     batch: list[Record] = []
     size_bytes = 0
     try:

@@ -1,18 +1,19 @@
-"""The expiry floor: below it the records of a topic are past its ttl, whatever segment they are in.
+"""The expiry floor of a topic: the records below it are past the ttl, whatever segment they are in.
 
-Times never go back within a topic, so the floor is one seq. A search of the index finds it (seglog.reading.search).
+Times never decrease within a topic, so the floor is one seq. A search of the index finds it (seglog.reading.search).
 
 X1  A record whose time is before now - ttl_ms is not shown. A reader gets a `Gap` or `Evicted` in its place, as after
-    an eviction. `now` is the log's clock when the read is called; a follower asks again each time it looks for news.
-    So a read that takes long shows a record that expires meanwhile, unless retention takes it.
-X2  The floor never goes back while the log is open, also if the clock is set back, or the ttl is raised or lifted.
-    A checkpoint keeps it where no history is kept. After a crash it is found again by the clock.
-X3  It is exact as far as the reader needs it: a reader above a segment asks neither its files, nor a cold store, nor
-    the cold tier. Where the index cannot be read, the floor is the start of that segment.
-X4  `Topic.frames` shows expired records: the offload takes them. So does every past state in the archive.
-X5  A branch begins with records of another time: its ttl counts from the first record that is its own.
+    an eviction. `now` is the log's clock when the read is called. A follower reads the clock again each time it looks
+    for news. So a long read shows a record that expires meanwhile, unless retention evicts it.
+X2  While the log is open, only a truncation lowers the floor. A clock that is set back, and a ttl that is raised or
+    lifted, do not lower it. Without `keep_history`, a checkpoint stores it. After a crash, the clock gives it again.
+X3  The floor is exact as far as the reader needs it. A reader above a segment reads neither the segment's files, nor a
+    cold store, nor the cold tier. If the index of a segment cannot be read, the floor is the start of that segment.
+X4  `Topic.frames` shows expired records, because the offload takes them. So does every past state in the archive.
+X5  A branch begins with its parent's records, which are of another time. So its ttl counts from the first record of its
+    own.
 
-Without a ttl a read costs one comparison more.
+Without a ttl, a read costs one more comparison.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = ["expired_seq", "known_floors"]
 
 
 def expired_seq(engine: Engine, state: TopicState, first: int) -> int:
-    """The seq below which a reader from `first` on is shown nothing; 1 if there is none."""
+    """Return the seq below which a reader from `first` on sees nothing; 1 if there is none."""
     ttl_ms = state.config.ttl_ms
     if ttl_ms is None:
         return state.expired_seq
@@ -53,7 +54,10 @@ def expired_seq(engine: Engine, state: TopicState, first: int) -> int:
 
 
 def known_floors(engine: Engine, state: TopicState) -> Floors:
-    """With as much of what has expired as is known without a lock and without I/O: whole sealed segments at least."""
+    """Return the floors, raised by the expired seqs that are known without a lock and without I/O.
+
+    The expired seqs cover at least the sealed segments that have expired as a whole.
+    """
     floors = state.floors
     if state.config.ttl_ms is None:
         return floors.expired(state.expired_seq)
@@ -62,14 +66,14 @@ def known_floors(engine: Engine, state: TopicState) -> Floors:
 
 
 def _whole_segments(state: TopicState, oldest_ms: int) -> int:
-    """The seq behind the sealed segments of which the newest record is older."""
+    """Return the seq after the sealed segments whose newest record is older than `oldest_ms`; 1 if there are none."""
     sealed = state.sealed
     count = bisect_left(sealed, oldest_ms, key=lambda segment: segment.max_ts_ms)
     return sealed[count - 1].last_seq + 1 if count else 1
 
 
 def _search(engine: Engine, state: TopicState, first: int, oldest_ms: int) -> tuple[int, int]:
-    """The seq, and the time of the record there as far as the search had to look at it; else 0."""
+    """Return the expiry floor, and the time of the record there. The time is 0 if the search did not read it."""
     hot_floor, earliest = state.hot_floor, state.floors.earliest_seq
     found = hot_seq_at(engine, state, oldest_ms, first)
     if found > hot_floor or first >= hot_floor or earliest >= hot_floor or engine.cold is None:

@@ -1,8 +1,10 @@
-"""Reading on as a topic grows: a follower reads what is there, then sleeps until somebody wakes it.
+"""Follow a topic as it grows: a follower reads the records up to the head, then sleeps until a publisher wakes it.
 
-N1  Who publishes wakes: appends, truncation, deletion of the topic, close. There is no polling.
-N2  A follower registers under the lock that publishing holds, after it has looked once more: no news falls in between.
-N3  It ends when the log closes, and when there was no news for `timeout_s`; for anything else it raises.
+N1  Every publisher wakes its followers: an append, a truncation, a deletion of the topic, and close. There is no
+    polling.
+N2  A follower looks once more and then registers, both under the lock that publishing holds. So no news falls in
+    between.
+N3  A follower ends when the log closes, or when `timeout_s` passes without news. In any other case it raises.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ __all__ = ["Follower", "follow_records"]
 
 
 class Follower:
-    """A place in a topic, for a reader that goes on from there. `seq` is the next one it wants."""
+    """The position of a reader in a topic. The reader continues from there; `seq` is the next seq that it wants."""
 
     def __init__(
         self, engine: Engine, state: TopicState, first: int, cuts: int, *, gaps: bool, expired: int = 1
     ) -> None:
-        """`first` was chosen when the topic had been truncated `cuts` times, and `expired` was the expiry floor."""
+        """Begin at `first`, chosen after `cuts` truncations of the topic, when the expiry floor was `expired`."""
         self.seq = first
         self._engine = engine
         self._state = state
@@ -35,24 +37,24 @@ class Follower:
         self._expired: int | None = expired
 
     def news(self) -> Iterator[Record | Gap]:
-        """What there is from `seq` on. Raises what a read raises, also `LogClosed`."""
+        """Yield the records from `seq` on. Raises what a read raises, also `LogClosed`."""
         state = self._state
         head = state.head_seq
         check_place(state, self.seq, self._cuts)
-        # The first time, that of the call: what expires between the two is no reason to fail.
+        # The first time, use the floor of the call: a record that expires after the call is no reason to fail.
         expired = expired_seq(self._engine, state, self.seq) if self._expired is None else self._expired
         self._expired = None
         items = continue_records(self._engine, state, self.seq, head, self._cuts, gaps=self._gaps, expired=expired)
         for item in items:
             self.seq = (item.gap_to if isinstance(item, Gap) else item.seq) + 1
             yield item
-        # Below the head there may have been deleted ones at the end. After a cut the head is lower than it was.
+        # The last records up to the head may be deleted. After a cut, the head is lower than before.
         self.seq = max(self.seq, min(head, state.head_seq) + 1)
 
     def has_news(self, waiter: Callable[[], None]) -> bool:
-        """Whether there is a record `seq`, or the topic was cut or deleted; if not, `waiter` is called once then (N2).
+        """Return whether record `seq` exists, or the topic was cut or deleted. If not, register `waiter` (N2).
 
-        `waiter` must neither block nor raise. Raises `LogClosed`.
+        The next news calls `waiter` once. `waiter` must neither block nor raise. Raises `LogClosed`.
         """
         state = self._state
         with self._engine.committer.lock:
@@ -70,7 +72,7 @@ class Follower:
 
 
 def follow_records(follower: Follower, timeout_s: float | None) -> Iterator[Record | Gap]:
-    """N3, in the caller's thread."""
+    """Yield records until the follower ends (N3). This runs in the caller's thread."""
     try:
         while True:
             yield from follower.news()
@@ -81,8 +83,8 @@ def follow_records(follower: Follower, timeout_s: float | None) -> Iterator[Reco
 
 
 def _wait(follower: Follower, timeout_s: float | None) -> bool:
-    """Until there is news; False at the time-out. Raises `LogClosed`."""
-    # Not an `Event`: who publishes may be interrupted, and a lock is released by one call.
+    """Wait until there is news; return False at the time-out. Raises `LogClosed`."""
+    # Not an `Event`: the publisher may be interrupted, and a lock is released by one call.
     news = threading.Lock()
     news.acquire()
 

@@ -1,12 +1,13 @@
-"""Reading a topic: the cold tier below the hot floor, then sealed segments, the active one, and the newest in the WAL.
+"""Read a topic: the cold tier below the hot floor, then sealed segments, the active one, and the newest in the WAL.
 
-R1  No lock is held between records, and none while a file is read: it is held to find the place, then let go.
-R2  Each record is verified before it is shown: checksum, and seq, time, length and topic against the index. That is
-    done for a run of up to a MiB at once; where something is wrong, what is sound before it is shown first.
-R3  When records change place or a delete reaches them, readers on their way look again from where they are: they never
-    show a record deleted before they got to it, and go on in the cold tier when the hot copy goes.
-R4  What retention took is told, as a `Gap` in between or by raising `Evicted`; what was deleted is passed over. A
-    reader that is above the seq at which its topic is truncated ends with `Truncated`: it has read what is no more.
+R1  A reader holds the committer's lock only to find the place of a run. It holds no lock while it reads a file, and
+    none between records.
+R2  A reader verifies each record before it shows it: checksum, and seq, time, length and topic against the index. It
+    verifies a run of up to a MiB at once. If a run has an error, the reader first shows the sound records before it.
+R3  When records change place or a delete reaches them, active readers look again from their position. They never show a
+    record that was deleted before they reached it. When the hot copy is deleted, they continue in the cold tier.
+R4  A reader reports evicted records: as a `Gap` in between, or by raising `Evicted`. It skips deleted records. If the
+    topic is truncated below a reader, the reader ends with `Truncated`: it has read records that no longer exist.
 """
 
 from __future__ import annotations
@@ -40,23 +41,24 @@ __all__ = [
     "tail_run",
 ]
 
-# Frames of other topics may lie between: up to a page of them is read along rather than asked for apart.
+# One read spans frames of other topics up to this size, about a page, instead of two reads.
 _GAP_MAX_BYTES = 4096
-# Of a batch of frames: what is done on arrays costs the more a record, the fewer there are.
+# Maximum records per frame batch. Larger batches amortise numpy's per-call cost.
 BATCH_MAX_RECORDS = 8192
 
 
 def read_records(
     engine: Engine, state: TopicState, first: int, last: int, *, gaps: bool = False
 ) -> Iterator[Record | Gap]:
-    """The live records from `first` to `last`, which are published. With `gaps`, word of the evicted ones too."""
+    """Yield the live records from `first` to `last`, all published. With `gaps`, also yield gaps for evicted ones."""
     return continue_records(engine, state, first, last, len(state.cuts), gaps=gaps)
 
 
 def read_frame_batches(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[Frames]:
-    """The frames of the hot records from `first` to `last`, by the run. Deleted and the delete not listed: a tombstone.
+    """Yield the frames of the hot records from `first` to `last`, run by run.
 
-    Where something is wrong in a run, what is sound before it comes frame by frame.
+    If a record is deleted and its delete is not listed, a tombstone takes the place of its frame. If a run has an
+    error, the sound frames before it come one by one.
     """
     return _frame_batches(engine, state, first, last, len(state.cuts))
 
@@ -64,16 +66,16 @@ def read_frame_batches(engine: Engine, state: TopicState, first: int, last: int)
 def continue_records(
     engine: Engine, state: TopicState, first: int, last: int, cuts: int, *, gaps: bool, expired: int = 1
 ) -> Iterator[Record | Gap]:
-    """As `read_records`, for a reader that began when the topic had been truncated `cuts` times.
+    """Yield as `read_records` does, for a reader that began when the topic had been truncated `cuts` times.
 
-    What is below `expired` is lost (seglog.reading.expiry).
+    Records below `expired` are lost (seglog.reading.expiry).
     """
     items = _items(engine, state, first, last, cuts, gaps=gaps, expired=expired)
     return _joined(items) if gaps else items
 
 
 def _joined(items: Iterator[Record | Gap]) -> Iterator[Record | Gap]:
-    """Gaps that touch are one."""
+    """Join gaps that touch."""
     held: Gap | None = None
     for item in items:
         if isinstance(item, Gap):
@@ -93,7 +95,7 @@ def _joined(items: Iterator[Record | Gap]) -> Iterator[Record | Gap]:
 def _items(
     engine: Engine, state: TopicState, first: int, last: int, cuts: int, *, gaps: bool, expired: int
 ) -> Iterator[Record | Gap]:
-    """A gap may come in parts."""
+    """Yield records and gaps. A gap may come in parts."""
     seq = first
     while seq <= last:
         engine.check_open()
@@ -114,7 +116,7 @@ def _items(
             upto = min(last, state.hot_floor - 1)
             deletes = state.next_op
             for record in _cold_records(engine, state, seq, upto):
-                # Looked at after the deletes that are listed: one that came meanwhile may be listed no more.
+                # Check this after the listed deletes: a delete that came meanwhile may be settled already.
                 if state.next_op != deletes:
                     break
                 seq = record.seq + 1
@@ -134,7 +136,7 @@ def _items(
             continue
         assert isinstance(run, Run)  # noqa: S101 - what is no run is lost
         run = run.before_lost()
-        # The number before the deletes: one that comes in between is looked for below.
+        # Read the number first: a delete that comes in between is found below.
         deletes, late = state.next_op, NOTHING
         try:
             for record in live_records(run, state.pending.reach):
@@ -142,8 +144,8 @@ def _items(
                     deletes, late = state.next_op, state.pending.reach
                 if late is not NOTHING and late.reaches(record.seq, record.tag):
                     continue
-                # Looked at after the deletes: a checkpoint raises the generation before it drops one that is in the
-                # flags.
+                # Check this after the deletes: a checkpoint raises the generation before it drops a pending delete that
+                # is in the flags.
                 if state.generation != generation:
                     break
                 seq = record.seq + 1
@@ -151,7 +153,7 @@ def _items(
             else:
                 seq = run.last_seq + 1
         except FileCorrupt:
-            # Entries and frames that were read around a truncation do not fit: look again.
+            # Entries and frames that were read around a truncation may not fit: look again.
             if state.generation == generation:
                 raise
 
@@ -190,7 +192,10 @@ def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, cut
 
 
 def check_place(state: TopicState, seq: int, cuts: int) -> None:
-    """R4. `cuts` is how often the topic had been truncated when the reader began."""
+    """Raise `NoSuchTopic` if the topic is deleted, and `Truncated` if it was truncated below `seq` (R4).
+
+    `cuts` is the number of its truncations when the reader began.
+    """
     if state.is_gone:
         raise NoSuchTopic(state.name)
     cut = min(state.cuts[cuts:], default=seq)
@@ -199,7 +204,7 @@ def check_place(state: TopicState, seq: int, cuts: int) -> None:
 
 
 def tail_run(engine: Engine, state: TopicState, first: int, last: int) -> Run:
-    """The records of the tail from `first` on, as many as a run takes. The caller keeps the tail from moving."""
+    """Return the records of the tail from `first` on, as many as a run takes. The caller keeps the tail from moving."""
     with engine.committer.lock:
         file, entries = _find_in_tail(engine, state, first, last)
     if file is None:
@@ -208,7 +213,11 @@ def tail_run(engine: Engine, state: TopicState, first: int, last: int) -> Run:
 
 
 def lost_times(engine: Engine, state: TopicState, first: int, last: int) -> list[int]:
-    """Of seqs that are in no file: their own as long as they are in memory, else that of the next record."""
+    """Return times for seqs that are in no file.
+
+    A record in memory has its own time, but none later than the next record. Any other seq gets the time of the next
+    record.
+    """
     with engine.committer.lock:
         tail = state.tail
         after = tail.ts_ms(tail.first_seq) if len(tail) else state.last_ts_ms
@@ -225,9 +234,10 @@ def load_run(
     with_memory: bool = True,
     max_records: int = RUN_MAX_RECORDS,
 ) -> Run | Gap | None:
-    """None if the records went to another place meanwhile: look again. A gap: they are in no place.
+    """Return a run of records from `first` on, or a `Gap` if they are lost.
 
-    Without `with_memory` ephemeral records are lost ones already: for an archive they are never anything else.
+    Return None if the records changed place meanwhile: the caller then looks again. Without `with_memory`, ephemeral
+    records count as lost already: an archive never gets them.
     """
     with engine.committer.lock:
         engine.check_open()
@@ -264,7 +274,10 @@ def load_run(
 
 
 def _find_in_tail(engine: Engine, state: TopicState, first: int, last: int) -> tuple[OpenFile | None, NDArray[Any]]:
-    """No file for what is in none. The lock is held."""
+    """Return the WAL file and the entries of records in the tail. The file is None for records that are in no file.
+
+    The caller holds the committer's lock.
+    """
     start = first - state.tail.first_seq
     stop = min(last - state.tail.first_seq + 1, start + RUN_MAX_RECORDS)
     number, entries = state.tail.near(start, stop, _GAP_MAX_BYTES, RUN_MAX_BYTES)
@@ -277,7 +290,7 @@ def _read_run(state: TopicState, first: int, file: OpenFile, entries: NDArray[An
 
 
 def live_records(run: Run, pending: Reach) -> Iterator[Record]:
-    """Those that no delete in the flags has reached, nor one of `run.deletes`, nor one of `pending`."""
+    """Yield the records that no delete reaches: neither a flag, nor `run.deletes`, nor `pending`."""
     deletes = [reach for reach in (run.deletes, pending) if reach is not None and reach.may_reach(run.first_seq)]
     return run.records(np.flatnonzero(run.entries["flags"] & DELETED == 0), deletes)
 
@@ -295,7 +308,7 @@ def _frame(state: TopicState, run: Run, index: int) -> bytes:
 
 
 def _with_tombstones(state: TopicState, run: Run) -> Frames:
-    """Of a run in which every frame is sound."""
+    """Return the frames of a run in which every frame is sound, with tombstones where `_frame` says so."""
     whole = run.frames()
     for index in np.flatnonzero(run.entries["flags"] & DELETED).tolist():
         whole[index] = _frame(state, run, index)
@@ -303,7 +316,10 @@ def _with_tombstones(state: TopicState, run: Run) -> Frames:
 
 
 def _cold_records(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[Record]:
-    """A delete reaches the archive later than the log: what is listed is filtered here."""
+    """Yield records of the cold tier, without the ones that a listed delete reaches.
+
+    A delete reaches the archive later than the log.
+    """
     if engine.cold is None:
         raise ColdTierRequired(state.name, first, last)
     for record in engine.cold.read(state.name, first, last):

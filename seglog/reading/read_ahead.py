@@ -1,4 +1,4 @@
-"""A piece of a file that moves forward with who reads it: one read for many small things, one for a large one."""
+"""A read-ahead buffer for sequential parsing. One read serves many small items, or one large item."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WINDOW_BYTES = 1024 * 1024
 
 
 class Window:
-    """No more than `end` allows is read, whatever a length field says. Not thread-safe."""
+    """A buffer over a file. It never reads past `end`, whatever a length field says. Not thread-safe."""
 
     __slots__ = ("_base", "_end", "_file", "_read_bytes", "buffer")
 
@@ -22,7 +22,10 @@ class Window:
         self.buffer = b""
 
     def index(self, position: int, length: int) -> int:
-        """Where `position` is in the buffer, which has `length` bytes from there on, as far as the file has."""
+        """Return the index of `position` in `buffer`.
+
+        From there on, `buffer` has `length` bytes, or as many as the file has up to `end`.
+        """
         if position < self._base or position + length > self._base + len(self.buffer):
             wanted = min(max(length, self._read_bytes), self._end - position)
             self.buffer = self._file.read(max(wanted, 0), position)

@@ -1,11 +1,12 @@
-"""Sealed segments as open files, for a process beside this one that reads them without asking for each record.
+"""Sealed segments as open files, for another process that reads them without a request for each record.
 
-Y1  Frames of a sealed, hot segment whose entries have no deleted flag are what `Topic.frame_batches` would give, byte
-    for byte: whoever has both files open reads them alone, however long ago they were opened. Renaming, relocating and
-    unlinking take nothing from an open file, and a rewritten segment is two new ones.
-Y2  Everything else is asked for: what is in no such segment, a run with a deleted record in it (only the log knows
-    whether the delete is listed), and whatever does not verify. The log reads that itself, and tells what is wrong.
-Y3  A topic that went, or was truncated, meanwhile is told by `check`, which comes after the last record was read.
+Y1  In a sealed, hot segment, frames without a deleted flag are what `Topic.frame_batches` yields, byte for byte. A
+    process with both files open reads these frames alone, however long ago it opened the files. Renaming, relocating
+    and unlinking take nothing from an open file. A rewrite makes two new files.
+Y2  The process asks the log for everything else. These are records in no such segment, runs with a deleted record, and
+    data that does not verify. Only the log knows whether a delete is listed. The log reads such records itself, and
+    reports errors.
+Y3  `check` reports a topic that was deleted or truncated meanwhile. The caller calls it after the last record was read.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["OpenedSegment", "SealedFiles", "SealedPart"]
 
 @dataclass(frozen=True, slots=True)
 class SealedPart:
-    """A segment of topic `topic_id` that ends with `last_seq`. It stays open for as long as this is held."""
+    """A segment of topic `topic_id` that ends with `last_seq`. Its files stay open as long as this object is held."""
 
     topic_id: int
     first_seq: int
@@ -36,7 +37,7 @@ class SealedPart:
 
     @property
     def fds(self) -> tuple[int, int]:
-        """Of .data and .idx."""
+        """The descriptors of .data and .idx."""
         return self.segment.data.fd, self.segment.idx.fd
 
     @property
@@ -45,7 +46,7 @@ class SealedPart:
 
 
 class SealedFiles:
-    """Of one topic, for one reader. Safe for many threads."""
+    """The sealed segments of one topic, for one reader. Safe for many threads."""
 
     def __init__(self, engine: Engine, state: TopicState, last: int) -> None:
         self._engine = engine
@@ -54,7 +55,7 @@ class SealedFiles:
         self._cuts = len(state.cuts)
 
     def part(self, seq: int) -> SealedPart | None:
-        """The one with that record; None if it has to be asked for. Raises as `check`."""
+        """Return the segment that holds `seq`, or None if the log has to be asked for it. Raises as `check`."""
         self.check()
         with self._engine.committer.lock:
             info = self._state.segment_of(seq) if seq >= self._state.hot_floor else None
@@ -62,20 +63,22 @@ class SealedFiles:
             return None
         try:
             segment = self._engine.segment(self._state.topic_id, info)
-        except FileNotFoundError:  # it went meanwhile
+        except FileNotFoundError:  # it was removed meanwhile
             return None
         if not isinstance(segment, SegmentFiles):
             return None
         return SealedPart(self._state.topic_id, info.first_seq, info.last_seq, segment)
 
     def check(self) -> None:
-        """Raises `NoSuchTopic`, `Truncated`, `LogClosed`."""
+        """Raise `NoSuchTopic` if the topic is deleted, `Truncated` if it is truncated, `LogClosed` if the log is
+        closed.
+        """
         self._engine.check_open()
         check_place(self._state, self._last, self._cuts)
 
 
 class OpenedSegment(SegmentReader):
-    """A `SealedPart` in another process, from the descriptors that it was given; it closes them when it goes."""
+    """A `SealedPart` in another process, made from descriptors that it was given. It closes them when it is freed."""
 
     __slots__ = ("data", "first_seq", "idx", "topic_id")
 
@@ -88,7 +91,7 @@ class OpenedSegment(SegmentReader):
         self.idx: Readable = OpenFile(files, paths[1], descriptor=fds[1])
 
     def runs(self, first: int, last: int) -> Iterator[Run]:
-        """All from `first` to `last`. Raises `FileCorrupt`."""
+        """Yield all runs from `first` to `last`. Raises `FileCorrupt`."""
         while first <= last:
             run = self.run(first, last, BATCH_MAX_RECORDS)
             yield run

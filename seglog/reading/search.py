@@ -1,9 +1,9 @@
-"""The first record at or after a time: times never go back within a topic, so it is a binary search.
+"""Find the first record at or after a time, by binary search: times never decrease within a topic.
 
-In this log it looks at segments, then at .idx entries, then at the index of the tail: deleted records count, and lost
-ones, with a time between those of their neighbours. Ephemeral ones are looked up in memory beside that. Where the
-segment that the time falls in is relocated, its .idx comes from the cold store. Below the hot floor it asks the cold
-tier for one record a step: about twenty steps for a million records, each a cold read.
+In this log, the search looks at segments, then at .idx entries, then at the index of the tail. Deleted and lost records
+count. The time of a lost one lies between those of its neighbours. Ephemeral records are searched in memory besides. If
+the segment of that time is relocated, its .idx comes from the cold store. Below the hot floor, each step asks the cold
+tier for one record. That makes about twenty cold reads for a million records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["cold_seq_at", "first_seq_at", "hot_seq_at"]
 
 
 def first_seq_at(engine: Engine, state: TopicState, ts_ms: int) -> int:
-    """`head_seq + 1` if all is earlier; not below `earliest_seq`."""
+    """Return the first seq at or after `ts_ms`, not below `earliest_seq`. If all is earlier, return `head_seq + 1`."""
     while True:
         engine.check_open()
         generation = state.generation
@@ -36,10 +36,12 @@ def first_seq_at(engine: Engine, state: TopicState, ts_ms: int) -> int:
 
 
 def hot_seq_at(engine: Engine, state: TopicState, ts_ms: int, first: int | None = None) -> int:
-    """Of what is in this log. With `first`, exact for a reader from there on: the start of a segment below may stand
-    for it, and no file is asked where the times of the segments tell it.
+    """Return the first seq at or after `ts_ms` among the records in this log.
 
-    Raises `FileNotFoundError` and `FileCorrupt` for a segment that changed meanwhile, too.
+    With `first`, the result is exact only for a reader from `first` on. Below `first`, the start of a segment may stand
+    for it. The search reads no file if the times of the segments decide.
+
+    Raises `FileNotFoundError` and `FileCorrupt`, also for a segment that changed meanwhile.
     """
     with engine.committer.lock:
         segments = state.segments
@@ -61,7 +63,10 @@ def _in_segment(engine: Engine, state: TopicState, info: SegmentInfo, ts_ms: int
 
 
 def cold_seq_at(engine: Engine, state: TopicState, first: int, end: int, ts_ms: int) -> int:
-    """Among the live records from `first` on, below `end`."""
+    """Search the live records from `first` on and below `end`. Return `end` if all are earlier than `ts_ms`.
+
+    Otherwise, no live record from the returned seq on is earlier, and all live records below it are.
+    """
     cold = engine.cold
     if cold is None:
         raise ColdTierRequired(state.name, first, end - 1)
