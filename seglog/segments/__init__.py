@@ -1,1 +1,1 @@
-"""Sealed segments: their files, the cache of open ones, their tags, and batches of frames read from them."""
+"""Segments: their files, a cache of open ones, tag indexes, rewrites, and batches of frames."""

@@ -1,7 +1,7 @@
-"""Consecutive records of a topic, read from one file at once, and verified at once.
+"""A run: consecutive records of one topic that are read from one file at once, and verified at once.
 
-A run in which something is wrong is gone through one by one, so that what is sound before it can be had, and the error
-says where it is.
+If a frame of a run is damaged, the run is verified again frame by frame. Then the reader gets the records before the
+damage, and the error names the place of the damage.
 """
 
 from __future__ import annotations
@@ -41,21 +41,23 @@ __all__ = ["RUN_MAX_BYTES", "RUN_MAX_RECORDS", "Run", "lost_run"]
 RUN_MAX_BYTES = 1024 * 1024
 RUN_MAX_RECORDS = 1024
 
-# So many records are verified one by one in less time than it takes to set up the arrays.
+# Up to this number, verifying records one by one is faster than setting up numpy arrays.
 _FEW = 8
 _MORE_THAN_A_VALUE = HAS_TAG | HAS_NODE | UNTERMINATED
 _Rest: TypeAlias = tuple[Iterable[str | None], Iterable[str | None], Iterable[bool]]
-# Tag, node and unterminated of a record that is nothing but its value.
+# The tags, nodes and unterminated flags of records that have only a value.
 _PLAIN_REST: _Rest = (repeat(None), repeat(None), repeat(False))
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`buffer` holds the bytes of `path` from the first entry's offset to the last one's end; `entries` are ENTRIES.
+    """A run holds the entries (ENTRIES) of consecutive records, and the bytes of their frames.
 
-    `deletes` may reach the records, and are not in the entries' flags: of relocated segments, where those stay as they
-    are. None: no delete of that kind does.
-    Of a deleted record whose bytes were given back, entry and header are there, and the frame is empty.
+    `buffer` holds the bytes of `path` from the first entry's offset to the last one's end.
+    `deletes` are deletes that may reach the records and are not in the entries' flags. Relocated segments have such
+    deletes, because their flags never change. None: there is no such delete.
+    If the bytes of a deleted record were reclaimed, its frame is empty. The entry remains, and the header is made from
+    it.
     """
 
     path: Path
@@ -73,7 +75,7 @@ class Run:
         return self.first_seq + len(self.entries) - 1
 
     def lost_front(self) -> Gap | None:
-        """The records at the front that were ephemeral, and are lost."""
+        """Return the range of lost ephemeral records at the front. None: the first record is not lost."""
         if not self.entries["flags"][0] & LOST:
             return None
         kept = np.flatnonzero(self.entries["flags"] & LOST == 0)
@@ -81,23 +83,26 @@ class Run:
         return Gap(self.first_seq, self.first_seq + count - 1)
 
     def before_lost(self) -> Run:
-        """Up to the first of those."""
+        """Return the part of the run before its first lost record. Without one, return the whole run."""
         lost = np.flatnonzero(self.entries["flags"] & LOST)
         return replace(self, entries=self.entries[: int(lost[0])]) if len(lost) else self
 
     def starts(self) -> NDArray[np.int64]:
-        """Positions of the frames in the buffer."""
+        """Return the position of each frame in the buffer."""
         starts: NDArray[np.int64] = self.entries["offset"].astype(np.int64)
         starts -= starts[0]
         return starts
 
     def headers(self) -> NDArray[Any] | None:
-        """Of all frames (HEADERS), or None if not every frame is sound and agrees with its entry."""
+        """Return the headers of all frames (HEADERS). None: a frame is damaged or disagrees with its entry."""
         headers = self._headers()
         return headers if headers is not None and self._agrees(headers) else None
 
     def apart(self) -> Frames | None:
-        """All frames, or None if not every frame is there, sound, agrees with its entry, and is of a live record."""
+        """Return all frames.
+
+        None: a frame is missing or damaged, disagrees with its entry, or may belong to a deleted record.
+        """
         if self.deletes or (self.entries["flags"] & DELETED).any():
             return None
         starts = self.starts()
@@ -105,7 +110,7 @@ class Run:
         return frames if frames is not None and self._agrees(frames.headers) else None
 
     def _agrees(self, headers: NDArray[Any]) -> bool:
-        """Whether these are the frames that the entries are of."""
+        """Tell whether the headers have the topic, the seqs and the times of the entries."""
         agrees = (
             (headers["topic_id"] == self.topic_id)
             & (headers["seq"] == np.arange(len(self), dtype=np.uint64) + np.uint64(self.first_seq))
@@ -114,6 +119,7 @@ class Run:
         return bool(agrees.all())
 
     def _headers(self) -> NDArray[Any] | None:
+        """Return the headers of all frames, not compared with the entries. None: a frame is damaged or missing."""
         starts, lengths = self.starts(), self.entries["length"]
         is_there = lengths != 0
         if is_there.all():
@@ -133,7 +139,7 @@ class Run:
         return headers
 
     def verified(self) -> NDArray[Any]:
-        """The headers of all frames. Raises `FileCorrupt` for the first that is not sound."""
+        """Return the headers of all frames. Raises `FileCorrupt` for the first damaged frame."""
         headers = self.headers()
         if headers is not None:
             return headers
@@ -142,14 +148,17 @@ class Run:
         raise AssertionError("one by one, every frame was sound")
 
     def frames(self) -> list[bytes]:
-        """Whole frames, as they lie there: look at `headers` before."""
+        """Return the bytes of each frame. Call `headers` first: this call verifies nothing."""
         starts = self.starts()
         ends = (starts + self.entries["length"]).tolist()
         buffer = self.buffer
         return [buffer[start:end] for start, end in zip(starts.tolist(), ends, strict=True)]
 
     def piece(self, start: int, stop: int) -> bytes:
-        """The frames `start` to `stop` (exclusive) without what lies between them: look at `headers` before."""
+        """Return the bytes of the frames `start` to `stop` (exclusive), without the gaps between them.
+
+        Call `headers` first: this call verifies nothing.
+        """
         starts = self.starts()[start:stop]
         ends = starts + self.entries["length"][start:stop]
         cuts = np.flatnonzero(starts[1:] != ends[:-1]) + 1
@@ -159,7 +168,10 @@ class Run:
         )
 
     def frame(self, index: int) -> tuple[Entry, int, Header]:
-        """Entry, position of the frame in the buffer, and header, when frame and entry agree. Raises `FileCorrupt`."""
+        """Return the entry of a record, the position of its frame in the buffer, and the header.
+
+        Raises `FileCorrupt` if the frame is damaged or disagrees with the entry.
+        """
         entry = Entry(*self.entries[index].item()[:4])
         if not entry.length and entry.flags & DELETED:
             return entry, 0, self._reclaimed(index, entry)
@@ -176,19 +188,19 @@ class Run:
         return entry, position, header
 
     def _reclaimed(self, index: int, entry: Entry) -> Header:
-        """What is known of a record whose frame is gone."""
+        """Make a header from the entry of a record. The record is deleted, and its bytes were reclaimed."""
         flags = entry.flags & (DURABLE | LOST) | DELETED
         return Header(0, FrameType.APPEND, flags, self.topic_id, self.first_seq + index, entry.ts_ms, 0, 0, 0)
 
     def record(self, index: int) -> Record:
-        """Raises `FileCorrupt`."""
+        """Return one record. Raises `FileCorrupt`."""
         _, position, header = self.frame(index)
         return self._record(position, header)
 
     def records(self, indices: NDArray[np.intp], deletes: Sequence[Reach] = ()) -> Iterator[Record]:
-        """Those of that number in the run, ascending, that none of `deletes` reaches.
+        """Return an iterator over the records at `indices` (ascending) that none of `deletes` reaches.
 
-        Raises `FileCorrupt` when the reader gets there.
+        The iterator raises `FileCorrupt` at the damaged record.
         """
         headers = self.headers() if len(indices) > _FEW else None
         if headers is None:
@@ -207,7 +219,7 @@ class Run:
                 return _unreached(records, deletes) if deletes else records
             values_at += headers["node_len"]
             values_at += headers["tag_len"]
-        # One after the other, as they are asked for: who lets go of each gets the same memory for the next one.
+        # Values are cut out lazily. If the caller drops each value, the next one gets the same memory.
         places = map(slice, values_at.tolist(), (values_at + headers["data_len"]).tolist())
         values = map(buffer.__getitem__, places)
         seqs = (indices + self.first_seq).tolist()
@@ -224,7 +236,7 @@ class Run:
 
 
 def _kept(seqs: Sequence[int], tags: Iterable[str | None], deletes: Sequence[Reach]) -> Iterable[bool] | None:
-    """Which of these records no delete reaches; None: all."""
+    """Tell for each record whether no delete reaches it. None: no delete reaches any of them."""
     listed = tags if isinstance(tags, list) else None
     found = [kept for reach in deletes if (kept := reach.kept(seqs, listed)) is not None]
     if not found:
@@ -239,7 +251,7 @@ def _unreached(records: Iterator[Record], deletes: Sequence[Reach]) -> Iterator[
 
 
 def _labels(buffer: bytes, nodes_at: NDArray[np.int64], headers: NDArray[Any]) -> _Rest:
-    """Tags, nodes, and whether unterminated, of records whose frames are sound."""
+    """Return the tags, the nodes and the unterminated flags of records whose frames are sound."""
     flags = headers["flags"]
     tags_at = nodes_at + headers["node_len"]
     ends = tags_at + headers["tag_len"]
@@ -257,7 +269,10 @@ def _texts(
 
 
 def lost_run(topic_id: int, first_seq: int, times: list[int]) -> Run:
-    """What stands for ephemeral records of those times where only seqs without a gap can stand."""
+    """Return a run of frames that stand for ephemeral records with these times, in ms.
+
+    Its callers need seqs without a gap.
+    """
     frames = [encode_lost(topic_id, seq, ts_ms) for seq, ts_ms in enumerate(times, first_seq)]
     lengths = np.array([*map(len, frames)], np.int64)
     entries = np.zeros(len(frames), ENTRIES)

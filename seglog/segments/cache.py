@@ -1,21 +1,20 @@
-"""The segments that are open; and when one is opened first, whether its files are those that the snapshot speaks of.
+"""The cache of open segments, and the check of a segment's files when it is first opened.
 
-Recovery opens no sealed segment (G4 of seglog.segments.segment). So here is where an .idx or .data is found that is
-cut, too
-long, of another life of the segment, or from before a delete: `FileCorrupt`, and nothing of that segment is read.
-Nobody changes a segment's files before it was opened here.
+Recovery opens no sealed segment (G4 of seglog.segments.segment). So the first opening finds an .idx or .data that was
+cut, is too long, belongs to another life of the segment, or is from before a delete. It raises `FileCorrupt`, and
+nothing of that segment is read. The log changes no file of a segment before this opening.
 
-    .idx      as many entries as it has records
-    .data     ends where the last entry says; that is where the snapshot says too, or so many bytes before it as
-              deleted records had: then it was written anew, and a crash came before a snapshot (N5 of
+    .idx      has as many entries as the segment has records
+    .data     ends where the last entry says, and the snapshot says the same end. If the segment was rewritten and a
+              crash came before the next snapshot, .data is shorter by the bytes of the deleted records (N5 of
               seglog.segments.rewrite)
-    times     of the first and the last entry
-    flags     as many as the snapshot counts, if it counts any; more where a delete that is in the WAL only reaches,
-              because a checkpoint may have begun to flag before it was cut short
+    times     of the first and the last entry are those in the snapshot
+    flags     are as many as the snapshot counts, if it counts any. A delete that is only in the WAL allows more flags:
+              a checkpoint may have begun to set them before a crash
 
-Of the active one, what lies beyond is of a checkpoint that did not come to its end. While another process writes, all
-may have gone on: more flags, fewer bytes; and files of before and after a rewrite may be met together, so whoever finds
-something wrong looks twice.
+In the active segment, bytes past the snapshot's lengths come from a checkpoint that did not finish.
+While another process writes, a segment may have more flags and fewer bytes than the snapshot says. A reader may also
+open one file from before a rewrite and one from after it. So a reader that finds a mismatch checks the segment twice.
 """
 
 from __future__ import annotations
@@ -40,19 +39,23 @@ _OPEN_MAX = 64
 def open_first(
     files: Files, layout: Layout, topic_id: int, info: SegmentInfo, *, may_flag: bool, is_shared: bool = False
 ) -> SegmentFiles:
-    """See above. `may_flag`: there may be more flags; `is_shared`: another process writes.
+    """Open the files of a segment, and check that they fit the snapshot, as described above.
 
-    Raises `FileCorrupt`, and `FileNotFoundError` for a segment that is gone.
+    If `may_flag`, the .idx may have more deleted flags than the snapshot counts. If `is_shared`, another process
+    writes.
+    Raises `FileCorrupt`, and `FileNotFoundError` if the segment is gone.
     """
     segment = SegmentFiles(files, layout, topic_id, info.first_seq)
     _check_files(segment, info, may_flag=may_flag, is_shared=is_shared)
     if info.sealed and not is_shared and segment.data.size() != info.data_bytes:
-        # Who renamed the files may have been killed before that was durable; and now a snapshot will say so.
+        # The process that renamed the files may have been killed before the renames were durable. The next snapshot
+        # depends on them.
         files.sync_dir(layout.topic(topic_id))
     return segment
 
 
 def _check_files(segment: SegmentFiles, info: SegmentInfo, *, may_flag: bool, is_shared: bool) -> None:
+    """Raise `FileCorrupt` if the files do not fit `info`."""
     _check_idx_length(segment, info)
     found = segment.info(info.records, sealed=info.sealed)
     size = segment.data.size()
@@ -83,7 +86,7 @@ def _check_idx_length(segment: SegmentFiles, info: SegmentInfo) -> None:
 
 
 class SegmentCache:
-    """At most 64 segments are open beyond those in use at the moment. Safe for many threads.
+    """A cache that keeps at most 64 segments open, beside those in use. Safe for many threads.
 
     `is_shared`: another process may write.
     """
@@ -92,7 +95,7 @@ class SegmentCache:
         self._files = files
         self._layout = layout
         self._is_shared = is_shared
-        # A call within a call of the same thread may change what is open between two steps of the other one.
+        # Reentrant: a signal handler may call the cache between two steps of its thread, and change what is open.
         self._lock = threading.RLock()
         self._open: OrderedDict[tuple[int, int], SegmentFiles] = OrderedDict()
         self._kept: dict[tuple[int, int], SegmentFiles] = {}
@@ -100,11 +103,14 @@ class SegmentCache:
         self._checked: set[tuple[int, int]] = set()
 
     def expect_flags(self, topic_id: int, pending: Reach) -> None:
-        """After recovery: of that topic, these deletes are in the WAL only."""
+        """Name the deletes of a topic that are only in the WAL. Called after recovery."""
         self._pending[topic_id] = pending
 
     def get(self, topic_id: int, info: SegmentInfo) -> SegmentFiles:
-        """Raises `FileNotFoundError` for a segment that is gone, `FileCorrupt` if its files are not those of `info`."""
+        """Return the open segment.
+
+        Raises `FileNotFoundError` if the segment is gone, and `FileCorrupt` if its files do not fit `info`.
+        """
         key = (topic_id, info.first_seq)
         with self._lock:
             segment = self._kept.get(key)
@@ -122,7 +128,7 @@ class SegmentCache:
             return self._keep(key, segment)
 
     def create(self, topic_id: int, first_seq: int) -> SegmentFiles:
-        """New and empty; durable after `sync_dir` of the topic's directory."""
+        """Create a new, empty segment. It is durable after `sync_dir` of the topic's directory."""
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
         with self._lock:
             segment = SegmentFiles(self._files, self._layout, topic_id, first_seq, flags)
@@ -130,7 +136,7 @@ class SegmentCache:
             return self._keep((topic_id, first_seq), segment)
 
     def remove(self, topic_id: int, first_seq: int) -> None:
-        """Unlink the files. Whoever reads them at the moment may go on."""
+        """Unlink the files. A reader that has them open can still read them."""
         with self._lock:
             self._drop(topic_id, first_seq)
             for path in (self._layout.idx(topic_id, first_seq), self._layout.data(topic_id, first_seq)):
@@ -139,12 +145,15 @@ class SegmentCache:
                 self._files.unlink(self._layout.part("tags", topic_id, first_seq))
 
     def forget(self, topic_id: int, first_seq: int) -> None:
-        """Another segment may take its name. Whoever reads it at the moment may go on."""
+        """Drop the segment: another one may take its name. A reader that has it open can still read it."""
         with self._lock:
             self._drop(topic_id, first_seq)
 
     def swap(self, topic_id: int, first_seq: int, old: SegmentFiles) -> None:
-        """The .new files of a segment take its names. If that fails half-way, readers go on with `old`."""
+        """Rename the .new files of a segment over its files.
+
+        If a rename fails, later reads use `old`.
+        """
         with self._lock:
             self._open.pop((topic_id, first_seq), None)
             self._kept[topic_id, first_seq] = old

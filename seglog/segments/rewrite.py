@@ -1,23 +1,26 @@
-"""A sealed segment, written anew without the bytes of its deleted records.
+"""A rewrite of a sealed segment, without the bytes of its deleted records.
 
-    1 copy    frames of live records to .data.new, all entries to .idx.new: a deleted one has length 0 there
-    2 sync    both files, then the directory
-    3 swap    both are renamed over the old ones, in any order; the directory is synced
+    1 copy    The rewriter copies the frames of live records to .data.new. It writes all entries to .idx.new. The entry
+              of a deleted record has length 0 there.
+    2 sync    It syncs both files, then the directory.
+    3 swap    It renames both files over the old ones, in any order. It syncs the directory.
 
-N1  Both pairs show the same records. The new .data is shorter than the old one, and an .idx tells how long its .data
-    is.
-N2  So whatever of the renames a crash leaves, sizes tell which two files belong together, and `settle_rewrite` gives
-    them their names. Before 3 the old pair is whole under its own; then what is new is unlinked.
-N3  A segment that the newest snapshot has as the active one was truncated since: no swap came after, and its sizes, in
-    the middle of the cut, tell nothing. What is new is unlinked.
-N4  What is copied is verified, so damage is found while the old file is still there, and stays where it is.
-N5  It changes how many bytes .data has, and the next snapshot says so. If a crash comes before that, the snapshot has
-    the bytes of before: the file is shorter by just those of the deleted records that it counts. No delete flags
-    anything in between without a snapshot. Whoever opens the segment takes the one or the other, and makes the renames
-    durable if it is the shorter one (who made them may have been killed before); who has to know the bytes to the last
-    one (a relocation, a checkpoint that flags) asks the file.
+N1  Both pairs show the same records. The new .data is shorter than the old one. Each .idx tells the length of its
+    .data.
+N2  After a crash, the sizes tell which two files belong together, whichever renames were made. `settle_rewrite` gives
+    these two their names. Before step 3 the old pair is whole under its own names. Then `settle_rewrite` unlinks the
+    new files.
+N3  If the newest snapshot has the segment as the active one, a truncation came after the last swap. Its files may be
+    cut half-way, so their sizes tell nothing. `settle_rewrite` unlinks the new files.
+N4  The rewriter verifies each frame that it copies. So it finds damage while the old file is still there, and leaves
+    that file in its place.
+N5  A rewrite changes the length of .data, and the next snapshot says so. If a crash comes before that snapshot, the
+    newest snapshot has the old length. Then .data is shorter by exactly the bytes of the deleted records that the
+    snapshot counts. No delete sets a flag in between without a snapshot. The first opening of a segment accepts both
+    lengths. If .data has the shorter one, the opening makes the renames durable, because the rewriter may have been
+    killed before it did. A relocation and a checkpoint that sets flags need the exact length. They ask the file.
 
-When and how fast: seglog.maintenance.reclaim.
+seglog.maintenance.reclaim decides when a segment is rewritten, and how fast.
 """
 
 from __future__ import annotations
@@ -45,9 +48,10 @@ NEW = ("data.new", "idx.new")
 def write_anew(
     files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo, spent: Callable[[int], None]
 ) -> int:
-    """Steps 1 and 2. Returns the bytes of the new .data. `spent` is told of bytes read and written, and may raise.
+    """Write and sync the new files (steps 1 and 2). Return the bytes of the new .data.
 
-    Raises `FileCorrupt` for a live record that is damaged.
+    The rewriter calls `spent` with the number of bytes read and written. `spent` may raise.
+    Raises `FileCorrupt` if a live record is damaged.
     """
     data, idx = (
         OpenFile(files, layout.part(kind, segment.topic_id, info.first_seq), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
@@ -73,7 +77,7 @@ def write_anew(
 
 
 def _live_bytes(run: Run, live: list[int]) -> bytes:
-    """Raises `FileCorrupt`."""
+    """Return the frames at the indices `live`, joined. Raises `FileCorrupt` if one is damaged."""
     if run.headers() is None:
         for index in live:
             run.frame(index)
@@ -82,7 +86,10 @@ def _live_bytes(run: Run, live: list[int]) -> bytes:
 
 
 def settle_rewrite(files: Files, layout: Layout, topic_id: int, first_seq: int, *, is_sealed: bool) -> None:
-    """N2 and N3, after a crash. Where no two files fit, all stay as they are: that is damage, and others report it."""
+    """Give the two files that belong together their names after a crash (N2, N3).
+
+    If no two files fit, change nothing. That is damage, and the opening of the segment reports it.
+    """
     if not is_sealed:
         discard_rewrite(files, layout, topic_id, first_seq)
         return
@@ -104,14 +111,14 @@ def settle_rewrite(files: Files, layout: Layout, topic_id: int, first_seq: int, 
 
 
 def discard_rewrite(files: Files, layout: Layout, topic_id: int, first_seq: int) -> None:
-    """Unlink what is new, as far as it is there."""
+    """Unlink the new files that exist."""
     for kind in NEW:
         with contextlib.suppress(FileNotFoundError):
             files.unlink(layout.part(kind, topic_id, first_seq))
 
 
 def _data_bytes(files: Files, layout: Layout, topic_id: int, first_seq: int, kind: str) -> int | None:
-    """Of the .data that belongs to this .idx; None if it is not there or not whole."""
+    """Return the length of the .data that this .idx describes. None: the .idx is missing or not whole."""
     try:
         file = OpenFile(files, layout.part(kind, topic_id, first_seq), os.O_RDONLY)
         records, rest = divmod(file.size(), ENTRY.size)

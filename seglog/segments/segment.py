@@ -1,16 +1,15 @@
-"""A segment: a run of consecutive records of one topic in two files, .data (frames) and .idx (entries).
+"""A segment: consecutive records of one topic in two files, .data (frames) and .idx (entries).
 
-G1  Records are dense: the entry of seq s is number s - first_seq, and frames lie one after the other from offset 0.
-G2  Only the newest segment of a topic, the active one, grows; a sealed one changes only in the flags of its entries,
-    and as a whole when seglog.segments.rewrite gives the bytes of deleted records back.
-G3  How far the active one goes is the snapshot's to say (see seglog.wal.manifest), not its size.
-G4  Records, bytes, times, and how many records are flagged as deleted, the snapshot says of the sealed ones too:
-    opening a log opens none of them. Files that are not those are found when the segment is first opened
-    (seglog.segments.cache). Flags are only ever set, so an .idx from before a delete has fewer: no deleted record comes
-    back.
+G1  Records are dense. The entry of seq s is number s - first_seq. Frames lie one after the other from offset 0.
+G2  Only the newest segment of a topic, the active one, grows. In a sealed segment, only the flags of entries change. A
+    rewrite replaces a sealed segment as a whole, to reclaim the bytes of deleted records (seglog.segments.rewrite).
+G3  The snapshot says where the active segment ends (seglog.wal.manifest). The size of the file does not.
+G4  The snapshot also has the records, bytes, times and number of deleted flags of each sealed segment. So opening a log
+    opens no sealed segment. The first opening of a segment finds files that do not fit (seglog.segments.cache). Flags
+    are only ever set. So an .idx from before a delete has fewer flags, and no deleted record comes back.
 
-Both files are read with pread through the port, in runs of up to a MiB, and not mapped: a disk error is then an
-`OSError` that a caller can handle, where a mapped page would end the process, and a run costs one system call.
+Both files are read with pread through the port, up to a MiB at a time, and are not mapped. A disk error is then an
+`OSError` that a caller can handle. With a mapped page it would end the process. A run costs one system call a file.
 
 Source: topics engine architecture, sections 3.1 and 3.3.
 """
@@ -40,13 +39,13 @@ _LOOK_RECORDS = 8192
 
 
 class SegmentInfo(NamedTuple):
-    """One segment of this log. Times in ms since the epoch.
+    """The facts that the log keeps about one segment. Times are in ms since the epoch.
 
-    `cold_check` is the XXH3-64 of its .idx once it is relocated, that is, in the cold store only; None: it is hot.
-    `dead_records` have the deleted flag in the .idx, and `dead_bytes` of .data are theirs. A sealed one may have been
-    written anew without these, and nobody knows yet: then .data has `data_bytes - dead_bytes` (N5 of
-    seglog.segments.rewrite).
-    A named tuple: opening a log makes one for each segment there is.
+    `cold_check` is the XXH3-64 of the .idx of a relocated segment, which is only in the cold store. None: it is hot.
+    `dead_records` records have the deleted flag in the .idx. Their frames take `dead_bytes` of .data.
+    A sealed segment may have been rewritten without these bytes while the snapshot does not say so yet. Then .data has
+    `data_bytes - dead_bytes` bytes (N5 of seglog.segments.rewrite).
+    It is a named tuple, because opening a log makes one for each segment.
     """
 
     first_seq: int
@@ -69,7 +68,7 @@ class SegmentInfo(NamedTuple):
 
 
 class SegmentReader:
-    """Both parts, wherever they are. Safe for many threads."""
+    """A reader of both parts of a segment, hot or cold. Safe for many threads."""
 
     __slots__ = ()
 
@@ -79,15 +78,19 @@ class SegmentReader:
     idx: Readable
 
     def entries(self, first: int, last: int) -> NDArray[Any]:
-        """Of the records `first` to `last` (seqs), as ENTRIES. Raises `FileCorrupt`."""
+        """Return the entries of the records `first` to `last` (seqs), as ENTRIES. Raises `FileCorrupt`."""
         position = first - self.first_seq
         return self._checked(self._read_raw(position, last - first + 1), first)
 
     def run(self, first: int, last: int, max_records: int = RUN_MAX_RECORDS) -> Run:
-        """The records from `first` on, to `last` or as many as a run takes."""
+        """Return a run of the records from `first` on, at least one.
+
+        It ends at `last`, after `max_records`, or before the record that would exceed RUN_MAX_BYTES. Raises
+        `FileCorrupt`.
+        """
         raw = self._read_raw(first - self.first_seq, min(last - first + 1, max_records))
-        # How many fit is asked of entries that nobody has checked; then only these are. That takes longer than all else
-        # that is done with an entry.
+        # The lengths of unchecked entries tell how many records fit. Then only their entries are checked, because the
+        # check is the slowest step.
         ends = np.cumsum(np.frombuffer(raw, ENTRIES)["length"], dtype=np.int64)
         count = max(1, int(ends.searchsorted(RUN_MAX_BYTES, "right")))
         entries = self._checked(raw[: count * ENTRY.size], first)
@@ -95,7 +98,7 @@ class SegmentReader:
         return Run(self.data.path, self.topic_id, first, entries, buffer)
 
     def _checked(self, raw: bytes, first: int) -> NDArray[Any]:
-        """The entries from that of `first` on."""
+        """Decode and check entries, which begin with the entry of `first`. Raises `FileCorrupt`."""
         position = first - self.first_seq
         try:
             entries = load_entries(raw, first)
@@ -109,7 +112,7 @@ class SegmentReader:
         return entries
 
     def info(self, records: int, *, sealed: bool) -> SegmentInfo:
-        """Of the first `records` records, of which there is one at least. Raises `FileCorrupt`."""
+        """Return the facts about the first `records` records, at least one. Raises `FileCorrupt`."""
         last_seq = self.first_seq + records - 1
         first, last = (self.entries(seq, seq)[0].item() for seq in (self.first_seq, last_seq))
         if first[0]:
@@ -117,13 +120,13 @@ class SegmentReader:
         return SegmentInfo(self.first_seq, last_seq, last[0] + last[1], first[2], last[2], sealed)
 
     def counted(self, info: SegmentInfo) -> SegmentInfo:
-        """`info` with bytes and deleted records as the files have them. Raises `FileCorrupt`."""
+        """Return `info` with the bytes and the deleted records of the files. Raises `FileCorrupt`."""
         dead_records, dead_bytes = self.dead(info.records)
         data_bytes = self.info(info.records, sealed=info.sealed).data_bytes
         return info._replace(data_bytes=data_bytes, dead_records=dead_records, dead_bytes=dead_bytes)
 
     def dead(self, records: int) -> tuple[int, int]:
-        """How many of the first `records` records have the deleted flag, and their bytes in .data."""
+        """Count the deleted flags of the first `records` records, and the bytes of these records in .data."""
         count, size = 0, 0
         for start in range(0, records, _LOOK_RECORDS):
             first = self.first_seq + start
@@ -134,12 +137,12 @@ class SegmentReader:
         return count, size
 
     def _read_raw(self, position: int, count: int) -> bytes:
-        """Entries, as they lie there."""
+        """Return the bytes of `count` entries from number `position` on, unchecked."""
         return self.idx.read_exactly(count * ENTRY.size, position * ENTRY.size)
 
 
 class SegmentFiles(SegmentReader):
-    """The two open files. Reads are safe from many threads, also while flags change."""
+    """The two open files of a hot segment. Many threads may read them, also while flags change."""
 
     __slots__ = ("_flags_lock", "data", "first_seq", "idx", "topic_id")
 
@@ -148,11 +151,14 @@ class SegmentFiles(SegmentReader):
         self.first_seq = first_seq
         self.data: OpenFile = OpenFile(files, layout.data(topic_id, first_seq), flags)
         self.idx: OpenFile = OpenFile(files, layout.idx(topic_id, first_seq), flags)
-        # A call within a call finds the flags of before or after the other one.
+        # Reentrant: a call by a signal handler finds the flags from before or after the outer call.
         self._flags_lock = threading.RLock()
 
     def set_deleted(self, first: int, last: int, seqs: list[int]) -> None:
-        """Set the flag in the entries of `seqs`, all from `first` to `last`. Durable after a datasync of `idx`."""
+        """Set the deleted flag in the entries of `seqs`, all from `first` to `last`.
+
+        The flags are durable after a datasync of `idx`.
+        """
         position = first - self.first_seq
         with self._flags_lock:
             raw = bytearray(self.idx.read_exactly((last - first + 1) * ENTRY.size, position * ENTRY.size))
@@ -166,9 +172,9 @@ class SegmentFiles(SegmentReader):
 
 
 class SegmentWriter:
-    """Adds verified frames to a segment, as they are.
+    """A writer that appends verified frames to a segment, byte for byte.
 
-    What it wrote is durable after `sync`; the caller syncs the directory of a new one.
+    The frames are durable after `sync`. The caller syncs the directory of a new segment.
     """
 
     __slots__ = (
@@ -186,7 +192,10 @@ class SegmentWriter:
     )
 
     def __init__(self, files: Files, segment: SegmentFiles, info: SegmentInfo | None) -> None:
-        """`info` is how far the segment goes; what lies beyond is of a try that failed, and is cut. None: a new one."""
+        """Begin at the end of the segment that `info` gives. None: the segment is new.
+
+        Bytes past that end come from a checkpoint that failed. They are cut.
+        """
         self._files = files
         self.segment = segment
         self.records = 0 if info is None else info.records
@@ -201,7 +210,7 @@ class SegmentWriter:
         cut(segment, self.records, self.data_bytes)
 
     def room(self, lengths: NDArray[Any], settings: LogSettings) -> int:
-        """How many frames of those lengths it takes before it is full; one it takes whatever its size."""
+        """Return how many frames of these lengths fit. An empty segment takes one frame of any size."""
         ends = self.data_bytes + self._pending_bytes + np.cumsum(lengths, dtype=np.int64)
         limit = settings.segment_max_bytes
         begun = int((ends - lengths).searchsorted(limit, "left"))
@@ -210,7 +219,10 @@ class SegmentWriter:
         return min(fitting, settings.segment_max_events - self.records)
 
     def add(self, frames: bytes, lengths: NDArray[Any], times: NDArray[Any], flags: NDArray[Any]) -> None:
-        """The next ones: `frames` holds them one after the other. Raises `OffsetOverflow`, and takes none of them."""
+        """Append frames, which `frames` holds one after the other.
+
+        Raises `OffsetOverflow`, and then appends none of them.
+        """
         offset = self.data_bytes + self._pending_bytes
         if offset + len(frames) > OFFSET_END:
             raise OffsetOverflow(self.segment.data.path, OFFSET_END)
@@ -257,9 +269,9 @@ class SegmentWriter:
 
 
 def cut(segment: SegmentFiles, records: int, data_bytes: int) -> None:
-    """Take away what lies beyond, durably: then it may be written again, or the size be what says how far it goes.
+    """Cut both files to these lengths, durably. Raises `FileCorrupt` if a file is shorter.
 
-    Raises `FileCorrupt` if the files are shorter than that.
+    After that the bytes behind the end can be written again, and the size of a file tells where it ends.
     """
     for file, length in ((segment.data, data_bytes), (segment.idx, records * ENTRY.size)):
         size = file.size()

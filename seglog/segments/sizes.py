@@ -1,7 +1,7 @@
-"""How many bytes the sealed segments of a topic have, as running totals. No I/O.
+"""Running totals of the bytes in a topic's sealed segments. No I/O.
 
 An append to a capped topic asks for them under the lock of the log. So an answer costs a binary search, whatever the
-number of segments. A checkpoint counts them when it changes the segments.
+number of segments. A checkpoint counts the bytes when it changes the segments.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _last_seq = attrgetter("last_seq")
 
 
 class Sizes:
-    """This counts `segments`, which are sealed and ascend. `cold` are the relocated ones of them."""
+    """The totals of `segments`, which are sealed and ascend. `cold` are the relocated segments among them."""
 
     __slots__ = ("_ends", "cold", "cold_bytes", "segments")
 
@@ -35,9 +35,9 @@ class Sizes:
         return self._ends[-1] - self.cold_bytes
 
     def bytes_from(self, seq: int) -> int:
-        """Bytes of the segments that end at `seq` or later."""
+        """Return the bytes of the segments that end at `seq` or later."""
         return self._ends[-1] - self._ends[self.index_of(seq)]
 
     def index_of(self, seq: int) -> int:
-        """The index of the first segment that ends at `seq` or later; their number if there is none."""
+        """Return the index of the first segment that ends at `seq` or later. Without one, return their number."""
         return bisect_left(self.segments, seq, key=_last_seq)

@@ -1,12 +1,14 @@
-"""Which records of a segment a delete reaches, without reading its data: by range, and by the segment's .tags file.
+"""Finds the records of a segment that a delete reaches, by range and by the segment's .tags file, without reading
+.data.
 
-    sealed     its .tags, written when it is sealed; made anew from .data where it is missing or damaged
-    unsealed   no tags are kept in memory or on disk: the tagged records are read, of one segment at most
+    sealed     has a .tags file, written when it is sealed. If the file is missing or damaged, it is rebuilt from .data
+    unsealed   keeps no tags in memory or on disk. The tagged records are read, of one segment at most
 
-G1  A .tags file is durable before a snapshot says that its segment is sealed, and goes with the segment, also when a
-    truncation makes the segment the active one again: so no file of an older life is there under its name.
+G1  A .tags file is durable before a snapshot says that its segment is sealed. It is removed with the segment. It is
+    also removed when a truncation makes the segment the active one again. So no .tags file of an earlier segment has
+    its name.
 
-The format: seglog.format.tag_index.
+seglog.format.tag_index has the format.
 """
 
 from __future__ import annotations
@@ -40,9 +42,9 @@ _HEAD_BYTES = 4096
 def reached_seqs(
     files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo, reach: Reach, *, known_below: int = 0
 ) -> Sequence[int]:
-    """Of the segment's records those that the deletes reach, ascending; some of them may be deleted already.
+    """Return the seqs of the segment's records that the deletes reach, ascending. Some may be deleted already.
 
-    Below `known_below` all are deleted: there, only deletes by tag count. Raises `FileCorrupt`.
+    All records below `known_below` are deleted already. There, only deletes by tag add seqs. Raises `FileCorrupt`.
     """
     below = range(max(info.first_seq, known_below), min(info.last_seq + 1, reach.below))
     if not reach.has_tags or reach.top <= max(info.first_seq, reach.below):
@@ -61,7 +63,10 @@ def reached_seqs(
 
 
 def write_tags(files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo) -> bool:
-    """Of a segment that is being sealed. Durable after `sync_dir` of the topic's directory. False: it has no tags."""
+    """Write the .tags file of a segment that is being sealed. Return False if no record has a tag.
+
+    The file is durable after `sync_dir` of the topic's directory.
+    """
     positions = _read_tags(segment, info)
     if positions:
         _store(files, layout, segment, info, positions)
@@ -69,6 +74,7 @@ def write_tags(files: Files, layout: Layout, segment: SegmentFiles, info: Segmen
 
 
 def drop_tags(files: Files, layout: Layout, topic_id: int, first_seq: int) -> None:
+    """Unlink the .tags file if it exists."""
     with contextlib.suppress(FileNotFoundError):
         files.unlink(layout.part("tags", topic_id, first_seq))
 
@@ -76,9 +82,9 @@ def drop_tags(files: Files, layout: Layout, topic_id: int, first_seq: int) -> No
 def listed_tags(
     files: Files, layout: Layout, topic_id: int, first_seq: int, records: int, wants: Callable[[bytes], bool]
 ) -> dict[bytes, list[int]]:
-    """Positions of the tags that are wanted, as the .tags file has them.
+    """Return the positions that the .tags file lists for each tag that `wants` accepts.
 
-    Raises `FileNotFoundError`, and `InvalidEntry` or `FileCorrupt` for what is not whole or not of this segment.
+    Raises `FileNotFoundError`. Raises `InvalidEntry` or `FileCorrupt` if the file is not whole or is another segment's.
     """
     file = OpenFile(files, layout.part("tags", topic_id, first_seq), os.O_RDONLY)
     raw = file.read(_HEAD_BYTES, 0)
@@ -97,7 +103,7 @@ def listed_tags(
 def _positions(
     files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo, wants: Callable[[bytes], bool]
 ) -> dict[bytes, list[int]]:
-    """Of the wanted tags, and perhaps of others."""
+    """Return the positions of the records with the wanted tags, and perhaps with others."""
     if not info.sealed:
         return _read_tags(segment, info)
     try:
@@ -105,7 +111,7 @@ def _positions(
     except FileNotFoundError:
         pass
     except (InvalidEntry, FileCorrupt) as error:
-        # In a view it may be the writer's, half written.
+        # A view may read the file while the writer writes it.
         if not isinstance(files, ReadOnlyFiles):
             _logger.warning("%s is made anew: %s", layout.part("tags", segment.topic_id, info.first_seq), error)
     positions = _read_tags(segment, info)
@@ -118,7 +124,10 @@ def _positions(
 
 
 def _read_tags(segment: SegmentFiles, info: SegmentInfo) -> dict[bytes, list[int]]:
-    """From .idx and .data: of records that have their bytes, and only runs that have tags. Raises `FileCorrupt`."""
+    """Read the tags of the records from .idx and .data. Raises `FileCorrupt`.
+
+    Records whose bytes were reclaimed are left out. Runs without tags are not read.
+    """
     found: dict[bytes, list[int]] = {}
     seq = info.first_seq
     while seq <= info.last_seq:
@@ -136,7 +145,10 @@ def _read_tags(segment: SegmentFiles, info: SegmentInfo) -> dict[bytes, list[int
 
 
 def _tagged(entries: NDArray[Any]) -> NDArray[np.intp]:
-    """Deleted ones too: a flag that is seen may not be durable, and whoever sets it again has to find the record."""
+    """Return the indices of the entries with a tag whose bytes are still there.
+
+    Deleted records are included. Their flag may not be durable yet, and a checkpoint that sets it again must find them.
+    """
     return np.flatnonzero((entries["flags"] & HAS_TAG != 0) & (entries["length"] != 0))
 
 
