@@ -1,1 +1,1 @@
-"""From files to an open log: creation, recovery, verification, and a change of the number of shards."""
+"""Opening a log from its files: creation, recovery, verification, and a change of the number of shards."""

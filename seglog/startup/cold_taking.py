@@ -1,7 +1,9 @@
-"""Which segments in a cold directory are a log's own, when it takes a directory that has no owner yet.
+"""The claim of a cold directory that has no owner yet. It tells which segments there belong to this log.
 
-relocated here    the .idx has the checksum that the snapshot tells
-hot here          a copy on its way, or of before a recall: .data begins with the same bytes
+    relocated here    the .idx has the checksum that the snapshot has
+    hot here          the copy is one on its way, or from before a recall: both .data begin with the same bytes
+
+This carries out W3 of seglog.tiers.cold_directory.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ _COMPARED_BYTES = 4096
 
 
 def take_cold(files: Files, layout: Layout, states: Iterable[TopicState], stores: ColdStores) -> None:
-    """Of the log with those topics. Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`."""
+    """Claim the cold directories for the log with these topics.
+
+    Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`.
+    """
     topics = {state.topic_id: state for state in states}
 
     def is_ours(topic_id: int, segment: SegmentId) -> bool:
@@ -40,6 +45,7 @@ def take_cold(files: Files, layout: Layout, states: Iterable[TopicState], stores
 
 
 def _is_copy(files: Files, layout: Layout, stores: ColdStores, topic_id: int, info: SegmentInfo) -> bool:
+    """Tell whether the segment in the store is this log's. If the store or a file fails, it is not."""
     store, segment = stores.store(topic_id), SegmentId(info.first_seq)
     try:
         if info.cold_check is not None:

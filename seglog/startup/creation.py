@@ -1,13 +1,14 @@
-"""A data directory from nothing, and the traces that tell whether there was one.
+"""Creation of a data directory, and the traces that tell whether a log was there before.
 
     1 folders    meta/, wal/ and topics/, durable
     2 file       the first WAL file, empty, durable
     3 snapshot   the first one, without topics, durable
     4 CURRENT    from here on it is a data directory
 
-C1  Nothing is appended before 4. A crash before 4 leaves what the next opening makes again.
-C2  A later step is never there without the earlier ones. If a folder, the WAL file or CURRENT is missing behind such a
-    trace, somebody took it away. Then the directory is not new, and `FileCorrupt` names what is missing.
+C1  Nothing is appended before step 4. After a crash before step 4, the next opening repeats the steps.
+C2  The result of a later step never exists without those of the earlier steps. If a folder, the WAL file or CURRENT is
+    missing behind such a trace, somebody removed it. Then the directory is not new, and `FileCorrupt` names the missing
+    part.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ __all__ = ["check_never_used", "is_data_directory", "make_new", "missing_folder"
 
 
 def is_data_directory(files: Files, layout: Layout) -> bool:
-    """CURRENT is the last thing that a new one gets. A folder of several shards has it in each."""
+    """Tell whether the directory has CURRENT, the last file that creation makes.
+
+    With several shards, each shard's folder has one.
+    """
     if is_being_erased(files, layout):
         return False
     try:
@@ -39,8 +43,11 @@ def is_data_directory(files: Files, layout: Layout) -> bool:
 
 
 def make_new(files: Files, layout: Layout) -> None:
-    """Steps 1 to 4. Raises `FileCorrupt` if there was one, `NotADataDirectory` if a file is where a folder belongs."""
-    # The process that made them may have been killed before it synced them.
+    """Create a data directory (steps 1 to 4).
+
+    Raises `FileCorrupt` if a log was there, and `NotADataDirectory` if a file is where a folder belongs.
+    """
+    # The process that made these directories may have been killed before it synced them.
     for path in layout.root.parents:
         with suppress(PermissionError):
             files.sync_dir(path)
@@ -60,7 +67,7 @@ def make_new(files: Files, layout: Layout) -> None:
 
 
 def check_never_used(files: Files, layout: Layout) -> None:
-    """Raise `FileCorrupt` by C2. The directory is no data directory now."""
+    """Raise `FileCorrupt` by C2. The caller knows that the directory is no data directory now."""
     missing = missing_part(files, layout)
     if missing is not None:
         kind = "folder" if missing in _folders(layout) else "file"
@@ -68,16 +75,19 @@ def check_never_used(files: Files, layout: Layout) -> None:
 
 
 def missing_part(files: Files, layout: Layout) -> Path | None:
-    """Return what a directory without CURRENT has lost by C2. None: there was no log, or it is being erased."""
+    """Return the part that a directory without CURRENT has lost by C2.
+
+    None: there was no log, or it is being erased.
+    """
     (folder,) = layout.wal_folders(1)
     if is_being_erased(files, layout) or not _was_used(files, layout, folder):
         return None
     missing = missing_folder(files, layout) or folder.current
-    return None if is_data_directory(files, layout) else missing  # somebody else may have made it meanwhile
+    return None if is_data_directory(files, layout) else missing  # another process may have made it by now
 
 
 def missing_folder(files: Files, layout: Layout) -> Path | None:
-    """The first of the three that is not there."""
+    """Return the first of the three folders that is missing. None: all are there."""
     return next((path for path in _folders(layout) if not files.is_dir(path)), None)
 
 
@@ -86,6 +96,7 @@ def _folders(layout: Layout) -> tuple[Path, ...]:
 
 
 def _was_used(files: Files, layout: Layout, folder: WalFolder) -> bool:
+    """Tell whether a trace shows that a log was there."""
     snapshots = numbers(files, layout) if files.is_dir(layout.meta) else []
     topics = files.list_dir(layout.topics) if files.is_dir(layout.topics) else []
     names = files.list_dir(layout.wal) if files.is_dir(layout.wal) else []

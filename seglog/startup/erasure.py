@@ -1,11 +1,11 @@
-"""Taking a whole log off the disk.
+"""Erasure of a whole log from the disk.
 
-    1 topics    each is deleted, as by itself; what they had in cold stores is let go
-    2 rename    meta/ to meta.removed/, durably: from here on there is no log, and whoever opens the directory goes on
-                with 3 before anything else
-    3 unlink    the write-ahead log and the folders, and meta.removed/ last
+    1 topics    The caller deletes each topic as usual, and its segments in cold stores.
+    2 rename    meta/ becomes meta.removed/, durably. From here on there is no log. If a process opens the directory, it
+                first finishes step 3.
+    3 unlink    The write-ahead log and the topics folder are removed, and meta.removed/ last.
 
-A crash before 2 leaves a log with fewer topics. seglog.toml, LOCK, and what is not the log's stay.
+A crash before step 2 leaves a log with fewer topics. seglog.toml, LOCK and files that are not the log's stay.
 """
 
 from __future__ import annotations
@@ -19,18 +19,22 @@ __all__ = ["erase", "finish_erasure", "is_being_erased"]
 
 
 def erase(files: Files, layout: Layout) -> None:
-    """Steps 2 and 3, of a log without topics that is closed and still locked. Raises `OSError`; open it then."""
+    """Erase a log that has no topics, is closed, and is still locked (steps 2 and 3).
+
+    Raises `OSError`. Then open the directory again.
+    """
     files.rename(layout.meta, layout.removed_meta)
     files.sync_dir(layout.root)
     finish_erasure(files, layout)
 
 
 def is_being_erased(files: Files, layout: Layout) -> bool:
+    """Tell whether an erasure did step 2 and has not finished step 3."""
     return files.is_dir(layout.removed_meta)
 
 
 def finish_erasure(files: Files, layout: Layout) -> None:
-    """Step 3."""
+    """Remove the remaining files of the log (step 3)."""
     for folder in (layout.wal, layout.topics):
         if files.is_dir(folder):
             _empty(files, folder)

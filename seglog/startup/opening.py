@@ -1,4 +1,4 @@
-"""From what recovery found to an engine that can be read. Who opens for writing, or for a look, begins here."""
+"""Makes a readable engine from the result of recovery. An opening for writing and a view both begin here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ def engine_of(
     is_read_only: bool = False,
     tell: Callable[[str, Exception], None] = tell_unknown,
 ) -> Engine:
-    """Fronts are found, and flags expected, before any checkpoint. Raises `ColdStoreRequired`, `FileCorrupt`."""
+    """Make the engine. Its fronts are found, and its flags expected, before any checkpoint.
+
+    `tell` gets the name of each topic whose front stays unknown, and the error.
+    Raises `ColdStoreRequired`, `FileCorrupt`.
+    """
     if cold_stores is None:
         check_all_hot(found.topics.values())
     folders = layout.wal_folders(len(found.wal_ends))

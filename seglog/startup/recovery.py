@@ -1,35 +1,39 @@
-"""From what is on the disk to the state of the log: what was acked, and nothing that was not written.
+"""Recovery: from the files on the disk to the state of the log. It finds all that was acked, and nothing that was not
+written.
 
-    0 names      the directories are synced: a process that was killed may have left a snapshot or a CURRENT that is
-                 seen, and not durable yet, and nothing may be built on it before it is
-    1 snapshot   the newest; damage there is reported
-    2 WAL files  of each shard: those before the snapshot's are unlinked; a blank one above CURRENT is too (W2 of
-                 seglog.wal.wal)
-    3 segments   by the names in the topics' directories, each listed once: what is released, relocated, deleted, or
-                 goes beyond the snapshot, is unlinked or cut, for it is derivable from the WAL (S3 of
-                 seglog.wal.manifest); a
-                 rewrite is ended (N2 of seglog.segments.rewrite); what is missing is reported. Of sealed segments the
-                 snapshot
-                 tells all that is needed: none is opened, and no cold store is asked
-    4 replay     all frames from the snapshot's positions on, shard by shard, in order
-    5 tail       in the active WAL file, what follows the last whole frame: zeros are reserved space; a torn write is
-                 cut and logged; anything that was durable once is reported. The file is synced, so that a cut, this
-                 one or that of a recovery that was killed, is durable before its place is used again
+    0 names      It syncs the directories. A process that was killed may have left a snapshot or a CURRENT that is
+                 visible and not durable yet. No later step may build on such a file.
+    1 snapshot   It loads the newest one, and reports damage there.
+    2 WAL files  It unlinks each shard's files that lie before the snapshot's place. It also unlinks a blank file above
+                 CURRENT (W2 of seglog.wal.wal).
+    3 segments   It lists each topic's directory once, and goes by the names there. It unlinks or cuts the files of
+                 segments that are released, relocated or deleted, or that go beyond the snapshot. The WAL has what goes
+                 beyond (S3 of seglog.wal.manifest). It ends a rewrite (N2 of seglog.segments.rewrite). It reports a
+                 missing file. The snapshot tells all that is needed of sealed segments. So recovery opens none of them,
+                 and asks no cold store.
+    4 replay     It applies all frames from the snapshot's places on, shard by shard, in order.
+    5 tail       It looks behind the last whole frame of the active WAL file. Zeros are reserved space. It cuts and logs
+                 a torn write. It reports bytes that were durable once. Then it syncs the file. So a cut is durable
+                 before its place is used again, also the cut of an earlier recovery that was killed.
 
-    invalid frame                                      verdict
-    in a WAL file that is not active                   damage: it was whole and durable (W1)
-    whole, of an unknown type or with unknown flags    another version wrote it: `FormatUnsupported`
-    in the active one, a sync mark follows (W3)        damage: all before the mark was durable
-    in the active one, past the end of the file (W8)   damage: somebody cut the file
-    in the active one, anything else                   torn: no part of it was ever acked at fsync
+    invalid frame                               verdict                                         rule of seglog.wal.wal
+    in a WAL file that is not active            damage: it was whole and durable                W1
+    whole, of an unknown type or with unknown   another version wrote it: `FormatUnsupported`
+    flags
+    in the active file, a sync mark follows     damage: all before the mark was durable         W3
+    in the active file, past the end of the     damage: somebody cut the file                   W8
+    file
+    in the active file, anything else           torn: no part of it was ever acked at fsync
 
-V1  Nothing that was durable is ever cut: `FileCorrupt` names file, offset and reason, and the log does not open.
-V2  Each step is idempotent, and changes only what can be derived again: a crash in recovery is one more crash.
-V3  The time follows what is not checkpointed, and topics; of a sealed segment it takes the names of its files. Whether
-    these are what the snapshot says is looked at when the segment is first opened (seglog.segments.cache).
+V1  Recovery never cuts bytes that were durable. `FileCorrupt` names file, offset and reason, and the log does not open.
+V2  Each step is idempotent, and changes only what can be derived again. A crash in recovery is one more crash.
+V3  The time grows with the frames that no checkpoint absorbed, and with the topics. Of a sealed segment, recovery reads
+    only the names of its files. The first opening of a segment checks that its files fit the snapshot
+    (seglog.segments.cache).
 
-Whoever opens makes a checkpoint when anything was replayed: fresh writes, so that what was found stays found. After a
-failed fsync the page cache shows what the disk does not have, and a second fsync of the WAL would not help.
+If recovery replayed any frame, the opening makes a checkpoint. It writes the records once more, so that they stay.
+After a failed fsync, the page cache shows bytes that the disk does not have. A second fsync of the WAL would not write
+them.
 Source: topics engine architecture, section 4.
 """
 
@@ -68,13 +72,17 @@ from seglog.wal.wal import durable_after, foreign_mark, is_blank, read_current
 __all__ = ["Recovered", "recover"]
 
 _logger = logging.getLogger("seglog.startup.recovery")
-# Each has a place in memory when it is replayed. A checkpoint is due after far fewer (seglog.writing.write).
+# The most records that may be lost at once. Each takes memory during replay. A checkpoint is due after far fewer
+# (seglog.writing.write).
 _LOST_MAX = 2**31
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """`older_files` are WAL files beside the active one that are still needed. One of these for each shard there is."""
+    """The result of recovery. `checkpointed`, `wal_ends` and `older_files` have one item for each shard.
+
+    `older_files` are the WAL files beside the active one that are still needed.
+    """
 
     topics: dict[str, TopicState]
     next_topic_id: int
@@ -88,7 +96,10 @@ class Recovered:
 
 
 def recover(files: Files, layout: Layout) -> Recovered:
-    """The directory is locked. Raises `FileCorrupt`, `FormatUnsupported`."""
+    """Recover the state of the log. The caller has locked the directory, or reads through `ReadOnlyFiles`.
+
+    Raises `FileCorrupt`, `FormatUnsupported`.
+    """
     for directory in (layout.meta, layout.wal, layout.topics):
         if not files.is_dir(directory):
             raise FileCorrupt(directory, 0, "the folder is missing")
@@ -121,7 +132,7 @@ def recover(files: Files, layout: Layout) -> Recovered:
 
 
 def _wal_files(files: Files, folder: WalFolder, begin: WalPosition) -> list[int]:
-    """Steps 0 and 2: the numbers of the files to replay, ascending; the active one is the last."""
+    """Return the numbers of the files to replay, ascending (steps 0 and 2). The last file is the active one."""
     first = begin.file
     try:
         files.sync_dir(folder.path)
@@ -149,7 +160,7 @@ def _remove_blank(files: Files, folder: WalFolder, number: int) -> None:
 
 
 def _load_topics(files: Files, layout: Layout, snapshot: Snapshot) -> dict[int, TopicState]:
-    """Step 3."""
+    """Load the topics of the snapshot, and put their directories in order (step 3)."""
     remove_topics(files, layout, snapshot.deleted)
     remove_leftovers(files, layout)
     known = {topic.topic_id for topic in snapshot.topics}
@@ -170,7 +181,10 @@ def _load_topics(files: Files, layout: Layout, snapshot: Snapshot) -> dict[int, 
 
 
 def _settle_directory(files: Files, layout: Layout, meta: TopicMeta, *, is_there: bool) -> None:
-    """Nothing is left over in it, and no segment is missing, by its names alone."""
+    """Put a topic's directory in order by the names in it, and remove files that are left over.
+
+    Raises `FileCorrupt` if a segment is missing.
+    """
     directory = layout.topic(meta.topic_id)
     found = {*files.list_dir(directory)} if is_there else set[str]()
     firsts = [info.first_seq for info in meta.sealed if info.cold_check is None]
@@ -183,13 +197,16 @@ def _settle_directory(files: Files, layout: Layout, meta: TopicMeta, *, is_there
     if others:
         _settle_others(files, layout, meta, others)
         if wanted - found:
-            found = {*files.list_dir(directory)}  # what was missing may have got its name back
+            found = {*files.list_dir(directory)}  # a missing file may have its name again
     for name in sorted(wanted - found):
         raise FileCorrupt(directory / name, 0, "the segment is missing")
 
 
 def _settle_others(files: Files, layout: Layout, meta: TopicMeta, names: set[str]) -> None:
-    """What is no file of a segment that the snapshot has, or one on its way in."""
+    """Put in order the files that are no part of a segment in the snapshot.
+
+    The .new files of a rewrite get their names or go. Files of segments that are gone are unlinked.
+    """
     end = meta.sealed_seq if meta.active is None else meta.active.first_seq
     cold = {info.first_seq for info in meta.cold}
     parts = [
@@ -226,13 +243,14 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
         next_op=meta.next_op,
         is_published=True,
         floors=meta.floors,
-        # Right after a truncation: which of the deletes are in the flags is not said, and to set one twice is no harm.
+        # Right after a truncation, the snapshot does not say which deletes are in the flags. Setting a flag twice is
+        # harmless.
         pending=Listed(meta.ops if meta.is_ahead else ()),
     )
 
 
 def _load_active(files: Files, layout: Layout, topic_id: int, active: ActiveMeta) -> SegmentInfo:
-    """The snapshot says how far it goes."""
+    """Load the active segment, and cut its files where the snapshot says that it ends."""
     segment = SegmentFiles(files, layout, topic_id, active.first_seq)
     cut(segment, active.records, active.data_bytes)
     info = segment.info(active.records, sealed=False)
@@ -249,7 +267,7 @@ def _remove_segments(files: Files, layout: Layout, topic_id: int, found: list[tu
 
 
 def _replay_file(files: Files, replay: _Replay, number: int, *, is_active: bool) -> None:
-    """Steps 4 and 5 for one file."""
+    """Replay one WAL file (steps 4 and 5)."""
     file = OpenFile(files, replay.folder.wal_file(number))
     start = replay.begin_file(number)
     size = file.size()
@@ -268,7 +286,10 @@ def _replay_file(files: Files, replay: _Replay, number: int, *, is_active: bool)
 
 
 def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int, *, is_view: bool) -> None:
-    """Step 5. In a view the torn write may be one that its writer is making."""
+    """Judge the bytes behind the last whole frame of the active file (step 5).
+
+    In a view, a torn write may be one that the writer is making.
+    """
     if is_blank(file, error.offset, size):
         return
     mark = durable_after(file, number, error.offset, size)
@@ -283,7 +304,7 @@ def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int, *, 
 
 
 class _Replay:
-    """The state, brought forward by many appends at once, or frame by frame."""
+    """The state of the log during replay. Replay applies many appends at once, or frame by frame."""
 
     def __init__(self, files: Files, layout: Layout, snapshot: Snapshot, topics: dict[int, TopicState]) -> None:
         self.files = files
@@ -304,7 +325,7 @@ class _Replay:
 
     @property
     def end(self) -> WalPosition:
-        """In the shard that is replayed."""
+        """The place that replay has reached in its current shard."""
         return self.ends[self.shard]
 
     @end.setter
@@ -315,9 +336,10 @@ class _Replay:
         self.shard = shard
 
     def by_name(self) -> dict[str, TopicState]:
-        """Raises `FileCorrupt` if two have one name: of two shards, one is not of the same time as the other.
+        """Return the topics by name. Raises `FileCorrupt` if two topics have one name.
 
-        It names their ids, for who looks beside a writer: what is no damage has other ones the next time (Z1 of
+        That happens when the files of one shard are of another time than those of another shard. The error names both
+        ids. A view compares the ids of two looks beside a writer: only damage has the same ids twice (Z1 of
         seglog.view).
         """
         topics: dict[str, TopicState] = {}
@@ -329,7 +351,7 @@ class _Replay:
         return topics
 
     def begin_file(self, number: int) -> int:
-        """The offset to go on from."""
+        """Return the offset in the file from which replay continues. Raises `FileCorrupt` if a file is missing."""
         if number != self.end.file:
             if number != self.end.ordinal:
                 path = self.folder.wal_file(number)
@@ -338,7 +360,7 @@ class _Replay:
         return self.end.offset
 
     def apply(self, stretch: Stretch) -> None:
-        """Raises `InvalidFrame`, with the offset, when all before it is applied."""
+        """Apply a stretch. Raises `InvalidFrame`, with the offset, after all frames before it are applied."""
         if self._append_all(stretch):
             return
         file, ordinal, end = self.end.file, self.end.ordinal, self.end.offset
@@ -350,7 +372,10 @@ class _Replay:
             self.end = WalPosition(file, end, ordinal)
 
     def _append_all(self, stretch: Stretch) -> bool:
-        """False, with nothing changed, if anything is not plainly in its place: one by one they say what it is."""
+        """Apply a stretch that has only appends at their right places.
+
+        If anything else is in it, return False and change nothing. The caller then applies its frames one by one.
+        """
         file = self.end.file
         groups = None if self.ahead else stretch.appends(file)
         if groups is None:
@@ -412,9 +437,10 @@ class _Replay:
         state.publish(self.end.file, offset, (header.frame_bytes,), header.ts_ms)
 
     def _lose(self, header: Header) -> None:
-        """The seqs up to this one were handed out, and what is not here was ephemeral.
+        """Raise the head to the seq of the frame. The seqs that the WAL lacks were those of ephemeral records.
 
-        The snapshot may know of more: those that came while the frame was on its way, and wait for none.
+        The snapshot may have a higher head. Ephemeral records that came while the frame was on its way wait for no
+        frame.
         """
         state = self._topic(header)
         if header.seq < state.head_seq and state.head_seq != state.kept_head:
@@ -425,12 +451,15 @@ class _Replay:
         state.lose(lost, header.ts_ms)
 
     def check_end(self) -> None:
-        """Raises `FileCorrupt` if a frame is missing that was durable before the snapshot was written."""
+        """Raise `FileCorrupt` if a frame is missing that was durable before the snapshot was written."""
         if self.ahead:
             raise FileCorrupt(self._path(), self.end.offset, "the truncation that the snapshot speaks of is missing")
 
     def _pass_over(self, header: Header, buffer: Buffer, position: int) -> None:
-        """The snapshot has the topic as it is after its truncation (S1 of seglog.wal.manifest)."""
+        """Skip a frame of a topic up to its truncation.
+
+        The snapshot already has the topic in its state after that truncation (S1 of seglog.wal.manifest).
+        """
         if header.type == FrameType.TRUNCATE:
             epoch = read_epoch(data_of(buffer, position, header))
             if epoch == self._topic(header).epoch:
@@ -492,4 +521,4 @@ class _Replay:
 
 
 class _Misplaced(Exception):
-    """A sound frame that cannot be where it is."""
+    """A sound frame that cannot be at its place."""

@@ -1,11 +1,14 @@
-"""Another number of shards than the write-ahead log has: before the first append, when a checkpoint has absorbed all.
+"""A change of the number of shards that the write-ahead log has.
 
-    1 make     the folders that are new, each with an empty file and a CURRENT, durable. One that stays goes on
-    2 switch   a snapshot that has one place for each shard of the new number
-    3 remove   the folders that are not of that number
+An opening makes it before the first append, after a checkpoint has absorbed the whole log.
 
-Before 2 the old ones hold all there is, from 2 on the new ones do, and the others hold nothing that is needed. The
-newest snapshot says which number counts, so a crash anywhere leaves what the next opening removes, and begins again.
+    1 make     The new folders are made, each with an empty file and a CURRENT, durable. A folder of both numbers stays.
+    2 switch   A snapshot is written that has one place for each shard of the new number.
+    3 remove   The folders that are not of the new number are removed.
+
+Before step 2 the old folders hold the whole log. From step 2 on the new folders hold it, and nothing needs the others.
+The newest snapshot says which number counts. So after a crash at any step, the next opening removes the other folders
+and begins again.
 """
 
 from __future__ import annotations
@@ -22,7 +25,10 @@ __all__ = ["remove_other_shards", "reshard"]
 
 
 def reshard(files: Files, layout: Layout, shards: int) -> None:
-    """All is in segments, and nobody appends. Raises `OSError`; repeat it then."""
+    """Change the number of shards to `shards`. All records are in segments, and no thread appends.
+
+    Raises `OSError`. Then call it again.
+    """
     number, snapshot = load(files, layout)
     there = dict(zip(layout.wal_folders(len(snapshot.wal)), snapshot.wal, strict=True))
     folders = layout.wal_folders(shards)
@@ -39,7 +45,10 @@ def reshard(files: Files, layout: Layout, shards: int) -> None:
 
 
 def remove_other_shards(files: Files, layout: Layout, shards: int) -> None:
-    """Step 3. `shards` is what the newest snapshot says. Nothing is left to do, usually."""
+    """Remove the folders of other numbers of shards (step 3). Usually there are none.
+
+    `shards` is the number in the newest snapshot.
+    """
     kept = {folder.path for folder in layout.wal_folders(shards)}
     for name in files.list_dir(layout.wal):
         path = layout.wal / name
@@ -52,12 +61,12 @@ def remove_other_shards(files: Files, layout: Layout, shards: int) -> None:
 
 
 def _is_wal_name(name: str) -> bool:
-    """Whether a file of that name belongs to a WAL, in its folder."""
+    """Tell whether a file of that name belongs to the WAL in its folder."""
     return name in ("CURRENT", "CURRENT.tmp", "next.log") or number_in("wal", name) is not None
 
 
 def _create(files: Files, folder: WalFolder, first: int) -> WalPosition:
-    """What an earlier try has left, or a WAL long ago, goes first."""
+    """Create the first file of a shard. First remove the files of an earlier attempt, or of an earlier WAL."""
     for name in files.list_dir(folder.path):
         if _is_wal_name(name):
             files.unlink(folder.path / name)

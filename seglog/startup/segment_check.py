@@ -1,4 +1,7 @@
-"""A segment, record by record: every entry, every frame, and that the two agree. One damage does not hide the next."""
+"""The check of one segment, record by record: every entry, every frame, and that the two agree.
+
+One damage does not hide the next.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,10 @@ def check_segment(
     known: SegmentInfo | ActiveMeta | None,
     found: Findings,
 ) -> tuple[int, int]:
-    """`known` is what the snapshot says of it; None: nothing, and it is taken for a sealed one.
+    """Check a hot segment. Return its number of records, and the bytes of both files, as its index gives them.
 
-    Returns the records, and bytes of both files, that it has by its index.
+    `known` is what the snapshot says of the segment. None: the snapshot does not name it. Then it is checked as a
+    sealed one.
     """
     data_path, idx_path = layout.data(topic_id, first_seq), layout.idx(topic_id, first_seq)
 
@@ -72,7 +76,11 @@ def check_parts(
     found: Findings,
     check_tags: Callable[[int, dict[bytes, int]], None] | None = None,
 ) -> tuple[int, int]:
-    """`check_segment` of parts that are anywhere; `paths` name them. `check_tags` is told what live records have."""
+    """Check the two parts of a segment, wherever they are, as `check_segment` does.
+
+    `paths` name the .idx and the .data in damages. `check_tags` gets the number of records, and the tags of live
+    records with their counts.
+    """
     idx_path, data_path = paths
     records, size, before = 0, 0, len(found.damages)
     with found.reading(idx_path):
@@ -98,8 +106,10 @@ def check_parts(
 def _check_known(
     idx_path: Path, walk: _Walk, end: int, known: SegmentInfo | ActiveMeta, found: Findings, *, is_sound: bool
 ) -> None:
-    """Whether it is what the snapshot says, as seglog.segments.cache looks at it; any other damage explains the
-    rest."""
+    """Compare the segment with the snapshot, as seglog.segments.cache does.
+
+    If the segment has other damage, report only missing flags: that damage explains the rest.
+    """
     if walk.dead_records < known.dead_records:
         reason = f"{walk.dead_records} records are flagged as deleted, and {known.dead_records} by the snapshot"
         found.damage(idx_path, 0, reason)
@@ -115,7 +125,10 @@ def _check_known(
 def _check_tags(
     files: Files, layout: Layout, topic_id: int, first_seq: int, records: int, tags: dict[bytes, int], found: Findings
 ) -> None:
-    """`tags` are those of live records, and how many each has. What is wrong is no loss, and a note."""
+    """Check the .tags file. `tags` counts the live records of each tag.
+
+    A wrong .tags file loses nothing, so it is a note and no damage.
+    """
     path = layout.part("tags", topic_id, first_seq)
     try:
         listed = listed_tags(files, layout, topic_id, first_seq, records, lambda _: True)
@@ -130,6 +143,7 @@ def _check_tags(
 
 
 def _records(idx: Readable, known: SegmentInfo | ActiveMeta | None, found: Findings) -> int:
+    """Return how many entries to check. Report an .idx of the wrong length."""
     records, rest = divmod(idx.size(), ENTRY.size)
     if known is None:
         if rest or not records:
@@ -143,6 +157,8 @@ def _records(idx: Readable, known: SegmentInfo | ActiveMeta | None, found: Findi
 
 
 class _Walk:
+    """A walk through the entries of a segment and their frames, in order."""
+
     def __init__(
         self, idx: Readable, data: Readable, topic_id: int, first_seq: int, data_bytes: int, found: Findings
     ) -> None:
@@ -160,26 +176,29 @@ class _Walk:
 
     @property
     def times(self) -> tuple[int, int] | None:
-        """Of the first and the last record; None if an entry is damaged, which has been told."""
+        """The times of the first and the last record. None: an entry is damaged, and that is reported."""
         if self._first_ts_ms is None or self._last_ts_ms is None:
             return None
         return self._first_ts_ms, self._last_ts_ms
 
     def run(self, records: int) -> int | None:
-        """Where the last frame ends; None if nothing tells, for damage that has been told."""
+        """Check the records, and return where the last frame ends.
+
+        None: the end is unknown because of damage that is reported.
+        """
         end: int | None = 0
         for start in range(0, records, _BATCH_ENTRIES):
             for number, entry in enumerate(self._entries(start, min(_BATCH_ENTRIES, records - start)), start):
                 begin = end if entry is None else entry.offset
                 if begin is not None and begin + _least_bytes(entry) > self._data_bytes:
-                    # Of whatever lies behind, this is the reason.
+                    # This damage explains everything behind it.
                     self._found.damage(self._data.path, self._data_bytes, "the file ends before its time")
                     return None
                 end = self._check(number, entry, end)
         return end
 
     def _entries(self, start: int, count: int) -> list[Entry | None]:
-        """None for one that is damaged."""
+        """Return `count` entries. A damaged entry is None, and is reported."""
         raw = self._idx.read_exactly(count * ENTRY.size, start * ENTRY.size)
         try:
             return [*read_entries(raw, self._first_seq + start)]
@@ -195,7 +214,7 @@ class _Walk:
             return None
 
     def _check(self, number: int, entry: Entry | None, end: int | None) -> int | None:
-        """The frame of record `number`, which the one before it lets begin at `end`. Returns where it ends."""
+        """Check the frame of record `number`. The frame before it ends at `end`. Return where this one ends."""
         if entry is not None and end is not None and entry.offset != end:
             self._found.damage(self._idx.path, number * ENTRY.size, "it does not follow the entry before")
         if entry is not None and entry.flags & DELETED:
@@ -221,7 +240,10 @@ class _Walk:
         return None if header is None else begin + header.frame_bytes
 
     def _frame(self, begin: int, length: int, *, is_known: bool) -> Header | None:
-        """None for one that is damaged. Its own word for the length is taken only where no entry gives one."""
+        """Return the header of the frame at `begin`. None: the frame is damaged, and that is reported.
+
+        If no entry gives the length (`is_known` is False), the frame's own length field counts.
+        """
         index = self._window.index(begin, length)
         if not is_known:
             own = int.from_bytes(self._window.buffer[index : index + 4], "little") + 4

@@ -1,15 +1,17 @@
-"""A check of a whole data directory, from the disk alone, that changes nothing: `seglog verify`.
+"""A check of a whole data directory, which reads the disk alone and changes nothing: `seglog verify`.
 
-    snapshots   every one that is there
-    WAL         every frame in every file, also those that segments have already
-    segments    every entry and every frame of those the snapshot counts, and that they agree; none missing between;
-                those in the cold store too, if it is named
-    recovery    tried over a port that changes nothing, if all of the above is sound: what holds between files
+    snapshots   every snapshot
+    WAL         every frame of every file from the snapshot's on, also the frames that segments have already
+    segments    every entry and every frame of the segments that the snapshot counts, and that they agree. No segment
+                may be missing in between. Segments in the cold store are checked too, if it is named
+    recovery    if all of the above is sound, recovery is tried over a port that changes nothing. That checks what holds
+                between files
 
-Y1  It reads under a shared lock: others may verify, nobody may open the log for writing meanwhile, and a log that is
-    open is `DirectoryInUse`, because what it writes in the meantime would look like damage.
-Y2  Without LOCK there is no lock: nobody has ever opened that copy, and none is made. So it works on read-only media.
-Y3  What recovery puts in order without loss (a torn tail, what a crash left of a checkpoint) is a note, not a damage.
+Y1  The check reads under a shared lock. Others may verify meanwhile, and no process may open the log for writing. If
+    the log is open, the check raises `DirectoryInUse`, because the writer's changes would look like damage.
+Y2  If there is no LOCK, the check takes no lock and makes none: no process has ever opened that copy. So the check
+    works on read-only media.
+Y3  A torn tail, or what a crash left of a checkpoint, is a note and no damage. Recovery puts it in order without loss.
 """
 
 from __future__ import annotations
@@ -50,11 +52,12 @@ def verify(
     settings: LogSettings | None = None,
     cold_stores: SegmentStores | None = None,
 ) -> Report:
-    """Read every byte that counts in the data directory at `path`, and say what is damaged where.
+    """Read every byte that counts in the data directory at `path`, and report each damage with its place.
 
-    `settings` and `cold_stores` are those of `seglog.open`, and tell where relocated segments are: a store that hangs
-    is waited for. Raises `NotADataDirectory`, `DirectoryInUse`, `InvalidSetting`, and `FormatUnsupported` for what
-    another version wrote.
+    `settings` and `cold_stores` are those of `seglog.open`. They tell where relocated segments are. If a store hangs,
+    the check waits for it.
+    Raises `NotADataDirectory`, `DirectoryInUse`, `InvalidSetting`. Raises `FormatUnsupported` for a file of another
+    version.
     """
     port = ReadOnlyFiles(OsFiles() if files is None else files)
     layout = Layout(Path(path).absolute())
@@ -79,7 +82,7 @@ def verify(
 
 
 def _check_snapshots(files: Files, layout: Layout, found: Findings) -> Snapshot | None:
-    """The newest one, which counts; None if it is damaged."""
+    """Check all snapshots, and return the newest one, which counts. None: it is damaged."""
     newest: Snapshot | None = None
     there = numbers(files, layout)
     if not there:
@@ -103,7 +106,7 @@ def _check_snapshots(files: Files, layout: Layout, found: Findings) -> Snapshot 
 def _check_topics(
     files: Files, layout: Layout, snapshot: Snapshot | None, stores: ColdStores | None, found: Findings
 ) -> None:
-    """Without a snapshot every segment there is taken for a sealed one."""
+    """Check the segments of all topics. Without a snapshot, check each segment as a sealed one."""
     known = {} if snapshot is None else {topic.topic_id: topic for topic in snapshot.topics}
     with found.reading(layout.topics):
         folders = (number_in("topic", name) for name in files.list_dir(layout.topics))
@@ -126,7 +129,10 @@ def _check_topics(
 def _check_topic(
     files: Files, layout: Layout, meta: TopicMeta, there: list[int], stores: ColdStores | None, found: Findings
 ) -> None:
-    """Seqs of the segments are without gaps from the hot floor to the end of what the snapshot counts."""
+    """Check the segments of one topic.
+
+    Their seqs must have no gap from the hot floor to the end that the snapshot gives.
+    """
     active = meta.active
     end = meta.sealed_seq if active is None else active.first_seq + active.records - 1
     last = end if active is None else active.first_seq
@@ -158,7 +164,7 @@ def _check_topic(
 def _check_segment(
     files: Files, layout: Layout, topic_id: int, first: int, meta: TopicMeta | None, found: Findings
 ) -> int | None:
-    """The seq behind it; None if it is damaged."""
+    """Check a hot segment, and return the seq behind it. None: the segment is damaged."""
     before = len(found.damages)
     records, size = check_segment(files, layout, topic_id, first, None if meta is None else _known(meta, first), found)
     name = None if meta is None else meta.name
@@ -167,7 +173,7 @@ def _check_segment(
 
 
 def _known(meta: TopicMeta, first: int) -> SegmentInfo | ActiveMeta | None:
-    """What the snapshot says of the segment that begins there."""
+    """Return what the snapshot says of the segment that begins at `first`. None: it does not name one."""
     if meta.active is not None and meta.active.first_seq == first:
         return meta.active
     at = bisect_left(meta.sealed, first, key=lambda info: info.first_seq)
@@ -175,7 +181,10 @@ def _known(meta: TopicMeta, first: int) -> SegmentInfo | ActiveMeta | None:
 
 
 def _note_unknown(stores: ColdStores, meta: TopicMeta, hot: list[int], found: Findings) -> None:
-    """What the cold store has beside. A copy of a hot segment is none of it: that one is on its way."""
+    """Note each segment in the cold store that the snapshot does not count.
+
+    A copy of a hot segment gets no note: it is on its way to the cold store.
+    """
     known = {*hot, *(info.first_seq for info in meta.cold)}
     path = stores.part(meta.topic_id, meta.first_seq, Part.DATA).path.parent
     with found.reading(path), store_errors(path):
@@ -185,7 +194,7 @@ def _note_unknown(stores: ColdStores, meta: TopicMeta, hot: list[int], found: Fi
 
 
 def _check_relocated(stores: ColdStores | None, meta: TopicMeta, info: SegmentInfo, found: Findings) -> int:
-    """The seq behind it, which the snapshot tells."""
+    """Check a relocated segment, and return the seq behind it, as the snapshot gives it."""
     behind = info.last_seq + 1
     if stores is None:
         return behind
@@ -202,7 +211,10 @@ def _check_relocated(stores: ColdStores | None, meta: TopicMeta, info: SegmentIn
 
 
 def _segments(files: Files, layout: Layout, topic_id: int, meta: TopicMeta | None, found: Findings) -> list[int]:
-    """First seqs of those of which there is a file, ascending. A rewrite that was cut short is ended first."""
+    """Return the first seqs of the segments with a .data or an .idx, ascending.
+
+    A rewrite that was cut short is ended first.
+    """
     for kind, first_seq in segment_names(files, layout, topic_id):
         if kind in NEW:
             found.notes.append(f"{layout.part(kind, topic_id, first_seq)}: a rewrite that recovery ends")

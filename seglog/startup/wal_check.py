@@ -1,7 +1,7 @@
-"""Every frame of every WAL file, with the verdicts of recovery.
+"""The check of every frame of every WAL file, with the verdicts of recovery.
 
-Behind a damage it goes on at the next place that is sure: where the snapshot begins, or at a sync mark. What lies
-before the snapshot's place is in segments, and never read again: there it is a note.
+After a damage, the check continues at the next certain place. That is the snapshot's place, or a sync mark. Frames
+before the snapshot's place are in segments, and nothing reads them again. Damage there is a note.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ __all__ = ["check_wal"]
 
 
 def check_wal(files: ReadOnlyFiles, layout: Layout, snapshot: Snapshot | None, found: Findings) -> None:
-    """A torn tail is told as a note, and hidden in `files`, so that who tries recovery next finds it cut.
+    """Check the WAL of all shards.
 
-    Without a snapshot, what is there says how many shards there are.
+    A torn tail becomes a note, and `files` hides it. So a recovery that is tried next over `files` finds it cut.
+    Without a snapshot, the folders on the disk tell how many shards there are.
     """
     there = [name for name in files.list_dir(layout.wal) if layout.is_wal_shard(name)]
     shards = max(len(there), 1) if snapshot is None else len(snapshot.wal)
@@ -77,7 +78,7 @@ def _check_blank(file: OpenFile, current: Path, found: Findings) -> None:
 def _check_file(
     file: OpenFile, number: int, sure: int, *, is_active: bool, files: ReadOnlyFiles, found: Findings
 ) -> int:
-    """Frames begin at `sure` for sure. Returns how many sound ones there are."""
+    """Check one file, and return its number of sound frames. A frame begins at `sure` for certain."""
     size = file.size()
     frames, start = 0, 0
     check_begin(file, sure, size)
@@ -93,7 +94,7 @@ def _check_file(
             return frames
         check_known(file, error, size)
         if error.offset < sure:
-            # Perhaps it never was durable: a checkpoint syncs segments, not the WAL that they make unnecessary.
+            # The frame may never have been durable: a checkpoint syncs segments, and not the WAL that they replace.
             found.notes.append(
                 f"{file.path}: no frame at offset {error.offset}, where segments have all: {error.reason}"
             )
@@ -110,7 +111,7 @@ def _check_file(
 def _check_end(
     file: OpenFile, number: int, error: InvalidFrame, *, is_active: bool, files: ReadOnlyFiles, found: Findings
 ) -> None:
-    """What no sync mark follows."""
+    """Judge invalid bytes that no sync mark follows."""
     if not is_active:
         found.damage(file.path, error.offset, error.reason)
     elif foreign_mark(file, number, error.offset, file.size()) is not None:
