@@ -1,1 +1,1 @@
-"""Where sealed segments lie besides the data directory: the ports, the stores, and the tiers of a topic."""
+"""Places of sealed segments beside the data directory: the ports, the stores, and the tiers of a topic."""

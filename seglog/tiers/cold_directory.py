@@ -1,24 +1,26 @@
-"""A directory that takes the relocated segments of one log: apart from its data directory, and of no other log.
+"""A cold directory takes the relocated segments of one log. It lies apart from that log's data directory.
 
     LOCK    locked while a log that writes there is open; its text names the process
     OWNER   a line of canonical JSON {"format": 1, "inode": of the cold directory, "log": 32 hex, "path": data
             directory}, then its XXH3-64 as 16 hex digits and a line end
     topics/ the segments (seglog.tiers.local_store)
 
-The log's own id is in `meta/log-id` of the data directory: the same two lines, of {"format": 1, "log": 32 hex}. It is
-made when the log first takes a cold directory.
+The log's own id is in `meta/log-id` of the data directory: the same two lines, of {"format": 1, "log": 32 hex}. The log
+makes its id when it first takes a cold directory.
 
-W1  Two paths are the same if device and inode are. So links, `..` and bind mounts are seen through.
-W2  The writer holds LOCK, and has found its own id in OWNER, before it puts or deletes a segment. Both are looked at
-    once for as long as the directory stays the same one.
-W3  OWNER is written after the id is durable, and under LOCK. Without OWNER an empty directory is free. One that holds
-    segments is taken only if one of them is this log's: by the checksum that the snapshot has, or by its bytes.
-W4  A copied data directory has the id of its original. It is refused as long as OWNER leads to the original.
-    If the cold directory has another inode than OWNER says, it was copied too, and goes with this copy.
-W5  A log that is open for reading takes nothing, and writes nothing. It only refuses what is not apart or not its own.
+W1  Two paths are the same if they have the same device and inode. So links, `..` and bind mounts hide nothing.
+W2  Before the writer puts or deletes a segment, it holds LOCK and has found its own id in OWNER. It checks both once
+    for as long as the directory stays the same one.
+W3  The writer writes OWNER under LOCK, after the id is durable. Without OWNER an empty directory is free. A directory
+    that holds segments is taken only if one of them is this log's. The checksum in the snapshot or the bytes of the
+    segment tell.
+W4  A copied data directory has the id of its original. It is refused as long as OWNER leads to the original. If the
+    cold directory has another inode than OWNER says, it was copied too, and belongs to this copy.
+W5  A log that is open for reading takes no directory, and writes nothing. It only refuses a directory that is not apart
+    or not its own.
 
-Not seen: a copy of the data directory whose original is gone or on another machine, used with the same cold directory
-at another time than the original. Both have the same id.
+One case is not detected. A copy of the data directory uses the same cold directory as its original, at another time.
+The original is gone or on another machine. Both have the same id.
 """
 
 from __future__ import annotations
@@ -50,9 +52,11 @@ IsOurs: TypeAlias = Callable[[int, SegmentId], bool]
 
 
 class ColdDirectory:
-    """`files` are the port of the cold directory, `data` is the layout of the data directory. For one thread at a time.
+    """A cold directory, as one log claims it. For one thread at a time.
 
-    `is_ours` says whether a segment that is there has what this log had, or has, in the segment of that name.
+    `files` is the port of the cold directory, and `data` is the layout of the data directory.
+    `is_ours` gets a topic id and a segment in the cold directory. It tells whether that segment has the content that
+    this log has, or had, in its segment of that name.
     """
 
     def __init__(self, files: Files, root: Path, data: Layout) -> None:
@@ -67,7 +71,10 @@ class ColdDirectory:
         return self._place.root
 
     def check_apart(self, topic_id: int | None = None) -> None:
-        """W1. Raises `ColdDirectoryNotApart`. What is not there yet is not looked at."""
+        """Raise `ColdDirectoryNotApart` if the directory is not apart from the data directory (W1).
+
+        A path that does not exist yet is not checked. With `topic_id`, the folder of that topic is checked too.
+        """
         identity = self._files.identity
         data, place = self._data, self._place
         if identity(place.root) is None:
@@ -85,22 +92,26 @@ class ColdDirectory:
             raise self._not_apart("it is the data directory of another log")
 
     def check_topics(self) -> None:
-        """W1, of the folder of each topic. Raises `ColdDirectoryNotApart`."""
+        """Raise `ColdDirectoryNotApart` if the folder of a topic leads into the data directory (W1)."""
         folders = self._files.list_dir(self._place.topics) if self._files.is_dir(self._place.topics) else []
         for name in folders:
             if self._files.identity(self._place.topics / name) == self._files.identity(self._data.topics / name):
                 raise self._not_apart(f"{self._place.topics / name} leads into the data directory")
 
     def check_owner(self) -> None:
-        """W5. Raises `ColdDirectoryTaken`, and `FileCorrupt` for an OWNER or an id that is damaged."""
+        """Raise `ColdDirectoryTaken` if the directory is another log's (W5).
+
+        Raises `FileCorrupt` if OWNER or the id is damaged.
+        """
         owner = _read(self._files, self.owner_path)
         if owner is not None:
             self._check_ours(owner, self._own_id())
 
     def claim(self, is_ours: IsOurs) -> bool:
-        """W2 and W3. Durable on return. Nothing is done where it is done already. False: there is no such directory.
+        """Take the directory for this log, durably (W2, W3). Return False if the directory does not exist.
 
-        Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`, `FileCorrupt`, and what the disk raises.
+        A directory that is claimed already stays as it is.
+        Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`, `FileCorrupt`, and errors of the disk.
         """
         self.check_apart()
         identity = self._files.identity(self.root)
@@ -120,13 +131,13 @@ class ColdDirectory:
         return True
 
     def release(self) -> None:
-        """The process holds it no more. It stays the log's."""
+        """Release LOCK. The directory still belongs to the log."""
         lock, self._lock, self._claimed = self._lock, None, None
         if lock is not None:
             lock.release()
 
     def give_up(self) -> None:
-        """It is no log's any more: the log is gone, with all its segments."""
+        """Unlink OWNER: the log is gone with all its segments, and any log may take the directory."""
         if self._lock is not None:
             self._files.unlink(self.owner_path)
             self._files.sync_dir(self.root)
@@ -136,7 +147,7 @@ class ColdDirectory:
         return self.root / "OWNER"
 
     def _take(self, is_ours: IsOurs) -> None:
-        """LOCK is held."""
+        """Check or adopt the directory, and write OWNER. The caller holds LOCK."""
         owner, own_id = _read(self._files, self.owner_path), self._own_id()
         if owner is not None:
             self._check_ours(owner, own_id)
@@ -148,7 +159,7 @@ class ColdDirectory:
             _write(self._files, self.owner_path, wanted)
 
     def _check_ours(self, owner: dict[str, Any], own_id: str | None) -> None:
-        """W3 and W4."""
+        """Raise `ColdDirectoryTaken` if OWNER has another log, or the original of this copy (W3, W4)."""
         if owner.get("log") != own_id:
             raise ColdDirectoryTaken(self.root, _named(owner))
         other = Layout(Path(str(owner.get("path"))))
@@ -182,7 +193,7 @@ class ColdDirectory:
         return None if found is None else str(found.get("log"))
 
     def _upwards(self, path: Path) -> list[tuple[int, int] | None]:
-        """Identities of `path` and of all directories that it lies in."""
+        """Return the identities of `path` and of all directories above it."""
         found = [self._files.identity(path)]
         with suppress(PermissionError):
             self._climb(path, found)
@@ -200,7 +211,10 @@ class ColdDirectory:
 
 
 def log_id(files: Files, data: Layout) -> str:
-    """The log's own id, made and durable if there is none. Raises `FileCorrupt`, and what the disk raises."""
+    """Return the log's own id. If there is none, make one, durable on return.
+
+    Raises `FileCorrupt`, and errors of the disk.
+    """
     found = _known_id(files, data)
     if found is None:
         found = secrets.token_hex(16)
@@ -227,7 +241,7 @@ def _write(files: Files, path: Path, value: dict[str, Any]) -> None:
 
 
 def _read(files: Files, path: Path) -> dict[str, Any] | None:
-    """None: there is no such file. Raises `FileCorrupt`, `FormatUnsupported`."""
+    """Return the value in OWNER or `log-id`. None: no such file. Raises `FileCorrupt`, `FormatUnsupported`."""
     try:
         file = OpenFile(files, path, os.O_RDONLY)
     except FileNotFoundError:

@@ -1,10 +1,10 @@
-"""Reading segments that were relocated: through their topic's store, verified as hot ones are.
+"""Reads of relocated segments through the store of their topic. Readers verify them as they verify hot segments.
 
-H1  No lock is held over a call of a store, which may take for ever: only who reads there waits.
-H2  An .idx is read whole, and has the XXH3-64 that the snapshot tells: so it is the one that was put there last, and
-    no delete is undone by an older one. It is kept in memory, the least recently used ones not.
-H3  What is missing, cut or not what was put there is `FileCorrupt` with its place in the store; trouble of the store is
-    `ColdStoreFailed`.
+H1  The log holds no lock over a call of a store, which may take for ever. So only the reader that calls it waits.
+H2  An .idx is read whole, and must have the XXH3-64 in the snapshot. So it is the one that was put last, and no older
+    one undoes a delete. It is kept in memory, and the least recently used ones are dropped.
+H3  If a part is missing, cut or not the one that was put, `FileCorrupt` names its place in the store. If the store has
+    trouble, that is `ColdStoreFailed`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _KEPT_BYTES = 32 * 1024 * 1024
 
 @contextmanager
 def store_errors(path: Path) -> Iterator[None]:
-    """H3."""
+    """Turn errors of a store into `FileCorrupt` or `ColdStoreFailed` (H3)."""
     try:
         yield
     except NoSuchSegment as error:
@@ -62,7 +62,11 @@ def store_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _logged() -> Iterator[None]:
-    """Trouble with a cold directory is no reason not to open: whatever changes something there looks again."""
+    """Log trouble with a cold directory, and let the opening continue.
+
+    Every call that changes something in the directory checks it again. Raises `ColdDirectoryNotApart` and
+    `ColdDirectoryTaken`.
+    """
     try:
         yield
     except (ColdDirectoryNotApart, ColdDirectoryTaken):
@@ -72,7 +76,7 @@ def _logged() -> Iterator[None]:
 
 
 class StoredPart:
-    """One part of a segment in a store, read as an open file is."""
+    """One part of a segment in a store. It is read like an open file."""
 
     __slots__ = ("_part", "_segment", "_store", "path")
 
@@ -95,7 +99,7 @@ class StoredPart:
 
 
 class _Bytes:
-    """A part that is in memory."""
+    """One part of a segment in memory."""
 
     __slots__ = ("body", "path")
 
@@ -114,6 +118,8 @@ class _Bytes:
 
 
 class ColdSegment(SegmentReader):
+    """A reader of a relocated segment: its .data is in the store, its .idx in memory."""
+
     __slots__ = ("data", "first_seq", "idx", "topic_id")
 
     def __init__(self, topic_id: int, first_seq: int, data: StoredPart, idx: _Bytes) -> None:
@@ -124,9 +130,10 @@ class ColdSegment(SegmentReader):
 
 
 class ColdStores:
-    """Of a log. `place` is where the stores are, as errors name it. Safe for many threads.
+    """The cold stores of one log. Safe for many threads.
 
-    `data` is the log's data directory, from which directories among the stores have to be apart.
+    `make` returns the store of a topic. `place` names the stores in errors.
+    `data` is the log's data directory. Directories among the stores must be apart from it.
     """
 
     def __init__(
@@ -140,7 +147,7 @@ class ColdStores:
         self._is_claimed = not isinstance(make, OwnedStores)
         self.is_ours: IsOurs = lambda _topic_id, _segment: False
         self._kept_bytes = kept_bytes
-        # As in seglog.segments.cache.
+        # Reentrant, as in seglog.segments.cache.
         self._lock = threading.RLock()
         self._stores: dict[int, SegmentStore] = {}
         self._kept: OrderedDict[tuple[int, int, int], _Bytes] = OrderedDict()
@@ -150,7 +157,10 @@ class ColdStores:
     def configured(
         cls, files: Files, layout: Layout, settings: LogSettings, stores: SegmentStores | None
     ) -> ColdStores | None:
-        """`stores`, if they are given, or directories in `cold_dir`, which may be relative to the data directory."""
+        """Return the given `stores`, or directories in the setting `cold_dir`. None: neither is set.
+
+        `cold_dir` may be relative to the data directory.
+        """
         if stores is not None:
             found = cls(stores, Path("cold store"), data=layout)
         elif settings.cold_dir:
@@ -163,7 +173,7 @@ class ColdStores:
         return found
 
     def check_apart(self, files: Files) -> None:
-        """Raises `ColdDirectoryNotApart`, before anything is recovered or moved."""
+        """Raise `ColdDirectoryNotApart`. The opening calls this before it recovers or moves anything."""
         assert self._data is not None  # noqa: S101 - it is configured
         with _logged():
             names = files.list_dir(self._data.topics) if files.is_dir(self._data.topics) else []
@@ -174,33 +184,38 @@ class ColdStores:
                 directory.check_topics()
 
     def check_owners(self) -> None:
-        """Raises `ColdDirectoryTaken`. Nothing is written."""
+        """Raise `ColdDirectoryTaken` if a directory is another log's. Write nothing."""
         for directory in list(self._directories.values()):
             with _logged():
                 directory.check_owner()
 
     def claim(self) -> None:
-        """For a log that is open for writing: whatever is a directory is this log's from now on.
+        """Take all cold directories for a log that is open for writing.
 
-        Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`. Where the disk has trouble, nothing is moved yet.
+        Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`. If the disk has trouble, no segment moves there until a
+        later claim succeeds.
         """
         for directory in list(self._directories.values()):
             with _logged(), self._claims.once:
                 directory.claim(self.is_ours)
 
     def release(self) -> None:
+        """Release the LOCK of each directory."""
         with self._claims.once:
             for directory in self._directories.values():
                 directory.release()
 
     def give_up(self) -> None:
-        """The log is gone: another one may have the directories."""
+        """Give up all directories: the log is gone, and another one may take them."""
         with self._claims.once:
             for directory in self._directories.values():
                 directory.give_up()
 
     def _claim_stores(self, files: Files) -> None:
-        """Of stores that are no directories. The thread that moves segments asks them, and no opening does."""
+        """Claim stores that are no directories.
+
+        The thread that moves segments calls this, and no opening does.
+        """
         if self._is_claimed or self._data is None:
             return
         with self._claims.once:
@@ -209,9 +224,9 @@ class ColdStores:
             self._is_claimed = True
 
     def changing(self, topic_id: int, files: Files) -> SegmentStore:
-        """The store, for a call that puts or deletes.
+        """Return the store of a topic for a call that puts or deletes.
 
-        Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`, and what the disk raises.
+        Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`, and errors of the disk.
         """
         store = self.store(topic_id)
         directory = self._directory(store)
@@ -241,7 +256,10 @@ class ColdStores:
         return StoredPart(self.store(topic_id), SegmentId(first_seq), part, name(topic_id, first_seq))
 
     def segment(self, topic_id: int, info: SegmentInfo) -> ColdSegment:
-        """Raises `FileCorrupt`, `ColdStoreFailed`; waits as long as the store lets it."""
+        """Return a relocated segment. If the store hangs, the call waits.
+
+        Raises `FileCorrupt`, `ColdStoreFailed`.
+        """
         data = self.part(topic_id, info.first_seq, Part.DATA)
         return ColdSegment(topic_id, info.first_seq, data, self._idx(topic_id, info))
 
@@ -275,7 +293,10 @@ class ColdStores:
 
 
 def _check_damaged(idx: _Bytes, first_seq: int) -> None:
-    """It is not what was put there: fine as far as a damaged entry explains it, which costs those around it only."""
+    """Raise `FileCorrupt` if all entries of an .idx with another checksum are sound.
+
+    A damaged entry explains the other checksum, and costs only the records around it.
+    """
     try:
         read_entries(idx.body, first_seq)
     except InvalidEntry:

@@ -1,8 +1,9 @@
 """The port to records that are no longer on the local disk.
 
-The log serves what it has (the hot tier) and asks the cold tier for the rest, without knowing what that is.
-The hard invariant: a slow or dead cold tier never delays an append or a read of hot data, so the log holds no lock
-while it waits for one.
+The log serves the records that it has (the hot tier). It asks the cold tier for the rest, without knowing how that
+works.
+The hard invariant: a slow or dead cold tier never delays an append or a read of hot data. So the log holds no lock
+while it waits for the cold tier.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ __all__ = ["ColdTier"]
 
 class ColdTier(Protocol):
     def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
-        """Live records with `first <= seq <= last`, ascending, as far as the tier knows of deletes: the log leaves out
-        what a delete that it still lists has reached.
+        """Iterate over the live records with `first <= seq <= last`, ascending.
 
-        Raises whatever says that a record should be there and cannot be had; never skips one for that.
+        The tier leaves out deleted records as far as it knows of the deletes. The log itself leaves out the records
+        that a delete reaches which it still lists.
+        If a record should be there and cannot be read, the iterator raises. It never skips such a record.
         """
         ...

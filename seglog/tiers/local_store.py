@@ -1,8 +1,8 @@
 """Segments in a directory, laid out as in a data directory: <root>/topics/<8 hex>/seg-<first seq>.data and .idx.
 
-Each part is written beside its place, synced and renamed, and then the directory is synced: so a part is whole, and a
-segment of which a crash left one part is not listed. The root is not made: where a disk is not mounted, nothing is
-written to what lies below the mount point.
+The store writes each part beside its place, syncs it, renames it, then syncs the directory. So a part is always whole.
+If a crash left one part of a segment, `list` does not show that segment. The store never makes the root. So if a disk
+is not mounted, nothing is written below the mount point.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ __all__ = ["LocalSegmentStore"]
 
 
 class LocalSegmentStore:
-    """Of one topic. A temporary file that a crash left is replaced by the next `put` of its segment."""
+    """The store of one topic.
+
+    If a crash left a temporary file, the next `put` of its segment replaces it.
+    """
 
     def __init__(self, files: Files, layout: Layout, topic_id: int) -> None:
         self._files = files
@@ -40,7 +43,7 @@ class LocalSegmentStore:
         return self._layout.part(part.value, self._topic_id, segment)
 
     def identity(self, segment: SegmentId, part: Part) -> tuple[int, int] | None:
-        """Device and inode of the file; None if it is not there."""
+        """Return device and inode of the file. None: the file does not exist."""
         return self._files.identity(self.path(segment, part))
 
     def put(self, segment: SegmentId, data: bytes, idx: bytes) -> None:
@@ -92,7 +95,10 @@ class LocalSegmentStore:
             raise NoSuchSegment(segment) from error
 
     def _check_root(self) -> None:
-        """What is not there because the disk is not mounted is trouble, not absence (Q3)."""
+        """Raise `FileNotFoundError` if the root does not exist.
+
+        Without its disk, a missing segment is trouble and not absence (Q3 of seglog.tiers.segment_store).
+        """
         if not self._files.is_dir(self._layout.root):
             raise FileNotFoundError(errno.ENOENT, "there is no such directory", str(self._layout.root))
 

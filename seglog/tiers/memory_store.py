@@ -1,4 +1,4 @@
-"""Segments in memory: the double of a segment store, which nothing survives."""
+"""A test double of a segment store: segments in memory, which do not survive the process."""
 
 from __future__ import annotations
 

@@ -1,19 +1,19 @@
-"""The port to where a topic's sealed segments are: one store a topic and tier. Segments go in and out whole.
+"""The port to a topic's sealed segments: one store a topic and tier. A call puts or deletes a whole segment.
 
 Implementations: `seglog.tiers.local_store` (a directory), `seglog.tiers.memory_store`, `seglog.tiers.topic_tier` (a hot
-one before a cold
-one). One conformance suite runs over all of them (tests/seglog/test_stores.py), and over others where those are.
+store before a cold one). One conformance suite runs over all of them (tests/seglog/test_stores.py). The tests of other
+stores run it too.
 
-Q1  `put` returns when both parts are durable. A segment is there with both parts, or `list` does not show it.
-Q2  A segment may be put again: with other flags in the idx, or written anew without deleted records' bytes
-    (seglog.segments.rewrite), and then a crash in the middle of it leaves two parts that need not fit each other.
-    Nobody reads
-    what was put before the snapshot says that it is there.
-Q3  What is not there is `NoSuchSegment`, and nothing else is: trouble is never taken for absence. Trouble is any
-    other error.
-Q4  Calls are synchronous and know nothing of each other: any thread may make them, at any time.
+Q1  `put` returns when both parts are durable. `list` shows a segment only if both parts are there.
+Q2  A segment may be put again, with other flags in the .idx, or rewritten without the bytes of deleted records
+    (seglog.segments.rewrite). After a crash in the middle of that, the two parts need not fit each other. No reader
+    reads a segment there before the snapshot says that it is there.
+Q3  A segment that is not there is `NoSuchSegment`, and nothing else is. Trouble is any other error. A store never takes
+    trouble for absence.
+Q4  Calls are synchronous and independent. Any thread may make them at any time.
 
-A slow or dead store never delays an append or a read of hot data: so nobody holds a lock of the log over a call here.
+A slow or dead store never delays an append or a read of hot data. So no thread holds a lock of the log over a call
+here.
 Source: topics engine architecture, section 3.6.
 """
 
@@ -36,40 +36,48 @@ class Part(enum.Enum):
 
 class SegmentStore(Protocol):
     def put(self, segment: SegmentId, data: bytes, idx: bytes) -> None:
-        """Both parts, durable on return."""
+        """Store both parts, durable on return."""
         ...
 
     def read_range(self, segment: SegmentId, part: Part, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes from `offset`. Raises `NoSuchSegment`, and `SegmentCut` if the part ends before."""
+        """Return exactly `length` bytes from `offset` on.
+
+        Raises `NoSuchSegment`, and `SegmentCut` if the part ends before.
+        """
         ...
 
     def delete(self, segment: SegmentId) -> None:
-        """The whole segment, durably. One that is not there is fine, as is half of one."""
+        """Delete the whole segment, durably. If it is missing, or half of it, that is no error."""
         ...
 
     def list(self) -> list[SegmentId]:
-        """Those that are there with both parts, oldest first."""
+        """Return the segments that have both parts, oldest first."""
         ...
 
     def exists(self, segment: SegmentId, part: Part) -> bool: ...
 
     def length(self, segment: SegmentId, part: Part) -> int:
-        """In bytes. Raises `NoSuchSegment`."""
+        """Return the length of a part in bytes. Raises `NoSuchSegment`."""
         ...
 
 
 @runtime_checkable
 class OwnedStores(Protocol):
-    """Stores that know whose they are: two logs with the same place would replace each other's segments."""
+    """Stores that know their owner.
+
+    Without an owner, two logs with the same place would replace each other's segments.
+    """
 
     def __call__(self, topic_id: int) -> SegmentStore: ...
     def claim(self, log_id: str, path: str, is_ours: Callable[[int, SegmentId], bool]) -> None:
-        """Called before the first put or delete of an opening. Raises `ColdDirectoryTaken`, and what the store raises.
+        """Take the stores for one log. The log calls this before the first put or delete of an opening.
 
-        `path` is the data directory, for the error that another log gets. `is_ours` as in seglog.tiers.cold_directory.
+        `path` is the data directory, for the error that another log gets. `is_ours` is described in
+        seglog.tiers.cold_directory.
+        Raises `ColdDirectoryTaken`, and errors of the store.
         """
         ...
 
 
 SegmentStores: TypeAlias = Callable[[int], SegmentStore]
-"""The store of a topic, by its id. Called once for each topic and opening of the log; opens nothing that may hang."""
+"""Return the store of a topic id. The log calls it once for each topic and opening. It opens nothing that may hang."""

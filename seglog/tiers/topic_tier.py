@@ -1,6 +1,6 @@
-"""The segments of one topic over two stores: the hot one, and a cold one for what has left it.
+"""The segments of one topic over two stores: a hot one, and a cold one for relocated segments.
 
-A segment that is in both, because it is on its way, is read from the hot one. Without a cold one all are hot.
+During a relocation, a segment is in both, and is read from the hot store. Without a cold store, all segments are hot.
 """
 
 from __future__ import annotations
@@ -19,14 +19,20 @@ class Tier(enum.Enum):
 
 
 class TopicTier:
-    """A segment store itself: what is put goes to the hot one, what is deleted goes from both."""
+    """A segment store over a hot and a cold store.
+
+    `put` goes to the hot store. `delete` goes to both.
+    """
 
     def __init__(self, hot: SegmentStore, cold: SegmentStore | None = None) -> None:
         self.hot = hot
         self.cold = cold
 
     def resolve(self, segment: SegmentId) -> Tier | None:
-        """Where it is read from; None if it is nowhere whole. The cold store is asked only if it is not hot."""
+        """Return the tier that reads of the segment use. None: no store has it whole.
+
+        The cold store is asked only if the hot one does not have the segment.
+        """
         if is_whole(self.hot, segment):
             return Tier.HOT
         return Tier.COLD if self.cold is not None and is_whole(self.cold, segment) else None
@@ -35,7 +41,7 @@ class TopicTier:
         self.hot.put(segment, data, idx)
 
     def read_range(self, segment: SegmentId, part: Part, offset: int, length: int) -> bytes:
-        # Tried, not looked up: the hot copy may go between the two.
+        # Read without a look first: the hot copy may go between the look and the read.
         try:
             return self.hot.read_range(segment, part, offset, length)
         except NoSuchSegment:
@@ -65,4 +71,5 @@ class TopicTier:
 
 
 def is_whole(store: SegmentStore, segment: SegmentId) -> bool:
+    """Tell whether the store has both parts of the segment."""
     return all(store.exists(segment, part) for part in Part)
