@@ -2,9 +2,9 @@
 
     offset  size  field    meaning
     0       4     size     bytes of data
-    4       ...   data     as they were given
-    ...     4     crc32    CRC-32 of data, as zlib has it
-    ...     ...   padding  0 to 15 bytes, up to the next multiple of 16; each of them is their number
+    4       ...   data     the caller's bytes
+    ...     4     crc32    CRC-32 of data, as zlib computes it
+    ...     ...   padding  0 to 15 bytes, up to the next multiple of 16; each byte is the number of padding bytes
 
 A sync mark says that all bytes of the section before it are durable:
 
@@ -15,15 +15,16 @@ A sync mark says that all bytes of the section before it are durable:
     <journal>/floor-<20 digits>        empty: sections below that number were pruned; the highest counts
     <journal>/section-<20 digits>.log  items and marks from position 0 on, nothing between them, nothing behind
 
-T1  An offset counts units of 16 bytes, as u32: what would begin past 16 * (2^32 - 1) is `OffsetOverflow`.
-T2  A change of any one byte of an item is found, and so is one of padding: an item without data would be all zeros
-    otherwise, which is what a power cut leaves where a file had grown.
-T3  A mark in another's place, or of another section, does not fit. Data begin 4 bytes into a unit, so a section that is
-    stored as an item of another shows no marks in there.
-T4  Without its whole data an item cannot be checked: neither its size nor the prefix that was read.
-T5  Torn or damaged is not knowable here: seglog.journal.journal decides.
+T1  An offset counts units of 16 bytes, as u32. An item that would begin past 16 * (2^32 - 1) is `OffsetOverflow`.
+T2  A reader detects a change of any one byte of an item, padding included. Padding is not zeros, because an item
+    without data would then be all zeros. A power cut leaves zeros where a file had grown.
+T3  A mark does not fit in another place or another section. Data begin 4 bytes into a unit. So if a section is stored
+    as an item of another section, no marks appear in there.
+T4  An item can be checked only with all its data. Without them, neither its size nor a prefix of its data is verified.
+T5  This module cannot tell a torn item from a damaged one. seglog.journal.section decides.
 
-Source: journal of variable-size items, sections Format and Offset Alignment; padding and marks are ours.
+Source: journal of variable-size items, sections Format and Offset Alignment. Padding and marks are additions of this
+project.
 No I/O: bytes in, bytes out.
 """
 
@@ -64,18 +65,18 @@ _PADDING = tuple(bytes([count]) * count for count in range(UNIT_BYTES))
 
 
 def slot_bytes(size: int) -> int:
-    """What an item of `size` bytes of data takes in its section."""
+    """Return the bytes that an item of `size` bytes of data takes in its section."""
     return (_OVERHEAD + size + UNIT_BYTES - 1) // UNIT_BYTES * UNIT_BYTES
 
 
 def encode_item(data: bytes) -> list[bytes]:
-    """In pieces, so that the data are not copied."""
+    """Return the item in pieces, so that the data are not copied."""
     padding = _PADDING[-(_OVERHEAD + len(data)) % UNIT_BYTES]
     return [SIZE.pack(len(data)), data, SIZE.pack(zlib.crc32(data)) + padding]
 
 
 def read_item(buffer: Buffer, position: int = 0) -> bytes:
-    """The data of the whole item at `position`. Raises `InvalidItem`."""
+    """Return the data of the whole item at `position`. Raises `InvalidItem`."""
     room = len(buffer) - position
     size = SIZE.unpack_from(buffer, position)[0] if room >= SIZE.size else 0
     if slot_bytes(size) > room:
@@ -94,6 +95,6 @@ def encode_mark(section: int, position: int) -> bytes:
 
 
 def is_mark(buffer: Buffer, index: int, section: int, position: int) -> bool:
-    """Whether the bytes at `index` of the buffer, which are at `position` of the section, are a mark."""
+    """Tell whether the bytes at `index` of the buffer are a mark. They lie at `position` of the section."""
     slot = buffer[index : index + MARK_BYTES]
     return slot[: len(_ZEROS)] == _ZEROS and slot == encode_mark(section, position)

@@ -1,4 +1,6 @@
-"""An append-only journal of items of any size, in sections that go as a whole: beside the log, for state of one's own.
+"""An append-only journal of items of any size, beside the log, for an application's own state.
+
+Items lie in sections. A section is pruned as a whole.
 
     from seglog.journal.journal import Journal
 
@@ -10,16 +12,18 @@
             print(item.section, item.offset, item.data)
         journal.prune(2)
 
-J1  What `sync` or `close` returned from survives a power cut; what was appended after that may be lost from its end on.
-J2  A torn tail is cut when the journal is opened, and nothing else ever is: see seglog.journal.section.
-J3  Checksums are verified when an item is read, and not when the journal is opened, which would mean to read all of it.
-    Damage is `FileCorrupt` with file and position; other items stay readable.
-J4  Every section has one file, which stays open: whoever minds uses fewer sections, or prunes.
-J5  What `prune` returned from is gone for good. An empty file, whose name has the lowest section that is left, is
-    durable before the first section goes. Every later opening removes what is below, and refuses appends to it.
-    On a full disk the sections go first, and the file follows.
+J1  After `sync` or `close` returns, the items survive a power cut. Items that are appended later may be lost, from the
+    end of the section on.
+J2  An opening cuts a torn tail, and nothing else (seglog.journal.section).
+J3  A read of an item verifies its checksum. An opening does not, because it would have to read the whole journal.
+    Damage is `FileCorrupt` with file and position. Other items stay readable.
+J4  Every section has one file, which stays open. An application that needs fewer open files uses fewer sections, or
+    prunes.
+J5  After `prune` returns, the sections below are gone for good. First an empty file becomes durable, whose name has the
+    lowest section that is left. Then the sections below it are removed. Every later opening removes sections below that
+    number, and refuses appends to them. On a full disk the sections are removed first, and the file follows.
 
-The bytes are in seglog.journal.item. Source: journal of variable-size items.
+seglog.journal.item has the bytes. Source: journal of variable-size items.
 """
 
 from __future__ import annotations
@@ -54,13 +58,13 @@ _CONCURRENCY = 4
 
 
 class Journal(Owned):
-    """A context manager; safe for many threads, for one process at a time."""
+    """A journal in a directory, and a context manager. Safe for many threads, for one process at a time."""
 
     @checked
     def __init__(self, path: str | os.PathLike[str], *, files: Files | None = None) -> None:
-        """Opens the journal at `path`; makes it in a directory that is there.
+        """Open the journal at `path`. If it does not exist, create it; its parent directory must exist.
 
-        Reads what was not synced when it was last used, and cuts what of that is torn.
+        An opening reads what was not synced at the last use, and cuts a torn tail.
         Raises `DirectoryInUse`, `DirectoryNotWritable`, `DiskFull`, `WriterPoisoned`.
         """
         self.path = Path(path).absolute()
@@ -71,7 +75,7 @@ class Journal(Owned):
         self._is_marked = True
         self._pruned: list[Path] = []  # files that wait for their removal
         self._sections: dict[int, Section] = {}
-        # Each time, whoever made it: a process may have died between the two.
+        # At each opening: an earlier process may have died between the two calls.
         self._files.make_dir(self.path)
         self._files.sync_dir(self.path.parent)
         enter(self._files, self.path)
@@ -96,26 +100,27 @@ class Journal(Owned):
 
     @property
     def sections(self) -> list[int]:
-        """Ascending."""
+        """The numbers of the sections, ascending."""
         with self._lock.once:
             return sorted(self._sections)
 
     @checked
     def append(self, section: SectionNumber, data: bytes) -> int:
-        """Append an item, and return its offset in the section. Not durable before `sync`.
+        """Append an item, and return its offset in the section. The item is not durable before `sync`.
 
-        Raises `OffsetOverflow`, `ItemTooLarge`, `SectionPruned`, `InvalidArgument`, and
-        `DiskFull`: nothing was appended. After `WriterPoisoned` the section takes no more until the journal is opened
-        again.
+        Raises `OffsetOverflow`, `ItemTooLarge`, `SectionPruned`, `InvalidArgument`, and `DiskFull`. Then nothing was
+        appended.
+        After `WriterPoisoned` the section takes no more items until the journal is opened again.
         """
         return self._section_for(section).append(data)
 
     @checked
     def get(self, section: SectionNumber, offset: int, exact: int | None = None) -> bytes:
-        """The data of the item at `offset`, verified.
+        """Return the data of the item at `offset`, verified.
 
-        With `exact`, the size that the item is known to have, it takes one read; a wrong one is `WrongSize`.
-        Raises `NoSuchItem`, and `FileCorrupt`, also for an offset at which no item begins.
+        If the caller knows the size of the item and gives it as `exact`, the call makes one read. A wrong size is
+        `WrongSize`.
+        Raises `NoSuchItem`. Raises `FileCorrupt` for damage, and also for an offset at which no item begins.
         """
         found = self._find(section)
         if found is None:
@@ -124,9 +129,9 @@ class Journal(Owned):
 
     @checked
     def sync(self, section: SectionNumber) -> None:
-        """Everything appended to the section is durable on return; for none there is nothing to do.
+        """Make all items that were appended to the section durable. If there is no such section, do nothing.
 
-        Raises `WriterPoisoned`: what of it is durable, only the next opening knows.
+        Raises `WriterPoisoned`. Then only the next opening tells which of the items are durable.
         """
         found = self._find(section)
         if found is not None:
@@ -134,9 +139,9 @@ class Journal(Owned):
 
     @checked
     def prune(self, min_section: SectionNumber) -> None:
-        """Remove the sections below `min_section`, for good: they do not come back, and take no more appends (J5).
+        """Remove the sections below `min_section` for good. They take no more appends (J5).
 
-        Durable on return. After an error, repeat it. Raises `DiskFull` and `TooManyOpenFiles`.
+        Durable on return. After an error, repeat the call. Raises `DiskFull` and `TooManyOpenFiles`.
         """
         with self._lock.once:
             self._check_open()
@@ -156,17 +161,17 @@ class Journal(Owned):
         prefix: int | None = None,
         concurrency: Concurrency = _CONCURRENCY,
     ) -> Iterator[Item]:
-        """The items of these sections, or of all, as they are now, in one stream.
+        """Return one stream of the items that these sections, or all sections, have now.
 
-        Those of one section come in order. `concurrency` sections are read at a time, by a thread each, and their items
-        come as they are there; with 1, section follows section.
+        The items of one section come in order. Each of `concurrency` threads reads one section at a time. Items of
+        these sections come as they are read. If `concurrency` is 1, section follows section.
 
-        With `prefix` only so many bytes of each item are read, and large ones are skipped over. Their checksums cannot
-        be verified then: bytes, and even sizes and so the places of all items behind, are what the disk says they are.
-        To be sure of an item, `get` it.
+        With `prefix`, only that many bytes of each item are read, and the rest of large items is skipped. Then
+        checksums cannot be verified. The bytes, the sizes and so the places of all later items are as the disk gives
+        them. To verify an item, call `get`.
 
-        Raises `NoSuchItem` and `InvalidArgument` at once, and `FileCorrupt` where the damage is: the section's items
-        before it have come, and other sections can be replayed without it.
+        Raises `NoSuchItem` and `InvalidArgument` at once. Raises `FileCorrupt` at the damage, after the section's items
+        before it. Other sections can be replayed without that section.
         """
         with self._lock.once:
             self._check_open()
@@ -178,7 +183,7 @@ class Journal(Owned):
         return self._items([section.batches(section.end, prefix) for section in found], concurrency)
 
     def close(self) -> None:
-        """Sync every section, and let go of the journal, whatever is raised. Idempotent."""
+        """Sync every section and release the journal, also if an error is raised. Idempotent."""
         if is_foreign(self):
             return
         with self._lock.once:
@@ -209,7 +214,7 @@ class Journal(Owned):
         return self.path / f"floor-{min_section:020d}"
 
     def _mark_floor(self, min_section: int) -> bool:
-        """J5. False: there is no space. The lock is held."""
+        """Make the file of the lowest section durable (J5). Return False if no space is left. The lock is held."""
         path = self._floor_path(min_section)
         try:
             self._files.close(self._files.open(path, os.O_WRONLY | os.O_CREAT))
@@ -223,7 +228,7 @@ class Journal(Owned):
         return True
 
     def _raise_floor(self, min_section: int) -> None:
-        """From here on nobody sees what is below. The lock is held."""
+        """Hide the sections below `min_section` from all callers. The lock is held."""
         if self._min_section:
             self._pruned.append(self._floor_path(self._min_section))
         self._min_section = min_section
@@ -232,7 +237,10 @@ class Journal(Owned):
                 self._pruned.append(self._sections.pop(number).path)
 
     def _remove_pruned(self) -> None:
-        """Oldest first: without a mark, what a crash leaves is without holes. The lock is held."""
+        """Unlink the pruned files, oldest first. The lock is held.
+
+        If there is no file for the lowest section yet, a crash then leaves sections without holes.
+        """
         if not self._pruned:
             return
         for path in self._pruned:
@@ -247,7 +255,7 @@ class Journal(Owned):
         self._pruned.clear()
 
     def _find_files(self) -> None:
-        """The newest floor, and the sections from there on. A prune that a crash has cut short is finished."""
+        """Find the newest floor, and the sections from there on. Finish a prune that a crash cut short."""
         names = self._files.list_dir(self.path)
         floors = [int(match[1]) for match in map(_FLOOR.fullmatch, names) if match]
         self._min_section = max(floors, default=0)
@@ -268,7 +276,7 @@ class Journal(Owned):
             return self._sections.get(number)
 
     def _section_for(self, number: int) -> Section:
-        """To append to: made if it is not there."""
+        """Return the section, for an append. If it does not exist, create it."""
         with self._lock.once:
             self._check_open()
             if number < self._min_section:
@@ -293,7 +301,10 @@ class Journal(Owned):
 
 
 def _merged(readers: list[Iterator[list[Item]]], concurrency: int) -> Iterator[Item]:
-    """Up to `concurrency` readers are one batch ahead of the caller, each in one thread at a time."""
+    """Merge the items of the readers.
+
+    Up to `concurrency` readers are one batch ahead of the caller. Each reader runs in one thread at a time.
+    """
     if concurrency == 1 or len(readers) < 2:
         for reader in readers:
             for batch in reader:

@@ -1,17 +1,20 @@
-"""One section of a journal: an open file of items, with its end found again after whatever happened.
+"""One section of a journal: an open file of items, whose end is found again after a crash or an error.
 
-When a section is opened, only what lies behind its newest sync mark is read:
+When a section is opened, only the bytes behind its newest sync mark are read:
 
     behind the mark        verdict
-    nothing                it was closed, or synced last
+    nothing                the section was closed, or synced last
     whole items            kept, written again, synced, marked
-    whole items, then not  what is not whole is a torn write, and all behind it: cut, synced, logged
+    whole items, then not  the first bytes that are no whole item begin a torn write; they and all behind them are cut,
+                           synced, logged
 
-N1  What lies before a mark is never cut and not looked at: damage there is reported by whoever reads it.
-N2  A mark is written after the datasync that it tells of, and is durable with the next one at the latest.
-N3  What was found behind the mark is written again before it is synced: after a failed sync the page cache shows what
-    the disk does not have, and a second sync of clean pages would succeed without it.
-N4  A failed write or sync is final for the section, but for a lack of space: then it is cut back to its last item.
+N1  An opening never cuts bytes before a mark, and does not look at them. A reader that meets damage there reports it.
+N2  The section writes a mark after the datasync that the mark tells of. The mark is durable with the next datasync at
+    the latest.
+N3  An opening writes the items behind the mark once more before it syncs them. After a failed sync, the page cache
+    shows bytes that the disk does not have. A second sync of clean pages would succeed without writing them.
+N4  A failed write or sync is final for the section. The exception is a lack of space: then the section is cut back to
+    its last item.
 """
 
 from __future__ import annotations
@@ -58,13 +61,16 @@ __all__ = ["Item", "Section"]
 _logger = logging.getLogger("seglog.journal.journal")
 
 _BATCH_ITEMS = 1024
-# One read for an item whose size is not known, and for prefixes: small items come along, large ones are skipped.
+# Bytes of one read for prefixes, or for an item of unknown size. It covers small items, and skips most of large ones.
 _FIRST_READ_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """`data` are its first bytes if only a prefix was asked for; `size` is that of the whole."""
+    """One item of a section. `size` is the size of the whole item.
+
+    If the caller asked for a prefix, `data` are the first bytes only.
+    """
 
     section: int
     offset: int
@@ -73,7 +79,7 @@ class Item:
 
 
 class Section(Owned):
-    """Safe for many threads. Whatever changes it waits for its sync; reads wait for nothing."""
+    """An open section. Safe for many threads. A change waits for a running sync, and a read waits for nothing."""
 
     __slots__ = (
         "_file",
@@ -89,7 +95,7 @@ class Section(Owned):
     )
 
     def __init__(self, files: Files, path: Path, number: int, flags: int = os.O_RDWR) -> None:
-        """Opens it and cuts a torn tail. Raises `DiskFull`, `WriterPoisoned`."""
+        """Open the section, and cut a torn tail. Raises `DiskFull`, `WriterPoisoned`."""
         self.number = number
         self._files = files
         self._file = OpenFile(files, path, flags)
@@ -98,7 +104,7 @@ class Section(Owned):
         self._waits = self._mark_waits = False
         size = self._file.size()
         self.end = self._marked_end = self._newest_mark(size)
-        # No mark, no sync so far: perhaps the directory does not have the file yet.
+        # Without a mark there was no sync so far. The file may not be durable in its directory.
         self._has_entry = self.end > 0
         if self.end < size:
             self._settle(size)
@@ -108,12 +114,15 @@ class Section(Owned):
         return self._file.path
 
     def check_apart(self) -> None:
-        """Raises `CalledWithin` if `close` would wait for this thread."""
+        """Raise `CalledWithin` if `close` would wait for this thread."""
         if self._lock.is_mine:
             raise CalledWithin
 
     def append(self, data: bytes) -> int:
-        """The offset of the new item. Raises `OffsetOverflow`, `ItemTooLarge`, `DiskFull`, `WriterPoisoned`."""
+        """Append an item, and return its offset.
+
+        Raises `OffsetOverflow`, `ItemTooLarge`, `DiskFull`, `WriterPoisoned`.
+        """
         if len(data) > ITEM_MAX_BYTES:
             raise ItemTooLarge(len(data), ITEM_MAX_BYTES)
         with self._lock.once:
@@ -131,13 +140,13 @@ class Section(Owned):
             return offset
 
     def sync(self) -> None:
-        """What was appended is durable on return. Raises `WriterPoisoned`."""
+        """Make all appended items durable. Raises `WriterPoisoned`."""
         with self._lock.once:
             self._check_sound()
             self._sync()
 
     def close(self) -> None:
-        """As `sync`, and the mark is durable too."""
+        """Make all appended items durable, and their sync mark too."""
         with self._lock.once:
             if self._poison is not None:
                 return
@@ -146,7 +155,7 @@ class Section(Owned):
                 self._datasync()
 
     def get(self, offset: int, exact: int | None) -> bytes:
-        """Raises `NoSuchItem`, `FileCorrupt`, `WrongSize`."""
+        """Return the data of an item. Raises `NoSuchItem`, `FileCorrupt`, `WrongSize`."""
         position, end = offset * UNIT_BYTES, self.end
         if not 0 <= position < end:
             raise NoSuchItem(self.number, offset)
@@ -165,7 +174,7 @@ class Section(Owned):
             raise FileCorrupt(self.path, position, f"no item begins here, or it is damaged: {error.reason}") from error
 
     def batches(self, end: int, prefix: int | None) -> Iterator[list[Item]]:
-        """The items before `end`, some at a time. Raises `FileCorrupt`, when those before the damage were taken."""
+        """Yield the items before `end` in batches. Raises `FileCorrupt` after the items before the damage."""
         batch: list[Item] = []
         taken = 0
         try:
@@ -183,7 +192,10 @@ class Section(Owned):
             yield batch
 
     def _walk(self, start: int, end: int, prefix: int | None) -> Iterator[tuple[int, Item]]:
-        """Where each item ends, and the item. Raises `InvalidItem` with its position in the file."""
+        """Yield the end of each item, and the item.
+
+        Raises `InvalidItem` with the item's position in the file.
+        """
         window = Window(self._file, end, WINDOW_BYTES if prefix is None else _FIRST_READ_BYTES)
         position = start
         while position < end:
@@ -209,7 +221,10 @@ class Section(Owned):
             yield position, Item(self.number, begin // UNIT_BYTES, size, data)
 
     def _newest_mark(self, size: int) -> int:
-        """Where it ends; 0 if there is none. Looks backwards, so it reads what was not synced and little more."""
+        """Return the end of the newest mark. Without one, return 0.
+
+        The search goes backwards. So it reads the bytes that were not synced, and little more.
+        """
         high = size // UNIT_BYTES * UNIT_BYTES
         look_bytes = _FIRST_READ_BYTES  # a section that was closed ends with its mark
         while high:
@@ -222,7 +237,7 @@ class Section(Owned):
         return 0
 
     def _settle(self, size: int) -> None:
-        """The table above, for a section that does not end with a mark."""
+        """Apply the table above to a section that does not end with a mark."""
         start = self.end
         try:
             for end, _ in self._walk(start, size, None):
@@ -244,7 +259,7 @@ class Section(Owned):
         self._sync()
 
     def _sync(self) -> None:
-        """The lock is held."""
+        """Make the file's directory entry and all items durable, then write a mark. The lock is held."""
         if not self._has_entry:
             try:
                 self._files.sync_dir(self.path.parent)
@@ -270,7 +285,7 @@ class Section(Owned):
         self._waits = self._mark_waits = False
 
     def _mark(self) -> None:
-        """Without space there is none, and what is durable stays so."""
+        """Write a sync mark. If no space is left, write none: durable items stay durable."""
         try:
             self._file.write(encode_mark(self.number, self.end), self.end)
         except OSError as error:
@@ -283,7 +298,7 @@ class Section(Owned):
         self._mark_waits = True
 
     def _give_up(self, error: BaseException) -> None:
-        """N4. Raises what the caller is to see, if it is not the error itself."""
+        """Handle a failed write or sync (N4). Raises the caller's error, if that is not `error` itself."""
         if isinstance(error, OSError) and error.errno in NO_SPACE:
             self._cut_back()
             raise DiskFull(self.path) from error
@@ -305,5 +320,8 @@ class Section(Owned):
 
 
 def _size_at(buffer: bytes, index: int) -> int:
-    """What an item there says it has. Of less than a unit, read_item makes an error: 0 will do."""
+    """Return the size field of the item at `index`.
+
+    If less than a size field is left, return 0. Then `read_item` raises.
+    """
     return int(SIZE.unpack_from(buffer, index)[0]) if len(buffer) - index >= SIZE.size else 0
