@@ -1,31 +1,40 @@
-"""Names: which volume a topic's branch is, and how a branch comes to be, changes its name and goes.
+"""Branches: the names of volumes, and how a branch is created, renamed, deleted and brought back.
 
-A topic's own history is its branch `main`. A branch is made in an order that a crash may end anywhere:
+A topic's own history is its branch `main`. A crash may interrupt the creation of a branch at any step:
 
     step                                            what a crash after it leaves
-    1 Control, in the new volume                    a volume without a name, for GC
-    2 Fork, in the parent (if any)                  the same; the parent's commits are held for it
-    3 is the fork point still kept? (B3)            the same
-    4 OplogEntry                                    the same, and an entry whose change never came
-    5 Ref, if absent or that of a deleted branch    the branch
-    6 is the volume still open? (B3)                a name that was told to nobody
+    1 put the Control, in the new volume            a volume without a name, for GC
+    2 put the Fork, in the parent (if any)          the same; the parent's commits are held for it
+    3 check that the fork point is kept (B3)        the same
+    4 put the OplogEntry                            the same, and an entry without its change
+    5 put the Ref, if none or a deleted one is      the branch
+      there
+    6 check that the volume is open (B3)            a name that was not acked
 
-B1  Of any number of racing creators of a name one wins. Those who want an empty `main` adopt the winner's volume, as
-    they want the same; all others get `BranchExists`, as what they forked from may differ.
-B2  A fork whose ref got no answer is `OutcomeUnknown`, with the volume by which it can be told from another's: a
-    repetition would have another volume, and takes no branch for its own.
-B3  GC raises a volume's boundary and looks at forks and refs again before it deletes. Whoever makes a branch writes
-    first and looks at the boundary then: at the parent's after step 2 (catalog.refs.retention_check), at its own after
-    step 5
-    (catalog.refs.volume_deletion), and so does whoever gives a volume a name in any other way: undelete, rename, undo,
-    and who finds
-    that the name is there. One sees the other, so there is no branch whose parent, or whose own volume, is gone.
-B4  A deleted branch keeps its ref, which says when. Until GC has taken its volume it can be had back, under its name.
-    A name whose volume was collected counts as deleted, whatever its ref says.
-B5  A ref is never removed, only changed by compare-and-swap, each time with a new nonce; what it was is in the oplog.
-B6  A rename gives the new name, then takes the old one, as one operation. Who finds the old name changed takes the new
-    one back: of racing renames one wins. A crash may leave both names on one volume; the rename and its undo both end
-    that. Undo gives the old name back first.
+B1  If several callers create a name at the same time, one wins. A caller that wants an empty `main` adopts the winner's
+    volume. All other callers get `BranchExists`, because their fork points may differ.
+
+B2  If the store does not answer the PUT of a fork's ref, the caller gets `OutcomeUnknown`, which names the new volume.
+    The caller tells its branch from another's by this volume. A second call makes another volume, and never takes an
+    existing branch for its own.
+
+B3  No branch has a collected parent or a collected volume. GC raises a boundary, then reads forks and refs again, then
+    deletes. A caller writes first, and reads the boundary then:
+      after step 2 the parent's (catalog.refs.retention_check), and after step 5 the volume's own
+      (catalog.refs.volume_deletion).
+    Undelete, rename and undo also read the volume's boundary after they put a ref, and so does `create` if the name
+    exists. So GC sees the caller's object, or the caller sees GC's boundary.
+
+B4  A deleted branch keeps its ref, with the time of the deletion. Undelete restores it until GC has collected its
+    volume. A name whose volume was collected counts as deleted, whatever its ref says.
+
+B5  A ref is never removed. It changes only by compare-and-swap, with a new nonce each time. The oplog has its former
+    values.
+
+B6  A rename gives the new name, then takes the old one away, as one operation. If the old name has changed, the caller
+    takes the new name back. So if several renames race, one wins. A crash may leave both names on one volume. A second
+    rename ends that, and so does undo. Undo gives the old name back first.
+
 B7  A volume has one live name. Undelete, rename and undo refuse to give it another one (catalog.refs.one_name).
 
 Source: Graft RFC 0001.
@@ -78,7 +87,7 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A named volume. `parent` is None for one that was not forked, `deleted_at_ms` for one that is alive."""
+    """A named volume. `parent` is None if it was not forked, `deleted_at_ms` is None if it is alive."""
 
     topic: str
     branch: str
@@ -90,7 +99,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """Commits of a branch since its fork point, and those of its parent since then."""
+    """The number of commits of a branch since its fork point, and of its parent since then."""
 
     ahead: int
     behind: int
@@ -106,23 +115,26 @@ class Branches:
 
     @checked
     def resolve(self, topic: str, branch: str = MAIN) -> Vid:
-        """Raises `NoSuchTopic`, or `NoSuchBranch` if the topic has other branches."""
+        """Return the branch's volume. Raises `NoSuchTopic`, or `NoSuchBranch` if the topic has other branches."""
         ref = self._refs.look(ref_key(topic, branch)).alive
         if ref is None:
             raise self._unknown(topic, branch)
         return ref.vid
 
     def topics(self) -> list[str]:
-        """Ascending."""
+        """Return all topics, ascending."""
         return sorted({topic for topic, _ in self.names()})
 
     def names(self) -> list[tuple[str, str]]:
-        """Topic and branch of every name, ascending; deleted ones too. One LIST."""
+        """Return topic and branch of every name, ascending, deleted ones included. One LIST."""
         return sorted(named for key in self._store.list(refs_prefix()) if (named := named_by(key)))
 
     @checked
     def branches(self, topic: str, *, deleted: bool = False) -> list[Branch]:
-        """Ascending by name; with `deleted`, those too that are deleted and can be had back. Raises `NoSuchTopic`."""
+        """Return the branches, ascending by name.
+
+        `deleted` adds the ones that `undelete` can restore. Raises `NoSuchTopic`.
+        """
         names = [named[1] for key in self._store.list(refs_prefix(topic)) if (named := named_by(key))]
         if not names:
             raise NoSuchTopic(topic, self._store.url)
@@ -131,7 +143,7 @@ class Branches:
 
     @checked
     def distances(self, branches: Sequence[Branch]) -> list[Distance]:
-        """Of each: how far it and its parent went since the fork. Two LISTs for each."""
+        """Return for each branch how far it and its parent went since the fork. Two LISTs for each."""
         return self._each(branches, self._distance)
 
     @checked
@@ -144,10 +156,13 @@ class Branches:
         now_ms: int,
         message: str = "",
     ) -> Vid:
-        """Make the branch, at `parent` or empty; returns its volume. For an empty `main`, the one that it has already.
+        """Make the branch, empty or at `parent`, and return its volume.
 
-        Raises `BranchExists`, `NoSuchObject` if the fork point's commit is not there, `OutOfWindow` if its state is not
-        kept any more, `VolumeCollected` if this took longer than GC's grace, and `OutcomeUnknown`.
+        If `main` exists and `parent` is None, return the existing volume.
+
+        Raises `BranchExists` and `OutcomeUnknown`. Raises `NoSuchObject` if the fork point's commit is not there, and
+        `OutOfWindow` if its state is not kept any more. Raises `VolumeCollected` if the call took longer than GC's
+        grace.
         """
         found = self._refs.look(ref_key(topic, branch))
         if found.alive is not None and keep_open(self._store, found.alive.vid):
@@ -162,9 +177,10 @@ class Branches:
 
     @checked
     def check_open(self, topic: str, branch: str, vid: Vid, *, now_ms: int) -> None:
-        """For who found the name, which leads to `vid`, and is about to write there: who put it may never have looked.
+        """Keep `vid` open. Call this before writing to a volume found by name.
 
-        Raises `NoSuchBranch` if the volume was collected.
+        The writer of the name may have stopped before it checked that the volume is open. Raises `NoSuchBranch` if the
+        volume was collected.
         """
         if not keep_open(self._store, vid):
             self.take_back(topic, branch, vid, now_ms=now_ms)
@@ -172,7 +188,7 @@ class Branches:
 
     @checked
     def delete(self, topic: str, branch: str, *, now_ms: int) -> Branch:
-        """The name leads nowhere from now on. `undelete` brings it back until GC has taken what it named.
+        """Delete the branch. `undelete` restores it until GC has collected its volume.
 
         Raises `NoSuchBranch`, `NoSuchTopic`, and `UnnamableBranch` for `main`, which is the topic itself.
         """
@@ -182,7 +198,7 @@ class Branches:
         found = self._refs.look(key)
         if found.alive is None:
             raise self._unknown(topic, branch)
-        # Before it is made: once it is, GC may take all of the volume at any time.
+        # Read the control first: after the change GC may delete the volume at any time.
         control = self._volumes.control(found.alive.vid)
         deleted_at_ms = latest_ms(self._store, now_ms)
 
@@ -197,10 +213,10 @@ class Branches:
 
     @checked
     def undelete(self, topic: str, branch: str, *, now_ms: int) -> Branch:
-        """Bring a deleted branch back.
+        """Restore a deleted branch.
 
-        Raises `NoSuchBranch`, `VolumeHasName` if the branch was renamed meanwhile, and `OutOfWindow` if GC has taken
-        its volume.
+        Raises `NoSuchBranch`. Raises `VolumeHasName` if the branch was renamed meanwhile, and `OutOfWindow` if GC has
+        collected its volume.
         """
 
         def alive(ref: Ref | None) -> Ref | None:
@@ -213,13 +229,14 @@ class Branches:
 
     @checked
     def rename(self, topic: str, branch: str, new: str, *, now_ms: int) -> Branch:
-        """The volume has the name `new` from now on. A crash may leave both names: repeat it, and the old one goes.
+        """Give the volume the name `new` in place of `branch`.
 
-        It is one operation of the oplog, and one undo. Of racing changes of the old name one wins.
+        A crash may leave both names. A second call removes the old one. A rename is one operation of the oplog, and one
+        undo. If several changes of the old name race, one wins.
 
-        Raises `NoSuchBranch`, `NoSuchTopic`, `BranchExists`, `UnnamableBranch` for `main`, `KeyChanged` and
-        `VolumeHasName` for a lost race, and `OutOfWindow` if the branch was deleted meanwhile and GC has taken its
-        volume.
+        Raises `NoSuchBranch`, `NoSuchTopic`, `BranchExists`, and `UnnamableBranch` for `main`. Raises `KeyChanged` and
+        `VolumeHasName` for a lost race. Raises `OutOfWindow` if the branch was deleted meanwhile and GC has collected
+        its volume.
         """
         if MAIN in {branch, new}:
             raise UnnamableBranch(topic, "be renamed" if branch == MAIN else "be the new name of a branch")
@@ -232,7 +249,7 @@ class Branches:
         if there.alive is not None and there.alive.vid != old.alive.vid:
             raise BranchExists(topic, new)
         former = None if there.tagged is None else there.tagged.body
-        if there.alive is not None:  # by a rename that ended here: undo takes this name back all the same
+        if there.alive is not None:  # an earlier rename crashed here: undo takes this name back, too
             former = encode_ref(replace(there.alive, deleted_at_ms=now_ms, nonce=os.urandom(16)))
         given = Planned(new_key, there, Ref(old.alive.vid, now_ms), former)
         taken = Planned(
@@ -243,7 +260,7 @@ class Branches:
 
     @checked
     def put_back(self, key: Key, former: Ref | None, value: Ref, *, now_ms: int, message: str) -> Ref:
-        """Undo: what was `value` becomes `former` again, or deleted if it was nothing.
+        """Undo: replace `value` by `former`. If `former` is None, delete the name.
 
         Raises `KeyChanged`, and `VolumeHasName` if the volume of `former` has another name now.
         """
@@ -259,7 +276,7 @@ class Branches:
 
     @checked
     def put_back_together(self, changes: Sequence[NameChange], *, now_ms: int, message: str) -> None:
-        """Undo of one operation on several names. A name that it never came to change stays.
+        """Undo one operation on several names. A name that the operation did not change before a crash stays as it is.
 
         Raises `KeyChanged` and `VolumeHasName`.
         """
@@ -276,7 +293,7 @@ class Branches:
                 raise KeyChanged(key)
         if not planned:
             raise KeyChanged(Key(changes[0].subject))
-        # No name is taken away before the other is given, so a crash leaves two names at worst.
+        # Give names before taking names away, so that a crash leaves two names at worst.
         planned.sort(key=lambda each: each.wanted.deleted_at_ms is not None)
         self._move("undo", planned, now_ms=now_ms, message=message)
 
@@ -284,8 +301,10 @@ class Branches:
     def take_back(
         self, topic: str, branch: str, vid: Vid, *, now_ms: int, message: str = "its volume was collected"
     ) -> None:
-        """The name leads no more to `vid`: a volume that is dead (E2 of `catalog.refs.volume_deletion`), or has another
-        name."""
+        """Delete the name if it leads to `vid`.
+
+        `vid` is a dead volume (E2 of `catalog.refs.volume_deletion`), or one with another name.
+        """
 
         def taken_back(ref: Ref | None) -> Ref | None:
             if ref is None or ref.vid != vid or ref.deleted_at_ms is not None:
@@ -297,7 +316,7 @@ class Branches:
     # ------------------------------------------------------------ inside
 
     def _name(self, control: Control, message: str, found: Found[Ref]) -> Vid:
-        """`found`, if it is alive, is the name of a volume that was collected."""
+        """Put the ref of a new volume (steps 4 to 6). If `found` is alive, it is the name of a collected volume."""
         topic, branch, parent = control.topic, control.branch, control.parent
         key, now_ms = ref_key(topic, branch), control.created_at_ms
 
@@ -334,7 +353,7 @@ class Branches:
         now_ms: int,
         message: str = "",
     ) -> Ref:
-        """Change a name, which may lead to a volume that had none (B3), or that has another (B7)."""
+        """Change a name. The new value may name a volume that had no name (B3), or that has another name (B7)."""
         key = ref_key(topic, branch)
         found = self._refs.look(key)
         wanted = make(found.value)
@@ -348,7 +367,7 @@ class Branches:
         return ref
 
     def _move(self, operation: str, planned: Sequence[Planned[Ref]], *, now_ms: int, message: str) -> None:
-        """Give and take names, together (B3, B7)."""
+        """Give names and take names away, as one operation (B3, B7)."""
         taken = {change.key for change in planned if change.wanted.deleted_at_ms is not None}
 
         def made(change: Planned[Ref]) -> None:
@@ -358,7 +377,10 @@ class Branches:
         self._refs.change_together(operation, planned, made, now_ms=now_ms, message=message)
 
     def _check_given(self, key: Key, vid: Vid, *, now_ms: int, taken: Collection[Key] = ()) -> None:
-        """After `vid` got a name: take that back if the volume is dead, or has a name besides it and those `taken`."""
+        """Take a new name of `vid` back if the volume is dead, or has another name that is not one of `taken`.
+
+        Raises `OutOfWindow` or `VolumeHasName` then.
+        """
         topic, branch = topic_of(key), branch_of(key)
         if not keep_open(self._store, vid):
             self.take_back(topic, branch, vid, now_ms=now_ms)
@@ -400,7 +422,7 @@ class Branches:
         ahead = self._volumes.newest_lsn(branch.vid)
         parent = branch.parent
         newest = 0 if parent is None else self._volumes.newest_lsn(parent.vid)
-        return Distance(ahead, 0 if parent is None else max(0, newest - parent.lsn))  # it may be gone
+        return Distance(ahead, 0 if parent is None else max(0, newest - parent.lsn))  # the parent may be gone
 
     def _each(self, items: Sequence[_T], ask: Callable[[_T], _R]) -> list[_R]:
         if len(items) < 2:

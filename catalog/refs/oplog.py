@@ -1,11 +1,13 @@
-"""The operations log: who changed which name, when, and what it was before. One object an entry, numbered from 1.
+"""The operations log (oplog): each change of a name, with its author, its time and the former value.
 
-O1  An entry is put down before its change is made, so no change is missing from it. One whose change did not come to
-    be (a crash, a lost race) is told by its value: the object never was that, and the entry after it starts from what
-    this one started from.
-    Of an operation on several names a crash may leave the first changes only: each is told in the same way.
-O2  Entries are never changed. Whoever puts the next one takes the first number that is free.
-O3  A key among them that is no entry's is passed by, and stays.
+Each entry is one object. The numbers start at 1.
+
+O1  A writer puts the entry before it makes the change, so no change is missing from the log. After a crash or a lost
+    race an entry may have no change. Its value shows that: the name never had this value, and the next entry starts
+    from the same former value. If an operation changes several names, a crash may leave only the first changes. Each
+    of them is judged in the same way.
+O2  Entries never change. A writer puts the next entry under the first free number.
+O3  A reader passes over a key among the entries that is no entry's. The key stays.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class NumberedEntry:
 
 
 class Oplog:
-    """That of one prefix, written to by `writer_id`. Safe to use from many threads."""
+    """The log of one prefix. `writer_id` is the author of new entries. Safe to use from many threads."""
 
     def __init__(self, store: ObjectStore, writer_id: str = "") -> None:
         self._store = store
@@ -51,9 +53,9 @@ class Oplog:
         message: str = "",
         others: tuple[NameChange, ...] = (),
     ) -> int:
-        """Put down that the object under `subject` becomes `value`, with `others`; returns the entry's number.
+        """Put an entry: the object under `subject` becomes `value`, together with `others`. Return the entry's number.
 
-        Raises what the store raises: then do not make the change.
+        Raises the errors of the store. If it raises, do not make the change.
         """
         entry = OplogEntry(now_ms, self._writer_id, operation, subject, former, value, os.urandom(16), message, others)
         body = encode_oplog_entry(entry)
@@ -64,17 +66,20 @@ class Oplog:
         raise KeyChanged(oplog_prefix())
 
     def entries(self) -> Iterator[NumberedEntry]:
-        """Newest first, fetched as they are looked at."""
+        """Yield the entries, newest first, and fetch each one when the caller asks for it."""
         for key in self._store.list(oplog_prefix()):
             number = number_of(key)
             if number is not None:
                 yield NumberedEntry(number, decode_oplog_entry(self._store.get(Key(key)), key))
 
     def entry(self, number: int) -> OplogEntry:
-        """Raises `NoSuchObject`."""
+        """Return the entry. Raises `NoSuchObject`."""
         key = oplog_key(number)
         return decode_oplog_entry(self._store.get(key), key)
 
     def _newest(self) -> int:
-        """By a LIST, which is a hint: a number that is taken after all is found to be when it is tried."""
+        """Return the newest number that a LIST shows.
+
+        The LIST is a hint: `note` finds out if a later number is taken.
+        """
         return first_known(self._store, oplog_prefix(), number_of) or 0

@@ -1,8 +1,9 @@
-"""Pins: leases on a state, for whoever reads it while GC may run. A restore or a Spark job holds one.
+"""Pins: leases on a state, for a reader that works while GC may run. A restore or a Spark job holds a pin.
 
-A pin is an object of its own that names who holds it and until when; its holder renews it in time. One that is not
-renewed ends by itself, so a reader that dies holds nothing for long. It ends by the store's time, or by the holder's
-clock if that is ahead: a holder whose clock is behind loses nothing (T2 of `catalog.objects.store_time`).
+A pin is an object that names its holder and the time until which it holds. The holder renews the pin in time. A pin
+that its holder does not renew expires, so a reader that dies holds nothing for long. The expiry is counted from the
+store's time, or from the holder's clock if that is ahead. So a holder whose clock is behind loses nothing (T2 of
+`catalog.objects.store_time`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["HeldPin", "Pins"]
 
 @dataclass(frozen=True, slots=True)
 class HeldPin:
-    """One that is held: `name` tells it from others on the same volume."""
+    """A pin that a caller holds. `name` tells it from other pins on the same volume."""
 
     name: str
     pin: Pin
@@ -44,7 +45,10 @@ class Pins:
         self._store = volumes.store
 
     def hold(self, point: ForkPoint, holder: str, *, ttl_ms: int, now_ms: int) -> HeldPin:
-        """Raises `OutOfWindow` if what `point` shows is not kept any more: such a pin is never granted."""
+        """Put a pin on `point` and return it.
+
+        If the state at `point` is not kept, take the pin back and raise `OutOfWindow`.
+        """
         now_ms = latest_ms(self._store, now_ms)
         held = HeldPin(os.urandom(8).hex(), Pin(point, now_ms + ttl_ms, holder, os.urandom(16)))
         put_once(self._store, held.key, encode_pin(held.pin))
@@ -56,17 +60,17 @@ class Pins:
         return held
 
     def renew(self, held: HeldPin, *, ttl_ms: int, now_ms: int) -> HeldPin:
-        """Raises `PinLost` if it had ended before: what it held may be gone."""
+        """Extend the lease, and return the new pin. If the pin had expired, raise `PinLost`: its state may be gone."""
         now_ms = latest_ms(self._store, now_ms)
         return self._changed(held, now_ms + ttl_ms, now_ms)
 
     def release(self, held: HeldPin, *, now_ms: int) -> None:
-        """It holds nothing from now on. GC removes what is left of it. Idempotent."""
+        """End the lease. GC deletes the object later. Idempotent."""
         if held.pin.expires_at_ms > now_ms:
             self._changed(held, now_ms, now_ms)
 
     def list(self) -> list[HeldPin]:
-        """Those that have not ended, and those that have and are still there."""
+        """Return all pins in the store, also expired ones that GC has not deleted yet."""
         return [
             HeldPin(key.rpartition("/")[2], decode_pin(self._store.get(Key(key)), key))
             for key in self._store.list(pins_prefix())

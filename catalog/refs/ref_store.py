@@ -1,7 +1,7 @@
-"""How an object that gives something a name changes: put down in the oplog first, and made by compare-and-swap then.
+"""How a ref or a tag changes: the oplog entry first, then the change itself by compare-and-swap.
 
-A name is never removed. Each change has a new nonce, so that a request which lands late finds nothing to change, and a
-name that was deleted does not come back by one.
+A ref or a tag is never removed. Each change has a new nonce, so a late request finds nothing to change. A deleted name
+cannot come back by a late request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T", Ref, Tag)
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[T]):
-    """What lay under a name when it was looked at: None if nothing ever did."""
+    """The state of a name when it was read. Both fields are None if the name never existed."""
 
     tagged: Tagged | None
     value: T | None
@@ -37,9 +37,9 @@ class Found(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Planned(Generic[T]):
-    """A change of one name, of several that are made together. `found` is there now, `wanted` comes in its place.
+    """One change of an operation on several names. `found` is the state now, `wanted` the new value.
 
-    `former` is what undo puts back. It is another than `found` where a try before this one made the change already.
+    `former` is the value that undo puts back. It differs from `found` if an earlier try has made this change already.
     """
 
     key: Key
@@ -49,7 +49,7 @@ class Planned(Generic[T]):
 
 
 class Naming(Generic[T]):
-    """Of refs or of tags. Safe to use from many threads."""
+    """All refs, or all tags. Safe to use from many threads."""
 
     def __init__(
         self, store: ObjectStore, oplog: Oplog, encode: Callable[[T], bytes], decode: Callable[[bytes, str], T]
@@ -73,10 +73,11 @@ class Naming(Generic[T]):
         message: str = "",
         found: Found[T] | None = None,
     ) -> T | None:
-        """What is there in the end. `make` gives what shall be there for what is; that itself, or None, leaves it.
+        """Change one name and return its final value.
 
-        `found` is what was there a while ago. Raises what `make` raises, `KeyChanged` for a lost race, and what the
-        store raises.
+        `make` gets the current value and returns the wanted one. If it returns the current value or None, nothing
+        changes. `found` is an earlier look at the name. Raises the errors of `make` and of the store, and `KeyChanged`
+        for a lost race.
         """
         found = self.look(key) if found is None else found
         before = None if found.tagged is None else found.tagged.body
@@ -103,12 +104,12 @@ class Naming(Generic[T]):
         now_ms: int,
         message: str = "",
     ) -> None:
-        """One operation on several names: all of them change, in this order, or none does.
+        """Change several names in one operation, in this order: all of them, or none.
 
-        `made` is called after each change. If it raises, or a name is not as it was found, the changes before are taken
-        back. A crash may leave these.
+        `made` is called after each change. If `made` raises, or a name has changed since it was read, the earlier
+        changes are taken back. A crash may leave the earlier changes.
 
-        Raises what `made` raises, `KeyChanged` for a lost race, and what the store raises.
+        Raises the errors of `made` and of the store, and `KeyChanged` for a lost race.
         """
         planned = [replace(each, wanted=replace(each.wanted, nonce=os.urandom(16))) for each in planned]
         first, *others = [NameChange(each.key, each.former, self._encode(each.wanted)) for each in planned]
@@ -137,7 +138,7 @@ class Naming(Generic[T]):
         change_from(self._store, planned.key, planned.found.tagged, made)
 
     def _take_back(self, planned: Planned[T], now_ms: int, message: str) -> None:
-        """A name that was given is deleted, one that was taken is given back; others' changes since stay."""
+        """Delete a name that was given, and give back a name that was taken. Later changes by other callers stay."""
         is_given = planned.wanted.deleted_at_ms is None
         wanted = replace(planned.wanted, deleted_at_ms=now_ms) if is_given else planned.found.value
 
@@ -147,11 +148,11 @@ class Naming(Generic[T]):
         self.change("undo", planned.key, taken_back, now_ms=now_ms, message=message)
 
     def _changed(self, value: T | None, make: Callable[[T | None], T | None]) -> bytes | None:
-        """What `make` wants in the place of `value`, with a new nonce; None if it is as it wants it."""
+        """Return the encoded value that `make` wants, with a new nonce. None if `make` wants no change."""
         made = make(value)
         return None if made is None or made == value else self._encode(replace(made, nonce=os.urandom(16)))
 
 
 def is_same(one: T | None, other: T) -> bool:
-    """But for the nonce: nothing happened in between that matters."""
+    """Return True if both are equal, apart from the nonce."""
     return one is not None and replace(one, nonce=b"") == replace(other, nonce=b"")

@@ -1,12 +1,16 @@
-"""Whether a point is kept, for whoever is about to build on it.
+"""The check whether GC keeps a point, for a writer that is about to build on it.
 
-GC raises a volume's boundary, takes the marks of what nothing holds out of the CheckpointSet, and reads forks, tags and
-pins again, before it deletes anything below. The mirror image is here: write the Fork, Tag or Pin first, and ask
-`check_kept` then. One of the two sees the other.
+    writer                                  GC
+    1 puts its Fork, Tag or Pin             1 raises the boundary of the volume
+    2 calls `check_kept`, which reads the   2 removes the marks of states that nothing holds from the CheckpointSet
+      boundary, then the CheckpointSet      3 reads forks, tags and pins again
+                                            4 deletes what nothing holds below the boundary
 
-A point below the boundary is kept only while it has a mark, for each state that GC keeps there has one, and nobody else
-adds one there (K3 of `catalog.checkpointer`). That another name holds the same point is no ground: its maker may be
-asking the same question at this moment.
+So GC sees the writer's object in its step 3, or the writer sees the result of GC's steps 1 and 2.
+
+A point below the boundary is kept only while it has a mark: GC keeps a mark for each state that it keeps there. No
+other caller adds a mark there (K3 of `catalog.checkpointer`). It does not suffice that another name holds the same
+point, because the writer of that name may be in the middle of the same check.
 """
 
 from __future__ import annotations
@@ -20,12 +24,12 @@ __all__ = ["check_kept"]
 
 
 def check_kept(volumes: Volumes, point: ForkPoint) -> None:
-    """Raises `OutOfWindow` if the state at `point` may be gone. What holds it is there already."""
+    """Raise `OutOfWindow` if the state at `point` may be gone. Call this after the Fork, Tag or Pin was put."""
     boundary = volumes.boundary(point.vid)
     if point.lsn >= boundary or boundary <= 1:
         return
     has_mark = any(mark.lsn == point.lsn for mark in volumes.checkpoints(point.vid).marks)
-    # When all of a volume is gone its CheckpointSet is, too, and so is what kept late marks out.
+    # GC deletes the CheckpointSet of a deleted volume, and its floor with it. Then a late mark may come in.
     if has_mark and volumes.has_commit(point.vid, point.lsn):
         return
     what = "nothing of its volume" if boundary == DEAD else f"lsn {boundary} of its volume and what came later"

@@ -1,7 +1,7 @@
-"""Tags: names for points in a topic's history. GC keeps what they name, however old.
+"""Tags: names for points in a topic's history. GC keeps a tagged state, whatever its age.
 
-Tags are never moved: a name means one state until it is deleted. A deleted tag keeps its object, which says when, and
-its name is free: the next one takes the place of that by compare-and-swap.
+A tag never moves: a name means one state until the tag is deleted. The object of a deleted tag stays, with the time of
+the deletion, and the name is free. The next tag of this name replaces the object by compare-and-swap.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class Tags:
 
     @checked
     def create(self, topic: str, name: str, point: ForkPoint, *, branch: str, now_ms: int, message: str = "") -> Tag:
-        """Raises `TagExists`, and `OutOfWindow` if the point is not kept any more."""
+        """Put a tag on `point` and return it.
+
+        Raises `TagExists`, and `OutOfWindow` if the point is not kept any more.
+        """
         key = tag_key(topic, name)
         found = self._tags.look(key)
         if found.alive is not None:
@@ -54,7 +57,7 @@ class Tags:
 
     @checked
     def get(self, topic: str, name: str) -> Tag:
-        """Raises `NoSuchTag`."""
+        """Return the tag. Raises `NoSuchTag`."""
         tag = self._tags.look(tag_key(topic, name)).alive
         if tag is None:
             raise NoSuchTag(topic, name)
@@ -62,14 +65,17 @@ class Tags:
 
     @checked
     def list(self, topic: str) -> list[NamedTag]:
-        """Ascending by name."""
+        """Return the tags of the topic that are not deleted, ascending by name."""
         keys = [key for key in self._store.list(tags_prefix(topic)) if named_by(key)]
         found = [(key, decode_tag(self._store.get(Key(key)), key)) for key in keys]
         return [NamedTag(branch_of(key), tag) for key, tag in found if tag.deleted_at_ms is None]
 
     @checked
     def delete(self, topic: str, name: str, *, now_ms: int) -> Tag:
-        """What it named goes when GC finds nothing else that holds it. Returns what it was. Raises `NoSuchTag`."""
+        """Delete the tag and return its former value.
+
+        GC deletes the state if nothing else holds it. Raises `NoSuchTag`.
+        """
         key = tag_key(topic, name)
         found = self._tags.look(key)
         if found.alive is None:
@@ -78,9 +84,9 @@ class Tags:
         return found.alive
 
     def put_back(self, key: Key, former: Tag | None, value: Tag, *, now_ms: int, message: str) -> None:
-        """Undo: what was `value` becomes `former` again, or deleted if it was nothing.
+        """Undo: replace `value` by `former`. If `former` is None or a deleted tag, delete the tag.
 
-        Raises `KeyChanged`, and `OutOfWindow` if what `former` names is not kept any more.
+        Raises `KeyChanged`, and `OutOfWindow` if the state of `former` is not kept any more.
         """
         found = self._tags.look(key)
         if not is_same(found.value, value):
@@ -104,7 +110,7 @@ class Tags:
         now_ms: int,
         message: str,
     ) -> Tag:
-        """Put the tag that `make` gives in the place of `found`, if `point` is kept, before and after."""
+        """Replace `found` by the tag that `make` returns. Check before and after the change that `point` is kept."""
         check_kept(self._volumes, point)
         tag = self._tags.change(operation, key, make, now_ms=now_ms, message=message, found=found)
         assert tag is not None  # noqa: S101 - `make` makes one

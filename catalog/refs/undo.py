@@ -1,7 +1,7 @@
-"""Taking back a change of a name: what the oplog has as the former state becomes the state again.
+"""Undo: take back a change of a name. The former value in the oplog becomes the value again.
 
-Only names: what was collected does not come back, and data is never changed by this. A tag that was deleted comes back
-if its point is still kept.
+Undo changes names only. It brings back no collected state and changes no data. A deleted tag comes back if its point is
+still kept.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ _OF_OPERATION = re.compile(r"of operation ([0-9]+)")
 
 
 def undo(volumes: Volumes, number: int | None = None, *, writer_id: str = "", now_ms: int) -> NumberedEntry:
-    """Take back operation `number` of the oplog; None: the newest that was made and not taken back. Returns it.
+    """Take back operation `number` of the oplog, and return it.
 
-    So without a number each call goes one step further back.
+    None: take back the newest operation that is made and not taken back. So each such call goes one step further back.
 
-    Raises `NotUndone` if its subject is no name, or has changed since, and `NoSuchObject` for a number there is not.
+    Raises `NotUndone` if the subject is no name, or has changed since. Raises `NoSuchObject` if no entry has the
+    number.
     """
     oplog = Oplog(volumes.store, writer_id)
     if number is not None:
@@ -63,10 +64,11 @@ def _is_of_a_name(entry: OplogEntry) -> bool:
 
 
 def _is_last(found: NumberedEntry, bodies: dict[str, bytes | None], taken_back: set[int]) -> bool:
-    """Whether this is the last change of its names that was neither taken back nor never made.
+    """Return True if this operation is the last one on its names that was made and not taken back.
 
-    It is asked of the entries newest first. `bodies` are what the names were after it, and are before it on return.
-    Of an operation on several names a crash may have left some unmade: an undo counts if all of its changes are.
+    The caller passes the entries newest first. `bodies` are the names after this operation; on return, before it.
+    After a crash, some changes of an operation on several names may be missing. An undo counts only if all its changes
+    were made.
     """
     entry = found.entry
     made = [each for each in entry.changes if each.value is not None and each.value == bodies[each.subject]]

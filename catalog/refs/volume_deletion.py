@@ -1,29 +1,35 @@
-"""The end of a volume, which never meets a name: the states of its Boundary, each with a new nonce.
+"""The end of a volume: the states of its Boundary, and how GC and a caller that names the volume avoid each other.
 
-    state      what is true                                        who changes it, to what
-    open       nothing but what `lsn` says; so too if absent       GC, when nobody holds the volume: closing
-    closing    the same: commits, names and holders go on          GC, when the names were looked at since: dead;
-                                                                   whoever gave it a name, or GC that sees one: open
-    dead       `lsn` is the highest there is: no commit, and no    nobody
-               name, is good any more
+Each state has a new nonce.
 
-    whoever gives a name            GC
-    1 puts the ref                  1 open -> closing, if it is not closing already
-    2 `keep_open`:                  2 looks at all names
-      open: done                    3 no name leads there: closing -> dead, if it is still the one of step 1
-      closing -> open: done           else, or if a name does: open, or left as it is
-      dead: takes the ref back
+    state      what is true                                         who changes it, to what
+    open       `lsn` is the boundary; an absent Boundary is open    GC, if nothing holds the volume: closing
+    closing    the same; commits, names and holders still work      GC, after it has read the names: dead
+                                                                    the caller that gives a name: open
+                                                                    GC, if it sees a name: open
+    dead       `lsn` is the highest there is; the volume takes      no caller
+               no commit and no name
 
-E1  No acked name leads to a dead volume. If GC does not see the ref in its step 2, that was put after step 1, and so
-    `keep_open` finds what step 1 made or what came of it: with closing -> open first, step 3 fails, for no state comes
-    back; with closing -> dead first, the name is not acked. If `keep_open` found an open boundary that was to be
-    closed later, the ref was there before step 1.
-E2  Whoever gives a name and stops before its step 2 acked nothing. GC takes the ref of a dead volume back, as it would
-    have.
-E3  A run of GC that stops leaves a volume closing, which changes nothing for anybody; another run goes on from there,
-    with a look of its own.
-E4  Forks, tags and pins need no part in this: GC looks at them after the volume is dead, too (G2 of
-`catalog.gc.collector`).
+    The caller gives a name         GC closes the volume
+    1 puts the ref                  1 open -> closing; a closing boundary stays as it is
+    2 calls `keep_open`:            2 reads all names
+      open: done                    3 if a name leads to the volume: closing -> open
+      closing -> open: done           else, if the Boundary is still the one of step 1: closing -> dead
+      dead: takes the ref back        else: leaves the Boundary as it is
+
+E1  No acked name leads to a dead volume. Suppose GC does not see the ref in its step 2. Then the caller put the ref
+    after GC's step 1, and `keep_open` finds closing, or a later state. There are two cases:
+      closing -> open came first: GC's step 3 fails, because no state comes back.
+      closing -> dead came first: the caller takes the ref back and acks nothing.
+    If `keep_open` finds a boundary that is open and that GC closes later, the ref was there before GC's step 1.
+
+E2  A caller that stops between its steps 1 and 2 acked nothing. GC takes the ref of a dead volume back in its place.
+
+E3  A run of GC that stops leaves the volume closing. Closing changes nothing for any caller. Another run continues
+    from there, and reads the names itself.
+
+E4  Forks, tags and pins need no part in this: GC reads them also after the volume is dead (G2 of
+    `catalog.gc.collector`).
 """
 
 from __future__ import annotations
@@ -43,7 +49,7 @@ __all__ = ["begin_closing", "close", "keep_open"]
 
 
 def begin_closing(store: ObjectStore, vid: Vid) -> Boundary:
-    """GC's step 1. What the boundary is now: closing, or dead."""
+    """Start to close the volume: GC's step 1. Return the boundary as it is now: closing, or dead."""
 
     def closing(now: Boundary) -> Boundary | None:
         return None if now.is_closing or now.lsn == DEAD else replace(now, is_closing=True)
@@ -52,14 +58,17 @@ def begin_closing(store: ObjectStore, vid: Vid) -> Boundary:
 
 
 def close(store: ObjectStore, begun: Boundary) -> Boundary:
-    """GC's step 3, if no name was seen since `begun`. What the boundary is now: dead, unless somebody kept it open."""
+    """Close the volume: GC's step 3, if GC saw no name since `begun`. Return the boundary as it is now.
+
+    It is dead, unless a caller kept the volume open.
+    """
     return _changed(store, begun.vid, lambda now: Boundary(now.vid, DEAD) if now == begun else None)
 
 
 def keep_open(store: ObjectStore, vid: Vid) -> bool:
-    """For whoever has put a ref to `vid`, and for GC that sees one: False if the volume is dead. One GET if it is open.
+    """Keep the volume open. Return False if it is dead. Costs one GET if it is open.
 
-    Raises what the store raises.
+    A caller calls this after it has put a ref to `vid`, and GC when it sees one. Raises the errors of the store.
     """
     return _changed(store, vid, lambda now: replace(now, is_closing=False) if now.is_closing else None).lsn != DEAD
 
