@@ -1,5 +1,7 @@
-"""The writer of a log: group commit in each shard of the WAL, under one lock. See seglog.wal.group_commit and
-seglog.wal.shards."""
+"""The writer of a log. It runs group commit in each shard of the WAL, under one lock.
+
+See seglog.wal.group_commit and seglog.wal.shards.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,11 @@ __all__ = ["Committer"]
 
 
 class Committer(Owned):
-    """`lock` guards whatever entries assign and publish. `raw_lock` is for callers that come after `check_apart`.
+    """The group commits of all shards. `lock` guards all state that entries assign and publish.
 
-    `take_back` is called under it: what has been handed out is to be what is published. What the entries on their way
-    take is assigned to them once more after that.
+    `raw_lock` is the same lock without the check for a call within a call. Callers use it after `check_apart`.
+    `take_back` runs under the lock and resets the assigned state to the published state. After that the committer
+    assigns every entry in flight again.
     """
 
     def __init__(self, wals: Wals, lock: Reentrant, take_back: Callable[[], None]) -> None:
@@ -31,15 +34,15 @@ class Committer(Owned):
 
     @property
     def lock(self) -> Reentrant:
-        """For `with`. Raises `CalledWithin` if this thread has it."""
-        if self.raw_lock._is_owned():  # noqa: SLF001 - `once`, without its two calls: each read comes by
+        """Return the lock for a `with` statement. Raises `CalledWithin` if this thread holds the lock."""
+        if self.raw_lock._is_owned():  # noqa: SLF001 - `once`, inlined, because every read runs this
             raise CalledWithin
         return self.raw_lock
 
     def check_apart(self) -> None:
-        """Call this before the first entry of a call. Raises `CalledWithin` within another call of this thread.
+        """Raise `CalledWithin` if this thread is within another call. Call this before the first entry of a call.
 
-        It asks without the lock: only this thread takes it for itself, or has entries.
+        The check needs no lock: only this thread can take the lock for itself or add entries of its own.
         """
         if self.raw_lock._is_owned():  # noqa: SLF001 - as above
             raise CalledWithin
@@ -49,13 +52,13 @@ class Committer(Owned):
 
     @property
     def published_ends(self) -> tuple[WalPosition, ...]:
-        """Of each shard. The lock is held."""
+        """Return the end of the published WAL in each shard. The caller holds the lock."""
         return tuple(shard.published_end for shard in self._shards)
 
     @property
     def has_unsynced(self) -> bool:
-        """C4 of seglog.wal.group_commit."""
-        for shard in self._shards:  # noqa: SIM110 - asked after each append: `any` and its generator take three times as long
+        """Return whether any shard has written entries that a later sync covers (C4 of seglog.wal.group_commit)."""
+        for shard in self._shards:  # noqa: SIM110 - runs after each append: `any` with a generator takes three times as long
             if shard.unsynced_since_ms is not None:
                 return True
         return False
@@ -65,46 +68,59 @@ class Committer(Owned):
         return self._common.poison is not None
 
     def is_sync_due(self, topic_id: int, now_ms: int, interval_ms: int) -> bool:
-        """C4, for the shard of that topic. The lock is held."""
+        """Return whether the topic's shard has waited `interval_ms` for a sync (C4 of seglog.wal.group_commit).
+
+        The caller holds the lock.
+        """
         since_ms = self._shard(topic_id).unsynced_since_ms
         return since_ms is not None and now_ms - since_ms >= interval_ms
 
     def check_open(self) -> None:
-        """Raises `LogClosed` or `WriterPoisoned`. The lock is held."""
+        """Raise `LogClosed` or `WriterPoisoned` if the writer takes no entries. The caller holds the lock."""
         if self._common.is_closed:
             raise LogClosed
         if self._common.poison is not None:
             self.check_sound()
 
     def check_sound(self) -> None:
-        """Raises `WriterPoisoned`."""
+        """Raise `WriterPoisoned` if the writer is poisoned."""
         poison = self._common.poison
         if poison is not None:
             raise WriterPoisoned(poison.path, poison.cause)
 
     def enqueue(self, entry: Entry) -> None:
-        """The lock is held, `check_open` has passed; `finish` follows without it.
+        """Queue the entry in the shard of its topic. The caller holds the lock, and `check_open` has passed.
 
-        If anything but an error of ours is raised in between, `abandon` has to be called.
+        The caller calls `finish` next, without the lock. If an interrupt or a foreign error comes in between, the
+        caller calls `abandon`.
         """
         self._shard(entry.topic_id).enqueue(entry)
 
     def finish(self, entry: Entry) -> None:
-        """Returns when the entry is published. Raises `DiskFull` or `WriterPoisoned` when it never will be."""
+        """Wait until the entry is published.
+
+        If the entry was refused, raise `DiskFull`, `TooManyOpenFiles`, `OffsetOverflow` or `WriterPoisoned`.
+        """
         self._shard(entry.topic_id).finish(entry)
 
     def leave(self, error: BaseException) -> None:
-        """A call ends with that error, after `check_apart`. If it is an interrupt, nobody waits for its entries."""
+        """Handle the error that ends a call after `check_apart`.
+
+        If the error is an interrupt or no `SeglogError`, the call abandons its entries.
+        """
         if not isinstance(error, SeglogError) or is_interrupt(error):
             self.abandon()
 
     def abandon(self) -> None:
-        """This thread was interrupted between `enqueue` and the end of `finish`: nobody waits for its entries."""
+        """Stop waiting for this thread's entries. An interrupt hit it between `enqueue` and the end of `finish`.
+
+        The entries are still committed (C5 of seglog.wal.group_commit).
+        """
         for shard in self._shards:
             shard.abandon()
 
     def flush(self) -> None:
-        """Everything enqueued before is durable on return."""
+        """Make every entry durable that was enqueued before this call."""
         self.check_apart()
         barriers = [Barrier() for _ in self._shards]
         try:
@@ -118,9 +134,9 @@ class Committer(Owned):
             raise
 
     def close(self) -> None:
-        """No entry is taken any more; those enqueued before come to their end, and are synced. Idempotent.
+        """Refuse new entries, then finish and sync the earlier ones. Idempotent.
 
-        Nobody writes on return, nor when an interrupt is raised: that waits.
+        When `close` returns or raises, no thread writes any more. An interrupt waits for that too.
         """
         barriers = [Barrier() for _ in self._shards]
         try:
@@ -130,12 +146,12 @@ class Committer(Owned):
                 shard.let_go()
 
     def poison(self, error: BaseException) -> None:
-        """Take no writes any more, because of a failure elsewhere in the directory."""
+        """Refuse all later writes, because another part of the directory failed."""
         with self.raw_lock:
             self._common.poison = self._common.poison or self._shards[0].poisoned_by(error)
 
     def _close(self, barriers: list[Barrier]) -> None:
-        """Called again after an interrupt."""
+        """Do the work of `close`. After an interrupt `close` calls this again."""
         with self.raw_lock:
             if self._common.is_closed and not any(barrier.owner for barrier in barriers):
                 return
@@ -149,7 +165,10 @@ class Committer(Owned):
         self._finish_all(waiting)
 
     def _finish_all(self, waiting: list[tuple[GroupCommit, Barrier]]) -> None:
-        """Each of them, whatever one raises: the others may wait for who leads."""
+        """Finish every barrier, then raise the first error.
+
+        One error must not skip the other barriers: other threads may wait for this thread to lead their shard.
+        """
         failure: SeglogError | None = None
         for shard, barrier in waiting:
             try:
@@ -160,7 +179,7 @@ class Committer(Owned):
             raise failure
 
     def _count_anew(self) -> None:
-        """What is handed out is what is published, and what the entries on their way take. The lock is held."""
+        """Recompute the assigned state: the published state plus all entries in flight. The caller holds the lock."""
         self._take_back()
         for shard in self._shards:
             for entry in shard.on_their_way:

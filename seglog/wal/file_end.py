@@ -1,11 +1,12 @@
-"""Tells what the bytes of a WAL file are where its frames end, beside what `seglog.wal.wal` knows of sync marks.
+"""Classify the bytes of a WAL file after its last valid frame. `seglog.wal.wal` looks for sync marks after them.
 
-    whole     length and checksum fit, and the type or a flag is unknown: another version wrote it, and no crash did
-    cut       a frame begins there, by what is left of its header, and goes past the end of the file. The size was
-              durable before the frame was written (W8 of seglog.wal.wal), so no crash did that: somebody cut the file
+    whole     length and checksum fit, and the type or a flag is unknown: another version wrote the frame. No crash
+              leaves such a frame
+    cut       a frame begins there, by the rest of its header, and it extends past the end of the file. The size was
+              durable before the frame was written (W8 of seglog.wal.wal). So no crash did that: somebody cut the file
     torn      anything else, if no sync mark follows
 
-Not seen: a file that was cut right behind a frame, above the place that the snapshot names.
+These checks miss one case: a file that was cut exactly after a frame, above the position that the snapshot names.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ _TYPES = frozenset(FrameType)
 
 
 def check_known(file: OpenFile, error: InvalidFrame, size: int) -> None:
-    """Raise `FormatUnsupported` if the frame at `error.offset` is whole, and only this version does not know it."""
+    """Raise `FormatUnsupported` if the frame at `error.offset` is whole and has an unknown type or flag."""
     length = int.from_bytes(file.read(LENGTH_BYTES, error.offset), "little")
     if not MIN_FRAME_BYTES <= length + LENGTH_BYTES <= size - error.offset:
         return
     frame = file.read(length + LENGTH_BYTES, error.offset)
     if len(frame) < length + LENGTH_BYTES:
-        return  # the writer beside this view has given back space
+        return  # while this view reads, the writer has truncated the reserved space
     header = Header._make(HEADER.unpack_from(frame))
     is_known = header.type in _TYPES and not header.flags & ~KNOWN_FLAGS
     body, checksum = frame[LENGTH_BYTES : -CHECKSUM.size], frame[-CHECKSUM.size :]
@@ -37,7 +38,7 @@ def check_known(file: OpenFile, error: InvalidFrame, size: int) -> None:
 
 
 def check_not_cut(file: OpenFile, error: InvalidFrame, size: int) -> None:
-    """Raise `FileCorrupt` if a frame begins at `error.offset`, by all that is left of it, and the file ends before."""
+    """Raise `FileCorrupt` if the bytes at `error.offset` begin a frame and the file ends within that frame."""
     room = size - error.offset
     front = file.read(min(HEADER.size, room), error.offset)
     is_cut = room < MIN_FRAME_BYTES
@@ -52,6 +53,6 @@ def check_not_cut(file: OpenFile, error: InvalidFrame, size: int) -> None:
 
 
 def check_begin(file: OpenFile, begin: int, size: int) -> None:
-    """Raise `FileCorrupt` if the file ends before `begin`, the place that the snapshot names."""
+    """Raise `FileCorrupt` if the file ends before `begin`, the offset that the snapshot names."""
     if size < begin:
         raise FileCorrupt(file.path, size, f"the file was cut: the snapshot was made when it had {begin} bytes")

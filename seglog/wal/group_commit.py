@@ -1,22 +1,28 @@
-"""Group commit: whoever appends first leads, and takes with it what queues up meanwhile.
+"""Group commit: one thread leads, and commits its own entry and all queued entries as one group.
 
-    a thread, under `lock`       assigns seqs, encodes, `enqueue`s
-    no leader is there           it leads: takes the queue, writes it at once, syncs once if any entry wants it,
-                                 publishes in queue order, wakes the others, and names the next leader
-    a leader is there            it waits to be woken: done, or to lead the next group
+    1  An appender takes `lock`, assigns seqs, encodes its frames and calls `enqueue`.
+    2  If the shard has no leader, the appender becomes the leader. Otherwise it waits until a leader wakes it.
+    3  The leader takes the queue as its group and writes the group with one call.
+    4  The leader syncs once if any entry of the group needs a sync.
+    5  The leader publishes the entries in queue order and wakes their callers.
+    6  The leader wakes the caller of the next queued entry, which leads the next group from step 3.
 
-So a lone appender never waits for another thread, and many of them share one datasync.
+So a lone appender never waits for another thread, and many appenders share one datasync. An entry is in flight from
+`enqueue` until the leader publishes or refuses it.
 
-C1  Entries become visible in queue order, and only when they are as safe as they asked to be.
-C2  Without space, descriptors or offsets, nothing of the group and of the queue behind it is published: what had been
-    handed out is taken back.
-C3  The first failed write or sync is final: pending and later commits raise `WriterPoisoned`. A second sync could
-    succeed without the data (Linux marks the pages clean after the first failure), so it is not tried.
-C4  What was written and is to be synced later (`Entry.written_ms`) is known until something has synced it:
-    `unsynced_since_ms` is the time of the oldest. Who appends after the interval syncs, else a thread of the log does.
-C5  An interrupt is no failure. A leader goes on with its group where it was hit, hands over, and is interrupted then;
-    what an interrupted caller has enqueued is committed, by itself if nobody else leads. What is handed out is at any
-    time what is published and what the entries on their way take (`Entry.assign`), so it can be counted anew.
+C1  Entries become visible in queue order, and each only when it is as safe as its caller asked.
+C2  If space, file descriptors or offsets run out, the leader refuses its group and the queue behind it.
+    It publishes none of these entries, and takes back the seqs and names that they had.
+C3  The first failed write or sync is final. All commits in flight and all later ones raise `WriterPoisoned`.
+    The leader does not try a second sync. That sync could succeed without the data, because Linux marks the pages clean
+    after the first failure.
+C4  Some entries are written now and synced later (`Entry.written_ms`).
+    `unsynced_since_ms` is the time of the oldest one that no sync has covered. The first append after the interval
+    syncs. Without such an append, a thread of the log syncs.
+C5  An interrupt is not a failure.
+    An interrupted leader finishes its group and hands over before the interrupt is raised. The entries of an
+    interrupted caller are still committed, by that caller itself if no other thread leads. The assigned state always
+    equals the published state plus all entries in flight (`Entry.assign`), so the committer can recompute it.
 
 Source: topics engine architecture, sections 2.2 and 2.3.
 """
@@ -37,18 +43,18 @@ from seglog.wal.wal import Wal
 
 __all__ = ["Barrier", "Common", "Entry", "GroupCommit"]
 
-# Nothing was written when they are raised (C2).
+# Errors that are raised before any byte is written (C2).
 _HARMLESS = (DiskFull, OffsetOverflow, TooManyOpenFiles)
 _GROUP_MAX_BYTES = 64 * 1024 * 1024
 
 
 class Entry(ABC):
-    """What one caller wants in the log, as a whole. `pieces` hold `frames` whole frames, of one topic; together they
-    are `size_bytes`.
+    """One caller's change, committed as a whole. `pieces` hold `frames` whole frames of one topic, `size_bytes` in all.
 
-    `sync`: it is done when it is durable. `written_ms`: it is done before, and is to be durable soon after that time.
-    The committer's own: `owner` is the caller's thread, `turn` wakes it: to find the entry done, or to lead. A caller
-    that has `left` was interrupted, and does not wait for it.
+    If `sync` is set, the entry is done only when it is durable. If `written_ms` is set, the entry is done once it is
+    written. A sync soon after the time `written_ms` makes it durable.
+    The other fields belong to the committer. `owner` is the caller's thread. `turn` wakes the caller, which then finds
+    its entry done, or leads. If `left` is set, an interrupt hit the caller, and it no longer waits for the entry.
     """
 
     __slots__ = (
@@ -81,15 +87,21 @@ class Entry(ABC):
         self.left = False
 
     def assign(self) -> None:  # noqa: B027 - most take nothing
-        """Take what it is to have: seqs, a name. Called under the lock when it is enqueued, and again (C5)."""
+        """Take the seqs or the name of this entry from the assigned state.
+
+        The committer calls this under the lock: in `enqueue`, and again when it recomputes the assigned state (C5).
+        """
 
     @abstractmethod
     def publish(self, file: int, offset: int, /) -> None:
-        """Make it visible: it is at `offset` of that WAL file. Called under the lock, and again after an interrupt."""
+        """Make the entry visible. Its frames begin at `offset` of the WAL file `file`.
+
+        The leader calls this under the lock, and again after an interrupt.
+        """
 
 
 class Barrier(Entry):
-    """Nothing of its own: done when all before it are, and synced."""
+    """An entry without frames. It is done when all earlier entries are done and synced."""
 
     __slots__ = ()
 
@@ -101,9 +113,9 @@ class Barrier(Entry):
 
 
 class Common:
-    """What the shards share. `lock` guards whatever entries assign and publish.
+    """The state that all shards share. `lock` guards all state that entries assign and publish.
 
-    `count_anew` is called under it when entries were given up, or their caller was interrupted (C5).
+    `count_anew` recomputes the assigned state. It runs under the lock after a refusal (C2) or an interrupt (C5).
     """
 
     __slots__ = ("count_anew", "is_closed", "lock", "poison")
@@ -116,7 +128,7 @@ class Common:
 
 
 class GroupCommit(Owned):
-    """Of one shard."""
+    """The group commit of one shard."""
 
     def __init__(self, wal: Wal, common: Common) -> None:
         self.published_end: WalPosition = wal.end
@@ -128,8 +140,8 @@ class GroupCommit(Owned):
         self.leader: int | None = None
         self._is_stranded = False
         self._successor: Entry | None = None
-        # The leader's: what it has taken from the queue, the frame that ends it, whether it is synced, or is to be
-        # soon after that time, and why it gives it up.
+        # The leader's state: its group, the ordinal after the group's last frame, whether the group needs a sync now,
+        # the time from which a later sync is due, and the error that makes the leader refuse the group.
         self._group: list[Entry] = []
         self._group_end = 0
         self._group_syncs = False
@@ -138,21 +150,22 @@ class GroupCommit(Owned):
 
     @property
     def on_their_way(self) -> list[Entry]:
-        """In their order. The lock is held."""
+        """Return the entries in flight, in queue order. The caller holds the lock."""
         return [entry for entry in (*self._group, *self._queue) if not entry.is_done]
 
     def has_mine(self) -> bool:
-        """Whether this thread leads, or waits for an entry. It asks without the lock: only the thread changes that."""
+        """Return whether this thread leads or waits for an entry. No lock is needed: only this thread changes that."""
         owner = threading.get_ident()
-        # The queue first: entries go from there to the group.
+        # Read the queue before the group, because entries move from the queue to the group.
         if self.leader == owner:
             return not self._is_stranded
         return any(entry.owner == owner and not (entry.is_done or entry.left) for entry in (*self._queue, *self._group))
 
     def enqueue(self, entry: Entry) -> None:
-        """The lock is held, `check_open` has passed; `finish` follows without it.
+        """Queue the entry and assign its seqs. The caller holds the lock, and `check_open` has passed.
 
-        If anything but an error of ours is raised in between, `abandon` has to be called.
+        The caller calls `finish` next, without the lock. If an interrupt or a foreign error comes in between, the
+        caller calls `abandon`.
         """
         entry.owner = threading.get_ident()
         if self.leader is None:
@@ -164,24 +177,33 @@ class GroupCommit(Owned):
         entry.assign()
 
     def finish(self, entry: Entry) -> None:
-        """Returns when the entry is published. Raises `DiskFull` or `WriterPoisoned` when it never will be."""
+        """Wait until the entry is published.
+
+        If the entry was refused, raise `DiskFull`, `TooManyOpenFiles`, `OffsetOverflow` or `WriterPoisoned`.
+        """
         if entry.turn is not None and not entry.is_done and self.leader != entry.owner:
             entry.turn.acquire()
-        # More than once only if those before it, that nobody waits for, filled a group.
+        # A second round is needed only if abandoned entries in front of this one filled the first group.
         while not entry.is_done:
             uninterrupted(self._lead)
         if entry.error is not None:
             raise entry.error
 
     def abandon(self) -> None:
-        """This thread was interrupted between `enqueue` and the end of `finish`: nobody waits for its entries (C5)."""
+        """Stop waiting for this thread's entries. An interrupt hit it between `enqueue` and the end of `finish`.
+
+        The entries are still committed. If no other thread leads, this thread leads one group now (C5).
+        """
         try:
             uninterrupted(self._abandon)
         finally:
             self.let_go()
 
     def let_go(self) -> None:
-        """This thread ends its call. If it still leads, there were too many interrupts: a `close` may go on."""
+        """End this thread's call. If the thread still leads, too many interrupts hit it.
+
+        The group is then marked as stranded, so that a later `close` by this thread is not refused.
+        """
         self._is_stranded = self.leader == threading.get_ident()
 
     def _abandon(self) -> None:
@@ -197,7 +219,7 @@ class GroupCommit(Owned):
             self._lead()
 
     def _lead(self) -> None:
-        """One group, and the next leader. Called again after an interrupt, it goes on where that hit."""
+        """Commit one group and name the next leader. A call after an interrupt resumes at the interrupted step."""
         owner = threading.get_ident()
         with self.lock:
             if self._successor is not None:
@@ -231,7 +253,10 @@ class GroupCommit(Owned):
         self._group, self._queue = self._queue[:count], self._queue[count:]
 
     def _write(self) -> None:
-        """Written and synced, or `_failure`. What an interrupt has kept from being told is done again."""
+        """Write and sync the group, or set `_failure`.
+
+        If an interrupt hid the result of a step, the next call repeats that step.
+        """
         outer = sys.exc_info()[1]
         try:
             frames = self._group_end - self._wal.ordinal
@@ -252,7 +277,7 @@ class GroupCommit(Owned):
             raise
 
     def _settle(self) -> None:
-        """Published, or given up. The lock is held."""
+        """Publish the group, or refuse it. The caller holds the lock."""
         if self._failure is None:
             try:
                 self._publish()
@@ -264,7 +289,7 @@ class GroupCommit(Owned):
             self._give_up(self._failure)
 
     def _publish(self) -> None:
-        """C1. The lock is held."""
+        """Publish the group in queue order (C1). The caller holds the lock."""
         file, offset = self._wal.written_at
         for entry in self._group:
             if not entry.is_done:
@@ -278,7 +303,10 @@ class GroupCommit(Owned):
             self.unsynced_since_ms = self._group_written_ms
 
     def _give_up(self, error: Exception) -> None:
-        """C2 and C3. The lock is held. The queue behind goes too: its seqs would leave a gap."""
+        """Refuse the group and the queue behind it, whose seqs would otherwise leave a gap (C2).
+
+        If the error is not one of `_HARMLESS`, the writer is poisoned too (C3). The caller holds the lock.
+        """
         if not isinstance(error, _HARMLESS) and self._common.poison is None:
             self._common.poison = self.poisoned_by(error)
         self._group, self._queue = [*self._group, *self._queue], []
@@ -289,7 +317,7 @@ class GroupCommit(Owned):
         self._common.count_anew()
 
     def _refusal(self, error: Exception) -> SeglogError:
-        """One for each caller: an exception that several threads raise would mix up their tracebacks."""
+        """Return a new exception for one caller. Threads that raise one shared exception mix up its traceback."""
         refusal: SeglogError = self.poisoned_by(error)
         if isinstance(error, (DiskFull, TooManyOpenFiles)):
             refusal = type(error)(error.path)
@@ -301,17 +329,17 @@ class GroupCommit(Owned):
         return refusal
 
     def _hand_over(self) -> None:
-        """The lock is held."""
+        """End the group and name the next leader. The caller holds the lock."""
         successor = next((entry for entry in self._queue if not entry.left), None) if self._queue else None
         leader = None if successor is None else successor.owner
-        # Together: an interrupt comes between calls only. `_lead` wakes the successor, if this does not get to it.
+        # One statement, because an interrupt hits only between calls. If one hits next, `_lead` wakes the successor.
         self._group, self._failure, self._successor, self.leader = [], None, successor, leader
         self._is_stranded = False
         if successor is not None:
             self._wake_successor()
 
     def _wake_successor(self) -> None:
-        """The lock is held."""
+        """Wake the caller of the next leader's entry. The caller of this method holds the lock."""
         if self._successor is not None and self._successor.turn is not None and self._successor.turn.locked():
             self._successor.turn.release()
 

@@ -1,4 +1,4 @@
-"""The snapshot of everything that is not in the WAL or in segment files: meta/snapshot.<16 digits>.json.
+"""The snapshot of all state outside the WAL and the segment files: meta/snapshot.<16 digits>.json.
 
     body     canonical JSON: {"deleted": [...], "doomed": [...], "epoch_floor", "format": 1, "next_topic_id",
              "topics": [...], "wal": [{"file", "offset", "ordinal"}, ...]}
@@ -6,34 +6,38 @@
     check    XXH3-64 of the body, 16 hex digits
     newline  0x0A
 
-S1  It is the state after all WAL frames before (file, offset), and of none after: recovery replays from there. There is
-    one such place for each shard, so it says how many shards there are. It
-    holds what the source's CheckpointMark frames hold, and there is one truth about how far segments go. The one
-    exception is a topic with `is_ahead`: it is as right after the TRUNCATE frame, further on, that has its epoch.
-S2  It is written whole or not at all (`replace_atomically`), so an invalid newest snapshot is damage, never a torn
-    write: `FileCorrupt`, and no silent return to an older one, which would bring deleted records back.
-S3  Segment files are what it says: bytes past the active segment's lengths, and files past it, are of a checkpoint that
-    did not come to its end. They are derivable from the WAL. `active` of a topic is [first seq, records, bytes of data,
-    records with the deleted flag, their bytes], or null.
-S4  `deleted` are ids of deleted topics whose directories may still be there; `epoch_floor` is the highest epoch that
-    any deleted topic had, so that the next one of its name has a higher one.
-S5  `sealed` of a topic are its sealed segments, ascending, without a gap from `hot_floor` on, so that the first seq of
-    each follows from the one before. Opening a log reads no file of theirs (G4 of seglog.segments.segment), and asks no
-    store.
-    It is one flat list, which reads and joins fastest; each segment has seven values in it:
+S1  The snapshot is the state after all WAL frames before (file, offset). Recovery replays the WAL from there.
+    `wal` has one such position for each shard, so its length is the number of shards. The snapshot replaces the
+    CheckpointMark frames of the source. So only the snapshot says how far segments go.
+    A topic with `is_ahead` is the exception. Its state is the one right after the TRUNCATE frame with its epoch, which
+    lies further on in the WAL.
+S2  The file is written whole or not at all (`replace_atomically`).
+    So an invalid newest snapshot is damage and not a torn write. Loading it raises `FileCorrupt`. Loading never falls
+    back to an older snapshot, which would bring deleted records back.
+S3  The snapshot, and not the size of a file, says how far segments go.
+    Bytes past the active segment's lengths come from an unfinished checkpoint. So do segment files past the active one.
+    Both are derivable from the WAL. `active` of a topic is [first seq, records, bytes of data, records with the deleted
+    flag, their bytes], or null.
+S4  `deleted` lists the ids of deleted topics whose directories may still exist.
+    `epoch_floor` is the highest epoch of any deleted topic, so that a new topic of the same name gets a higher one.
+S5  `sealed` lists the sealed segments of a topic, ascending and without a gap from `hot_floor` on.
+    So the first seq of each segment follows from the one before. Opening a log reads no file of a sealed segment (G4 of
+    seglog.segments.segment), and calls no store.
+    The list is flat, because a flat list is the fastest to read and to join. Each segment has seven values in it:
 
         last seq, bytes of data, time of the first record, of the last one, records with the deleted flag, their bytes,
         XXH3-64 of the .idx if it is in the cold store, else null
 
-    The last is the pointer that a relocation flips. `cold_ops` are the deletes by tag that may reach those, and are not
-    in their flags.
-S6  `doomed` are [topic id, first seq] of segments that a cold store may still have and nobody needs.
-S7  The bytes of a sealed segment with deleted records are those of .data, or higher by just what these had: then it was
-    written anew since (N5 of seglog.segments.rewrite).
-S8  What of a topic did not change since the last snapshot is not encoded again (`Encoder`): a checkpoint joins and
-    writes bytes, and builds no JSON of what went before.
-S9  `cuts` of a topic are the listed truncations, [seq, time, number of the next delete] each
-(seglog.values.truncate_op).
+    The last value is the pointer that a relocation flips. `cold_ops` lists the deletes by tag that may reach relocated
+    segments and are not in their flags.
+S6  `doomed` lists [topic id, first seq] of segments that no topic needs and that a cold store may still have.
+S7  The bytes of a sealed segment with deleted records are the size of .data, or larger.
+    If they are larger, the segment was rewritten after the snapshot (N5 of seglog.segments.rewrite). The difference is
+    exactly the bytes of its deleted records.
+S8  A checkpoint encodes only the parts of topics that changed since the last snapshot (`Encoder`).
+    It joins that with the bytes of the other parts, and builds no JSON for them.
+S9  `cuts` lists the listed truncations of a topic (seglog.values.truncate_op).
+    Each one is [seq, time, number of the next delete].
 
 Source: topics engine architecture, section 5.
 """
@@ -98,14 +102,15 @@ _wholes_of = itemgetter(
     "evict_from",
     "evict_floor",
 )
-# As `SegmentInfo._make`, without its check of the length.
+# The same as `SegmentInfo._make`, without the check of the length.
 _as_info: Callable[[tuple[Any, ...]], SegmentInfo] = partial(tuple.__new__, SegmentInfo)
 
 
 class WalPosition(NamedTuple):
-    """`offset` in the WAL file `file`; `ordinal` is that of the frame there, among all of the shard ever written.
+    """A position in the WAL of a shard: `offset` in the file `file`.
 
-    A named tuple, because each group commit makes one and it costs a third of a dataclass.
+    `ordinal` is the number of the frame at that position. It counts all frames that the shard ever had.
+    The class is a named tuple, because each group commit makes one, and a named tuple costs a third of a dataclass.
     """
 
     file: int
@@ -115,7 +120,7 @@ class WalPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ActiveMeta:
-    """How far the active segment goes, and what of it is deleted."""
+    """The extent of the active segment, and the number and bytes of its deleted records."""
 
     first_seq: int
     records: int
@@ -126,9 +131,10 @@ class ActiveMeta:
 
 @dataclass(frozen=True, slots=True)
 class TopicMeta:
-    """`sealed` are relocated segments too, `ops` the listed deletes, `truncate_ops` the listed truncations.
+    """The state of a topic in a snapshot.
 
-    `head_seq`: what is above the segments were ephemeral records, and their seqs are not used again.
+    `sealed` includes the relocated segments. `ops` are the listed deletes, `truncate_ops` the listed truncations.
+    The seqs above the segments, up to `head_seq`, belonged to ephemeral records. They are not used again.
     """
 
     topic_id: int
@@ -150,7 +156,7 @@ class TopicMeta:
 
     @property
     def sealed_seq(self) -> int:
-        """The highest one in a sealed segment, `hot_floor - 1` if there is none."""
+        """The highest seq in a sealed segment; `hot_floor - 1` without a sealed segment."""
         return self.sealed[-1].last_seq if self.sealed else self.hot_floor - 1
 
     @property
@@ -171,7 +177,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """A topic; `rows` are its sealed segments, `ops` its listed deletes."""
+    """The bytes of a topic. `rows` are its sealed segments, `ops` its listed deletes."""
 
     meta: TopicMeta
     rows: list[bytes]
@@ -180,29 +186,29 @@ class _Encoded:
 
 
 class Encoder:
-    """S8. For one thread."""
+    """Encodes snapshots, and keeps the bytes of each topic for the next one (S8). Not thread-safe."""
 
     def __init__(self) -> None:
         self._topics: dict[int, _Encoded] = {}
-        # What was put and is not encoded yet.
+        # Topics that `put` received and no snapshot has encoded yet.
         self._waiting: dict[int, TopicMeta] = {}
 
     def put(self, topic: TopicMeta) -> None:
-        """It is that from now on, in each snapshot."""
+        """Use this state of the topic in all later snapshots."""
         self._waiting[topic.topic_id] = topic
 
     def remove(self, topic_id: int) -> None:
-        """It is in no snapshot any more."""
+        """Leave the topic out of all later snapshots."""
         self._waiting.pop(topic_id, None)
         self._topics.pop(topic_id, None)
 
     def known(self, topic_id: int) -> TopicMeta | None:
-        """As it was put last."""
+        """Return the state that the last `put` of the topic gave, or None."""
         encoded = self._topics.get(topic_id)
         return self._waiting.get(topic_id, None if encoded is None else encoded.meta)
 
     def encode(self, snapshot: Snapshot) -> bytes:
-        """With these topics, and no others."""
+        """Return the bytes of `snapshot`, with its topics and no others."""
         for topic_id in {*self._topics, *self._waiting} - {topic.topic_id for topic in snapshot.topics}:
             self.remove(topic_id)
         for topic in snapshot.topics:
@@ -210,7 +216,7 @@ class Encoder:
         return self.encode_put(snapshot)
 
     def encode_put(self, snapshot: Snapshot) -> bytes:
-        """With the topics that were put; those of `snapshot` itself do not count."""
+        """Return the bytes of `snapshot` with the topics that `put` received, instead of its own."""
         last = next(reversed(self._topics), 0)
         for topic_id, topic in self._waiting.items():
             self._topics[topic_id] = _encode_topic(topic, self._topics.get(topic_id))
@@ -235,7 +241,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 
 def decode_snapshot(raw: bytes, path: Path) -> Snapshot:
-    """`path` is for the errors: `FileCorrupt`, `FormatUnsupported`."""
+    """Decode the bytes of a snapshot. Raises `FileCorrupt` or `FormatUnsupported`, which name `path`."""
     body, check = raw[:-_CHECK_BYTES], raw[-_CHECK_BYTES:]
     if check != b"\n" + xxh3_64_hexdigest(body).encode() + b"\n":
         raise FileCorrupt(path, 0, "checksum mismatch")
@@ -251,13 +257,13 @@ def decode_snapshot(raw: bytes, path: Path) -> Snapshot:
 
 
 def numbers(files: Files, layout: Layout) -> list[int]:
-    """Of the snapshots there are, ascending."""
+    """Return the numbers of the snapshot files, ascending."""
     found = (number_in("snapshot", name) for name in files.list_dir(layout.meta))
     return [number for number in found if number is not None]
 
 
 def load(files: Files, layout: Layout) -> tuple[int, Snapshot]:
-    """The newest snapshot and its number. Raises `FileCorrupt`, also when there is none."""
+    """Return the number of the newest snapshot, and the snapshot. Raises `FileCorrupt` if it is invalid or missing."""
     there = numbers(files, layout)
     if not there:
         raise FileCorrupt(layout.meta, 0, "there is no snapshot")
@@ -266,12 +272,18 @@ def load(files: Files, layout: Layout) -> tuple[int, Snapshot]:
 
 
 def store(files: Files, layout: Layout, number: int, snapshot: Snapshot) -> None:
-    """Durable on return. Of the older ones, the newest stays for an operator who has to repair by hand."""
+    """Write the snapshot durably, and unlink older ones.
+
+    The snapshot numbered one below stays, for an operator who must repair the directory by hand.
+    """
     store_encoded(files, layout, number, encode_snapshot(snapshot))
 
 
 def store_encoded(files: Files, layout: Layout, number: int, raw: bytes) -> None:
-    """As `store`. Without a descriptor to list the older ones, they stay for the next call."""
+    """Do the same as `store`, with encoded bytes.
+
+    Without a file descriptor to list the directory, the older snapshots stay until the next call.
+    """
     replace_atomically(files, layout.snapshot(number), raw)
     try:
         there = numbers(files, layout)
@@ -312,13 +324,13 @@ def _encode_topic(topic: TopicMeta, known: _Encoded | None) -> _Encoded:
     if known is not None and known.meta == topic:
         return known
     rows, ops = _rows(topic.sealed, known), _ops(topic.ops, known)
-    # Sorted by name, the listed deletes and the sealed segments are the last.
+    # The keys are sorted by name, so `ops` and `sealed` come last.
     lists = b',"ops":[' + b",".join(ops) + b'],"sealed":[' + b",".join(rows) + b"]}"
     return _Encoded(topic, rows, ops, canonical.encode(_topic_to_json(topic))[:-1] + lists)
 
 
 def _rows(sealed: tuple[SegmentInfo, ...], known: _Encoded | None) -> list[bytes]:
-    """Those that are known, from where the first segment is now, are taken over."""
+    """Encode the sealed segments. Rows of `known`, from the present first segment on, are reused."""
     if known is None or not sealed:
         return [*map(_row, sealed)]
     start = bisect_left(known.meta.sealed, sealed[0].first_seq, key=lambda info: info.first_seq)
@@ -328,7 +340,7 @@ def _rows(sealed: tuple[SegmentInfo, ...], known: _Encoded | None) -> list[bytes
 
 
 def _ops(ops: tuple[DeleteOp, ...], known: _Encoded | None) -> list[bytes]:
-    """As `_rows`, of listed deletes."""
+    """Encode the listed deletes. Items of `known`, from the present first delete on, are reused."""
     if known is None or not ops:
         return [*map(_op, ops)]
     start = bisect_left(known.meta.ops, ops[0].op, key=lambda op: op.op)
@@ -361,7 +373,10 @@ def _sealed_from_json(flat: list[Any], first_seq: int) -> tuple[SegmentInfo, ...
 
 
 def _check_sealed(flat: list[Any], columns: list[list[Any]], first_seq: int) -> None:
-    """Raises `ValueError`. There may be a million values: a few passes over all of them."""
+    """Raise `ValueError` if a value is missing, not a number, or out of range.
+
+    There may be a million values, so the check makes a few passes over whole lists.
+    """
     *numbers, check = columns
     is_fit = len(flat) % _VALUES == 0 and set(map(type, flat)) <= {int, type(None)} and first_seq >= 1
     if not is_fit or flat.count(None) != check.count(None):
@@ -374,7 +389,7 @@ def _check_sealed(flat: list[Any], columns: list[list[Any]], first_seq: int) -> 
 
 
 def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
-    """Without the listed deletes and the sealed segments."""
+    """Return the topic as JSON, without its listed deletes and its sealed segments."""
     active = topic.active
     return {
         "active": None
@@ -425,7 +440,7 @@ def _topic_from_json(value: object) -> TopicMeta:
 
 
 def _check_topic(meta: TopicMeta) -> None:
-    """Raises `ValueError` for numbers that cannot be those of one topic."""
+    """Raise `ValueError` if the numbers of the topic contradict each other."""
     active, end = meta.active, meta.sealed_seq
     if active is not None:
         is_fit = active.first_seq == end + 1 and active.records >= 1

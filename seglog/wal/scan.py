@@ -1,10 +1,11 @@
-"""Frames that lie one after the other in a WAL file, read and verified as many at once as fit into a MiB.
+"""Read and verify consecutive frames of a WAL file, in stretches of up to a MiB.
 
-    walk     from length to length, to the last whole frame of what was read
-    verify   headers in one array, a checksum each (`read_any_headers`)
+    walk     from length to length, to the last whole frame in the buffer
+    verify   the headers in one array, and one checksum for each frame (`read_any_headers`)
 
-A stretch in which something is wrong is gone through one by one by whoever takes it, and so is one of a few frames,
-which is quicker: `read_header` says what is wrong, and where, after what is sound before it.
+If a stretch has an invalid frame, iteration verifies its frames one by one. It yields the valid frames in front, then
+`read_header` raises with the reason and the offset. Iteration also verifies a stretch of a few frames one by one, which
+is faster.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from seglog.format.index import OFFSET_END
 
 __all__ = ["Appends", "Stretch", "scan"]
 
-# So many frames are taken one by one in less time than it takes to set up the arrays.
+# Up to this many frames, verifying one by one is faster than setting up the arrays.
 _FEW = 32
 
 _SCAN_BYTES = 1024 * 1024
 _LENGTH = struct.Struct("<I")
-# By type: whether it is neither Append nor a sync mark.
+# Indexed by frame type: true for every type except Append and sync mark.
 _OTHERS = np.array([kind not in (FrameType.APPEND, FrameType.SYNC_MARK) for kind in range(256)])
 
 
 @dataclass(frozen=True, slots=True)
 class Appends:
-    """Records of one topic, with the seqs from `first_seq` on: offsets in the file, lengths of the frames, times."""
+    """Records of one topic with consecutive seqs from `first_seq` on: offsets in the file, frame lengths, and times."""
 
     topic_id: int
     first_seq: int
@@ -48,9 +49,10 @@ class Appends:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """`buffer` holds the bytes of a WAL file from offset `base` on. `bounds` are where frames begin, and the last end.
+    """Consecutive frames. `buffer` holds the bytes of a WAL file from offset `base` on.
 
-    `headers` (HEADERS) are there if all frames are sound. None: nobody knows yet.
+    `bounds` are the positions in `buffer` where frames begin, and the end of the last frame. `headers` (HEADERS) is an
+    array if all frames are verified and valid. If `headers` is None, iteration verifies the frames.
     """
 
     base: int
@@ -62,7 +64,10 @@ class Stretch:
         return len(self.bounds) - 1
 
     def __iter__(self) -> Iterator[tuple[int, Header, int]]:
-        """Offset in the file, header, and position in the buffer of each. Raises `InvalidFrame`, with the offset."""
+        """Yield the offset in the file, the header, and the position in the buffer of each frame.
+
+        Raises `InvalidFrame` with the offset in the file.
+        """
         base, buffer, headers = self.base, self.buffer, self.headers
         if headers is not None:
             for position, fields in zip(self.bounds, headers.tolist(), strict=False):
@@ -73,11 +78,14 @@ class Stretch:
 
     @property
     def end(self) -> int:
-        """Offset in the file."""
+        """The end of the last frame, as an offset in the file."""
         return self.base + self.bounds[-1]
 
     def parts(self) -> Iterator[Stretch]:
-        """In order: what lies between frames that are neither Append nor a sync mark, and each of these for itself."""
+        """Split the stretch at frames that are neither Append nor a sync mark, and yield the parts in order.
+
+        Each such frame is a part of its own.
+        """
         headers, bounds = self.headers, self.bounds
         others = [] if headers is None else np.flatnonzero(_OTHERS[headers["type"]]).tolist()
         if headers is None or not others:
@@ -88,9 +96,15 @@ class Stretch:
             yield Stretch(self.base, self.buffer, bounds[start : stop + 1], headers[start:stop])
 
     def appends(self, file: int) -> list[Appends] | None:
-        """By topic, if there is nothing else but sync marks of that file, each in its place, and seqs have no gap.
+        """Return the records by topic, or None if the caller must take the frames one by one.
 
-        None if there is, or if they are few.
+        The method returns records only if all of these conditions hold:
+
+        - The frames are verified and valid, and there are more than `_FEW` of them.
+        - The stretch ends at or below `OFFSET_END`.
+        - Every frame is an Append frame or a sync mark.
+        - Every sync mark names this file and its own offset.
+        - The seqs of each topic have no gap.
         """
         headers = self.headers
         if headers is None or len(self) <= _FEW or self.end > OFFSET_END:
@@ -109,7 +123,7 @@ class Stretch:
 
 
 def _by_topic(headers: NDArray[Any], offsets: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[Appends] | None:
-    """None if the seqs of one of them have a gap."""
+    """Group the records by topic. Return None if the seqs of a topic have a gap."""
     topic_ids, seqs, times = headers["topic_id"], headers["seq"], headers["ts_ms"]
     if (topic_ids[1:] != topic_ids[:-1]).any():
         order = np.argsort(topic_ids, kind="stable")
@@ -127,9 +141,9 @@ def _by_topic(headers: NDArray[Any], offsets: NDArray[np.int64], lengths: NDArra
 
 
 def scan(file: OpenFile, start: int, end: int) -> Iterator[Stretch]:
-    """The frames in the bytes [start, end). Raises `InvalidFrame` where one should begin and none does.
+    """Yield the frames in the bytes [start, end) as stretches. Raises `InvalidFrame` if the next bytes are no frame.
 
-    That, and what a stretch raises, has the offset in the file.
+    The offset in this error, and in the errors of a stretch, is the offset in the file.
     """
     base, buffer, position = start, b"", 0
     while base + position < end:
@@ -148,7 +162,7 @@ def scan(file: OpenFile, start: int, end: int) -> Iterator[Stretch]:
 
 
 def _walk(buffer: bytes) -> list[int]:
-    """Where whole frames seem to begin, and where the last one ends."""
+    """Return the positions where whole frames begin, by their lengths alone, and the end of the last one."""
     bounds, position, length_at = [0], 0, _LENGTH.unpack_from
     last = len(buffer) - MIN_FRAME_BYTES
     while position <= last:
@@ -175,7 +189,7 @@ def _header(base: int, buffer: bytes, position: int) -> Header:
 
 
 def _frame_bytes_at(buffer: bytes, position: int) -> int:
-    """What the frame there says it takes, or the least that has to be read to know."""
+    """Return the length that the frame declares, or `MIN_FRAME_BYTES` if the buffer has fewer bytes of the frame."""
     if len(buffer) - position < MIN_FRAME_BYTES:
         return MIN_FRAME_BYTES
     return int.from_bytes(buffer[position : position + _LENGTH.size], "little") + _LENGTH.size

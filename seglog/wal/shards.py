@@ -1,10 +1,11 @@
-"""The shards of the write-ahead log, together. A topic is in shard `xxh3_64(topic_id, 8 bytes little-endian) % n`.
+"""The shards of the write-ahead log. A topic is in shard `xxh3_64(topic_id, 8 bytes little-endian) % n`.
 
-H1  The frames of a topic are in one shard, in their order. Of topics in different shards no order is kept: so a name is
-    free for another shard only when the TOPIC_DELETE frame is durable.
-H2  Ordinals begin with 1 where there is one shard, else with (shard + 1) * 10^14 + 1: so no two shards have a file
-    number in common (W3 of seglog.wal.wal).
-H3  A shard's failure poisons all of them: the state in memory is one.
+H1  The frames of a topic are in one shard, in their order.
+    The frames of topics in different shards have no order. So a topic in another shard can take the name of a deleted
+    topic only when the TOPIC_DELETE frame is durable.
+H2  If there is one shard, ordinals begin with 1. Otherwise they begin with (shard + 1) * 10^14 + 1.
+    So no two shards have a file number in common (W3 of seglog.wal.wal).
+H3  A failure of one shard poisons all shards, because they share one state in memory.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def shard_of(topic_id: int, shards: int) -> int:
 
 
 def first_ordinal(shard: int, shards: int) -> int:
-    """H2."""
+    """Return the ordinal of the first frame of the shard (H2)."""
     return (shard + 1) * _ORDINALS + 1 if shards > 1 else 1
 
 
@@ -40,13 +41,13 @@ def open_wals(
     ends: Sequence[WalPosition],
     older: Sequence[Sequence[int]],
 ) -> Wals:
-    """As `Wal` is made, for each shard."""
+    """Open the WAL of each shard. `folders`, `ends` and `older` have one item for each shard, as `Wal` takes it."""
     parts = zip(folders, ends, older, strict=True)
     return Wals([Wal(files, folder, file_bytes, end, numbers) for folder, end, numbers in parts])
 
 
 class Wals:
-    """Each by its shard. What is asked of all of them, in one place."""
+    """The WAL of each shard, and the operations on all of them."""
 
     def __init__(self, wals: Sequence[Wal]) -> None:
         self.each = tuple(wals)
@@ -55,7 +56,7 @@ class Wals:
         return len(self.each)
 
     def file(self, topic_id: int, number: int) -> OpenFile:
-        """That has frames of that topic."""
+        """Return the WAL file `number` of the topic's shard."""
         return self.each[shard_of(topic_id, len(self.each))].file(number)
 
     @property
@@ -64,13 +65,13 @@ class Wals:
 
     @property
     def older_files(self) -> int:
-        """Files that a checkpoint would free, of the shard that has most."""
+        """The number of files that a checkpoint would free, in the shard with the most of them."""
         each = self.each
         return each[0].older_files if len(each) == 1 else max(wal.older_files for wal in each)
 
     @property
     def needs_upkeep(self) -> bool:
-        for wal in self.each:  # noqa: SIM110 - as in Committer.has_unsynced
+        for wal in self.each:  # noqa: SIM110 - for the reason in Committer.has_unsynced
             if wal.needs_upkeep:
                 return True
         return False

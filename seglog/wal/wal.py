@@ -1,29 +1,33 @@
-"""The write-ahead log of a shard: one stream of frames of its topics, in numbered files.
+"""The write-ahead log of a shard: one stream of the frames of its topics, in numbered files.
 
     wal-<number>.log   frames from offset 0 on; after the last one zeros (reserved space), or the end of the file
     CURRENT            name of the active file and a newline
-    next.log           at times: zeros, reserved for the file after the active one, whose number is not known yet
+    next.log           sometimes: zeros, reserved for the file after the active one, whose number is not known yet
 
-W1  Only the file that CURRENT names is written. Every other one is whole, durable, and cut to its last frame.
-W2  A new file is durable before CURRENT names it, and CURRENT is durable before it is written. So a file above CURRENT
-    holds nothing, and `next.log` never does: it is one of them once it has been renamed.
-W3  After every datasync a SYNC_MARK frame says that what lies before it is durable. So what is invalid and has such a
-    mark after it is damage, and what is invalid and has none is a torn write, that nobody was told of.
-    No two files of a data directory have a number in common, and the mark names it: so a file in the place of another
-    is damage too.
-W4  After a failed write for lack of space the file is cut back to its last good frame, durably, before the space is
-    used again.
-W5  A step that an interrupt has cut off may be done again: the same bytes go to the same place.
-W6  Frames go where zeros have been written before, a quarter of a MiB ahead of them. It changes no byte that is read;
-    but a sync of blocks that were only reserved has to commit the file system's journal too, which doubles its time.
-W7  If the process has no file descriptor left for the next file, nothing has changed, and frames go on in the active
-    one. An append is refused only where offsets end. Every later append tries the next file first.
-W8  The size of the active file is durable before a frame is written to it. So a crash leaves no frame that goes past
-    the end of the file, and no file that ends before the place that a snapshot names. Somebody cut such a file.
+W1  The writer writes only to the file that CURRENT names.
+    Every other file is whole, durable, and cut to its last frame.
+W2  A new file is durable before CURRENT names it, and CURRENT is durable before the writer writes to the new file.
+    So a file with a higher number than CURRENT holds no frames. `next.log` never holds frames: the writer renames it to
+    its number first.
+W3  After every datasync the writer adds a SYNC_MARK frame: all bytes before the mark are durable.
+    If a mark follows invalid bytes, they are damage. If no mark follows, they are a torn write that was never acked.
+    No two files of a data directory share a number, and a mark names its file's number. So a file in the place of
+    another file is damage too.
+W4  If a write fails for lack of space, the writer truncates the file to its last good frame.
+    That truncation is durable before the writer uses the space again.
+W5  After an interrupt a step can run again, because it writes the same bytes to the same place.
+W6  The writer writes zeros a quarter of a MiB ahead, and then overwrites them with frames.
+    The zeros change no byte that is read. They halve the time of a sync: with blocks that are only reserved, a sync
+    must also commit the file system's journal.
+W7  If the process has no file descriptor left for the next file, the writer continues in the active file.
+    Nothing else changes. The writer refuses an append only where offsets end. Every later append tries the next file
+    first.
+W8  The size of the active file is durable before the writer writes a frame to it.
+    So a crash leaves no frame that extends past the end of the file. A crash leaves no file that ends before the
+    position that a snapshot names. Such a file was cut by hand or by another program.
 
-A writer is not thread-safe: seglog.wal.group_commit sees to it that one thread at a time leads. What another thread may
-call at
-the same time, one at a time, says so.
+A `Wal` is not thread-safe: seglog.wal.group_commit lets one thread at a time lead. The docstring of a method says if
+one other thread may call it at the same time.
 Source: topics engine architecture, sections 2.1 to 2.4; W3 is ours.
 """
 
@@ -71,7 +75,7 @@ class Wal(Owned):
     def __init__(
         self, files: Files, folder: WalFolder, file_bytes: int, end: WalPosition, older: Sequence[int] = ()
     ) -> None:
-        """Goes on at `end`, the end of the active file's last frame; `older` are the files that are kept beside it."""
+        """Continue at `end`, the end of the active file's last frame. `older` are the numbers of the other files."""
         self._files = files
         self._folder = folder
         self._file_bytes = file_bytes
@@ -84,7 +88,7 @@ class Wal(Owned):
         self._next: OpenFile | None = None
         self._was_prepared_in = 0
         self._is_overlong = False
-        #: `ordinal` is that of the next frame, `written_at` file and offset of the last `write`.
+        #: `ordinal` is the number of the next frame, `written_at` the file and offset of the last `write`.
         self.written_at = (end.file, end.offset)
 
     @property
@@ -97,16 +101,16 @@ class Wal(Owned):
 
     @property
     def older_files(self) -> int:
-        """Files beside the active one, that a checkpoint would free."""
+        """The number of files beside the active one, which a checkpoint would free."""
         return len(self._sizes)
 
     @property
     def needs_upkeep(self) -> bool:
-        """Whether files wait for a checkpoint, or the next one for `prepare_next`."""
+        """True if files wait for a checkpoint, or if `prepare_next` has work."""
         return bool(self._sizes) or (self._offset > self._file_bytes // 2 and self._was_prepared_in != self._number)
 
     def prepare_next(self) -> None:
-        """Reserve space for the next file, so that the append that begins it need not. For another thread."""
+        """Reserve space for the next file, so that no append has to wait for that. One other thread may call this."""
         if self._was_prepared_in == self._number or self._next is not None:
             return
         self._was_prepared_in = self._number
@@ -121,10 +125,10 @@ class Wal(Owned):
         return self._open[number]
 
     def write(self, pieces: Sequence[bytes], frames: int) -> tuple[int, int]:
-        """Write `pieces`, which hold that many whole frames. Returns `written_at`. Not durable before `sync`.
+        """Write `pieces`, which hold `frames` whole frames, and return `written_at`. `sync` makes them durable.
 
-        Raises `DiskFull` and `OffsetOverflow` with nothing changed; after any `OSError` the writer must not be used
-        again.
+        Raises `DiskFull`, `TooManyOpenFiles` and `OffsetOverflow` with nothing changed. After an `OSError` the caller
+        must not use the writer again.
         """
         size = sum(map(len, pieces))
         if size + SYNC_MARK_BYTES > OFFSET_END:
@@ -138,12 +142,15 @@ class Wal(Owned):
             self._give_up_if_full(error)
             raise
         offset = self._offset
-        # Together: an interrupt comes between calls only (W5).
+        # One statement, because an interrupt hits only between calls (W5).
         self.written_at, self._offset, self.ordinal = (self._number, offset), offset + size, self.ordinal + frames
         return self.written_at
 
     def sync(self) -> None:
-        """Whatever was written is durable after this. After an `OSError` the writer must not be used again."""
+        """Make all written frames durable, then write a sync mark (W3).
+
+        After an `OSError` the caller must not use the writer again.
+        """
         if self._synced == self._offset:
             return
         active = self._open[self._number]
@@ -153,21 +160,21 @@ class Wal(Owned):
         self._offset, self.ordinal, self._synced = end, self.ordinal + 1, end
 
     def remove_below(self, number: int) -> None:
-        """Unlink the files before `number`: a durable snapshot holds all that is in them. For another thread."""
+        """Unlink the files before `number`. A durable snapshot covers their frames. One other thread may call this."""
         for old in sorted(self._sizes):
             if old < number:
                 self._unlink_if_there(self._folder.wal_file(old))
                 del self._sizes[old], self._open[old]
 
     def give_back(self) -> None:
-        """Space that was reserved and not used. The caller has synced, and writes no more."""
+        """Give reserved and unused space back to the file system. The caller has synced, and writes no more."""
         if self._reserved > self._offset:
             self._open[self._number].truncate(self._offset)
         self._next = None
         self._unlink_if_there(self._folder.wal_next)
 
     def forget(self) -> None:
-        """Let the files be closed as soon as nobody reads them."""
+        """Drop the references to the files, so that each file closes after its last read."""
         self._open.clear()
 
     def _make_room(self, size: int) -> None:
@@ -184,10 +191,10 @@ class Wal(Owned):
             self._give_up_if_full(error)
             raise
         if is_larger:
-            active.datasync()  # W8. Frames that no sync has seen may be lost if it fails, without space or not.
+            active.datasync()  # W8. Its failure is final, also for lack of space: unsynced frames may be lost.
 
     def _reserve_up_to(self, active: OpenFile, needed: int) -> None:
-        """To where a file ends; or no more than what is needed, if there is no room for that."""
+        """Reserve space up to the size of a WAL file. If the disk has no room for that, reserve up to `needed`."""
         try:
             self._files.allocate(active.fd, max(needed, self._file_bytes))
             self._reserved = max(needed, self._file_bytes)
@@ -198,14 +205,14 @@ class Wal(Owned):
             self._reserved = needed
 
     def _blank_from(self, active: OpenFile, needed: int) -> None:
-        """W6."""
+        """Write zeros from `needed` on, ahead of the frames (W6)."""
         end = max(needed, min(needed + _BLANK_BYTES, self._reserved, self._file_bytes))
         if end > needed:
             active.write(_ZEROS[: end - needed], needed)
         self._blanked = end
 
     def _rotate_or_go_on(self, size: int) -> None:
-        """Without a descriptor for the next file the active one grows beyond its size (W7)."""
+        """Rotate to the next file. Without a file descriptor for it, let the active file grow beyond its size (W7)."""
         try:
             self._rotate()
         except TooManyOpenFiles as error:
@@ -216,7 +223,10 @@ class Wal(Owned):
             self._is_overlong = True
 
     def _rotate(self) -> None:
-        """W1 and W2, in that order. Raises `DiskFull` and `TooManyOpenFiles` with nothing changed."""
+        """Truncate the active file (W1), then make CURRENT name the next one (W2).
+
+        Raises `DiskFull` and `TooManyOpenFiles` with nothing changed.
+        """
         number = self.ordinal
         path = self._folder.wal_file(number)
         active = self._open[self._number]
@@ -226,7 +236,7 @@ class Wal(Owned):
         except OSError as error:
             self._drop_if_refused(path, error)
             raise
-        # Without space or not: a file whose sync failed has lost what it was to hold, so that is final.
+        # Without space or not, a failure from here on is final: a file whose sync failed may have lost its frames.
         active.truncate(self._offset)
         self._reserved = self._blanked = self._offset
         active.datasync()
@@ -246,7 +256,7 @@ class Wal(Owned):
         self._is_overlong = False
 
     def _drop_if_refused(self, path: Path, error: OSError) -> None:
-        """There is no room or no descriptor for a new file, and nothing says that there is one."""
+        """If space or a file descriptor is missing, unlink the new file and raise. CURRENT does not name that file."""
         if error.errno in (*NO_SPACE, *NO_DESCRIPTOR):
             self._unlink_if_there(path)
             raise (DiskFull if error.errno in NO_SPACE else TooManyOpenFiles)(path) from error
@@ -258,13 +268,16 @@ class Wal(Owned):
         return fresh
 
     def _take_next(self, path: Path) -> OpenFile | None:
-        """The file that was prepared, if any, under its name. Until it has that, `prepare_next` makes no other."""
+        """Rename the prepared file to `path` and return it, or return None without one.
+
+        Until the rename is done, `prepare_next` makes no other file.
+        """
         fresh = self._next
         if fresh is not None:
             try:
                 self._files.rename(fresh.path, path)
             except FileNotFoundError:
-                # It has that name, and an interrupt came before anybody was told (W5).
+                # An earlier call renamed the file, and an interrupt hid that (W5).
                 if path.name not in self._files.list_dir(self._folder.path):
                     raise
             fresh.path = path
@@ -276,7 +289,7 @@ class Wal(Owned):
             self._files.unlink(path)
 
     def _give_up_if_full(self, error: OSError) -> None:
-        """W4."""
+        """If the error is a lack of space, truncate the file to its last good frame and raise `DiskFull` (W4)."""
         if error.errno not in NO_SPACE:
             return
         active = self._open[self._number]
@@ -287,7 +300,7 @@ class Wal(Owned):
 
 
 def create_first(files: Files, folder: WalFolder, number: int = 1) -> WalPosition:
-    """The first file of a new WAL, empty, and CURRENT."""
+    """Make the first file of a new WAL, empty, and CURRENT."""
     first = create_first_file(files, folder, number)
     point_to(files, folder, number)
     return first
@@ -301,12 +314,12 @@ def create_first_file(files: Files, folder: WalFolder, number: int = 1) -> WalPo
 
 
 def point_to(files: Files, folder: WalFolder, number: int) -> None:
-    """Let CURRENT name that file."""
+    """Make CURRENT name the file `number`."""
     replace_atomically(files, folder.current, folder.wal_file(number).name.encode() + b"\n")
 
 
 def is_blank(file: OpenFile, start: int, end: int) -> bool:
-    """Whether the bytes [start, end) are all zero."""
+    """Return whether the bytes [start, end) are all zero."""
     for offset in range(start, end, _LOOK_BYTES):
         piece = file.read(min(_LOOK_BYTES, end - offset), offset)
         if piece != _ZEROS[: len(piece)]:
@@ -315,9 +328,9 @@ def is_blank(file: OpenFile, start: int, end: int) -> bool:
 
 
 def durable_after(file: OpenFile, number: int, start: int, end: int) -> int | None:
-    """The offset of a sync mark of file `number` in [start, end): all before it was durable once. None: there is none.
+    """Return the offset of a sync mark of file `number` in [start, end), or None. All bytes before it were durable.
 
-    A copy of a mark inside a record's value does not fit: it names another file or another offset.
+    A copy of a mark inside a record's value does not match, because it names another file or another offset.
     """
     head = encode(FrameType.SYNC_MARK, topic_id=number, seq=0, ts_ms=0)[:14]
     base = start
@@ -333,7 +346,10 @@ def durable_after(file: OpenFile, number: int, start: int, end: int) -> int | No
 
 
 def foreign_mark(file: OpenFile, number: int, start: int, end: int) -> int | None:
-    """The offset of a sync mark in its place of another file than `number`: the bytes are that one's. None: no such."""
+    """Return the offset of a sync mark that names another file than `number`, or None.
+
+    The mark lies at the offset that it names, so the bytes belong to that other file.
+    """
     head = encode(FrameType.SYNC_MARK, topic_id=0, seq=0, ts_ms=0)[:6]
     base = start
     while base < end:
@@ -349,7 +365,10 @@ def foreign_mark(file: OpenFile, number: int, start: int, end: int) -> int | Non
 
 
 def read_current(files: Files, folder: WalFolder) -> str:
-    """The name in CURRENT. Raises `FileNotFoundError` if there is none, `FileCorrupt` if it has no end of line."""
+    """Return the name in CURRENT.
+
+    Raises `FileNotFoundError` without CURRENT, and `FileCorrupt` if CURRENT does not end with a newline.
+    """
     file = OpenFile(files, folder.current, os.O_RDONLY)
     text = file.read(file.size(), 0)
     if not text.endswith(b"\n"):
