@@ -1,4 +1,4 @@
-"""The calls of an archive that take records from an end of a topic, with what the remote has of them."""
+"""The call of an archive that truncates a topic: it removes the newest records from the log and from the remote."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ _ROUNDS = 20
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """`records` were removed, of those that the topic had. `lsn` is the commit that tells the remote.
+    """The result of `truncate`. `records` counts the removed records. `lsn` is the commit that publishes the
+    truncation.
 
-    It is None if the remote had none of them, and while it waits for the commit: `waits_for` says what for.
+    `lsn` is None if the remote had none of the removed records. It is also None while the commit is not published yet.
+    Then `waits_for` gives the reason.
     """
 
     records: int
@@ -29,17 +31,21 @@ class Truncated:
 
 
 class CutCalls(OffloadCalls):
-    """Mixed into `offload.archive.Archive`."""
+    """A mixin of `offload.archive.Archive`."""
 
     @checked
     def truncate(self, name: str, seq: int) -> Truncated:
-        """Remove the records from `seq` on: later appends use their seqs again.
+        """Remove the records from `seq` on. Later appends use these seqs again.
 
-        If the remote has any of them, the others are offloaded first, and the truncation is a commit: the state before
-        it can be restored. Of records that only this log has, nothing is left. It holds from the moment it is in the
-        log, so that a remote that cannot be reached any more by then is no error: the next `offload` publishes it.
-        Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, `TopicMoved` if appends go on all the time, and what
-        `offload` raises: nothing was removed.
+        If the remote has any of these records, the call first offloads the records that the remote lacks. The
+        truncation then becomes a commit, and the state before it can be restored. If only this log has the records, no
+        copy of them remains.
+
+        The truncation holds as soon as it is in the log. If the remote cannot be reached after that, the call still
+        succeeds, and the next `offload` publishes the commit.
+
+        Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, `TopicMoved` if appends never pause, and what `offload`
+        raises. After an error, nothing was removed.
         """
         topic = self._log.existing(self.writable(name).name)
         with self._turn(name):
@@ -57,7 +63,9 @@ class CutCalls(OffloadCalls):
             return Truncated(records, lsns[-1] if lsns else None)
 
     def _cut_what_is_offloaded(self, topic: Topic, seq: int) -> int:
-        """How many records went, all of which are in the remote."""
+        """Offload the whole topic, then truncate it. Return the number of removed records, all of which are in the
+        remote.
+        """
         self._open(topic.name)
         for _ in range(_ROUNDS):
             topic.seal()

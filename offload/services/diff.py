@@ -1,7 +1,8 @@
-"""What two branches of a topic show differently: records that only one of them has, and records that one has deleted.
+"""The differences between two branches of a topic: records that only one has, and records that only one has deleted.
 
-Up to a seq they share, both show the same records, but for deletes: the seq is that of their nearest common point, or
-where one of them was truncated since, if that is lower. Above it every record belongs to one of them.
+Up to the shared seq, both branches show the same records, except for deletes. The shared seq is the head of the nearest
+common point. If a branch was truncated below that head since, the shared seq is the last seq before the truncation.
+Above the shared seq, every record belongs to one of the branches.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ __all__ = ["BranchDiff", "Side", "diff_of"]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Of one branch: how many records it appended above the shared seq, from which seq to which; and how many of the
-    shared ones it does not show any more, though the other does.
+    """One branch's side of a diff.
+
+    `appended` counts the branch's records above the shared seq, which run from `first_seq` to `last_seq`. `deleted`
+    counts the records up to the shared seq that the other branch shows and this branch does not.
     """
 
     appended: int
@@ -38,7 +41,10 @@ class BranchDiff:
 
 
 def diff_of(left: Snapshot, left_past: History, right: Snapshot, right_past: History, reader: ColdReader) -> BranchDiff:
-    """Reads the heads of the index objects of segments that the two do not show alike."""
+    """Return the differences between two branches.
+
+    Reads the heads of the index objects of the segments that the branches show differently.
+    """
     shared_seq = _shared_seq(left, left_past, right, right_past)
     alike = {_look(view) for view in left.segments} & {_look(view) for view in right.segments}
     of_left, of_right = (_live(each, alike, reader) for each in (left, right))
@@ -46,7 +52,7 @@ def diff_of(left: Snapshot, left_past: History, right: Snapshot, right_past: His
 
 
 def _shared_seq(left: Snapshot, left_past: History, right: Snapshot, right_past: History) -> int:
-    """0 if they have nothing in common."""
+    """Return the shared seq; 0 if the branches have no common point."""
     for leg in left_past.legs:
         for other in right_past.legs:
             if leg.vid == other.vid:
@@ -65,7 +71,7 @@ def _look(view: SegmentView) -> tuple[object, ...]:
 
 
 def _live(snapshot: Snapshot, alike: set[tuple[object, ...]], reader: ColdReader) -> BitMap64:
-    """The seqs that it shows, but for those of the views in `alike`."""
+    """Return the live seqs of `snapshot`, without the segments that both branches show alike."""
     live = BitMap64()
     for view in reader.indexed([view for view in snapshot.segments if _look(view) not in alike]):
         base = view.ref.first_seq

@@ -1,14 +1,21 @@
-"""When deleted records are gone for good. Pure: views and commits in, dates out.
+"""The date by which deleted records are gone for good. This module does no I/O: it computes dates from views and
+commits.
 
-A record's bytes go in three steps: the delete; a compaction that puts the segment anew without them (at once for
-segments of which the delete left nothing); and GC, when no state that is kept shows the old object any more.
+A record's bytes disappear in three steps.
 
-    erased by = when the segment was put anew + window + grace + two intervals between GC runs
+1. A delete hides the record.
+2. A compaction rewrites the segment without the record. If the delete left nothing of the segment, this step happens at
+   once.
+3. GC deletes the old object, once no retained state shows it.
 
-A snapshot tells it for all deletes together (`erasure_state`).
+    erased by = when the segment was rewritten + window + grace + two intervals between GC runs
 
-E1  While a segment that held the record is still shown, there is no date: `seglog compact --erase` puts it anew.
-E2  A tag, a lease or a fork that holds an older state holds its bytes beyond that date: `seglog gc` tells which.
+`erasure_state` computes one date for all deletes of a snapshot.
+
+E1  While the topic still shows a segment that held the record, there is no date. `seglog compact --erase` rewrites the
+    segment.
+E2  A tag, a lease or a fork that holds an older state keeps its bytes beyond that date. `seglog gc` lists these
+    holders.
 """
 
 from __future__ import annotations
@@ -24,8 +31,10 @@ __all__ = ["ErasureState", "Erasures", "erasure_state"]
 
 @dataclass(frozen=True, slots=True)
 class ErasureState:
-    """Of all that was deleted: `objects` of the topic's own hold some of it still (E1), and what is in none of these is
-    gone for good by `by_ms`; None if it is gone now.
+    """How far the deleted records of a topic are erased.
+
+    `objects` counts the topic's own objects that still hold deleted records (E1). The deleted records in no such object
+    are gone for good by `by_ms`. `by_ms` is None if they are gone now.
     """
 
     objects: int
@@ -33,14 +42,20 @@ class ErasureState:
 
 
 def erasure_state(snapshot: Snapshot, after_ms: int, now_ms: int) -> ErasureState:
-    """`after_ms` is how long GC takes at most."""
+    """Return the erasure state of `snapshot`. `after_ms` is the longest time from a rewrite until GC has deleted the
+    old object.
+    """
     holding = {view.ref.sid for view in snapshot.segments if view.vid == snapshot.vid and holds_more(view)}
     by_ms = snapshot.put_out_ms + after_ms
     return ErasureState(len(holding), by_ms if snapshot.put_out_ms and by_ms > now_ms else None)
 
 
 class Erasures:
-    """Of one topic or branch: `views` is what it shows now, `after_ms` how long GC takes at most."""
+    """The erasure dates of one topic or branch.
+
+    `views` are the segments that it shows now. `after_ms` is the longest time from a rewrite until GC has deleted the
+    old object.
+    """
 
     def __init__(self, views: Sequence[SegmentView], after_ms: int) -> None:
         self._shown = {view.ref.sid: view for view in views}
@@ -49,10 +64,10 @@ class Erasures:
         self._latest_ms = 0
 
     def date_ms(self, past: PastCommit) -> int | None:
-        """For a delete or an eviction: when what it took is gone for good. None if that is not known yet, and for any
-        other commit.
+        """Return when the records that a delete or an eviction took are gone for good.
 
-        Ask for each commit of a history, newest first.
+        Returns None if the date is not known yet, and for any other commit. The caller passes every commit of a
+        history, newest first.
         """
         commit = past.commit
         if commit.kind is CommitKind.COMPACT:

@@ -1,6 +1,6 @@
-"""The expiry floor of a topic's newest remote state: what `seglog.reading.expiry` is to the log.
+"""The expiry floor of a topic's newest remote state. `seglog.reading.expiry` computes it for the log.
 
-A past state has none. It shows what was there then, as long as the PITR window keeps it.
+A past state has no expiry floor. It shows its records as long as the PITR window keeps them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ __all__ = ["expired_before", "unexpired"]
 
 
 def expired_before(snapshot: Snapshot, now_ms: int, reader: ColdReader, *, is_branch: bool) -> int:
-    """The seq below which all is past the topic's ttl; 1 if nothing is, or there is no ttl.
+    """Return the expiry floor: every record below it is past the topic's ttl. Return 1 if no record is, or if there is
+    no ttl.
 
-    Reads the index object, and at most one chunk, of the segment in which the floor lies. A branch's ttl counts from
-    the first segment of its own. Raises what reading raises.
+    Reads the index object, and at most one chunk, of the segment that contains the floor. A branch's ttl counts from
+    the first segment of its own. Raises what a cold read raises.
     """
     ttl_ms = config_of(snapshot.config, keys.commit_key(snapshot.vid, snapshot.lsn or 1)).ttl_ms
     if ttl_ms is None:
@@ -39,5 +40,5 @@ def expired_before(snapshot: Snapshot, now_ms: int, reader: ColdReader, *, is_br
 
 
 def unexpired(views: tuple[SegmentView, ...], floor: int) -> list[SegmentView]:
-    """What they show from the seq `floor` on."""
+    """Return the part of each view from the seq `floor` on."""
     return [replace(view, first=max(view.first, floor)) for view in views if view.last >= floor]

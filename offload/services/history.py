@@ -14,11 +14,11 @@ __all__ = ["HistoryCalls"]
 
 
 class HistoryCalls(PastCalls):
-    """Mixed into `offload.archive.Archive`."""
+    """A mixin of `offload.archive.Archive`."""
 
     @checked
     def diff(self, left: str, right: str) -> BranchDiff:
-        """What two branches of a topic show differently, as far as the remote knows."""
+        """Return the differences between two branches of a topic, as far as the remote has them."""
 
         def compared(past: History) -> BranchDiff:
             return diff_of(self.snapshot(left), past, self.snapshot(right), self.history(right), self._reader)
@@ -27,9 +27,11 @@ class HistoryCalls(PastCalls):
 
     @checked
     def count(self, snapshot: Snapshot) -> tuple[int, Record | None]:
-        """How many live records there are, and the last one, which is read.
+        """Return the number of live records in `snapshot`, and the last of them, which the call reads; 0 and None for
+        no record.
 
-        The commits tell how many: a few requests, however many segments there are (`count_live` says when it is more).
+        The commits give the number. That takes a few requests, however many segments there are (`count_live` names the
+        exception).
         """
         counts = [count_live(view, self._reader) for view in snapshot.segments]
         last = next((view for view, live in zip(snapshot.segments[::-1], counts[::-1], strict=True) if live), None)

@@ -1,12 +1,13 @@
-"""Which copies of commits the local catalog still needs.
+"""Local GC: it drops the copies of commits that the local catalog no longer needs.
 
-A handle needs what its newest state is made of: its volume's commits from the newest checkpoint at or below its LSN on,
-and without a checkpoint all of them, then the same of the parent at the fork point, and so on.
+A handle needs the commits from which its newest state is built. Within its volume, these begin at the newest checkpoint
+at or below its LSN. If the volume has no such checkpoint, the handle needs all commits of the volume. It then also
+needs the parent's commits, by the same rule from the fork point, and so on.
 
-L1  Every copy can be fetched again, so what goes is never more than a request. An older state, or the history, asks
-    for what it needs once more.
-L2  What is not here, or is damaged, stands for no checkpoint and for no parent.
-L3  Handles and attempts, with what they have pending, are not copies: they stay.
+L1  Every copy can be fetched again, so a dropped copy costs a request and no data. A read of an older state, or of the
+    history, fetches the commits that it needs.
+L2  A missing or damaged copy counts as no checkpoint and as no parent.
+L3  Handles and attempts, with their pending commits, are not copies. They stay.
 
 Source: Graft RFC 0001 (Local garbage collection).
 """
@@ -24,8 +25,8 @@ __all__ = ["drop_copies"]
 
 
 def drop_copies(local: LocalCatalog) -> int:
-    """How many copies of commits went. Makes no request."""
-    needed: dict[Vid, int] = {}  # from which LSN on
+    """Drop the copies of commits that no handle needs. Return how many were dropped. Makes no request."""
+    needed: dict[Vid, int] = {}  # the first LSN to keep
     for handle in local.handles():
         for vid, first_lsn in _path(local, handle.vid, handle.lsn):
             needed[vid] = min(first_lsn, needed.get(vid, first_lsn))
@@ -47,7 +48,10 @@ def _path(local: LocalCatalog, vid: Vid, lsn: int) -> list[tuple[Vid, int]]:
 
 
 def _checkpoint(local: LocalCatalog, vid: Vid, lsn: int) -> int:
-    """The newest one whose copy is here with its list, at or below `lsn`; 0 if there is none."""
+    """Return the LSN of the newest checkpoint at or below `lsn`.
+
+    Returns 0 if there is none, or if the checkpoint list or the checkpoint's commit is missing here or damaged.
+    """
     body = local.object(checkpoints_key(vid))
     if body is None:
         return 0

@@ -1,4 +1,4 @@
-"""The calls of an archive that give names: branches and tags, and taking a change of a name back."""
+"""The calls of an archive for names: branches and tags, and the undo of a change of a name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["NameCalls", "Restored"]
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A branch that was made, and what it holds. `last_seq` and `last_ts_ms` are 0 for an empty one."""
+    """A new branch, and its contents. `last_seq` and `last_ts_ms` are 0 if the branch is empty."""
 
     vid: Vid
     records: int
@@ -31,28 +31,29 @@ class Restored:
 
 
 class NameCalls(HistoryCalls):
-    """Mixed into `offload.archive.Archive`."""
+    """A mixin of `offload.archive.Archive`."""
 
     @checked
     def restore(self, topic: str, *, to: str, name: str, message: str = "") -> Restored:
-        """Make the branch `name` of the topic (or of its branch, as TOPIC@BRANCH) as it was at `to`.
+        """Create the branch `name` with the state of the topic at `to`. `topic` may also be a branch, as TOPIC@BRANCH.
 
-        Nothing is overwritten, no data is copied. If the remote does not have that state yet, the topic is sealed and
-        offloaded once. Raises `BranchExists`, and what `point` and `offload` raise.
+        The call overwrites nothing and copies no data. If the remote lacks that state, the call seals and offloads the
+        topic once. Raises `BranchExists`, and what `point` and `offload` raise.
         """
         self._log.check_writable()
         keys.check_name("branch", name)
         base, _ = split_name(topic)
         point = self._kept_point(topic, to)
         snapshot = self._volumes.snapshot(point.vid, point.lsn, point.seq)
-        # Counted before the branch is made: damage is found while there is nothing to undo.
+        # Count before creating the branch, so that damage is found while there is nothing to undo.
         count, last = self.count(snapshot)
         vid = self._branches.create(base, name, point, now_ms=self._clock.now_ms(), message=message)
         return Restored(vid, count, last.seq if last else 0, last.ts_ms if last else 0)
 
     @checked
     def branches(self, topic: str, *, deleted: bool = False) -> list[Branch]:
-        """Every branch of a topic that is in the remote, by name; with `deleted`, those that can be had back too.
+        """Return every branch of a topic in the remote, by name. With `deleted`, include the branches that can be
+        undeleted.
 
         Raises `NoSuchTopic`.
         """
@@ -60,37 +61,47 @@ class NameCalls(HistoryCalls):
 
     @checked
     def distances(self, branches: Sequence[Branch]) -> list[Distance]:
-        """How far each and its parent went since the fork."""
+        """Return how far each branch and its parent have moved since the fork."""
         return self._branches.distances(branches)
 
     def remote_names(self) -> list[str]:
-        """Of every topic and branch in the remote, ascending; of deleted branches too."""
+        """Return the names of all topics and branches in the remote, ascending, deleted branches included."""
         return sorted(topic if branch == MAIN else f"{topic}@{branch}" for topic, branch in self._branches.names())
 
     @checked
     def delete_branch(self, topic: str, branch: str) -> Branch:
-        """Its name leads nowhere from now on. It can be had back for the PITR window. Raises `NoSuchBranch`,
-        `OpenBranch` if this directory has it open for appends, and `UnnamableBranch` for main.
+        """Delete the branch. `undelete_branch` restores it during the PITR window.
+
+        Raises `NoSuchBranch`, `OpenBranch` if this directory has the branch open for appends, and `UnnamableBranch` for
+        main.
         """
         self._check_not_open(topic, branch)
         return self._branches.delete(topic, branch, now_ms=self._clock.now_ms())
 
     @checked
     def undelete_branch(self, topic: str, branch: str) -> Branch:
-        """Raises `NoSuchBranch`, `VolumeHasName` if it was renamed meanwhile, and `OutOfWindow` if it was collected."""
+        """Restore a deleted branch.
+
+        Raises `NoSuchBranch`, `VolumeHasName` if the branch was renamed meanwhile, and `OutOfWindow` if GC collected
+        it.
+        """
         self._log.check_writable()
         return self._branches.undelete(topic, branch, now_ms=self._clock.now_ms())
 
     @checked
     def rename_branch(self, topic: str, branch: str, new: str) -> Branch:
-        """Raises `NoSuchBranch`, `BranchExists`, `OpenBranch`, and `UnnamableBranch` for main."""
+        """Rename the branch to `new`. Raises `NoSuchBranch`, `BranchExists`, `OpenBranch`, and `UnnamableBranch` for
+        main.
+        """
         self._check_not_open(topic, branch)
         return self._branches.rename(topic, branch, new, now_ms=self._clock.now_ms())
 
     @checked
     def tag(self, topic: str, name: str, *, to: str = "head", message: str = "") -> Tag:
-        """Name a point of the topic (or of its branch, as TOPIC@BRANCH): GC keeps it. It is offloaded
-        as `restore` does. Raises `TagExists`, and what `restore` raises.
+        """Name a point of the topic, so that GC keeps it. `topic` may also be a branch, as TOPIC@BRANCH.
+
+        If the remote lacks the point, the call seals and offloads the topic once. Raises `TagExists`, and what
+        `restore` raises.
         """
         self._log.check_writable()
         base, branch = split_name(topic)
@@ -99,22 +110,22 @@ class NameCalls(HistoryCalls):
 
     @checked
     def tags(self, topic: str) -> list[NamedTag]:
-        """By name."""
+        """Return the tags of a topic, by name."""
         return self._tags.list(topic)
 
     @checked
     def delete_tag(self, topic: str, name: str) -> Tag:
-        """Raises `NoSuchTag`."""
+        """Delete a tag of the topic. Raises `NoSuchTag`."""
         self._log.check_writable()
         return self._tags.delete(topic, name, now_ms=self._clock.now_ms())
 
     def operations(self) -> Iterator[NumberedEntry]:
-        """Who changed which name, newest first."""
+        """Return the operations log, newest first: each entry says which writer changed which name."""
         return Oplog(self._store).entries()
 
     @checked
     def undo(self, number: int | None = None) -> NumberedEntry:
-        """Take back a change of a name: the newest, or that of a number. Raises `NotUndone`."""
+        """Undo the change of a name with that number; without a number, the newest. Raises `NotUndone`."""
         self._log.check_writable()
         return undo(self._volumes, number, writer_id=self._writer_id, now_ms=self._clock.now_ms())
 

@@ -1,4 +1,4 @@
-"""The calls of an archive that bring a topic into the remote, and its hot copy away: offload, delete, release."""
+"""The calls of an archive that offload a topic, release its hot copies, and delete or evict its records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Deleted", "OffloadCalls", "OffloadResult"]
 
 @dataclass(frozen=True, slots=True)
 class OffloadResult:
-    """What a call of `offload` did. `released_seq` is the last seq whose hot copy went, 0 if none did."""
+    """The result of `offload`. `released_seq` is the last seq whose hot copy was deleted; 0 if none was."""
 
     published: tuple[Published, ...]
     released_seq: int
@@ -31,10 +31,11 @@ class OffloadResult:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """`records` were taken, as far as that can be counted. `lsn` is the commit that tells the remote.
+    """The result of `delete` and `evict`. `records` counts the deleted records. `lsn` is the commit that publishes the
+    delete.
 
-    While the remote waits for it, `lsn` is None and `waits_for` says what for; `records` is None if the ones in the
-    cold tier could not be counted.
+    While the commit is not published, `lsn` is None and `waits_for` gives the reason. `records` is None if the records
+    in the cold tier could not be counted.
     """
 
     op: DeleteOp
@@ -44,7 +45,7 @@ class Deleted:
 
 
 class OffloadCalls(StatusCalls):
-    """Mixed into `offload.archive.Archive`."""
+    """A mixin of `offload.archive.Archive`."""
 
     @checked
     def offload(
@@ -55,12 +56,15 @@ class OffloadCalls(StatusCalls):
         drop_hot: bool = False,
         on_bytes: Callable[[int], None] = lambda _: None,
     ) -> OffloadResult:
-        """Ship the sealed segments of a topic, publish the deletes that follow them, release hot copies that are due.
+        """Upload the sealed segments of a topic, publish the deletes that follow them, and release the hot copies that
+        are due.
 
-        `up_to` stops at the last segment that ends there or before. `drop_hot` waives the deletion lag for what is
-        published, never the read-back. The unsealed tail stays: `Topic.seal` makes it ready. `on_bytes` hears how
-        many bytes of frames were taken, every now and then. Raises `NoSuchTopic`, `Diverged`, and what the store
-        raises; repeat it to resume.
+        `up_to` stops the offload at the last segment that ends at or before that seq. `drop_hot` waives the deletion
+        lag for the published segments, never the read-back. The unsealed tail stays; `Topic.seal` prepares it for the
+        next offload. The offload calls `on_bytes` now and then with the number of frame bytes that it has just read.
+
+        Raises `NoSuchTopic`, `Diverged`, and what the store raises. After an error, the caller repeats the call to
+        resume.
         """
         self._log.check_writable()
         topic = self._log.existing(name)
@@ -77,9 +81,10 @@ class OffloadCalls(StatusCalls):
 
     @checked
     def release(self, name: str, *, at_once: bool = False) -> int:
-        """Delete the hot copies that are due, after reading the remote ones back. The last seq that went, or 0.
+        """Delete the hot copies that are due, after reading the remote copies back. Return the last seq that was
+        deleted, or 0.
 
-        `at_once` waives the deletion lag. Raises what reading back raises: the hot copy stays.
+        `at_once` waives the deletion lag. If the read-back fails, the call raises its error and the hot copy stays.
         """
         with self._turn(name):
             handle = self._handles.find(name)
@@ -88,7 +93,10 @@ class OffloadCalls(StatusCalls):
 
     @checked
     def pause(self, name: str, *, paused: bool = True) -> None:
-        """Whether the daemon leaves the topic alone; `offload` by hand works as before. Durable on return."""
+        """Make the daemon leave the topic alone, or with `paused=False` end that. Durable on return.
+
+        An `offload` by hand works as before.
+        """
         config = self._log.existing(name).config
         attributes = {key: text for key, text in config.attributes.items() if key != PAUSED}
         if paused:
@@ -97,11 +105,13 @@ class OffloadCalls(StatusCalls):
 
     @checked
     def writable(self, name: str) -> Topic:
-        """The topic of the log that takes appends for `name`.
+        """Return the topic of the log that takes appends for `name`.
 
-        A replica, or a branch that is only in the remote, is taken over first (offload.replication.takeover).
+        If `name` is a replica, or a branch that is only in the remote, the call first takes it over
+        (offload.replication.takeover).
 
-        Raises `NoSuchBranch` for a branch that does not exist; a new plain topic is made by its first append.
+        Raises `NoSuchBranch` if the branch does not exist. If a plain topic does not exist, its first append creates
+        it.
         """
         self._log.check_writable()
         if self._log.has_topic(name) or not (self.is_replica(name) or split_name(name)[1] != MAIN):
@@ -113,18 +123,22 @@ class OffloadCalls(StatusCalls):
 
     @checked
     def delete(self, name: str, *, before: int | None = None, tag: str | None = None) -> Deleted:
-        """Delete records below seq `before` and/or with `tag` (a `*` at its end matches any rest). Invisible at once.
+        """Delete the records below seq `before` and/or with `tag`. Readers stop seeing them at once.
 
-        The remote learns it as a commit of its own, once all that was appended before is offloaded; the state before
-        that commit can be restored. The delete holds from the moment it is in the log, so a remote that cannot be
-        reached now is no error here: the next `offload` publishes it.
+        A `*` at the end of `tag` matches any rest. Once every record appended before the delete is offloaded, the
+        delete becomes a commit of its own. The state before that commit can be restored.
+
+        The delete holds as soon as it is in the log. If the remote cannot be reached now, the call still succeeds, and
+        the next `offload` publishes the delete.
         """
         return self._take(name, before, tag, lambda topic: topic.delete(before=before, tag=tag))
 
     @checked
     def evict(self, name: str, before: int) -> Deleted:
-        """The records below seq `before` are lost to readers, who are told so: in the archive too, where retention
-        takes nothing. As `delete` in all else: the state before can be restored.
+        """Evict the records below seq `before`, also from the archive, where retention takes nothing.
+
+        Readers get a notice that the records are lost. In all else the call is like `delete`: the state before it can
+        be restored.
         """
         return self._take(name, before, None, lambda topic: topic.evict(before))
 
@@ -151,12 +165,12 @@ class OffloadCalls(StatusCalls):
     def _publish_delete(
         self, name: str, op: DeleteOp, earlier: tuple[DeleteOp, ...], offloaded_seq: int, hot_count: int
     ) -> Deleted:
-        """Tell the remote of `op` if its turn has come; `earlier` are the deletes that waited before it."""
+        """Publish `op` if its turn has come. `earlier` are the deletes that waited before it."""
         handle = self._handles.find(name)
         if handle is None:
             return Deleted(op, hot_count, None, waits_for="the first offload")
         snapshot = self._newest(name)
-        in_cold = replace(op, at_seq=min(op.at_seq, offloaded_seq))  # what is above there was truncated since
+        in_cold = replace(op, at_seq=min(op.at_seq, offloaded_seq))  # this log truncated the records above it
         records = hot_count + count_cold(in_cold, earlier, snapshot, self._reader)
         if op.at_seq > offloaded_seq:
             return Deleted(op, records, None, waits_for="the offload of what was appended before it")

@@ -1,4 +1,4 @@
-"""What an archive is made of, and what all its calls stand on: who has a turn, and the handle of a name."""
+"""The parts of an archive, and the helpers of all its calls: a lock for each topic, and the handle of a name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["ArchiveParts"]
 
 
 class ArchiveParts(Owned):
-    """The parts, put together; `offload.archive` says what they are for."""
+    """The base class that builds and holds the parts. `offload.archive` says what the parts are for."""
 
     def __init__(
         self,
@@ -105,10 +105,10 @@ class ArchiveParts(Owned):
             log, self._handles, self._local, self._replicas, self._offloader, self._publisher, self._reset
         )
         self._is_closed = False
-        self._turns: dict[str, threading.RLock] = {}  # of each topic: its offloads and deletes take turns; reads do not
+        self._turns: dict[str, threading.RLock] = {}  # one for each topic: offloads and deletes take it, reads do not
 
     def close(self) -> None:
-        """Reads of the log end at its hot floor from now on. Idempotent."""
+        """Close the archive. Reads of the log end at its hot floor from now on. Idempotent."""
         if is_foreign(self) or self._is_closed:
             return
         self._is_closed = True
@@ -123,19 +123,21 @@ class ArchiveParts(Owned):
         return self._store.url
 
     def cache_counts(self) -> Iterator[tuple[str, int, int]]:
-        """Name, hits and misses of each cache of cold reads, since the archive was attached."""
+        """Return the name, hits and misses of each cache of cold reads, counted since the archive was attached."""
         return self._reader.cache_counts()
 
     @checked
     def change_settings(self, settings: OffloadSettings) -> None:
-        """For runs that begin from now on."""
+        """Use `settings` for every offload that begins from now on."""
         self._offloader.settings = settings
 
     def _turn(self, name: str) -> threading.RLock:
         return self._turns.setdefault(name, threading.RLock())
 
     def _open(self, name: str) -> Handle:
-        """A writer's handle for a topic of the log."""
+        """Return the writer's handle for a topic of the log. If this directory is not the writer yet, take the volume
+        over.
+        """
         handle = self._handles.open(name)
         return handle if self._handles.is_writer(handle) else self._takeover.run(name)
 
@@ -145,8 +147,9 @@ class ArchiveParts(Owned):
         return handle
 
     def _gc_takes_ms(self, name: str, snapshot: Snapshot) -> int:
-        """How long after a commit of the topic what it replaced is gone for good, at most
-        (`offload.services.erasures`)."""
+        """Return the longest time from a commit of the topic until GC has deleted the objects that the commit replaced
+        (`offload.services.erasures`).
+        """
         upkeep = self._upkeep
         config = json.dumps(self._log.topic(name).config.to_json()) if self._log.has_topic(name) else snapshot.config
         window_ms = window_ms_of(config, upkeep.pitr_window_s * 1000)
@@ -154,7 +157,7 @@ class ArchiveParts(Owned):
         return window_ms + (upkeep.gc_grace_s + 2 * interval_s) * 1000
 
     def _newest(self, name: str) -> Snapshot:
-        """The remote state of a topic or branch, as far as it is known here."""
+        """Return the remote state of a topic or branch, as far as this directory knows it."""
         handle = self._handles.find(name)
         if handle is None:
             return self._volumes.snapshot(self._handles.resolve(name))
@@ -167,8 +170,10 @@ class ArchiveParts(Owned):
             return self._volumes.snapshot(moved.vid, moved.lsn)
 
     def _behind_gc(self, handle: Handle) -> Handle | None:
-        """A writer's handle after the commits of GC that follow it, if GC keeps only these. The next offload takes
-        them in; this makes nothing of it.
+        """Return the handle of a writer, advanced past GC's commits.
+
+        Returns None unless GC keeps only these commits after the handle. The call does not save the result: the next
+        offload advances the handle on record.
         """
         if not self._handles.is_writer(handle) or not self._publisher.is_passed(handle):
             return None
@@ -180,7 +185,7 @@ class ArchiveParts(Owned):
 
 
 class _ColdTier:
-    """What the log asks for records below its hot floor."""
+    """The cold tier of the log: it returns the records below the hot floor."""
 
     def __init__(self, reader: ColdReader, snapshot: Callable[[str], Snapshot]) -> None:
         self._reader = reader

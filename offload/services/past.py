@@ -1,9 +1,10 @@
-"""The calls of an archive that tell what a topic was. They ask, and change nothing here or in the remote.
+"""The calls of an archive that read the past of a topic. They change nothing here or in the remote.
 
-P1  A target is looked up in the commits that are made, and in those that an offload would make
-(`offload.services.waiting`).
-P2  No turn is taken, so an offload may go on beside a read: it moves records, and the reader looks at the next record
-    in the new place. Two numbers tell that it did: the LSN of the handle, and the epoch of the topic.
+P1  The archive looks a target up in the existing commits, and in the commits that an offload would make
+    (`offload.services.waiting`).
+P2  A read does not take the topic's lock, so an offload may run beside it. The offload moves records, and the reader
+    looks for the next record in the new place. Two numbers reveal the move: the LSN of the handle, and the epoch of the
+    topic.
 """
 
 from __future__ import annotations
@@ -32,19 +33,20 @@ _ROUNDS = 5
 
 
 class PastCalls(OffloadCalls):
-    """Mixed into `offload.archive.Archive`."""
+    """A mixin of `offload.archive.Archive`."""
 
     @checked
     def read(
         self, name: str, start: int | None = None, end: int | None = None, *, at: str | None = None
     ) -> Iterator[Record]:
-        """Live records from seq `start` to seq `end`, both included, hot or cold; with `at`, those of that time.
+        """Return the live records from seq `start` to seq `end`, both included, hot or cold. With `at`, read that past
+        state.
 
-        Nothing is sealed, offloaded or changed: records that no commit tells yet come from the log.
-        The newest state hides what is past the topic's ttl. A past one shows it as long as the window keeps it.
+        The call seals, offloads and changes nothing. Records that no commit has yet come from the log. The newest state
+        hides records past the topic's ttl. A past state shows them as long as the window keeps them.
 
-        Raises `SeqOutOfRange` when `start` lies outside what there is, `Evicted` below what was evicted, `NoSuchTopic`,
-        `NoSuchBranch`, `InvalidTarget`, `OutOfWindow`.
+        Raises `SeqOutOfRange` if `start` lies outside the state, `Evicted` if the records at `start` are lost,
+        `NoSuchTopic`, `NoSuchBranch`, `InvalidTarget`, `OutOfWindow`.
         """
         wanted = timeline.Head() if at is None else self._parsed(at)
         if self._log.has_topic(name) and wanted == timeline.Head():
@@ -58,7 +60,10 @@ class PastCalls(OffloadCalls):
 
     @checked
     def live_floor(self, name: str, snapshot: Snapshot) -> int:
-        """Of the newest state: below it all was evicted, or is past the ttl now. May read one index object."""
+        """Return the live floor of the newest state. Every record below it was evicted, or is past the ttl now.
+
+        May read one index object and one chunk.
+        """
         is_branch = BRANCH_MARK in name
         expired = expired_before(snapshot, self._clock.now_ms(), self._reader, is_branch=is_branch)
         return max(snapshot.bounds.evict_floor, expired)
@@ -67,13 +72,18 @@ class PastCalls(OffloadCalls):
     def read_snapshot(
         self, name: str, snapshot: Snapshot, floor: int, start: int | None = None, end: int | None = None
     ) -> Iterator[Record]:
-        """As `read`, of a state that the caller has, and of what is lost there. Raises `SeqOutOfRange`, `Evicted`."""
+        """Return records of a state that the caller has, as `read` does. The records below `floor` are lost.
+
+        Raises `SeqOutOfRange`, `Evicted`.
+        """
         start, last = _checked(name, snapshot.bounds, floor, start)
         return self._reader.records(snapshot, start, last if end is None else end)
 
     @checked
     def snapshot(self, name: str, at: str | None = None) -> Snapshot:
-        """The remote state of a topic or branch: the newest, or at a point in time. Raises as `point`."""
+        """Return the remote state of a topic or branch: the newest, or the state at the target `at`. Raises as `point`
+        does.
+        """
         if at is None:
             return self._newest(name)
         point = self.point(name, at)
@@ -81,7 +91,7 @@ class PastCalls(OffloadCalls):
 
     @checked
     def history(self, name: str) -> History:
-        """The commits that made the topic or branch what it is, through its fork points, as far as they are kept."""
+        """Return the commits of the topic or branch, through its fork points, as far as GC keeps them."""
         handle = self._handles.find(name)
         if handle is not None:
             return self._volumes.history(handle.vid, handle.lsn)
@@ -89,9 +99,9 @@ class PastCalls(OffloadCalls):
 
     @checked
     def point(self, name: str, target: str) -> ForkPoint:
-        """The exact point that `target` names: `seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME` or a time.
+        """Return the exact point that `target` names: `seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME` or a time.
 
-        Nothing is sealed or offloaded: `NotOffloaded` if the remote has no such point yet. Raises `InvalidTarget`,
+        The call seals and offloads nothing. Raises `NotOffloaded` if the remote has no such point yet, `InvalidTarget`,
         `OutOfWindow`, `NoSuchTag`.
         """
         waiting, point = self._looked_up(name, self._parsed(target))
@@ -102,9 +112,10 @@ class PastCalls(OffloadCalls):
     # ------------------------------------------------------------ inside
 
     def _kept_point(self, name: str, target: str) -> ForkPoint:
-        """As `point`, after one seal and one offload of the records that it needs and the remote does not have.
+        """Return the same point as `point`. If the remote lacks records of the point, first seal and offload once.
 
-        Records and deletes that come later take no part: a second look might never end. Raises what `offload` raises.
+        The call ignores records and deletes that arrive later, because otherwise it might never end. Raises what
+        `offload` raises.
         """
         wanted = self._parsed(target)
         with self._turn(name):
@@ -126,10 +137,10 @@ class PastCalls(OffloadCalls):
     def _looked_up(
         self, name: str, wanted: timeline.Target, *, offloads: bool = False
     ) -> tuple[Waiting | None, ForkPoint]:
-        """The point, and for a topic of the log what waits behind its commits: the point may be there.
+        """Return the point, and for a topic of the log its waiting part, which may contain the point.
 
-        An LSN and `head~N` count commits that are made; where there is none yet and the caller `offloads`, those that
-        it will make.
+        An LSN and `head~N` count existing commits. If there is none yet and the caller `offloads`, they count the
+        commits that the offload will make.
         """
         if isinstance(wanted, timeline.Named):
             return None, self._tags.get(split_name(name)[0], wanted.name).point
@@ -164,9 +175,11 @@ class PastCalls(OffloadCalls):
         return waiting, waiting.resolve(wanted, told, self._reader.last_seq_at)
 
     def _told(self, name: str, wanted: timeline.Target) -> tuple[Handle | None, History]:
-        """The handle, and the commits that are made. Where GC has passed the handle, both as they follow GC's.
+        """Return the handle, and the history of existing commits. If GC has passed the handle, return both after GC's
+        commits.
 
-        An LSN that GC has taken is still looked for among the copies of commits in this directory.
+        If the target is an LSN that GC has collected, the call keeps the old history. The copies of commits in this
+        directory may still have that LSN.
         """
         handle = self._handles.find(name)
         if handle is None and self._log.has_topic(name):
@@ -177,7 +190,10 @@ class PastCalls(OffloadCalls):
         return (handle, told) if moved is None else (moved, self._volumes.history(moved.vid, moved.lsn))
 
     def _waiting(self, name: str, handle: Handle | None) -> Waiting:
-        """Raises `BranchCollected`, and `Diverged` for a topic of the log that does not follow its volume."""
+        """Return the part of the topic that no commit has yet.
+
+        Raises `BranchCollected`, and `Diverged` for a topic of the log that does not follow its volume.
+        """
         topic = self._log.topic(name)
         if handle is None:
             return waiting_of(topic, None, 0, None)
@@ -188,13 +204,13 @@ class PastCalls(OffloadCalls):
         return waiting_of(topic, handle.vid, handle.lsn, self._handles.tip(handle))
 
     def _newest_ms(self, handle: Handle | None, waiting: Waiting) -> float:
-        """The latest time that the topic has: a target of that time or later means its head."""
+        """Return the latest time of the topic. A target at or after that time means the topic's head."""
         if waiting.commits:
             return max(commit.at_ts_ms for commit in waiting.commits)
         return inf if handle is None else self._volumes.snapshot(handle.vid, handle.lsn).max_ts_ms
 
     def _places(self, name: str) -> tuple[int, int]:
-        """P2."""
+        """Return the LSN of the handle and the epoch of the topic. If either changes, records have moved (P2)."""
         handle = self._handles.find(name)
         return (-1 if handle is None else handle.lsn), self._log.topic(name).epoch
 
@@ -219,7 +235,7 @@ class PastCalls(OffloadCalls):
                 yield record
                 first = record.seq + 1
             first = max(first, state.hot_first)
-            # A batch counts if nothing has moved since it was looked up: else it may have lost records.
+            # Yield a batch only if no record has moved since the lookup. Otherwise the batch may lack records.
             with suppress(SeqOutOfRange):
                 for records, last_seq in hot_records(self._log.topic(name), state, first, last):
                     if self._places(name) != state.places:
@@ -246,7 +262,7 @@ def _counts_commits(wanted: timeline.Target) -> bool:
 
 
 def _checked(name: str, bounds: Bounds, floor: int, start: int | None) -> tuple[int, int]:
-    """The seqs to read from and to; below `floor` all is lost. Raises `Evicted`, `SeqOutOfRange`."""
+    """Return the first and the last seq to read. Records below `floor` are lost. Raises `Evicted`, `SeqOutOfRange`."""
     first, last = bounds.first_seq, bounds.head_seq
     start = max(first, floor) if start is None else start
     if 1 <= start < floor:

@@ -1,4 +1,6 @@
-"""The calls of an archive by which several data directories share a topic: who follows it, and who writes it."""
+"""The calls of an archive that let several data directories share a topic: one directory writes it, the others follow
+it.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,10 @@ __all__ = ["ReplicaCalls", "TopicGone"]
 
 @dataclass(frozen=True, slots=True)
 class TopicGone:
-    """The outcome of `delete_topic`: the topic was `deleted` for good, `detached` from this directory, or `unfollowed`.
+    """The result of `delete_topic`: the topic was `deleted` for good, `detached` from this directory, or `unfollowed`.
 
-    The remote has it up to `lsn`; None: it has nothing of it. `records` and `deletes` were dropped unsent.
+    The remote has the topic up to `lsn`, or nothing of it if `lsn` is None. `records` and `deletes` count the local
+    changes that were dropped without an offload.
     """
 
     outcome: Literal["deleted", "detached", "unfollowed"]
@@ -33,13 +36,13 @@ class TopicGone:
 
 
 class ReplicaCalls(StatusCalls):
-    """Mixed into `offload.archive.Archive`."""
+    """A mixin of `offload.archive.Archive`."""
 
     @checked
     def pull(self, name: str) -> SyncState:
-        """Bring new commits of the volume into the local catalog; readers see what they saw.
+        """Fetch new commits of the volume into the local catalog. Readers still see the same state.
 
-        A name that is only in the remote becomes a replica. Raises `NoSuchTopic`, `NoSuchBranch`.
+        If the name is only in the remote, it becomes a replica. Raises `NoSuchTopic`, `NoSuchBranch`.
         """
         with self._turn(name):
             self._replicas.pull(self._followed(name))
@@ -47,14 +50,14 @@ class ReplicaCalls(StatusCalls):
 
     @checked
     def fetch(self, name: str) -> SyncState:
-        """Pull, and bring every commit that a snapshot needs here. Raises as `pull` does."""
+        """Pull, and fetch every commit that a snapshot needs. Raises as `pull` does."""
         with self._turn(name):
             self._replicas.fetch(self._followed(name))
         return self.sync_state(name)
 
     @checked
     def sync(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> Synced:
-        """Make this directory and the volume the same: follow it, or push what is sealed here
+        """Bring this directory and the volume to the same state: follow the volume, or push the sealed records
         (offload.replication.sync).
 
         Raises `Diverged` and `Fenced` if both have changed, and what the store raises.
@@ -68,15 +71,16 @@ class ReplicaCalls(StatusCalls):
 
     @checked
     def follow(self, name: str) -> bool:
-        """What `sync` does for a name that is followed here; False, and nothing, for one that is written by now."""
+        """Sync a replica, and return whether it moved. If the name is not a replica, do nothing and return False."""
         with self._turn(name):
             return self.is_replica(name) and self._sync.follow(name).commits > 0
 
     @checked
     def reset(self, name: str, *, as_branch: str | None = None, discard: bool = False) -> ResetResult:
-        """Drop what only this directory has of the topic, and follow the volume again (offload.replication.reset).
+        """Drop the local changes of the topic, and follow the volume again (offload.replication.reset).
 
-        With `as_branch` it becomes a branch. Raises `LocalChangesLost` if there is something and neither is said.
+        With `as_branch`, the local changes become a branch. Raises `LocalChangesLost` if there are local changes and
+        the caller passes neither `as_branch` nor `discard`.
         """
         self._log.check_writable()
         if as_branch is not None:
@@ -86,9 +90,9 @@ class ReplicaCalls(StatusCalls):
 
     @checked
     def take_over(self, name: str) -> Topic:
-        """Become the writer of the topic: whoever writes it now is fenced (offload.replication.takeover).
+        """Become the writer of the topic, and fence its present writer (offload.replication.takeover).
 
-        Raises `Fenced` and `Diverged` for a topic that is written here, and another writer has it.
+        Raises `Fenced` or `Diverged` if this log has the topic but another writer owns the volume.
         """
         self._log.check_writable()
         with self._turn(name):
@@ -99,12 +103,14 @@ class ReplicaCalls(StatusCalls):
 
     @checked
     def delete_topic(self, name: str, *, detach: bool = False, discard: bool = False) -> TopicGone:
-        """Delete a topic of the log that has nothing in the remote, or follow a replica no more.
+        """Delete a topic of the log that has nothing in the remote, or stop following a replica.
 
-        A topic that has a history in the remote goes only with `detach`, and only from here: in the remote it stays;
-        `sync` or `take_over` bring it back. All of it is offloaded first, or with `discard` what is only here is
-        dropped; and what replaces the hot copies is read back. Repeat it after an error: it goes on.
-        Raises `NoSuchTopic`, `TopicAttached` without `detach`, `Diverged`, and what the store raises.
+        If the topic has a history in the remote, the call requires `detach`, and deletes the topic only here. `sync` or
+        `take_over` brings it back. The call first offloads the whole topic; with `discard`, it drops the local changes
+        instead. Before the hot copies go, the call reads back the objects that replace them.
+
+        After an error, the caller repeats the call to resume. Raises `NoSuchTopic`, `TopicAttached` without `detach`,
+        `Diverged`, and what the store raises.
         """
         self._log.check_writable()
         if self.is_replica(name):

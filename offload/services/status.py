@@ -1,4 +1,4 @@
-"""The calls of an archive that tell what is known here of a topic. They ask the local disk only."""
+"""The calls of an archive that return what this directory knows of a topic. They read the local disk only."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["StatusCalls"]
 
 
 class StatusCalls(ArchiveParts):
-    """Mixed into `offload.archive.Archive`."""
+    """A mixin of `offload.archive.Archive`."""
 
     @checked
     def status(self, name: str) -> TopicStatus:
-        """Where the topic's records are. Asks the local disk only. Raises `NoSuchTopic`."""
+        """Return where the topic's records are. Reads the local disk only. Raises `NoSuchTopic`."""
         handle = self._handles.find(name)
         if handle is not None and not self._log.has_topic(name):
             tip, state = self._handles.tip(handle), self._replicas.state(handle)
@@ -42,7 +42,9 @@ class StatusCalls(ArchiveParts):
         )
 
     def _erasure(self, handle: Handle | None) -> ErasureState | None:
-        """None if nothing was offloaded, or what is known here does not tell."""
+        """Return the erasure state of a topic. Return None if nothing was offloaded, or if this directory lacks the
+        commits.
+        """
         if handle is None:
             return None
         try:
@@ -53,9 +55,9 @@ class StatusCalls(ArchiveParts):
 
     @checked
     def runs(self, name: str) -> tuple[RunStatus, ...]:
-        """Each run of segments that is in the topic's own volume or on its way there, ascending.
+        """Return each run of segments that is in the topic's own volume or on its way there, ascending.
 
-        Asks the local disk only, so it has what this directory knows of. Raises `NoSuchTopic`.
+        Reads the local disk only, so the result covers what this directory knows. Raises `NoSuchTopic`.
         """
         topic = self._log.existing(name)
         handle = self._handles.find(name)
@@ -77,7 +79,9 @@ class StatusCalls(ArchiveParts):
 
     @checked
     def sync_state(self, name: str) -> SyncState:
-        """How far this directory and the volume are apart, as far as is known here. Asks the local disk only."""
+        """Return how far this directory and the volume differ, as far as this directory knows. Reads the local disk
+        only.
+        """
         handle = self._handles.find(name)
         if handle is None:
             topic = self._log.existing(name)
@@ -87,11 +91,11 @@ class StatusCalls(ArchiveParts):
 
     @checked
     def is_replica(self, name: str) -> bool:
-        """Whether the name is followed here, and not written. Asks the local disk only."""
+        """Return whether this directory follows the name and does not write it. Reads the local disk only."""
         return self._replicas.is_replica(name)
 
     def replicas(self) -> list[str]:
-        """Names that are followed here. Asks the local disk only."""
+        """Return the names that this directory follows. Reads the local disk only."""
         return self._replicas.names()
 
     @checked
@@ -100,7 +104,10 @@ class StatusCalls(ArchiveParts):
 
     @checked
     def is_unfinished(self, name: str) -> bool:
-        """Whether a commit, an attempt or a delete waits that needs no new records. Asks the local disk only."""
+        """Return whether a commit, an attempt, a truncation or a delete waits that needs no new records.
+
+        Reads the local disk only.
+        """
         handle = self._handles.find(name)
         offloaded_seq = self._handles.offloaded_seq(name)
         return (
@@ -121,12 +128,12 @@ class StatusCalls(ArchiveParts):
 
     @checked
     def offloaded_seq(self, name: str) -> int:
-        """The last seq that is in the remote; 0 if none. Asks the local disk only."""
+        """Return the last seq in the remote; 0 if there is none. Reads the local disk only."""
         return self._handles.offloaded_seq(name)
 
     @checked
     def waiting_bytes(self, name: str, up_to: int | None = None) -> int:
-        """Frame bytes of the sealed segments that `offload` would send."""
+        """Return the frame bytes of the sealed segments that `offload` would upload."""
         offloaded = self._handles.offloaded_seq(name)
         return sum(
             segment.data_bytes
@@ -135,5 +142,5 @@ class StatusCalls(ArchiveParts):
         )
 
     def with_hot_copies(self) -> set[str]:
-        """Names of topics that have published runs whose hot copy is still there."""
+        """Return the names of the topics that have published runs with a hot copy."""
         return {each.name for each in self._local.attempts() if each.state == AttemptState.PUBLISHED}

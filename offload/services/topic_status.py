@@ -1,4 +1,4 @@
-"""Where a topic's records are, told from what the local disk knows. No I/O: values in, a value out."""
+"""The status of a topic: where its records are, as far as the local disk knows. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ __all__ = ["TopicStatus", "status_of", "status_of_replica"]
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """Where a topic's records are. Seqs are inclusive; 0 means none. Bytes are those of the frames.
+    """The places of a topic's records. Seqs are inclusive; 0 means none. Bytes are bytes of frames.
 
-    `epoch` is that of the log's seqs, `writer_epoch` that of the commits which are made here: 0 for a replica's.
-    `state` is as `offload.replication.replica.SyncState` says it.
+    `epoch` is the epoch of the log's seqs. `writer_epoch` is the epoch of the commits that this directory makes; 0 for
+    a replica. `state` is the text of `offload.replication.replica.SyncState`.
 
-    `unerased_objects` in the remote hold deleted records still, and what was deleted and is in none of these is gone
-    for good by `erased_by_ms`, None if it is gone by now. Both are None if that is not known here.
+    `unerased_objects` counts the objects in the remote that still hold deleted records. The deleted records in no such
+    object are gone for good by `erased_by_ms`. `erased_by_ms` is None if they are gone by now. Both are None if this
+    directory does not know.
     """
 
     name: str
@@ -89,7 +90,7 @@ def status_of(
 
 
 def status_of_replica(handle: Handle, tip: Tip, state: SyncState, erasure: ErasureState | None) -> TopicStatus:
-    """Nothing of it is hot."""
+    """Return the status of a replica, which has no hot records."""
     bounds = tip.bounds
     return TopicStatus(
         name=handle.name,

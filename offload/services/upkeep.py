@@ -1,4 +1,4 @@
-"""The calls of an archive that keep the remote small: merging, erasing, GC, and what failed uploads left."""
+"""The calls of an archive that keep the remote small: merging, erasing, GC, and the removal of failed uploads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ORPHAN_AGE_MS = 24 * 3600 * 1000  # longer than any upload takes
 
 @dataclass(frozen=True, slots=True)
 class OrphanUpload:
-    """A multipart upload that nobody goes on with: it costs money, and holds nothing that is needed."""
+    """A multipart upload that no process continues. It costs money and holds no data that is needed."""
 
     key: keys.Key
     upload_id: str
@@ -34,22 +34,24 @@ class OrphanUpload:
 
 
 class UpkeepCalls(HistoryCalls):
-    """Mixed into `offload.archive.Archive`."""
+    """A mixin of `offload.archive.Archive`."""
 
     @checked
     def compact(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> tuple[Published, ...]:
-        """Merge runs of small remote segments, as `merge_below_bytes` and `merge_count` say; a commit for each run.
+        """Merge runs of small remote segments, with a commit for each run. `merge_below_bytes` and `merge_count` select
+        the runs.
 
-        No past state changes. `on_bytes` hears how many bytes of frames were taken. Raises
-        `NoSuchTopic`, `Diverged`, and what the store raises; repeat it to resume.
+        No past state changes. The call passes to `on_bytes` the number of frame bytes that it has just read. Raises
+        `NoSuchTopic`, `Diverged`, and what the store raises. After an error, the caller repeats the call to resume.
         """
         return self._rewritten(name, lambda: self._offloader.merge(name, on_bytes=on_bytes))
 
     @checked
     def erase(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> tuple[Published, ...]:
-        """Write each object of the topic anew that holds deleted records, a commit for each. Raises as `compact` does.
+        """Rewrite each object of the topic that holds deleted records, with a commit for each object. Raises as
+        `compact` does.
 
-        The old objects go by GC, when the window has passed them: `erasures` tells when.
+        GC deletes the old objects when the window has passed them. `erasures` tells when.
         """
         return self._rewritten(name, lambda: self._offloader.erase(name, on_bytes=on_bytes))
 
@@ -64,17 +66,17 @@ class UpkeepCalls(HistoryCalls):
 
     @checked
     def erasures(self, name: str) -> Erasures:
-        """When the records go for good that the deletes of a topic or branch took; see `offload.services.erasures`."""
+        """Return when the deleted records of a topic or branch are gone for good (`offload.services.erasures`)."""
         snapshot = self.snapshot(name)
         return Erasures(snapshot.segments, self._gc_takes_ms(name, snapshot))
 
     @checked
     def collect(self, *, dry_run: bool = False, retain_s: int | None = None, grace_s: int | None = None) -> GcReport:
-        """One run of GC over everything under the remote's prefix: see `catalog.gc.collector`.
+        """Run GC once over everything under the remote's prefix (`catalog.gc.collector`).
 
-        `retain_s` goes before every topic's own window, `grace_s` before the setting. Raises `ClocksDisagree` if this
-        machine's clock is not the store's, and what the store raises; the next run goes on. Damage is told in the
-        report.
+        `retain_s` overrides every topic's own window. `grace_s` overrides the setting. The report lists damage. Raises
+        `ClocksDisagree` if the clocks of this machine and of the store differ, and what the store raises. After an
+        error, the next run continues.
         """
         if not dry_run:
             self._log.check_writable()
@@ -97,20 +99,22 @@ class UpkeepCalls(HistoryCalls):
 
     @checked
     def check_clock(self, what: str) -> None:
-        """Raise `ClocksDisagree` if this machine's clock is not the store's; `what` says what is not done then.
+        """Raise `ClocksDisagree` if the clocks of this machine and of the store differ. `what` names the action that is
+        then refused.
 
-        A store that does not answer judges nothing.
+        If the store cannot be reached or denies access, the call returns without a check.
         """
         with contextlib.suppress(AccessDenied, StoreUnreachable):
             check_clock(self._store, self._clock.now_ms, what)
 
     @checked
     def orphan_uploads(self, min_age_ms: int = _ORPHAN_AGE_MS) -> list[OrphanUpload]:
-        """Multipart uploads in the remote that no attempt on record here accounts for, and that are old enough.
+        """Return the multipart uploads in the remote that no attempt on record here names, and that are old enough.
 
-        Other data directories may upload under the same prefix: hence the age, by the segment's id. A clock here
-        that is ahead makes no upload older (T3 of `catalog.objects.store_time`). If the uploader's clock is behind, its
-        upload looks older than it is. If it is aborted then, its uploader sends it again.
+        Other data directories may upload under the same prefix, so a minimum age protects their uploads. The age is the
+        age of the segment's id. If this machine's clock is ahead, no upload looks older (T3 of
+        `catalog.objects.store_time`). If the uploader's clock is behind, its upload looks older than it is. If such an
+        upload is aborted, its uploader sends it again.
         """
         now_ms = earliest_ms(self._store, self._clock.now_ms())
         known = {attempt.sid for attempt in self._local.attempts()}
@@ -126,10 +130,12 @@ class UpkeepCalls(HistoryCalls):
 
     @checked
     def abort(self, upload: OrphanUpload) -> None:
-        """The parts that it holds are gone. Idempotent."""
+        """Abort the upload, so that the store drops its parts. Idempotent."""
         self._log.check_writable()
         self._store.abort_upload(upload.key, upload.upload_id)
 
     def drop_copies(self) -> int:
-        """Drop copies of commits that no handle here needs any more (offload.services.local_gc). How many went."""
+        """Drop the copies of commits that no handle here needs (offload.services.local_gc). Return how many were
+        dropped.
+        """
         return drop_copies(self._local)

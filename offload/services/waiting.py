@@ -1,11 +1,11 @@
-"""The part of a topic that no commit tells yet, as the commits that an offload would make of it. It makes none of them.
+"""The part of a topic that no commit has yet, as the commits that an offload would make of it. This module makes none
+of them.
 
-W1  A target means the same before the offload and after it: `catalog.timeline` finds it in the commits that are made
-    and in these, which follow them.
-W2  The order is that of the offloader (O1 of `offload.write.offloader`): deletes whose records are offloaded,
-    truncations
-    with the deletes before them, the records, the other deletes.
-W3  Records that a truncation took before any offload are in no commit, and no target means them.
+W1  A target means the same before and after the offload. `catalog.timeline` looks the target up in the existing
+    commits, followed by these.
+W2  The commits have the offloader's order (O1 of `offload.write.offloader`). First come the deletes whose records are
+    offloaded. Then come the truncations, each after the deletes before it, then the records, then the other deletes.
+W3  If a truncation took records before any offload, these records are in no commit. No target means them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ _NO_VOLUME = Vid.new(0)
 
 @dataclass(frozen=True, slots=True)
 class PastState:
-    """A state whose newest part no commit tells.
+    """A state whose newest part is in no commit.
 
-    It is what `snapshot` shows (None: nothing), and the records of the log from `hot_first` to `hot_last`, without
-    those that one of `deletes` reaches. `places` is for the reader: while it is the same, the records are there.
+    The state consists of the records in `snapshot` (None: no records), and the log's records from `hot_first` to
+    `hot_last`. It lacks every record that a delete in `deletes` reaches. The reader compares `places`: while it is the
+    same, the records are there.
     """
 
     snapshot: Snapshot | None
@@ -46,9 +47,10 @@ class PastState:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Of one topic at one moment, in its `epoch`. The commits follow `lsn`; `deletes` are those of the same LSNs.
+    """The waiting part of one topic at one moment, in its `epoch`.
 
-    `is_told`: a volume is known that it waits for.
+    The `commits` follow `lsn`. `deletes` maps the LSN of a commit to its delete. `is_told` says whether the commits
+    wait for a volume that is known.
     """
 
     topic: Topic
@@ -60,11 +62,11 @@ class Waiting:
     is_told: bool
 
     def has(self, point: ForkPoint) -> bool:
-        """Whether it lies behind the commits that are made."""
+        """Return whether `point` lies after the existing commits."""
         return point.vid == self.vid and point.lsn > self.lsn
 
     def resolve(self, target: timeline.Target, told: History, last_seq_at: timeline.LastSeqAt) -> ForkPoint:
-        """As `timeline.resolve`, in `told` and what follows it. Raises `OutOfWindow`."""
+        """Resolve `target` in `told` and the commits that follow it, as `timeline.resolve` does. Raises `OutOfWindow`."""
         past = told.followed_by([StoredCommit(commit, b"") for commit in self.commits])
 
         def last_seq(vid: Vid, ref: SegmentRef, ts_ms: int) -> int:
@@ -77,7 +79,9 @@ class Waiting:
             raise OutOfWindow(refusal.target, self.window(told)) from None
 
     def window(self, told: History) -> str:
-        """As `timeline.window`, with the LSNs of `told` only: the others are not made yet."""
+        """Return the window as text, as `timeline.window` does. It names only the LSNs of `told`, because the others do
+        not exist yet.
+        """
         past = told.followed_by([StoredCommit(commit, b"") for commit in self.commits])
         found, made = timeline.span(past), timeline.span(told)
         if found is None:
@@ -86,7 +90,9 @@ class Waiting:
         return timeline.told(replace(found, first_lsn=lsns[0], last_lsn=lsns[1]))
 
     def state(self, point: ForkPoint, snapshot: Snapshot | None, start: Bounds) -> PastState:
-        """The state at `point`, which is in one of `commits`. `snapshot`, with the bounds `start`, is at `lsn`."""
+        """Return the state at `point`, which is in one of `commits`. `snapshot`, with the bounds `start`, is the state
+        at `lsn`.
+        """
         bounds, hot_first, hot_last = start, 1, 0
         deletes: list[DeleteOp] = []
         for commit in self.commits[: point.lsn - self.lsn]:
@@ -106,13 +112,14 @@ class Waiting:
 
 
 def waiting_of(topic: Topic, vid: Vid | None, lsn: int, tip: Tip | None) -> Waiting:
-    """What follows the commit at `lsn`, which left `tip`; both None: nothing was offloaded.
+    """Return the commits that would follow the commit at `lsn`, which left `tip`. If nothing was offloaded, `vid` and
+    `tip` are None.
 
     Raises `HistoryBehind`.
     """
     while True:
         epoch, head_seq = topic.epoch, topic.head_seq
-        # Read after the head: those above it are newer. Those below the first seq reach nothing, and make no commit.
+        # Read after the head: a delete above it is newer. A delete below the first seq makes no commit.
         ops = [op for op in topic.delete_ops() if topic.first_seq <= op.at_seq <= head_seq]
         cuts = topic.truncate_ops()
         if topic.epoch == epoch:
@@ -125,9 +132,10 @@ def waiting_of(topic: Topic, vid: Vid | None, lsn: int, tip: Tip | None) -> Wait
 
 
 def hot_records(topic: Topic, state: PastState, first: int, last: int) -> Iterator[tuple[list[Record], int]]:
-    """The live records of the state that only the log has, in batches, each with the last seq that it went through.
+    """Yield the live records of the state that only the log has, in batches. Each batch comes with the last seq it
+    covers.
 
-    Raises `SeqOutOfRange` if they leave the disk, and what reading raises.
+    Raises `SeqOutOfRange` if the records leave the disk, and what reading raises.
     """
     last = min(last, state.hot_last)
     if first > last:
@@ -139,7 +147,7 @@ def hot_records(topic: Topic, state: PastState, first: int, last: int) -> Iterat
             header = read_header(frame)
             last_seq = header.seq
             if header.flags & DELETED:
-                continue  # before anybody listed the delete: no offload would tell it either
+                continue  # deleted before the log listed deletes: no offload would have it either
             record = record_of(frame, 0, header)
             if not any(op.matches(record) for op in state.deletes):
                 records.append(record)
@@ -157,7 +165,7 @@ class _Maker:
     def make(
         self, topic: Topic, head_seq: int, ops: list[DeleteOp], cuts: Iterable[TruncateOp], *, is_known: bool
     ) -> None:
-        """W2."""
+        """Make the commits, in the offloader's order (W2)."""
         for op in cuts:
             ops = self._delete([each for each in ops if each.op < op.next_op], ops)
             self._truncate(op)
@@ -171,7 +179,7 @@ class _Maker:
         self._delete(ops, ops)
 
     def _delete(self, due: list[DeleteOp], ops: list[DeleteOp]) -> list[DeleteOp]:
-        """Those of `due` whose records are there. Returns the rest of `ops`."""
+        """Make a commit for each delete of `due` whose records are in earlier commits. Return the rest of `ops`."""
         made = [op for op in due if op.at_seq <= self._bounds.head_seq]
         for op in made:
             kind = CommitKind.DELETE
@@ -224,8 +232,11 @@ class _Maker:
 
 
 def _last_hot_seq(topic: Topic, ref: SegmentRef, ts_ms: int) -> int:
-    """The last seq of `ref` with a time of at most `ts_ms`; times never fall. Some records are on either side."""
-    low, high = ref.first_seq, ref.last_seq  # `low` is at most, `high` is above
+    """Return the last seq of `ref` with a time of at most `ts_ms`. Times never decrease.
+
+    The first record's time must be at most `ts_ms`, and the last record's time above it.
+    """
+    low, high = ref.first_seq, ref.last_seq  # the time at `low` is at most `ts_ms`, the time at `high` is above
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if _ts_ms(topic, middle) <= ts_ms else (low, middle)
