@@ -1,11 +1,13 @@
-"""Following a volume that others write: pull, fetch, and how far this directory and the volume are apart.
+"""Replicas: a directory follows a volume that another one writes, and measures how far the two differ.
 
-    pull     new commits come into the local catalog, of many the newest ones; what readers see stays
-    forward  the handle goes on to the newest commit: from now on readers see that
-    fetch    pull, and every commit from the newest checkpoint on, through fork points: a snapshot needs no request
+    pull     fetches new commits into the local catalog, of many only the newest; readers still see the same state
+    forward  moves the handle to the newest commit; readers see that state from now on
+    fetch    pulls, and fetches every commit from the newest checkpoint on, through fork points: a snapshot needs no
+             request
 
-R1  What readers of a replica see changes with one row of the local catalog, so they see a commit whole or not at all.
-R2  No lock of the local catalog is held over a request to the store.
+R1  One row of the local catalog decides which state the readers of a replica see. So they see a commit whole or not at
+    all.
+R2  No thread holds a lock of the local catalog during a request to the store.
 
 Source: Graft RFC 0001 (Pull & Fetch Volume, Sync remote volume to local).
 """
@@ -24,7 +26,9 @@ __all__ = ["LocalChanges", "Replicas", "SyncState"]
 
 @dataclass(frozen=True, slots=True)
 class LocalChanges:
-    """What a topic of the log has that no commit tells of: records, deletes, and truncations of what the volume has."""
+    """The local changes of a topic of the log: the records and deletes, and the truncations of the volume's records,
+    that no commit has yet.
+    """
 
     records: int
     deletes: int
@@ -36,8 +40,10 @@ class LocalChanges:
 
 @dataclass(frozen=True, slots=True)
 class SyncState:
-    """As text `123+2 r130+3`: up to seq 123 both have the same, 2 changes are here only, and of the volume's commits
-    after lsn 130, up to which both are the same, 3 are known here. Zeros are left out.
+    """How far this directory and the volume differ. Its text looks like `123+2 r130+3`.
+
+    Up to seq 123 both are the same, and 2 changes are only here. Up to LSN 130 both are the same, and 3 later commits
+    of the volume are known here. The text omits zeros.
     """
 
     seq: int
@@ -52,7 +58,9 @@ class SyncState:
 
 
 class Replicas:
-    """Of the topics of one log. The caller sees to it that one thread at a time is at a topic."""
+    """The replicas and the local changes of one log. The caller ensures that only one thread at a time works on a
+    topic.
+    """
 
     def __init__(self, log: Log, volumes: Volumes, handles: Handles, local: LocalCatalog) -> None:
         self._log = log
@@ -61,18 +69,20 @@ class Replicas:
         self._local = local
 
     def pull(self, handle: Handle) -> News:
-        """A writer hears of each commit: what is no maintenance of its volume stops it."""
+        """Fetch the volume's new commits. A writer fetches each commit, because one that is not maintenance of its
+        volume stops it.
+        """
         return self._handles.heard(handle, each=self._handles.is_writer(handle))
 
     def fetch(self, handle: Handle) -> News:
         news = self.pull(handle)
         for lsn in {handle.lsn, news.lsn}:
             self._volumes.snapshot(handle.vid, lsn)
-        self._volumes.history(handle.vid, news.lsn)  # asks for the boundary and the checkpoints on the way
+        self._volumes.history(handle.vid, news.lsn)  # also fetches the boundary and the checkpoints
         return news
 
     def forward(self, handle: Handle) -> Handle:
-        """After what a pull finds, on record."""
+        """Pull, move the handle to the newest commit, and save the handle."""
         news = self.pull(handle)
         if news.is_empty:
             return handle
@@ -81,15 +91,15 @@ class Replicas:
         return moved
 
     def is_replica(self, name: str) -> bool:
-        """Whether it is known here, and not in the log. Asks the local disk only."""
+        """Return whether the name has a handle here and no topic in the log. Reads the local disk only."""
         return not self._log.has_topic(name) and self._handles.find(name) is not None
 
     def names(self) -> list[str]:
-        """Of replicas, ascending."""
+        """Return the names of the replicas, ascending."""
         return [handle.name for handle in self._local.handles() if self.is_replica(handle.name)]
 
     def changes(self, handle: Handle) -> LocalChanges:
-        """Asks the local disk only."""
+        """Return the local changes of the handle's topic. Reads the local disk only."""
         if not self._log.has_topic(handle.name):
             return LocalChanges(0, 0)
         topic = self._log.topic(handle.name)
@@ -100,15 +110,16 @@ class Replicas:
         )
 
     def common_seq(self, handle: Handle) -> int:
-        """Up to where the topic in the log and the volume are the same. A topic that came past the archive has nothing
-        in common with the volume but what it says that it follows.
+        """Return the last seq up to which the topic in the log and the volume are the same.
+
+        If the topic was made without the archive, it shares with the volume only the seqs before its first.
         """
         if self._log.has_topic(handle.name) and not self._handles.is_writer(handle):
             return self._log.topic(handle.name).first_seq - 1
         return self._handles.common_seq(handle)
 
     def state(self, handle: Handle) -> SyncState:
-        """Asks the local disk only."""
+        """Return how far this directory and the volume differ. Reads the local disk only."""
         changes = self.changes(handle)
         return SyncState(
             seq=self.common_seq(handle),
@@ -118,12 +129,14 @@ class Replicas:
         )
 
     def forget(self, name: str) -> None:
-        """Follow it no more. Nothing in the remote changes; a commit that is pending is not sent again."""
+        """Stop following a replica. Nothing in the remote changes, and a pending commit is not sent again."""
         if self.is_replica(name):
             self._local.delete_handle(name)
 
     def demote(self, handle: Handle) -> Handle:
-        """A replica's handle at the same commit, on record; nothing is pending, and it has not diverged."""
+        """Save and return a replica's handle at the same commit. The new handle has nothing pending and has not
+        diverged.
+        """
         moved = Handle(handle.name, handle.vid, handle.lsn, config=handle.config)
         self._local.save(handle=moved)
         return moved

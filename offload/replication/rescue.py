@@ -1,16 +1,19 @@
-"""What only this directory has of a topic, put on a branch that begins where the topic and its volume part.
+"""Rescue: it copies the local changes of a topic to a branch, which begins where the topic and its volume diverge.
 
-A topic that came past the archive (`Handle.topic_id`) begins after the seq that it says it follows, or with nothing.
+If the topic was made without the archive (`Handle.topic_id`), the two diverge at the topic's first seq. If that is seq
+1, the branch begins empty.
 
-Y1  Records keep their seqs, tags and nodes, and deletes their place among them. Times are those of the rescue: the log
-    gives them.
-Y2  It may be repeated after any crash: it goes on after the last record that is there. A branch that is there already
-    is taken for one of an earlier try only if it was made here for the very same topic of the log, as its attributes
-    tell, or begins at that commit and has no commits of its own.
-Y3  Where GC has passed that commit, the branch begins at the oldest state that is kept, without what came later.
-Y4  All of it is durable in this directory on return; the branch's offload brings it to the remote.
-Y5  Where the volume was collected, what lies before is gone, too: the branch begins with nothing, and its seqs with 1.
-    By how much they are lower is in the branch's attributes, for the topic's first records may go meanwhile.
+Y1  Records keep their seqs, tags and nodes. Deletes keep their place among the records. The records get the time of the
+    rescue, because the log assigns times.
+Y2  A rescue may be repeated after any crash: it continues after the last record on the branch. If the branch exists
+    already, the rescue accepts it in two cases only. Either it was made here for the very same topic of the log, as its
+    attributes say. Or it begins at the same commit and has no commits of its own.
+Y3  If GC has passed the commit where the branch begins, the branch begins at the oldest retained state. The branch
+    leaves out that state's records above the last common seq.
+Y4  On return, the branch is durable in this directory. The branch's offload brings it to the remote.
+Y5  If GC collected the volume, the records before the local changes are gone, too. The branch then begins empty, and
+    its seqs begin with 1. The branch's attributes say how much lower its seqs are, because the topic may lose its first
+    records meanwhile.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from seglog.format.frame import DELETED, read_header, record_of
 __all__ = ["Rescue"]
 
 _GONE = "seglog.deleted"
-"""The tag of what stands in for a record whose bytes are gone already: it is deleted at once."""
+"""The tag of a placeholder for a record whose bytes are gone already. The rescue deletes placeholders at once."""
 
 
 class Rescue:
@@ -53,14 +56,14 @@ class Rescue:
         self._clock = clock
 
     def run(self, handle: Handle, topic: Topic, branch: str, common_seq: int) -> None:
-        """What `topic` has above `common_seq` is on the branch on return. Raises `BranchExists`."""
+        """Copy the records and deletes of `topic` above `common_seq` to the branch. Raises `BranchExists`."""
         saved = self._branch(handle, topic, branch, self._point(handle, common_seq), common_seq)
         shift = _shift(topic, saved, branch)
         for op in sorted(topic.delete_ops(), key=lambda op: op.op):
             at_seq = max(op.at_seq, common_seq)
             self._copy(topic, saved, at_seq, shift)
             before = None if op.before is None else max(op.before - shift, 1)
-            if saved.head_seq == at_seq - shift:  # else an earlier try came further
+            if saved.head_seq == at_seq - shift:  # else an earlier rescue got further
                 if op.evict_from is not None and before is not None:
                     saved.evict(before)
                 else:
@@ -69,7 +72,7 @@ class Rescue:
         self._log.checkpoint()  # Y4
 
     def _point(self, handle: Handle, common_seq: int) -> ForkPoint | None:
-        """Where the branch begins; None: with nothing."""
+        """Return where the branch begins; None if it begins empty."""
         if handle.is_collected:
             return None
         if self._handles.is_writer(handle):
@@ -77,7 +80,7 @@ class Rescue:
             if handle.lsn >= boundary:
                 is_cut = bool(self._handles.waiting_truncations(handle))
                 return ForkPoint(handle.vid, handle.lsn, common_seq if is_cut else None)
-            return ForkPoint(handle.vid, boundary, common_seq)  # the oldest state that is kept, without what came after
+            return ForkPoint(handle.vid, boundary, common_seq)  # the oldest retained state, up to the common seq (Y3)
         if common_seq == 0:
             return None
         return asked(
@@ -119,7 +122,9 @@ class Rescue:
         return vid
 
     def _copy(self, topic: Topic, saved: Topic, last_seq: int, shift: int) -> None:
-        """Records up to `last_seq` that the branch does not have, deleted ones too: their deletes follow."""
+        """Copy the records up to `last_seq` that the branch lacks. Deleted records are copied too, because their
+        deletes follow.
+        """
         first_seq = saved.head_seq + shift + 1
         if first_seq > last_seq:
             return
@@ -134,7 +139,10 @@ class Rescue:
 
 
 def _shift(topic: Topic, saved: Topic, branch: str) -> int:
-    """Y2, Y5. Raises `BranchExists` for a branch that was not made for `topic`."""
+    """Return how much lower the branch's seqs are than the topic's (Y5).
+
+    Raises `BranchExists` if the branch was not made for `topic` (Y2).
+    """
     topic_id, _, shift = saved.config.attributes.get(RESCUED_FROM, "").partition(" ")
     if topic_id != str(topic.topic_id):
         raise BranchExists(split_name(topic.name)[0], branch)

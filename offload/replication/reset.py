@@ -1,22 +1,28 @@
-"""Back to what the volume has: local changes go, or become a branch, and the topic is followed again.
+"""Reset: a topic returns to the volume's state, and this directory follows the volume again. Local changes become a
+branch or are dropped.
 
-    step                                                              what a crash after it leaves
-    1 the pending commit is sent again until its answer is definite   the topic as it was, and one doubt less
-    2 with a branch: it is forked at the last commit in common, and   some of them are there; a repetition goes on after
-      what only this directory has is appended to it, in order        the last one
-    3 hot copies of what the volume has are read back there           the same
-    4 attempts that no commit names are removed from the store        the same
-    5 the topic goes from the log, if it is as it was in step 2       a replica, of an older state
-    6 the handle is a replica's, and goes on to the newest commit     a replica
+    step                                                              state after a crash in this step
+    1 Reset sends the pending commit again until the answer is        the topic is unchanged, and one commit fewer is
+      definite.                                                       in doubt
+    2 With a branch, Reset forks it at the last common commit and     the branch has some of the changes; a repetition
+      appends the local changes to it, in order.                      continues after the last one
+    3 Reset reads back the remote objects that replace the hot        the same
+      copies.
+    4 Reset removes from the store the attempts that no commit names. the same
+    5 Reset deletes the topic from the log, if the topic is as it     a replica of an older state
+      was in step 2.
+    6 Reset turns the handle into a replica's, and moves it to the    a replica
+      newest commit.
 
-X1  Nothing that only this directory has goes before it is on the branch, or before `discard` said so.
-X2  An append or delete that comes meanwhile stops step 5 (`TopicMoved` of the log): from step 2 on again.
-X3  A topic of that name which came past the archive has no commit in common with the volume (`Handle.topic_id`): all
-    of it is only here.
-X4  Where the volume was collected, all that is here is only here: steps 1 and 3 fall away, the branch begins with
-    nothing, and nothing is followed after step 5.
-X5  If catalog.db was lost or is older than the log, the log has released records that it knows no commit for. Then no
-    branch can hold all that it takes for local, and step 2 is refused.
+X1  Reset drops a local change only after the branch has it, or after the caller passed `discard`.
+X2  If an append or a delete arrives meanwhile, step 5 fails with the log's `TopicMoved`. Reset then repeats the steps
+    from step 2 on.
+X3  If the log's topic was made without the archive, it has no commit in common with the volume (`Handle.topic_id`). All
+    of it is a local change.
+X4  If GC collected the volume, everything here is a local change. Reset skips steps 1 and 3, and the branch begins
+    empty. After step 5, the directory follows nothing.
+X5  If catalog.db was lost or is older than the log, the log has released records whose commits it does not know. No
+    branch can hold all these local changes, so Reset refuses step 2.
 
 Source: Graft RFC 0001 (Reset volume).
 """
@@ -44,9 +50,10 @@ _ROUNDS = 100
 
 @dataclass(frozen=True, slots=True)
 class ResetResult:
-    """`changes` were local only: they are on `branch`, or gone if that is None. `lsn` is followed from now on.
+    """The result of a reset. `changes` were local only: `branch` has them now, or they are dropped if `branch` is None.
 
-    Nothing is if not `is_followed`: the volume was collected. Seqs of the branch begin with 1 then.
+    The directory follows the volume from `lsn` on. If `is_followed` is False, the volume was collected and the
+    directory follows nothing. The seqs of the branch then begin with 1.
     """
 
     changes: LocalChanges
@@ -56,7 +63,7 @@ class ResetResult:
 
 
 class Reset:
-    """Of topics of one log. The caller sees to it that one thread at a time is at a topic."""
+    """Resets topics of one log. The caller ensures that only one thread at a time works on a topic."""
 
     def __init__(
         self,
@@ -79,17 +86,17 @@ class Reset:
         self._rescue = Rescue(log, volumes, branches, handles, local, clock)
 
     def run(self, handle: Handle, *, as_branch: str | None = None, discard: bool = False) -> ResetResult:
-        """Raises `LocalChangesLost` if there are any and neither is given, `BranchExists`, `HistoryBehind` (X5), and
-        what the store raises.
+        """Reset the topic. Local changes go to the branch `as_branch`, or are dropped with `discard`.
 
-        Repeat it after any of them.
+        Raises `LocalChangesLost` if there are local changes and the caller passes neither, `BranchExists`,
+        `HistoryBehind` (X5), and what the store raises. After an error, the caller repeats the call.
         """
         try:
             self._handles.check_alive(handle)
         except BranchCollected:
             return self._leave(handle.name, as_branch, discard=discard)
         self._handles.check_remote(handle)
-        handle = self._publisher.settled(handle)  # step 1: what lost its LSN is not in the volume, nor will it be
+        handle = self._publisher.settled(handle)  # step 1: a commit that lost its LSN never enters the volume
         changes = LocalChanges(0, 0)
         if self._log.has_topic(handle.name):
             changes = self._let_go(handle, as_branch, discard=discard)
@@ -98,7 +105,7 @@ class Reset:
         return ResetResult(changes, as_branch if changes else None, handle.lsn)
 
     def _leave(self, name: str, as_branch: str | None, *, discard: bool) -> ResetResult:
-        """X4."""
+        """Reset a topic whose volume was collected (X4)."""
         changes, handle = LocalChanges(0, 0), self._handles.find(name)
         if handle is not None and self._log.has_topic(name):
             changes = self._let_go(handle, as_branch, discard=discard)
@@ -106,7 +113,7 @@ class Reset:
         return ResetResult(changes, as_branch if changes else None, 0, is_followed=False)
 
     def _let_go(self, handle: Handle, as_branch: str | None, *, discard: bool) -> LocalChanges:
-        """Steps 2 to 5."""
+        """Carry out steps 2 to 5. Return the local changes."""
         topic = self._log.topic(handle.name)
         for _ in range(_ROUNDS):
             position, changes = topic.position, self._replicas.changes(handle)
@@ -127,7 +134,7 @@ class Reset:
         raise TopicMoved(handle.name)
 
     def _check_here(self, handle: Handle, topic: Topic) -> None:
-        """Raise `HistoryBehind` before a branch is made, if records that it needs left this disk (X5)."""
+        """Raise `HistoryBehind` if records that the branch needs have left this disk (X5). The branch is not made yet."""
         common_seq = self._replicas.common_seq(handle)
         if topic.config.keep_history and common_seq < topic.hot_floor - 1:
             raise HistoryBehind(handle.name, topic.hot_floor - 1, common_seq)

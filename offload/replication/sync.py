@@ -1,14 +1,14 @@
-"""Sync: a directory and a volume become the same, whoever of the two is behind.
+"""Sync: it brings a directory and a volume to the same state. Either of the two may be behind.
 
-    here              the volume has           then
-    a replica         anything                 the handle goes on to the newest commit
-    no changes        nothing new              -
-    changes           nothing new              push: what is sealed is offloaded, deletes are published
-    any               maintenance only         that is taken in; then as if it had nothing new
-    no changes        another writer's commits the topic is followed from now on (offload.replication.reset: nothing is
-    lost)
-    changes           another writer's commits `Diverged`, or `Fenced` if that one took the topic over
-    any               been collected           `BranchCollected`
+    here              the volume has              result
+    a replica         anything                    the handle moves to the newest commit
+    no changes        nothing new                 -
+    changes           nothing new                 push: sealed records are offloaded, deletes are published
+    any               maintenance only            the handle moves past it; then as if the volume had nothing new
+    no changes        another writer's commits    the directory follows the topic from now on; nothing is lost
+                                                  (offload.replication.reset)
+    changes           another writer's commits    `Diverged`, or `Fenced` if that writer took the topic over
+    any               been collected              `BranchCollected`
 
 Source: Graft RFC 0001 (Sync remote volume to local, Push Volume).
 """
@@ -32,7 +32,10 @@ __all__ = ["Sync", "Synced"]
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """`commits` of others were taken in, and `published` are ours. `is_replica`: the topic is followed here."""
+    """The result of a sync. `commits` counts the commits of others, and `published` are this directory's own commits.
+
+    `is_replica` says whether this directory follows the topic.
+    """
 
     name: str
     lsn: int
@@ -42,7 +45,7 @@ class Synced:
 
 
 class Sync:
-    """Of topics of one log. The caller sees to it that one thread at a time is at a topic."""
+    """Syncs topics of one log. The caller ensures that only one thread at a time works on a topic."""
 
     def __init__(
         self,
@@ -63,16 +66,16 @@ class Sync:
         self._reset = reset
 
     def follow(self, name: str) -> Synced:
-        """A replica."""
+        """Sync a replica."""
         handle = self._handles.follow(name)
         self._handles.check_remote(handle)
-        if handle.epoch:  # its topic is gone from the log: a reset has ended here
+        if handle.epoch:  # the log has no such topic: a reset stopped after step 5
             handle = self._replicas.demote(handle)
         moved = self._replicas.forward(handle)
         return Synced(name, moved.lsn, moved.lsn - handle.lsn, (), is_replica=True)
 
     def write(self, name: str, on_bytes: Callable[[int], None]) -> Synced:
-        """A topic that is written here, and whose handle is open."""
+        """Sync a topic that this directory writes, and whose handle is open."""
         before = self._handle(name)
         try:
             self.take_in(name)
@@ -88,7 +91,10 @@ class Sync:
         return Synced(name, self._handle(name).lsn, taken, tuple(published), is_replica=False)
 
     def take_in(self, name: str) -> None:
-        """What is mere maintenance. Raises `Diverged` or `Fenced` for anything else, and puts it on record."""
+        """Move the handle past commits that are only maintenance.
+
+        If there are other commits, record the divergence, and raise `Diverged` or `Fenced`.
+        """
         handle = self._handle(name)
         if handle.diverged_lsn is not None:
             raise divergence(handle)

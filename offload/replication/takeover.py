@@ -1,17 +1,20 @@
-"""How a directory becomes the writer of a volume that others have written: by a commit of a higher epoch.
+"""Takeover: a directory becomes the writer of a volume that others wrote, by a commit of a higher epoch.
 
-    step                                                            what a crash after it leaves
-    1 the newest commit is looked for                               a replica that knows more
-    2 a commit of kind config, of the epoch after the newest one's, the same, with a pending commit: it is settled first
-      goes on record, then to the volume
-    3 the topic is made in the log, right after the volume's head,  a replica with a topic that fits: step 1
-      with its configuration, and no time before its newest
-    4 the handle is given the epoch                                 the writer
+    step                                                              state after a crash in this step
+    1 The directory looks for the newest commit.                      a replica that knows more
+    2 The directory prepares a commit of kind config, whose epoch     the same, with a pending commit, which the next
+      is one above the newest commit's. It saves the commit, then    takeover settles first
+      puts it into the volume.
+    3 The directory makes the topic in the log, right after the       a replica with a topic that fits: step 1
+      volume's head, with its configuration. No time in the topic
+      is before the volume's newest time.
+    4 The directory gives the handle the epoch.                       the writer
 
-E1  From step 2 on the former writer is fenced: its next commit finds a higher epoch where it would go.
-E2  Whoever loses step 2 to the writer it wants to replace tries again behind that; who loses it to another one that
-    takes over is told (`Fenced`): both of them would have stopped the other without knowing.
-E3  A crash costs an epoch, never a record: nothing is appended before step 3.
+E1  From step 2 on, the former writer is fenced: its next commit meets a higher epoch at its LSN.
+E2  If the former writer wins the LSN of step 2, the directory tries again after that commit. If another
+    takeover wins the LSN, the directory raises `Fenced`. Otherwise, each directory would have stopped the other without
+    knowing.
+E3  A crash costs an epoch, never a record, because the directory appends nothing before step 3.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ _ROUNDS = 20
 
 
 class Takeover:
-    """Of topics of one log. The caller sees to it that one thread at a time is at a topic."""
+    """Takes topics of one log over. The caller ensures that only one thread at a time works on a topic."""
 
     def __init__(
         self,
@@ -52,9 +55,10 @@ class Takeover:
         self._publisher = publisher
 
     def run(self, name: str) -> Handle:
-        """Raises `Fenced`, `Diverged` for a topic of the log that does not fit, `OtherRemote`, and what the store does.
+        """Take the volume over, and return the writer's handle.
 
-        Repeat it after any of them.
+        Raises `Fenced`, `Diverged` for a topic of the log that does not fit, `OtherRemote`, and what the store raises.
+        After an error, the caller repeats the call.
         """
         handle = self._handles.follow(name)
         self._handles.check_remote(handle)
@@ -68,8 +72,8 @@ class Takeover:
                 raise Fenced(name, str(handle.vid), snapshot.lsn, snapshot.epoch)
             found_epoch = snapshot.epoch
             if snapshot.lsn == 0:
-                return self._begin(handle, snapshot)  # its first commit has the epoch
-            # Above 1, which a writer may have that has not committed yet, behind maintenance of epoch 0.
+                return self._begin(handle, snapshot)  # the first commit carries the epoch
+            # Above 1: a writer of epoch 1 may not have committed yet, when maintenance of epoch 0 is all there is.
             epoch = max(snapshot.epoch, 1) + 1
             handle = self._claim(handle, snapshot, epoch)
             if handle.lsn > snapshot.lsn:
