@@ -1,4 +1,4 @@
-"""The parts of an open log, joined. `Log` and `Topic` are its faces."""
+"""The parts of an open log, joined. `Log` and `Topic` are its public interface."""
 
 from __future__ import annotations
 
@@ -34,17 +34,21 @@ _Result = TypeVar("_Result")
 
 @dataclass(slots=True, eq=False)
 class Engine(Owned):
-    """`topics` also has those whose creation is on its way; `state` and `find` show published ones only.
+    """The parts of an open log and the state that they share.
 
-    `checkpointed` are the ends of what the newest snapshot covers, one a shard. `upkeep`, `reclaim`, `relocator` and
-    `syncer` for what is acked at disk are set by whoever opens; `has_dead` says that there is work for `reclaim`.
-    `creating` are the ids of topics whose creation is on its way. `changed` are the topics that may be other than the
-    newest snapshot says, by id; `aging` is a heap of when the others are to be sealed for their age, each with a number
-    that no other has.
-    `leaving` are topics whose deletion is on its way, `deleted` those whose directory is to be removed, `epoch_floor`
-    is the highest epoch that a deleted topic had. `doomed` are (topic id, first seq) of segments that the relocator has
-    to delete from the cold stores, before it moves others there. `wants_checkpoint` asks the upkeep for one. `held_for`
-    is why appends are refused for now. `encoder` is for whoever has the checkpoint lock.
+    `topics` includes topics whose creation is in flight. `state` and `find` return published topics only.
+    `checkpointed` has, for each shard, the end of the WAL that the newest snapshot covers.
+    The code that opens the log sets `upkeep`, `reclaim`, `relocator` and `syncer`. `syncer` syncs records that were
+    acked at `disk`. `has_dead` says that `reclaim` has work.
+    `creating` has the ids of topics whose creation is in flight.
+    `changed` has, by id, the topics that may differ from the newest snapshot. `aging` is a heap of the other topics, by
+    the time at which a checkpoint seals their active segment for its age. The second value of an item is unique.
+    `leaving` has the topics whose deletion is in flight. `deleted` has the ids of deleted topics whose directories
+    still exist. `epoch_floor` is the highest epoch of any deleted topic.
+    `doomed` has (topic id, first seq) of segments that the relocator must delete from the cold stores. It deletes them
+    before it moves other segments there.
+    If `wants_checkpoint` is set, the upkeep makes a checkpoint. `held_for` is the reason for which the log refuses
+    appends now. Only the thread that holds the checkpoint lock uses `encoder`.
     """
 
     layout: Layout
@@ -90,23 +94,32 @@ class Engine(Owned):
 
     @property
     def retention_lock(self) -> Reentrant:
-        """For `with`, before the other two. Raises `CalledWithin` if this thread has one of the three."""
+        """Return the lock for a `with` statement. A thread takes it before the checkpoint and the committer's lock.
+
+        Raises `CalledWithin` if this thread holds one of the three.
+        """
         once(self._checkpoint_lock)
         self.committer.check_apart()
         return once(self._retention_lock)
 
     @property
     def checkpoint_lock(self) -> Reentrant:
-        """For `with`, before the committer's. Raises `CalledWithin` if this thread has one of them."""
+        """Return the lock for a `with` statement. A thread takes it before the committer's lock.
+
+        Raises `CalledWithin` if this thread holds one of the two.
+        """
         self.committer.check_apart()
         return once(self._checkpoint_lock)
 
     def takes_checkpoint_lock(self) -> bool:
-        """Without waiting. The caller calls `leave_checkpoint`."""
+        """Take the checkpoint lock if it is free, and return whether it was. `leave_checkpoint` releases it."""
         return taken(self._checkpoint_lock)
 
     def takes_retention_lock(self) -> bool:
-        """As `takes_checkpoint_lock`. A thread within a checkpoint does not get it: that lock comes later."""
+        """Take the retention lock if it is free, and return whether it was. `leave_retention` releases it.
+
+        A thread that holds the checkpoint lock does not get it, because the retention lock comes first in the order.
+        """
         return not owned(self._checkpoint_lock) and taken(self._retention_lock)
 
     def leave_checkpoint(self) -> None:
@@ -116,19 +129,19 @@ class Engine(Owned):
         self._retention_lock.release()
 
     def check_apart(self) -> None:
-        """Call this before the end of the log. Raises `CalledWithin` within any other call of this thread."""
+        """Raise `CalledWithin` if this thread is within another call. Call this before closing the log."""
         once(self.retention_lock)
         for upkeep in (self.upkeep, self.syncer, self.relocator, self.reclaim):
             if isinstance(upkeep, Background):
                 upkeep.check_apart()
 
     def _leave_to_parent(self) -> None:
-        """Readers on their way look again at their next record, and find that the log is the parent's."""
+        """Make active readers look again at their next record. They then find that the log is the parent's."""
         for state in (*self.topics.values(), *self.leaving.values()):
             state.generation += 1
 
     def states(self) -> list[TopicState]:
-        """Of all topics that the WAL up to its published end has. The lock is held."""
+        """Return the states of all topics that exist at the published end of the WAL. The caller holds the lock."""
         return [state for state in (*self.topics.values(), *self.leaving.values()) if state.is_published]
 
     def find(self, name: str) -> TopicState | None:
@@ -136,7 +149,7 @@ class Engine(Owned):
         return state if state is not None and state.is_published else None
 
     def state(self, name: str) -> TopicState:
-        """Raises `LogClosed` or `NoSuchTopic`."""
+        """Return the state of a published topic. Raises `LogClosed` or `NoSuchTopic`."""
         self.check_open()
         state = self.find(name)
         if state is None:
@@ -144,18 +157,24 @@ class Engine(Owned):
         return state
 
     def segment(self, topic_id: int, info: SegmentInfo) -> SegmentReader:
-        """Raises `FileNotFoundError` for a hot one that is gone; waits for the store of a relocated one."""
+        """Return a reader of the segment. For a relocated segment, wait for its store.
+
+        Raises `FileNotFoundError` if the files of a hot segment are gone.
+        """
         if info.is_hot or self.cold_stores is None:
             return self.segments.get(topic_id, info)
         return self.cold_stores.segment(topic_id, info)
 
     def wake_relocator(self) -> None:
-        """After a checkpoint, without its lock: there may be segments to relocate."""
+        """Wake the relocator after a checkpoint, without the checkpoint lock. It may have segments to relocate."""
         if self.cold_stores is not None:
             self.relocator.wake()
 
     def is_leaving(self, name: str) -> bool:
-        """Whether a topic of that name is being deleted: until that is durable, no other shard may have the name."""
+        """Return whether the deletion of a topic of that name is in flight.
+
+        Until the deletion is durable, no topic in another shard may take the name.
+        """
         return bool(self.leaving) and any(state.name == name for state in self.leaving.values())
 
     def check_open(self) -> None:
@@ -163,12 +182,12 @@ class Engine(Owned):
             raise LogClosed
 
     def check_writable(self) -> None:
-        """Raises `ReadOnly`."""
+        """Raise `ReadOnly` if the log is open for reading only."""
         if self.is_read_only:
             raise ReadOnly(self.layout.root)
 
     def close(self) -> None:
-        """Readers on their way end with `LogClosed`, followers just end."""
+        """Close the files. Active readers end with `LogClosed`, and followers end without an error."""
         with self.committer.lock:
             self.is_closed = True
             self.wals.forget()
@@ -191,7 +210,7 @@ class Engine(Owned):
 def change(
     function: Callable[Concatenate[Engine, _Given], _Result],
 ) -> Callable[Concatenate[Engine, _Given], _Result]:
-    """For what enqueues and finishes entries: wherever it is interrupted, nobody else is left waiting."""
+    """Decorate a function that enqueues and finishes entries. After an interrupt, no other thread waits for it."""
 
     @functools.wraps(function)
     def guarded(engine: Engine, /, *given: _Given.args, **named: _Given.kwargs) -> _Result:

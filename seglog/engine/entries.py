@@ -1,4 +1,4 @@
-"""What callers commit: appended records and a topic's control frames, and what becomes visible with each."""
+"""The entries that callers commit: appended records and control frames. Each one changes the state of its topic."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 
 
 class AppendEntry(Entry):
-    """The frames in `pieces` lie one after the other, and are as long as `lengths` says."""
+    """Appended records. Their frames in `pieces` lie one after the other and have the lengths in `lengths`."""
 
     __slots__ = ("_ahead", "_first_seq", "_last_seq", "_lengths", "_state", "_ts_ms")
 
@@ -82,7 +82,7 @@ class AppendEntry(Entry):
 
 
 class EphemeralEntry(Entry):
-    """Nothing is written: it waits for its turn behind what the topic has on its way."""
+    """Ephemeral records. The entry writes nothing: it waits until the earlier entries of its topic are published."""
 
     __slots__ = ("_first_seq", "_frames", "_lengths", "_memory", "_state", "_tag", "_ts_ms")
 
@@ -120,7 +120,10 @@ class EphemeralEntry(Entry):
 
 
 class CreateEntry(Entry):
-    """`topics` are those of the log, by name, `creating` the ids that are on their way. `changed`: see TopicState."""
+    """The creation of a topic. `topics` are the topics of the log, by name.
+
+    `creating` are the ids of topics whose creation is in flight. `changed`: see `TopicState`.
+    """
 
     __slots__ = ("_creating", "_topics", "state")
 
@@ -216,7 +219,10 @@ class TruncateEntry(Entry):
 
 
 class TopicDeleteEntry(Entry):
-    """`leave` frees the name, `go` is called once nobody finds the topic any more. Both under the lock, and again."""
+    """The deletion of a topic. `leave` frees the name. `go` runs when readers no longer find the topic.
+
+    Both run under the lock. After an interrupt they may run again.
+    """
 
     __slots__ = ("_go", "_leave", "_state")
 
@@ -242,7 +248,7 @@ class TopicDeleteEntry(Entry):
 
 
 def apply_evict(state: TopicState, floors: Floors) -> None:
-    """A delete that came between may have raised `earliest_seq` further."""
+    """Apply an eviction. A delete in between may have raised `earliest_seq` further, so it never decreases here."""
     state.touch()
     state.floors = floors.raised(state.floors.earliest_seq)
     state.resident.drop_below(state.floors.earliest_seq)
@@ -259,7 +265,7 @@ def apply_delete(state: TopicState, op: DeleteOp) -> None:
 
 
 def delete_resident(state: TopicState, op: DeleteOp) -> None:
-    """Of a topic that has nothing on a disk: nothing is written for it, and it has no number."""
+    """Apply a delete to a topic that is in memory only. The delete gets no number, and the log writes nothing."""
     _reach(state, op)
     state.last_ts_ms = state.assigned_ts_ms = max(state.last_ts_ms, op.ts_ms)
     state.settle_front()
@@ -267,7 +273,7 @@ def delete_resident(state: TopicState, op: DeleteOp) -> None:
 
 
 def _reach(state: TopicState, op: DeleteOp) -> None:
-    """What a delete does at once. Done again after an interrupt, it is the same."""
+    """Apply the immediate effects of a delete. A second call, after an interrupt, has the same result."""
     state.touch()
     if op.evict_from is not None:
         state.floors = state.floors.evicted(op.below, Gap(op.evict_from, op.below - 1))
@@ -279,9 +285,12 @@ def _reach(state: TopicState, op: DeleteOp) -> None:
 
 
 def _head_first(state: TopicState) -> list[bytes]:
-    """The frame that has to stand before any other of the topic, if ephemeral records had seqs meanwhile.
+    """Return the HEAD frame if ephemeral records took seqs since the topic's last frame, else an empty list.
 
-    Without it, what follows would take their seqs after a crash, or reach, as a delete, records that take them.
+    The frame stands before any other frame of the topic. It prevents two errors after a crash:
+
+    - A following record takes the seq of an ephemeral record.
+    - A following delete reaches later records that take such seqs.
     """
     if state.assigned_logged == state.assigned_seq:
         return []
@@ -289,9 +298,10 @@ def _head_first(state: TopicState) -> list[bytes]:
 
 
 def new_state(created: TopicCreated) -> TopicState:
-    """A topic that no archive has nor will have begins at its first seq: nothing is below.
+    """Return the state of a new topic.
 
-    A branch, and a topic with `keep_history`, has the records below its first seq in the cold tier.
+    A branch, or a topic with `keep_history`, may have records below its first seq in the cold tier. So its
+    `earliest_seq` is 1. Any other topic has no archive and no record below its first seq.
     """
     may_inherit = created.config.keep_history or BRANCH_MARK in created.name
     first = 1 if may_inherit else created.first_seq

@@ -1,13 +1,13 @@
-"""Records of a topic that are in memory only: the ephemeral ones, as the frames that a WAL would have got.
+"""The ephemeral records of a topic, which are in memory only. Each one is a frame, as the WAL would have it.
 
-    chunk   records of consecutive seqs: their frames one after the other, an index of them, and what deletes ask for
+    chunk   records of consecutive seqs: their frames one after the other, an index of them, their tags, deleted flags
 
-M1  Nothing here is ever written. In a segment and in the tail the seqs of these records are lost ones; whoever reads
-    looks here first, so they are lost when they are gone from here.
-M2  `Memory` counts what all chunks of a log hold, with their indexes. A chunk goes as a whole.
-M3  Seqs ascend from chunk to chunk. Between two there may be records that were written.
+M1  The log never writes these records. Segments and the tail list their seqs as lost.
+    A reader looks here first. So a record is lost when it is gone from here.
+M2  `Memory` counts the bytes of all chunks of a log, with their indexes. Eviction drops whole chunks.
+M3  Seqs ascend from chunk to chunk. Written records may lie between two chunks.
 
-Not thread-safe: the owner's lock is held around every call. No I/O.
+Not thread-safe: the caller holds the owner's lock. No I/O.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from seglog.values.deletes import DeleteOp
 
 __all__ = ["MEMORY", "Memory", "Resident", "held_bytes"]
 
-#: Where such records are, in errors.
+#: The path that errors give for ephemeral records.
 MEMORY = Path("memory")
 
 _CHUNK_MAX_BYTES = 256 * 1024
@@ -37,7 +37,7 @@ _BYTES_OF_RECORD = 40
 
 @dataclass(slots=True, eq=False)
 class Memory:
-    """Of a log: how much there may be, and is."""
+    """The memory of all ephemeral records of a log: its limit, and the bytes in use."""
 
     max_bytes: int
     used_bytes: int = 0
@@ -49,9 +49,10 @@ class Memory:
 
 @dataclass(slots=True, eq=False)
 class Chunk:
-    """`is_deleted` and `tags` have one item a record.
+    """Records of consecutive seqs. `is_deleted` and `tags` have one item for each record.
 
-    `counted_bytes` is what the log's `Memory` has of it, `counted_frames` what the topic's `frame_bytes` has.
+    `counted_bytes` is the part of this chunk in the log's `Memory`, `counted_frames` its part in the topic's
+    `frame_bytes`.
     """
 
     index: Tail
@@ -78,18 +79,18 @@ class Chunk:
         return held_bytes(len(self.frames), len(self.index))
 
     def trim(self) -> None:
-        """What the index does not have."""
+        """Remove the frames, flags and tags of records that are not in the index."""
         count = len(self.index)
         del self.frames[self.index.bytes :], self.is_deleted[count:], self.tags[count:]
 
 
 def held_bytes(frame_bytes: int, records: int) -> int:
-    """What a chunk takes, about."""
+    """Return the approximate memory of a chunk."""
     return frame_bytes + records * _BYTES_OF_RECORD + _BYTES_OF_CHUNK
 
 
 class Resident:
-    """Of one topic. `frame_bytes` is a running total of the chunks' frames."""
+    """The ephemeral records of one topic. `frame_bytes` is a running total of the chunks' frames."""
 
     __slots__ = ("_memory", "chunks", "frame_bytes")
 
@@ -105,9 +106,9 @@ class Resident:
     def add(
         self, memory: Memory, first_seq: int, frames: bytes, lengths: Sequence[int], ts_ms: int, tag: str | None
     ) -> None:
-        """Above all that is there. The caller has made room in `memory`.
+        """Add records after all others. The caller has made room in `memory`.
 
-        The index is the last to have them, so after an interrupt it is all or nothing, and may be called again.
+        The index gets the records last. So an interrupt leaves all of them or none, and the caller may call again.
         """
         self._memory = memory
         self.cut(first_seq)
@@ -123,22 +124,22 @@ class Resident:
         self._count(last, last.held_bytes, len(last.frames))
 
     def first_from(self, seq: int) -> int | None:
-        """The first one that is here, of those from `seq` on."""
+        """Return the first seq here that is not below `seq`, or None."""
         chunk = self._chunk_from(seq)
         return None if chunk is None else max(chunk.first_seq, seq)
 
     def ts_ms_from(self, seq: int) -> int | None:
-        """Its time."""
+        """Return the time of the record that `first_from` finds, or None."""
         chunk = self._chunk_from(seq)
         return None if chunk is None else chunk.index.ts_ms(max(chunk.first_seq, seq))
 
     def first_seq_at(self, ts_ms: int) -> int | None:
-        """The first one that is here, of those whose time is `ts_ms` or later."""
+        """Return the first seq here whose time is `ts_ms` or later, or None."""
         position = bisect_left(self.chunks, ts_ms, key=lambda chunk: chunk.max_ts_ms)
         return self.chunks[position].index.first_seq_at(ts_ms) if position < len(self.chunks) else None
 
     def run(self, topic_id: int, first: int, last: int) -> Run | None:
-        """The records from `first` on, to `last` or as many as a run takes; None if `first` is not here."""
+        """Return the records from `first` to `last`, or as many as fit into a run. None if `first` is not here."""
         chunk = self._chunk_from(first)
         if chunk is None or chunk.first_seq > first:
             return None
@@ -162,7 +163,7 @@ class Resident:
                     chunk.is_deleted[position] = True
 
     def drop_below(self, seq: int) -> None:
-        """Chunks whose records are all below go."""
+        """Drop the chunks whose records are all below `seq`."""
         while self.chunks and self.chunks[0].last_seq < seq:
             self.drop_oldest()
 
@@ -172,7 +173,7 @@ class Resident:
         return self.chunks.pop(0)
 
     def cut(self, seq: int) -> None:
-        """There is nothing from `seq` on any more."""
+        """Remove all records from `seq` on."""
         while self.chunks and self.chunks[-1].first_seq >= seq:
             self._count(self.chunks[-1], 0, 0)
             self.chunks.pop()
@@ -189,7 +190,7 @@ class Resident:
         self.cut(0)
 
     def _chunk_from(self, seq: int) -> Chunk | None:
-        """The one that holds `seq`, or the first one after it."""
+        """Return the chunk that holds `seq`, or else the first chunk after it."""
         position = bisect_right(self.chunks, seq, key=lambda chunk: chunk.first_seq)
         if position and self.chunks[position - 1].last_seq >= seq:
             return self.chunks[position - 1]
@@ -200,7 +201,7 @@ class Resident:
         if memory is not None:
             used_bytes = memory.used_bytes + held - chunk.counted_bytes
             frame_bytes = self.frame_bytes + frames - chunk.counted_frames
-            # Together: an interrupt comes between calls only.
+            # No calls in these statements, because an interrupt hits only between calls.
             memory.used_bytes, chunk.counted_bytes = used_bytes, held
             self.frame_bytes, chunk.counted_frames = frame_bytes, frames
 

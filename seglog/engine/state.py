@@ -1,8 +1,8 @@
-"""What the log knows of a topic while it is open. All of it is written under the committer's lock, and read under it
-where more than one field counts.
+"""The state of a topic in an open log.
 
-Two views of the end: `assigned_*` is what has been handed out to appends on their way, `head_seq` and `last_ts_ms` what
-is published and so visible. `take_back` makes the first the second again.
+A thread that writes a field holds the committer's lock. A thread that reads fields that must fit together holds it too.
+The end of a topic has two views. `assigned_*` includes entries in flight. `head_seq` and `last_ts_ms` are published,
+and so visible. `take_back` resets the first view to the second.
 """
 
 from __future__ import annotations
@@ -31,26 +31,29 @@ __all__ = ["TopicState", "active_meta", "check_all_hot", "reclaimable", "relocat
 
 @dataclass(slots=True, eq=False)
 class TopicState:
-    """`pending` are the deletes not yet in the flags of the .idx files, `ops` the listed ones, these included.
+    """The state of one topic.
 
-    `cold` are those of the sealed segments that are relocated.
-    `cold_ops` are those by tag that may reach relocated segments, whose flags do not change.
+    `pending` are the deletes that are not yet in the flags of the .idx files. `ops` are the listed deletes, which
+    include the pending ones.
+    `cold` are the sealed segments that are relocated.
+    `cold_ops` are the deletes by tag that may reach relocated segments, whose flags do not change.
     `truncate_ops` are the listed truncations.
-    `next_op` is the number after that of the last published delete.
-    `generation` goes up whenever records change place or flags: a reader that sees it go up looks again.
-    `floors` is one value, so that it may be read without the lock.
-    `expired_seq` is the expiry floor as far as a reader has found it, `oldest_live_ms` the time of the record there, or
-    earlier (seglog.reading.expiry). It never goes back, but for a truncation.
-    `cuts` are the seqs at which the topic was truncated since the log was opened, `is_gone` says that it was deleted:
-    readers on their way look at both. `cut_meta` waits for seglog.maintenance.truncation to cut the files.
-    While `recalls` is above 0, no segment is relocated. `front_op` is the delete up to which the relocator has looked
-    for the first live record in the cold store.
-    `resident` are the ephemeral records. Where others follow, the WAL says first up to where seqs were handed out:
-    `logged_seq` is that, and `assigned_logged` with what is on its way. `kept_head` is the head in the newest snapshot.
-    Below `flagged_below` all records in hot segments have the deleted flag, durably, as far as this process knows.
-    `changed` is the log's register of topics that the next checkpoint has to look at: who changes anything of `to_meta`
-    enters the topic there. `seal_due_ms` is when it is entered among those that are sealed for their age.
-    `known_sizes` are the totals that were counted last: `sizes` counts anew if the segments are others.
+    `next_op` is one more than the number of the last published delete.
+    `generation` increases whenever records change place or flags. A reader that sees it increase looks again.
+    `floors` is one value, so that a reader needs no lock for it.
+    `expired_seq` is the expiry floor as far as a reader has found it. `oldest_live_ms` is the time of the record there,
+    or an earlier time (seglog.reading.expiry). Only a truncation lowers them.
+    `cuts` are the seqs of all truncations since the log was opened. `is_gone` says that the topic was deleted. Active
+    readers check both. `cut_meta` is set until seglog.maintenance.truncation has cut the files.
+    While `recalls` is above 0, no segment is relocated. `front_op` is the value of `next_op` at the relocator's last
+    search for the first live record in the cold store.
+    `resident` are the ephemeral records. If other records follow them, the WAL first gets a frame with the last seq
+    taken. `logged_seq` is the last seq that the WAL knows, and `assigned_logged` includes entries in flight.
+    `kept_head` is the head in the newest snapshot.
+    All records below `flagged_below` in hot segments durably have the deleted flag, as far as this process knows.
+    `changed` is the log's register of topics for the next checkpoint. Code that changes a field of `to_meta` enters
+    the topic there. `seal_due_ms` is the time under which `Engine.aging` has the topic.
+    `known_sizes` are the last totals. If the segments have changed, `sizes` recomputes them.
     """
 
     topic_id: int
@@ -103,17 +106,17 @@ class TopicState:
         return self.sealed[-1].last_seq if self.sealed else self.hot_floor - 1
 
     def touch(self) -> None:
-        """The next checkpoint has to look at it. The lock is held."""
+        """Enter the topic for the next checkpoint. The caller holds the lock."""
         self.changed[self.topic_id] = self
 
     def publish(self, file: int, offset: int, lengths: Sequence[int], ts_ms: int) -> None:
-        """Records that lie one after the other in a WAL file are there."""
-        self.changed[self.topic_id] = self  # `touch`, without its call
+        """Publish records that lie one after the other in a WAL file."""
+        self.changed[self.topic_id] = self  # `touch`, inlined
         tail, size = self.tail, sum(lengths)
         if tail.end_seq == self.head_seq + 1:
             tail.extend(file, offset, lengths, ts_ms)
         end = tail.end_seq
-        # Together: an interrupt comes between calls only, and after one this is called again.
+        # One statement, because an interrupt hits only between calls. After one, `publish` runs again.
         self.head_seq, self.last_ts_ms, self.in_flight_bytes = end - 1, ts_ms, self.in_flight_bytes - size
         self.logged_seq = self.head_seq
         if self.waiters:
@@ -122,7 +125,7 @@ class TopicState:
     def replay(
         self, file: int, offsets: NDArray[np.int64], lengths: NDArray[np.int64], times: NDArray[np.uint64]
     ) -> None:
-        """Records of before this process was begun are there, in a WAL file."""
+        """Add records that recovery has found in a WAL file."""
         self.tail.take(file, offsets, lengths, times)
         self.head_seq = self.logged_seq = self.tail.end_seq - 1
         self.last_ts_ms = int(times[-1])
@@ -130,23 +133,23 @@ class TopicState:
     def publish_resident(
         self, memory: Memory, frames: bytes, lengths: Sequence[int], ts_ms: int, tag: str | None
     ) -> None:
-        """Ephemeral records are there."""
+        """Publish ephemeral records."""
         self.resident.add(memory, self.head_seq + 1, frames, lengths, ts_ms, tag)
         self.lose(len(lengths), ts_ms, len(frames))
         if self.waiters:
             self.wake()
 
     def lose(self, count: int, ts_ms: int, size_bytes: int = 0) -> None:
-        """That many seqs were handed out to records that are on no disk; they were `size_bytes` on their way."""
+        """Publish `count` seqs of records that are on no disk. Their frames had `size_bytes` in flight."""
         self.touch()
         if self.tail.end_seq == self.head_seq + 1:
             self.tail.lose(count, ts_ms)
         end, last_ts_ms = self.tail.end_seq, max(self.last_ts_ms, ts_ms)
-        # Together, as in `publish`.
+        # One statement, for the reason in `publish`.
         self.head_seq, self.last_ts_ms, self.in_flight_bytes = end - 1, last_ts_ms, self.in_flight_bytes - size_bytes
 
     def settle_front(self) -> None:
-        """What was lost in front of all else is told by the floors from now on, and has no place any more."""
+        """Raise the floors over lost seqs at the front. The floors then report them as lost."""
         if self.has_segments or self.floors.earliest_seq < self.hot_floor:
             return
         first = self.resident.first_from(self.hot_floor)
@@ -158,50 +161,53 @@ class TopicState:
             self.hot_floor = front
 
     def drop_oldest_resident(self) -> None:
-        """It is lost from now on: the memory is needed, or retention wants it gone."""
+        """Drop the oldest chunk of ephemeral records, for memory or for retention. Its records are then lost."""
         self.resident.drop_oldest()
         self.settle_front()
         self.generation += 1
 
     def wake(self) -> None:
-        """There is news: call each of the `waiters`. None of them may block."""
+        """Call each of the `waiters` after a change. A waiter must not block."""
         while self.waiters:
             self.waiters[-1]()
             self.waiters.pop()
 
     @property
     def retained_from(self) -> int:
-        """The first seq on this disk that may be live: caps count from here."""
+        """The first seq on this disk that may be live. Caps count from here."""
         return max(self.floors.earliest_seq, self.hot_floor)
 
     @property
     def dead_segments(self) -> int:
-        """Sealed ones at the front without a live record."""
+        """The number of sealed segments at the front without a live record."""
         return bisect_left(self.sealed, self.floors.earliest_seq, key=lambda segment: segment.last_seq)
 
     @property
     def sizes(self) -> Sizes:
-        """Totals of the sealed segments. The lock is held."""
+        """The totals of the sealed segments. The caller holds the lock."""
         if self.known_sizes.segments is not self.sealed or self.known_sizes.cold is not self.cold:
             self.known_sizes = Sizes(self.sealed, self.cold)
         return self.known_sizes
 
     @property
     def retained_bytes(self) -> int:
-        """Of frames on this disk and on their way, but for segments that are dead as a whole. The lock is held."""
+        """The bytes of frames on this disk and in flight, without segments that have no live record.
+
+        The caller holds the lock.
+        """
         first, active = self.retained_from, self.active
         unsealed = active.data_bytes if active is not None and active.last_seq >= first else 0
         return self.sizes.bytes_from(first) + unsealed + self.unabsorbed_bytes + self.in_flight_bytes
 
     @property
     def hot_bytes(self) -> int:
-        """Of frames in the data directory and in memory, deleted ones included. The lock is held."""
+        """The bytes of frames in the data directory and in memory, with deleted ones. The caller holds the lock."""
         unsealed = 0 if self.active is None else self.active.data_bytes
         return self.sizes.hot_bytes + unsealed + self.unabsorbed_bytes
 
     @property
     def unabsorbed_bytes(self) -> int:
-        """Of published frames that are in no segment."""
+        """The bytes of published frames that are in no segment."""
         return self.tail.bytes + self.resident.frame_bytes
 
     @property
@@ -214,17 +220,17 @@ class TopicState:
 
     @property
     def segments_end(self) -> int:
-        """The last seq in a segment, released ones included. From there to the tail all were ephemeral."""
+        """The last seq in a segment, released segments included. All records from there to the tail were ephemeral."""
         return self.sealed_seq if self.active is None else self.active.last_seq
 
     @property
     def position(self) -> tuple[int, int, int]:
-        """What every append, delete and truncation changes, also one that is on its way. The lock is held."""
+        """A value that each append, delete and truncation changes once it is queued. The caller holds the lock."""
         return self.epoch, self.assigned_seq, self.assigned_op
 
     @property
     def is_quiet(self) -> bool:
-        """Whether it is there, and no append, delete or truncation of it is on its way."""
+        """True if the topic is published, and none of its appends, deletes and truncations is in flight."""
         return self.is_published and self.assigned_seq == self.head_seq and self.assigned_op == self.next_op - 1
 
     @property
@@ -233,7 +239,7 @@ class TopicState:
 
     @property
     def is_resident(self) -> bool:
-        """Whether all that it has is in memory only, and nothing on its way."""
+        """True if all records of the topic are in memory only, and none of its changes is in flight."""
         is_written = bool(self.has_segments or len(self.tail) or self.floors.earliest_seq < self.hot_floor)
         return self.is_quiet and not is_written and bool(self.resident.chunks)
 
@@ -245,7 +251,7 @@ class TopicState:
         self.in_flight_bytes = 0
 
     def segment_of(self, seq: int) -> SegmentInfo | None:
-        """That holds `seq`; None if it is in the tail, or in none. Not for seqs below the hot floor."""
+        """Return the segment that holds `seq`, or None if no segment does. `seq` is not below the hot floor."""
         if seq > self.segments_end:
             return None
         if self.active is not None and seq >= self.active.first_seq:
@@ -253,7 +259,7 @@ class TopicState:
         return self.sealed[bisect_right(self.sealed, seq, key=lambda segment: segment.first_seq) - 1]
 
     def to_meta(self) -> TopicMeta:
-        """What is in segments, and the rest as it is now: right once the tail has been absorbed."""
+        """Return the state for a snapshot. It is correct only if the segments have absorbed the tail."""
         return TopicMeta(
             topic_id=self.topic_id,
             name=self.name,
@@ -273,14 +279,14 @@ class TopicState:
         )
 
     def replace_segment(self, old: SegmentInfo, new: SegmentInfo) -> None:
-        """Of a sealed one, more is known now. The lock is held."""
+        """Replace the description of a sealed segment. The caller holds the lock."""
         self.touch()
         self.sealed = tuple(new if info == old else info for info in self.sealed)
         self.generation += 1
 
 
 def check_all_hot(states: Iterable[TopicState]) -> None:
-    """For who has no cold store. Raises `ColdStoreRequired`."""
+    """Raise `ColdStoreRequired` if a topic has relocated segments. A log without a cold store calls this."""
     for state in states:
         if state.cold:
             raise ColdStoreRequired(state.name, state.cold[0].first_seq, state.cold[-1].last_seq)
@@ -297,8 +303,10 @@ def active_meta(active: SegmentInfo | None) -> ActiveMeta | None:
 
 
 def reclaimable(state: TopicState, dead_percent: int) -> list[SegmentInfo]:
-    """Sealed segments of which so much is deleted records' bytes. None where history is kept, and none of the dead ones
-    in front, which a checkpoint drops.
+    """Return the hot sealed segments with at least `dead_percent` of their bytes in deleted records.
+
+    If the topic keeps its history, return none. Segments at the front without a live record are left out, because a
+    checkpoint drops them.
     """
     if state.config.keep_history or state.is_gone:
         return []

@@ -1,7 +1,7 @@
 """The in-memory index of the records that are in the WAL only: 24 bytes a record, in arrays.
 
-Records below it are found by their segment's .idx file, so memory follows the part that no checkpoint has absorbed yet,
-not the history. Not thread-safe: the owner's lock is held around every call.
+Earlier records are found through the .idx file of their segment. So memory grows with the records that no checkpoint
+has absorbed yet, and not with the history. Not thread-safe: the caller holds the owner's lock.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _NO_FILE = 0
 
 
 class Tail:
-    """Of the records from `first_seq` on, without gaps: WAL file, offset in it, length of the frame, time.
+    """The WAL file, offset, frame length and time of each record from `first_seq` on, without gaps.
 
-    Those that are in no file (`lose`) have the file 0 and no length; the first one is in a file.
+    A record in no file (`lose`) has the file 0 and the length 0. The first record is in a file.
     """
 
     __slots__ = ("_count", "_files", "_lengths", "_offsets", "_times", "bytes", "first_seq")
@@ -44,11 +44,11 @@ class Tail:
 
     @property
     def end_seq(self) -> int:
-        """Of the next record."""
+        """The seq of the next record."""
         return self.first_seq + self._count
 
     def extend(self, file: int, offset: int, lengths: Sequence[int], ts_ms: int) -> None:
-        """Records that lie one after the other from `offset` of a WAL file on: all are there, or none."""
+        """Add records that lie one after the other from `offset` of a WAL file on. An interrupt adds all or none."""
         count = len(lengths)
         if len(self._offsets) != self._count:
             self._trim()
@@ -70,7 +70,7 @@ class Tail:
     def take(
         self, file: int, offsets: NDArray[np.int64], lengths: NDArray[np.int64], times: NDArray[np.uint64]
     ) -> None:
-        """Records that lie anywhere in a WAL file."""
+        """Add records that lie anywhere in a WAL file."""
         self._trim()
         self._offsets.frombytes(offsets.astype(np.uint32).tobytes())
         self._lengths.frombytes(lengths.astype(np.uint32).tobytes())
@@ -79,7 +79,7 @@ class Tail:
         self.bytes, self._count = self.bytes + int(lengths.sum()), self._count + len(offsets)
 
     def lose(self, count: int, ts_ms: int) -> None:
-        """The next records are in no file."""
+        """Add `count` records that are in no file. An empty tail begins after them instead."""
         if self._count:
             self.extend(_NO_FILE, 0, [0] * count, ts_ms)
         else:
@@ -87,7 +87,7 @@ class Tail:
 
     @property
     def kept_seq(self) -> int:
-        """The last one that is in a file; `first_seq - 1` if there is none."""
+        """The last seq that is in a file; `first_seq - 1` if no seq is."""
         kept = np.flatnonzero(np.array(self._files[: self._count]))
         return self.first_seq + int(kept[-1]) if len(kept) else self.first_seq - 1
 
@@ -98,14 +98,14 @@ class Tail:
         return self.first_seq + bisect_left(self._times, ts_ms, hi=self._count)
 
     def cut(self, seq: int) -> None:
-        """There is nothing from `seq` on any more."""
+        """Remove all records from `seq` on."""
         count = seq - self.first_seq
         size = sum(self._lengths[:count])
         self.bytes, self._count = size, count
         self._trim()
 
     def drop(self, count: int) -> None:
-        """The first `count` are elsewhere now, and so are those after them that are in no file."""
+        """Remove the first `count` records, which are elsewhere now, and the records in no file right after them."""
         while count < self._count and self._files[count] == _NO_FILE:
             count += 1
         self.first_seq += count
@@ -115,10 +115,10 @@ class Tail:
         self._count -= count
 
     def near(self, start: int, stop: int, gap_max: int, bytes_max: int) -> tuple[int, NDArray[Any]]:
-        """WAL file (0: in none) and entries (as ENTRIES) of the records `start` to `stop` (exclusive), as far as they
-        lie near each other.
+        """Return the WAL file (0: none) and the entries (ENTRIES) of the records `start` to `stop` (exclusive).
 
-        Near is: in one file, gaps of at most `gap_max` bytes, `bytes_max` in all; the first comes whatever its size.
+        The result ends before the first record that is not near. Near records are in one file, with gaps of at most
+        `gap_max` bytes, and within `bytes_max` bytes in all. The first record is in the result whatever its size.
         """
         entries = np.zeros(stop - start, ENTRIES)
         entries["offset"], entries["length"] = self._offsets[start:stop], self._lengths[start:stop]
@@ -133,6 +133,6 @@ class Tail:
         return self._files[start], entries[:count]
 
     def _trim(self) -> None:
-        """What an interrupt left of an `extend`."""
+        """Remove the values that an interrupted `extend` has left."""
         for column in (self._lengths, self._files, self._times, self._offsets):
             del column[self._count :]

@@ -13,7 +13,7 @@ __all__ = ["apply_truncate"]
 
 
 def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: SegmentInfo | None) -> None:
-    """Change the state as the TRUNCATE frame says. `kept` is what `kept_part` of the truncation returns."""
+    """Change the state as the TRUNCATE frame says. `kept` comes from `kept_part` of seglog.maintenance.truncation."""
     state.touch()
     if state.config.keep_history:
         state.truncate_ops = listed_with(state.truncate_ops, TruncateOp(seq, ts_ms, state.next_op))
@@ -36,7 +36,7 @@ def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: Se
         state.tail = Tail(seq)
     else:
         _cut_segments(state, seq, epoch, kept)
-    # Last, and only then this is not called again.
+    # The last step: until the epoch has changed, an interrupt makes the caller call this again.
     state.epoch = epoch
 
 
@@ -50,5 +50,5 @@ def _cut_segments(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | N
         active=active_meta(kept),
     )
     tail = Tail(seq)
-    # Together: an interrupt comes between calls only, and this is not called again then.
+    # One statement, because an interrupt hits only between calls. With the new tail, `_cut_segments` never runs again.
     state.sealed, state.cold, state.active, state.tail, state.cut_meta = sealed, cold, kept, tail, meta

@@ -1,11 +1,11 @@
-"""Who does the work that appends leave behind: a thread of the log's own, or the appender itself.
+"""Runs the work that appends leave behind: in a thread of the log, or in the appender itself.
 
     Background   one thread, from the first `wake` to `close`; an append does not wait for it
-    InCaller     at once, in the thread that wakes: the same order of file operations every time; nothing later, because
-                 nobody is there then
+    InCaller     at once, in the thread that calls `wake`: the order of file operations is always the same. It ignores
+                 `wake_later`, because no thread could run the work then
 
-Wakes that come while the work is done are one more turn, together. What the work raises is its own business: it has to
-end in a state of the log that appends see.
+All wakes during the work cause one more run together. The work handles its own errors. After an error it leaves the log
+in a state that makes the error visible to appends.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ __all__ = ["Background", "InCaller", "Upkeep", "UpkeepFactory"]
 
 class Upkeep(Protocol):
     def wake(self) -> None:
-        """There is work."""
+        """Run the work soon or at once."""
         ...
 
     def wake_later(self, delay_s: float) -> None:
-        """There will be work then. Of several the first one counts."""
+        """Run the work after `delay_s` seconds. If several calls wait, the first one counts."""
         ...
 
     def close(self, patience_s: float | None = None) -> bool:
-        """Returns when nothing is done any more, or after `patience_s`; a later `wake` does nothing. Idempotent.
+        """Stop, and return when the work has ended, or after `patience_s` seconds. Idempotent.
 
-        False: something is still done.
+        Return False if the work still runs. A later `wake` does nothing.
         """
         ...
 
@@ -44,11 +44,14 @@ UpkeepFactory: TypeAlias = Callable[[Callable[[], None]], Upkeep]
 
 
 class Background(Owned):
-    """A daemon thread: a process that ends without `close` does not wait for it, and recovery makes up for it."""
+    """Runs the work in a daemon thread. A process that ends without `close` does not wait for the thread.
+
+    The next recovery then makes up for the missing work.
+    """
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
-        # Held by `with` itself: an interrupt within the condition's own `__enter__` would leave it locked for ever.
+        # `with` takes this lock itself: an interrupt in the condition's own `__enter__` would leave it locked for ever.
         self._lock = OwnLock()
         self._changed = threading.Condition(cast("Any", self._lock.once))
         self._has_work = False
@@ -58,7 +61,7 @@ class Background(Owned):
 
     def wake(self) -> None:
         if self._lock.is_mine:
-            return  # within another `wake` of this thread, or where the thread looks for work: the next one does it
+            return  # this thread is within another `wake`, or just looks for work: the next `wake` runs it
         with self._lock.once:
             if self._has_work or self._is_closed:
                 return
@@ -83,7 +86,7 @@ class Background(Owned):
     def close(self, patience_s: float | None = None) -> bool:
         if patience_s is not None:
             return self._stop(patience_s)
-        # An interrupt waits for the work too: whoever closes lets go of the directory next.
+        # An interrupt waits for the work too, because the caller releases the directory next.
         uninterrupted(self._stop)
         return True
 
@@ -98,7 +101,10 @@ class Background(Owned):
         return not thread.is_alive()
 
     def _stir(self) -> None:
-        """The lock is held: whoever is woken looks after it. What an interrupt cuts off here, the next one does."""
+        """Start the thread, or notify it. The caller holds the lock, so the thread looks for work after the caller.
+
+        If an interrupt cuts off a step here, the next call does that step.
+        """
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="seglog-upkeep", daemon=True)
         if self._thread.ident is None:
@@ -117,14 +123,17 @@ class Background(Owned):
             self._work()
 
     def _wait_s(self) -> float | None:
-        """Until there is work; None: nobody knows."""
+        """Return the seconds until there is work, or None if no work is known."""
         if self._has_work:
             return 0
         return None if self._due_s is None else max(self._due_s - time.monotonic(), 0)
 
 
 class InCaller:
-    """For tests that count file operations, and for processes that must not have a second thread."""
+    """Runs the work in the thread that calls `wake`.
+
+    It serves tests that count file operations, and processes that must not have a second thread.
+    """
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
