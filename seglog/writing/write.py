@@ -1,8 +1,7 @@
-"""Changing a topic: what is handed out under the lock, and committed with whatever else is waiting.
+"""The changes of a topic. Each one takes its seqs under the lock, and is committed in a group with other changes.
 
-Each function returns when the change is as safe as it has to be, and visible. What is refused is refused before a seq
-is handed out. All raise `ReadOnly`, `LogClosed`, `WriterPoisoned` and `DiskFull`; after the last one nothing has
-changed.
+Each function returns when its change is visible, and as safe as its durability says. A change that is refused takes no
+seq. All functions raise `ReadOnly`, `LogClosed`, `WriterPoisoned` and `DiskFull`. After `DiskFull` nothing has changed.
 """
 
 from __future__ import annotations
@@ -74,13 +73,13 @@ __all__ = [
 
 _logger = logging.getLogger("seglog.writing.write")
 
-# Of one append: it is written at once, into one WAL file, where offsets have 32 bits.
+# Maximum of one append. The writer writes it with one call into one WAL file, where offsets have 32 bits.
 _APPEND_MAX_BYTES = 1024 * 1024 * 1024
 
-# Behind a record that is in the WAL only, the index has an entry for each ephemeral one, until a checkpoint.
+# Ephemeral records after a record that is in the WAL only. The tail has an entry for each, until a checkpoint.
 _LOST_IN_TAIL_MAX = 100_000
 
-# Deletes by tag that no checkpoint has put into the flags: readers keep an entry for each tag of theirs.
+# Deletes by tag that no checkpoint has put into the flags. Readers keep an entry for each of their tags.
 _PENDING_TAGS_MAX = 10_000
 
 
@@ -94,7 +93,10 @@ def append(
     unterminated: bool,
     durability: str | None,
 ) -> range:
-    """The seqs. A topic that is not there is made, in the same group; for no values nothing is."""
+    """Append the values and return their seqs. A missing topic is created in the same group.
+
+    Without values, nothing is created.
+    """
     values, _ = check_append(engine, values, tag=tag, node=node, unterminated=unterminated, durability=durability)
     if not values:
         known = engine.find(name)
@@ -102,7 +104,7 @@ def append(
         return range(head + 1, head + 1)
     wait_for_room(engine)
     engine.committer.check_apart()
-    # As `change` has it, without its call: this is where a lone appender's time goes.
+    # The body of `change`, inlined, because a lone append spends its time here.
     try:
         begun = begin_append(engine, name, values, tag=tag, node=node, unterminated=unterminated, durability=durability)
         return finish_append(engine, begun)
@@ -120,10 +122,10 @@ def check_append(
     unterminated: bool,
     durability: str | None,
 ) -> tuple[Sequence[bytes], int]:
-    """The values as the log keeps them (seglog.values.byte_strings), and how many bytes they are.
+    """Return the values as the log keeps them (seglog.values.byte_strings), and their size in bytes.
 
-    Raises `AppendsHeld`, and for a call that no log takes `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`,
-    `InvalidArgument`, `ReadOnly`.
+    Raises `ReadOnly` and `AppendsHeld`. For wrong arguments, raises `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`
+    and `InvalidArgument`.
     """
     if engine.is_read_only:
         raise ReadOnly(engine.layout.root)
@@ -131,7 +133,7 @@ def check_append(
         raise AppendsHeld(engine.held_for)
     limit = engine.settings.max_record_bytes
     if type(values) is list and len(values) == 1 and type(values[0]) is bytes and len(values[0]) <= limit:
-        # As most are: a third of the time that the general way takes.
+        # The common case, in a third of the time of the general case.
         own: Sequence[bytes] = (values[0],)
         size_bytes = len(values[0])
     else:
@@ -141,7 +143,7 @@ def check_append(
         _check_label("tag", tag)
     if node is not None:
         _check_label("node", node)
-    # Any other number would be other flags of the frame.
+    # Another number would set other flags of the frame.
     if unterminated is not False and unterminated is not True:
         raise InvalidArgument("unterminated", unterminated, "True or False")
     if durability is not None:
@@ -150,7 +152,10 @@ def check_append(
 
 
 class Begun(NamedTuple):
-    """An append that has its seqs and is in the queue. `finish_append` has to follow: the queue may wait for it."""
+    """An append that has its seqs and is in the queue. The caller must call `finish_append`.
+
+    The queue may wait for this append to lead.
+    """
 
     state: TopicState
     entries: tuple[Entry, ...]
@@ -167,7 +172,10 @@ def begin_append(
     unterminated: bool,
     durability: str | None,
 ) -> Begun:
-    """Of one value at least; `check_append` and `check_apart` have passed. `finish_append` writes it."""
+    """Assign seqs to one or more values and queue the append. `finish_append` commits it.
+
+    `check_append` and `check_apart` have passed.
+    """
     committer = engine.committer
     begun: Begun | None = None
     while begun is None:
@@ -190,13 +198,13 @@ def _begin_append(
     *,
     unterminated: bool,
 ) -> Begun:
-    """The lock is held."""
+    """Do the work of `begin_append`. The caller holds the lock."""
     committer = engine.committer
     create: CreateEntry | None = None
     state = engine.topics.get(name)
     if state is None:
         if BRANCH_MARK in name:
-            raise NoSuchTopic(name)  # where a branch starts, only its maker knows
+            raise NoSuchTopic(name)  # only the code that creates a branch knows its first seq
         create = _new_topic(engine, name, engine.topic_defaults, first_seq=1, ts_floor_ms=0)
         state = create.state
     durability = durability or state.config.durability
@@ -227,7 +235,7 @@ def _begin_append(
         entry = AppendEntry(state, first, ts_ms, pieces, lengths, sync=durable or is_late, written_ms=written_ms)
     seqs = range(first, first + len(lengths))
     if is_ephemeral and create is None and state.is_quiet:
-        # There is nothing to wait for, and so not for what other topics have on their way either.
+        # The topic has nothing in flight. So the append need not wait for the entries of other topics.
         entry.assign()
         entry.publish(0, 0)
         engine.wants_checkpoint |= len(state.tail) > 0 and state.head_seq - state.logged_seq > _LOST_IN_TAIL_MAX
@@ -239,7 +247,7 @@ def _begin_append(
 
 
 def finish_append(engine: Engine, begun: Begun) -> range:
-    """The seqs, when the records are as safe as they have to be."""
+    """Commit the append, and return its seqs when the records are as safe as their durability says."""
     for entry in begun.entries:
         engine.committer.finish(entry)
     _wake_upkeep(engine)
@@ -251,7 +259,7 @@ def finish_append(engine: Engine, begun: Begun) -> range:
 
 @change
 def create_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int, ts_floor_ms: int) -> None:
-    """Raises `TopicExists`."""
+    """Create a topic. Raises `TopicExists`."""
     engine.check_writable()
     committer = engine.committer
     entry: CreateEntry | None = None
@@ -270,7 +278,7 @@ def create_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: i
 
 @change
 def configure(engine: Engine, name: str, config: TopicConfig) -> None:
-    """Raises `NoSuchTopic`."""
+    """Change the configuration of a topic. Raises `NoSuchTopic`."""
     engine.check_writable()
     committer = engine.committer
     with committer.lock:
@@ -282,9 +290,10 @@ def configure(engine: Engine, name: str, config: TopicConfig) -> None:
 
 @change
 def delete(engine: Engine, name: str, *, before: int | None, tag: str | None, evicts: bool = False) -> DeleteOp:
-    """Raises `NoSuchTopic`, `InvalidLabel`, and `InvalidSetting` without any condition.
+    """Delete records below `before`, with `tag`, or both.
 
-    `evicts`, without a tag: readers are told what went.
+    With `evicts` and without a tag, readers get a report of the lost range. Raises `NoSuchTopic` and `InvalidLabel`.
+    Without any condition, raises `InvalidSetting`.
     """
     engine.check_writable()
     if before is None and tag is None:
@@ -318,9 +327,10 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None, ev
 
 @change
 def truncate(engine: Engine, name: str, seq: int, position: tuple[int, int, int] | None) -> None:
-    """Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, `TopicMoved`, and what a read of the cold store raises.
+    """Truncate a topic: remove its records from `seq` on.
 
-    Once the frame is durable it is done: that the files could not be cut yet is the next checkpoint's business.
+    Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, `TopicMoved`, and the errors of a read of the cold store.
+    The truncation is complete when its frame is durable. If the files cannot be cut yet, the next checkpoint cuts them.
     """
     engine.check_writable()
     state = engine.state(name)
@@ -336,8 +346,8 @@ def truncate(engine: Engine, name: str, seq: int, position: tuple[int, int, int]
 
 
 def _recall_cut(engine: Engine, state: TopicState, seq: int) -> None:
-    """The segment that the cut goes through, if it is relocated, is made hot again: what is left of it will grow."""
-    # No relocation is on its way any more once that lock was had: `recalls` is counted up.
+    """Make the segment that contains the cut hot again if it is relocated. Its kept part becomes the active segment."""
+    # After this thread gets the checkpoint lock, no relocation runs, because `recalls` is above 0.
     with engine.checkpoint_lock, engine.committer.lock:
         is_in_segments = max(lowest_cut(state), state.hot_floor) <= seq < state.tail.first_seq
         info = state.segment_of(seq) if is_in_segments else None
@@ -371,7 +381,7 @@ def _truncate(engine: Engine, state: TopicState, seq: int, position: tuple[int, 
 
 
 def _check_cut(state: TopicState, seq: int) -> None:
-    """The lock is held."""
+    """Raise `NotTruncatable` or `SeqOutOfRange` if `seq` is no valid place for a cut. The caller holds the lock."""
     lowest = lowest_cut(state)
     if seq < lowest:
         raise NotTruncatable(state.name, seq, lowest)
@@ -381,7 +391,7 @@ def _check_cut(state: TopicState, seq: int) -> None:
 
 @change
 def delete_topic(engine: Engine, name: str, position: tuple[int, int, int] | None) -> None:
-    """Raises `NoSuchTopic`, `TopicMoved`, and without a position `HistoryKept`."""
+    """Delete a topic. Raises `NoSuchTopic`, `TopicMoved`, and without a position `HistoryKept`."""
     engine.check_writable()
     committer = engine.committer
 
@@ -410,14 +420,14 @@ def delete_topic(engine: Engine, name: str, position: tuple[int, int, int] | Non
 
 
 def _new_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int, ts_floor_ms: int) -> CreateEntry:
-    """The lock is held. An id that is not used after all is left out."""
+    """Return the entry that creates a topic. The caller holds the lock. The id of a refused entry stays unused."""
     created = TopicCreated(engine.next_topic_id, name, engine.epoch_floor + 1, first_seq, config, ts_floor_ms)
     engine.next_topic_id += 1
     return CreateEntry(created, engine.topics, engine.creating, engine.changed)
 
 
 def sync_written(engine: Engine) -> None:
-    """The tick of the class disk: what it has written is durable on return, or the writer is poisoned."""
+    """Make the records of durability `disk` durable, or poison the writer. `syncer` calls this after each interval."""
     if not engine.committer.has_unsynced:
         return
     try:
@@ -425,7 +435,7 @@ def sync_written(engine: Engine) -> None:
     except SeglogError as error:
         _logger.warning("what was acked at disk may not be durable: %s", error)
     except Exception:
-        # It has poisoned the writer, and this is nobody's call that could raise it.
+        # The failure has poisoned the writer. No caller waits here to get the error.
         _logger.exception("what was acked at disk may not be durable")
 
 
@@ -437,7 +447,7 @@ def _wake_upkeep(engine: Engine) -> None:
 
 
 def _check_room(state: TopicState, records: int, size_bytes: int) -> None:
-    """Raises `TopicFull`. The lock is held; no seq is handed out yet."""
+    """Raise `TopicFull` if the append would pass a cap. The caller holds the lock, and no seq is assigned yet."""
     if state.config.discard != "reject":
         return
     wanted = Retained(state.retained_from, state.assigned_seq + records, state.retained_bytes + size_bytes)
@@ -447,7 +457,7 @@ def _check_room(state: TopicState, records: int, size_bytes: int) -> None:
 
 
 def _check_sizes(values: Sequence[bytes], limit: int) -> int:
-    """The sum."""
+    """Return the sum of the sizes. Raises `RecordTooLarge`."""
     total = sum(map(len, values))
     if total > limit and max(map(len, values)) > limit:
         raise RecordTooLarge(max(map(len, values)), limit)
