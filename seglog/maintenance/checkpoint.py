@@ -28,8 +28,9 @@ K7  A checkpoint calls no cold store and waits for none (seglog.maintenance.relo
 K8  Ephemeral records stay in memory. If a later record is absorbed, a lost record takes the place of each ephemeral
     one, so that seqs stay dense. Ephemeral records after the last absorbed one are known only by the snapshot's
     `head_seq`.
-K9  The work under the lock grows with the topics that changed since the last checkpoint, or are old enough to seal. It
-    does not grow with all topics. For the others, the encoder has what the snapshot says (S8 of seglog.wal.manifest).
+K9  The work under the lock grows with the topics that changed since the last checkpoint or reached their sealing age.
+    It does not grow with all topics. For the others, the encoder has what the snapshot says (S8 of
+    seglog.wal.manifest).
 
 Source: topics engine architecture, section 3, without its CheckpointMark frames (see seglog.wal.manifest).
 """
@@ -77,9 +78,10 @@ _ticket = count()
 class Wish:
     """A change to a topic that a caller asks of a checkpoint. The snapshot makes it durable, or it does not happen.
 
-    `relocated` is the first seq of a hot segment with a copy in the cold store, and the XXH3-64 of its .idx. `recalled`
-    is the first seq of a relocated segment that is hot again. With `epoch`, nothing is released if the topic has
-    another epoch.
+    `seal` seals the active segment. `release_seq` releases the sealed segments that end there or below; with `epoch`,
+    only if the topic has that epoch. `settle_op` and `settle_truncation` take a delete and a truncation off their
+    lists. `relocated` is the first seq of a hot segment with a copy in the cold store, and its .idx's XXH3-64.
+    `recalled` is the first seq of a relocated segment that is hot again.
     """
 
     topic: str
@@ -188,11 +190,11 @@ def wake_reclaim(engine: Engine) -> None:
 
 
 def relieve(engine: Engine) -> None:
-    """Run the upkeep: prepare the next WAL file, and run a checkpoint if one is due and no other thread runs one.
+    """Run the upkeep: prepare the next WAL file, and run a checkpoint if one is due.
 
-    A checkpoint is due if WAL files wait for it, or if `wants_checkpoint` is set. If it fails, the WAL keeps its files,
-    and the next upkeep tries again. Appends continue until they have to wait for a checkpoint. An exception that this
-    code does not foresee poisons the writer.
+    A checkpoint is due if WAL files wait for it, or if `wants_checkpoint` is set. If another thread runs one, do
+    nothing. If the checkpoint fails, the WAL keeps its files, and the next upkeep tries again. Appends continue until
+    they have to wait for a checkpoint. An exception that this code does not foresee poisons the writer.
     """
     if engine.committer.is_poisoned or not (engine.wals.needs_upkeep or engine.wants_checkpoint):
         return
@@ -567,7 +569,7 @@ def _publish(draft: _Draft) -> None:
     if state.pending:
         state.pending = Listed(state.pending.since(planned))
     state.flagged_below = max(state.flagged_below, draft.deletes.below)
-    state.truncate_ops = meta.truncate_ops  # no truncation came since: it holds the checkpoint lock
+    state.truncate_ops = meta.truncate_ops  # no truncation came since: truncations hold the checkpoint lock
     state.cold, state.cold_ops = draft.cold, draft.cold_ops
     state.resident.drop_below(state.hot_floor)
     state.settle_front()

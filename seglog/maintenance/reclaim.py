@@ -1,6 +1,7 @@
 """Decide when to give back the bytes of deleted records, and how fast. seglog.segments.rewrite rewrites a segment.
 
-    look     After each checkpoint, the reclaimer finds sealed segments with `reclaim_dead_percent` of deleted bytes.
+    look     After each checkpoint, the reclaimer finds sealed segments with enough deleted bytes: at least
+             `reclaim_dead_percent` of all bytes.
     copy     It copies live records without a lock of the log, at `reclaim_bytes_per_s`.
     swap     If no delete reached the segment meanwhile, it swaps the files under the checkpoint lock. Then readers look
              again.

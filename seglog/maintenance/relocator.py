@@ -7,7 +7,8 @@
     4 look     After deletes by tag, it looks for the first live record, if that may be in the cold store.
 
 T1  The relocator holds no lock of the log over a call of a cold store. So a store that hangs or fails delays only this
-    thread and the readers of that store. It never delays an append, a hot read, a checkpoint, or closing the log.
+    thread and the readers of that store. It never delays an append, a hot read or a checkpoint. It delays closing
+    the log by a second at most.
 T2  Step 3 runs under the checkpoint lock, which flagging, truncations and closing need too. It runs only if nothing of
     the segment has changed since it was read. Otherwise the relocator copies the segment again.
 T3  The relocator never puts a segment under a doomed name before it has deleted that name. So no old segment is taken
