@@ -1,4 +1,4 @@
-"""A number of bytes that several may hold at a time."""
+"""A budget of bytes that several readers share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ __all__ = ["ByteBudget"]
 
 
 class ByteBudget:
-    """What must be had is taken even when there is none left (`take`); what can wait asks first (`try_take`)."""
+    """A shared limit on bytes in memory.
+
+    `take` always succeeds, even above the limit, for bytes that a reader needs now. `try_take` refuses bytes above the
+    limit, and serves reads ahead, which can wait.
+    """
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes

@@ -1,22 +1,26 @@
-"""Chunks of data objects on the local disk, as they are stored: one budget of bytes for all readers of a directory.
+"""A cache of chunks of data objects on the local disk, in their stored form. All readers of a directory share one byte
+budget.
 
     <cache_dir>/seglog-chunks/                       mode 0700
         LOCK                                         held by the process that uses it
         <segment id>-<offset>-<length>               a chunk; the numbers in hexadecimal; mode 0600
-        tmp-<random>                                 on its way to its name
+        tmp-<random>                                 a chunk that is being written
 
-C1  Every entry is checked at every read, length and XXH3, against the chunk table of its index object. One that does
-    not match is logged, dropped and fetched again; it is never returned.
-C2  Nothing is synced: what a power cut tears fails C1, and what it takes is fetched again.
-C3  Room is made before a download begins (`admit`), so the files never take more than the budget. Which chunks are kept
-    `offload.read.cache_policy` decides. Sizes are counted in whole pages of 4 KiB, as disks do.
-C4  What is there is known from the names alone, so opening reads no entry. What has another name is left alone.
-C5  One process at a time: a second one goes without the cache, and says so. So does one whose user does not own the
-    directory alone.
-C6  Trouble with the disk costs the cache, never a read: it is logged, and the store is asked.
+C1  The cache checks the length and XXH3 of an entry at every read, against the chunk table of its index object. If an
+    entry does not match, the cache logs and drops it, and the reader fetches the chunk again. The cache never returns
+    such an entry.
+C2  The cache syncs nothing. If a power cut tears an entry, the entry fails C1. If a power cut removes an entry, the
+    reader fetches the chunk again.
+C3  `admit` makes room before a download begins, so the files never take more than the budget.
+    `offload.read.cache_policy` decides which chunks stay. Sizes count whole pages of 4 KiB, as disks do.
+C4  The file names alone tell which entries exist, so opening the cache reads no entry. The cache leaves files with
+    other names alone.
+C5  One process at a time uses the cache. A second process logs a warning and works without the cache. So does a process
+    whose user does not own the directory alone.
+C6  If the disk fails, the cache logs the error and the reader asks the store. Trouble with the disk never fails a read.
 
-A chunk that was read may stay here after its bytes were erased elsewhere, until others push it out: remove the
-directory to be sure. It may be removed at any time when nobody uses it.
+A chunk may stay here after its bytes were erased elsewhere, until other chunks replace it. An operator who must be sure
+removes the directory. That is safe whenever no process uses it.
 """
 
 from __future__ import annotations
@@ -47,11 +51,14 @@ _PAGE_BYTES = 4096
 
 
 class NotOurs(Exception):
-    """The directory cannot be the cache's."""
+    """Raised if the directory does not belong to this user alone, so that the cache cannot use it."""
 
 
 def open_cache(directory: Path, limit_bytes: int, files: Files | None = None) -> ChunkCache | None:
-    """The cache in `directory`, made if need be. None for a `limit_bytes` of 0, and when there can be none (C5, C6)."""
+    """Open the cache in `directory`, and create it if needed.
+
+    Returns None if `limit_bytes` is 0, or if the cache cannot be used (C5, C6).
+    """
     if limit_bytes == 0:
         return None
     try:
@@ -64,9 +71,9 @@ def open_cache(directory: Path, limit_bytes: int, files: Files | None = None) ->
 
 
 class ChunkCache(Owned):
-    """Safe to use from many threads. Raises `OSError` and `NotOurs` when it cannot be opened; nothing does later.
+    """The chunk cache. Many threads may use it. Only opening raises: `OSError` and `NotOurs`.
 
-    `hits` are the chunks that `get` gave, `misses` those that had to be fetched.
+    `hits` counts the chunks that `get` returned. `misses` counts the chunks that readers had to fetch.
     """
 
     def __init__(self, directory: Path, limit_bytes: int, files: Files) -> None:
@@ -98,17 +105,17 @@ class ChunkCache(Owned):
 
     @property
     def held_bytes(self) -> int:
-        """Of files that are there, and of room that is kept for what is on its way."""
+        """Return the bytes of the files, plus the room that is reserved for chunks on their way."""
         with self._lock:
             return self._policy.held_bytes
 
     def has(self, name: Name) -> bool:
-        """Whether it is there as far as is known; `get` may still say no."""
+        """Return whether the cache should have the chunk. `get` may still return None."""
         with self._lock:
             return name in self._lengths or name in self._arriving
 
     def get(self, name: Name, length: int, xxh3: int) -> bytes | None:
-        """A chunk of that length and checksum, or None (C1)."""
+        """Return a chunk of that length and checksum, or None (C1)."""
         with self._lock:
             self._policy.use(name)
             body = self._arriving.get(name)
@@ -124,7 +131,10 @@ class ChunkCache(Owned):
         return body if is_hit else None
 
     def admit(self, name: Name, length: int, *, is_scan: bool) -> bool:
-        """Make room for a chunk that is about to be fetched. False: do not keep it. Else `hand_over` or `drop` it."""
+        """Make room for a chunk that the caller is about to fetch. Return whether the cache keeps it.
+
+        If the cache keeps it, the caller must call `hand_over` or `drop`.
+        """
         with self._lock:
             self.misses += 1
             if name in self._policy or self._lock_fd < 0:
@@ -137,18 +147,18 @@ class ChunkCache(Owned):
         return gone is not None
 
     def hand_over(self, name: Name, body: bytes) -> None:
-        """From now on `get` gives it; `write` has to follow."""
+        """Take the bytes of an admitted chunk. From now on `get` returns them. The caller must call `write` next."""
         with self._lock:
             if name in self._policy:
                 self._arriving[name] = body
 
     def write(self, name: Name, xxh3: int) -> None:
-        """Put what was handed over on the disk, if it is what it should be."""
+        """Write a handed-over chunk to the disk, if its checksum matches."""
         with self._lock:
             body = self._arriving.get(name)
         if body is None:
             return
-        if xxh3_64_intdigest(body) != xxh3:  # the reader finds out for itself, and fetches it again
+        if xxh3_64_intdigest(body) != xxh3:  # the reader finds the damage itself, and fetches the chunk again
             self.drop(name)
             return
         path = self._path(name, len(body))
@@ -184,7 +194,9 @@ class ChunkCache(Owned):
             self._lengths[name] = length
 
     def _forget(self, name: Name) -> Path | None:
-        """The lock is held. The path of its file, if it has one, which has to go."""
+        """Forget the chunk. Return the path of its file, if it has one, which the caller must delete. The caller holds
+        the lock.
+        """
         self._arriving.pop(name, None)
         length = self._lengths.pop(name, None)
         return None if length is None else self._path(name, length)
@@ -200,7 +212,7 @@ class ChunkCache(Owned):
                 return self._files.pread(fd, length, 0)
             finally:
                 self._files.close(fd)
-        except FileNotFoundError:  # pushed out just now, or removed by somebody
+        except FileNotFoundError:  # evicted by another thread, or removed by hand
             self.drop(name)
         except OSError as error:
             _log.warning("cannot read %s, dropped: %s", path, error)

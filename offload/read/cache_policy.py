@@ -1,19 +1,21 @@
-"""Which chunks stay in the cache: S3-FIFO, with admission for what a scan reads: what follows a reader's first chunk.
+"""The policy that decides which chunks stay in the cache: S3-FIFO, with admission for scans.
 
-    queue   who is in it                                            who leaves it
-    small   what a reader asked for itself, for the first time      its oldest: to main if it was used again, else out
-    main    what was used again; what comes back soon after it went its oldest: to the end again, once for each use
-                                                                    (three at most), else out
-    ghost   names only: what went out of small, and what scans read  its oldest
-            that was not admitted
+A scan reads the chunks after a reader's first chunk.
 
-Y1  What a scan reads is admitted when it is in ghost: a second scan of what would fit is kept, a first scan changes
-    nothing, and neither does one of more than would fit, however often it comes.
-Y2  Small gets a tenth of the bytes, so what is asked for once cannot push out what is used again and again.
+    queue   chunks in it                                              the oldest chunk leaves
+    small   a reader asked for the chunk itself, for the first time   to main if it was used again, else out
+    main    the chunk was used again, or came back soon after it      to the end of main, once for each use (three at
+            left                                                      most), else out
+    ghost   names only: chunks that left small, and scanned chunks    out
+            that were not admitted
+
+Y1  The policy admits a scanned chunk if its name is in ghost. So it keeps a second scan of data that fits. A first scan
+    changes nothing. Neither does a scan of more data than fits, however often it comes.
+Y2  Small gets a tenth of the bytes, so a chunk that is used once cannot push out chunks that are used again and again.
 Y3  Ghost remembers as many bytes as the cache may hold.
-Y4  Room is made before anything is fetched: after `admit`, sizes add up to the limit at most.
+Y4  `admit` makes room before a fetch begins. After `admit`, the sizes add up to the limit at most.
 
-A decision: values only, no files. Not to be shared by threads.
+This module does no I/O. Threads must not share a policy.
 """
 
 from __future__ import annotations
@@ -23,15 +25,15 @@ from collections import OrderedDict
 __all__ = ["Admission", "CachePolicy", "Name"]
 
 Name = tuple[bytes, int]
-"""Of a chunk: its segment's id and its offset in the data object."""
+"""The name of a chunk: its segment's id and its offset in the data object."""
 
 _SMALL_SHARE = 10
-_LARGEST_SHARE = 4  # a chunk of more than a quarter of all is not worth it
+_LARGEST_SHARE = 4  # a chunk above a quarter of the limit is not kept
 _USES_MAX = 3
 
 
 class Admission(list[Name]):
-    """What has to go for the one that was admitted."""
+    """The names of the chunks that must leave for an admitted chunk."""
 
 
 class CachePolicy:
@@ -60,11 +62,11 @@ class CachePolicy:
             self._uses[name] = min(_USES_MAX, self._uses[name] + 1)
 
     def restore(self, name: Name, size_bytes: int) -> Admission:
-        """One that was there before a restart."""
+        """Enter a chunk that was in the cache before a restart."""
         return self._put(name, size_bytes, into_main=True)
 
     def admit(self, name: Name, size_bytes: int, *, is_scan: bool) -> Admission | None:
-        """Make room for a chunk that is not there. None: it is not kept."""
+        """Make room for a chunk that is not in the cache. Return None if the cache does not keep it."""
         if size_bytes * _LARGEST_SHARE > self._limit_bytes:
             return None
         is_known = self._leave_ghost(name)

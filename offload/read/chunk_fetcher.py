@@ -1,16 +1,18 @@
-"""GETs of chunks, each made once for everybody who wants it at that time.
+"""Fetches of chunks: all readers that want a chunk at the same time share one GET.
 
-    state     what is true                                     step that follows
-    WAITING   registered, somebody wants it                    run, by a thread of the pool or by who needs it first
-    RUNNING   its GET is made; room in the cache is reserved   done
-    DONE      bytes or an error are there                      leave, by each who wanted it; the last one frees it
+    state     meaning                                          next step
+    WAITING   registered, and a reader wants it                run, by a pool thread or by a reader that needs it first
+    RUNNING   the GET is under way; cache room is reserved     done
+    DONE      the bytes or an error are there                  leave, by each reader; the last one frees the flight
 
 F1  A flight is one GET for chunks of one object with at most `_GAP_BYTES` between them.
-F2  Who wants a chunk that is in a flight joins it. Who needs it before a thread of the pool came to it runs it himself,
-    so nobody waits for a full pool.
-F3  A flight that nobody wants any more is not run; one that runs is left to end, at the store's timeout at the latest.
-F4  An error is shown to whoever ran the flight because he needed it. The others ask once more for the chunk alone.
-F5  Bytes are counted in the budget from registration until the last one leaves.
+F2  If a chunk is in a flight, a reader that wants the chunk joins the flight. If no pool thread has run the flight when
+    the reader needs it, the reader runs it. So no reader waits for a full pool.
+F3  A flight that no reader wants any more is not run. A flight that runs already is left to end, at the store's timeout
+    at the latest.
+F4  If a reader ran a flight because it needed the bytes, it gets the flight's error. The other readers ask once more,
+    for their chunk alone.
+F5  The budget counts a flight's bytes from the registration until the last reader leaves.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _GAP_BYTES = 64 * 1024  # a block's header and padding, or a chunk that the cach
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A chunk of a segment, and where it is. Of its records those from `first` to `last` are wanted."""
+    """A chunk of a segment, and where it is. The reader wants its records from `first` to `last`."""
 
     view: SegmentView
     index: SegmentIndex
@@ -62,7 +64,7 @@ class _State(Enum):
 
 
 class Flight:
-    """One GET. Its fields belong to `Flights`."""
+    """One GET. Only `Flights` reads and writes its fields."""
 
     __slots__ = ("body", "done", "error", "is_scan", "length", "places", "start", "state", "users")
 
@@ -80,7 +82,7 @@ class Flight:
 
 
 class Flights(Owned):
-    """All that are on their way, of all readers of one store."""
+    """The flights of all readers of one store."""
 
     def __init__(self, store: ObjectStore, cache: ChunkCache | None, budget: ByteBudget, pool: Pool) -> None:
         self._store = store
@@ -91,16 +93,19 @@ class Flights(Owned):
         self._flights: dict[tuple[bytes, int], Flight] = {}
 
     def join(self, places: Sequence[Place], *, is_scan: bool) -> list[Flight | None]:
-        """For each place a flight that brings it, new or another's; None for one that the cache has.
+        """Return a flight for each place, new or shared; None for a place that the cache has.
 
-        Each flight that was given must be left as often as it was given. `is_scan`: the cache need not keep it (Y1).
+        The caller must leave a flight as often as the result contains it. If `is_scan`, the cache need not keep the
+        chunks (Y1 of `offload.read.cache_policy`).
         """
         found = self._join(places, is_scan=is_scan, is_ahead=False)
         assert found is not None  # noqa: S101 - only what is ahead asks the budget
         return found
 
     def join_ahead(self, places: Sequence[Place]) -> list[Flight | None] | None:
-        """As `join`, for what is not needed yet: begun by the pool, and None when the budget does not allow it."""
+        """Return flights for places that the reader does not need yet. The pool runs them. Return None if the budget is
+        used up.
+        """
         return self._join(places, is_scan=True, is_ahead=True)
 
     def _join(self, places: Sequence[Place], *, is_scan: bool, is_ahead: bool) -> list[Flight | None] | None:
@@ -132,13 +137,16 @@ class Flights(Owned):
         return found
 
     def bytes_of(self, flight: Flight, place: Place) -> memoryview:
-        """The stored bytes of a place of the flight, which is left. Waits for them, or makes the GET. Raises (F4)."""
+        """Return the stored bytes of a place of the flight, and leave the flight.
+
+        Waits for the bytes, or makes the GET. Raises the error of the GET (F4).
+        """
         is_mine = self._run(flight)
         found = self._wait(flight, place)
         if is_mine or not isinstance(found, BaseException):
             return _given(found)
         [again] = self.join([place], is_scan=flight.is_scan)
-        if again is None:  # the cache has it by now, and only readers ask that
+        if again is None:  # the cache has it by now, and only `ReadAhead` asks the cache
             return memoryview(self._store.get_range(place.key, place.chunk.offset, place.chunk.stored_length))
         self._run(again)
         return _given(self._wait(again, place))
@@ -150,14 +158,14 @@ class Flights(Owned):
                 self._free(flight)
 
     def forget(self, place: Place) -> None:
-        """The bytes that came for it are damaged: nobody else joins their flight."""
+        """Unlist the flight of a place whose bytes are damaged, so that no other reader joins it."""
         with self._lock:
             flight = self._flights.get(place.id)
             if flight is not None and flight.state is _State.DONE:
                 self._unlist(flight)
 
     def _wait(self, flight: Flight, place: Place) -> memoryview | BaseException:
-        """What became of it. Raises only what interrupts this thread."""
+        """Return the place's bytes or the flight's error. Raises only what interrupts this thread."""
         try:
             flight.done.wait()
             if flight.error is not None:
@@ -168,7 +176,7 @@ class Flights(Owned):
             self.leave(flight)
 
     def _run(self, flight: Flight) -> bool:
-        """Make the flight's GET unless somebody did, or nobody wants it. Returns whether this call did."""
+        """Make the flight's GET, unless another thread did or no reader wants it. Return whether this call made it."""
         with self._lock:
             if flight.state is not _State.WAITING:
                 return False
@@ -177,7 +185,7 @@ class Flights(Owned):
         try:
             admitted = self._reserve(flight)
             flight.body = self._store.get_range(flight.places[0].key, flight.start, flight.length)
-        except BaseException as error:  # it goes to whoever waits
+        except BaseException as error:  # the waiting readers get it
             flight.error = error
         self._hand_to_cache(flight, admitted)
         with self._lock:
@@ -187,7 +195,7 @@ class Flights(Owned):
             if flight.users == 0:
                 self._free(flight)
         flight.done.set()
-        # Whoever needs a first chunk does not wait for the disk.
+        # A reader that needs a first chunk does not wait for the disk.
         if admitted and (flight.is_scan or not self._pool.begin(self._write_to_cache, admitted)):
             self._write_to_cache(admitted)
         return True
@@ -216,7 +224,7 @@ class Flights(Owned):
         return self._cache is not None and self._cache.has(place.id)
 
     def _free(self, flight: Flight) -> None:
-        """The lock is held, and nobody wants it."""
+        """Free the flight. The caller holds the lock, and no reader wants the flight."""
         flight.state = _State.DONE
         self._unlist(flight)
         self._budget.give(flight.length)

@@ -1,10 +1,9 @@
-"""The records of a decoded chunk: many at once, or the few that are wanted.
+"""The records of a decoded chunk: many at once, or a few one by one.
 
-H1  Every record is checked before it is shown: XXH3, seq, topic, lengths. Many are checked as arrays, as the log does
-    it (seglog.format.frames.read_headers); where that finds fault they are gone through one by one, so what is sound
-    before it
-    is shown first, and the error names the place.
-H2  A chunk has exactly the records that the chunk table says: one that ends early is damage, not an end.
+H1  This module checks every record before it returns it: XXH3, seq, topic, lengths. It checks many records as arrays,
+    as the log does (seglog.format.frames.read_headers). If that check fails, it goes through the records one by one. So
+    the caller gets the sound records before the damage first, and the error names the place.
+H2  A chunk has exactly the records that the chunk table says. A chunk that ends early is damage, not an end.
 
 This module does no I/O.
 """
@@ -30,14 +29,17 @@ __all__ = ["records_of_chunk"]
 
 _FEW = 16
 _ENTRY_LENGTH = struct.Struct(">I")
-_FRAME_AT = ENTRY.size - 4  # of an entry: there is room for the frame's own length before the entry's data
+_FRAME_AT = ENTRY.size - 4  # offset within an entry: the frame's own length fits before the entry's data
 _MORE_THAN_A_VALUE = HAS_TAG | HAS_NODE | UNTERMINATED
 
 
 def records_of_chunk(
     raw: bytes | memoryview, chunk: ChunkRef, topic_id: int, key: str, first: int, last: int
 ) -> Iterable[Record]:
-    """Those with `first <= seq <= last` that are not erased, ascending. Raises `InvalidChunk` on the way."""
+    """Return the records with `first <= seq <= last` that are not erased, ascending.
+
+    If a record is damaged, the iteration raises `InvalidChunk` when it gets there.
+    """
     first, last = max(first, chunk.first_seq), min(last, chunk.last_seq)
     if first > last:
         return []
@@ -49,7 +51,7 @@ def records_of_chunk(
 
 
 def _many(raw: bytes | memoryview, chunk: ChunkRef, topic_id: int, first: int, last: int) -> list[Record] | None:
-    """None if anything is wrong."""
+    """Return the records, checked as arrays; None if anything is wrong."""
     lengths = _entry_lengths(raw)
     if lengths is None or len(lengths) != chunk.count:
         return None
@@ -57,7 +59,7 @@ def _many(raw: bytes | memoryview, chunk: ChunkRef, topic_id: int, first: int, l
     starts = entry_starts(sizes)
     buffer = np.frombuffer(raw, dtype=np.uint8).copy()
     starts = starts[:-1] + _FRAME_AT
-    # An entry's data behind its length is the frame: the bytes of the entry id give way to it.
+    # An entry's data is a frame without its length. Write that length over the last bytes of the entry id.
     for place, byte in enumerate(sizes.astype("<u4").view(np.uint8).reshape(-1, 4).T):
         buffer[starts + place] = byte
     frames = buffer.data.cast("B")
@@ -84,7 +86,7 @@ def _many(raw: bytes | memoryview, chunk: ChunkRef, topic_id: int, first: int, l
 
 
 def _entry_lengths(raw: bytes | memoryview) -> list[int] | None:
-    """None if the entries do not end with the chunk."""
+    """Return the lengths of the entries; None if the last entry does not end with the chunk."""
     lengths: list[int] = []
     take, unpack = lengths.append, _ENTRY_LENGTH.unpack_from
     position, size = 0, len(raw)
@@ -112,7 +114,7 @@ def _one_by_one(
 
 
 def _skip(raw: bytes | memoryview, count: int, key: str, offset: int) -> int:
-    """Where the entry behind the first `count` of them begins: most of a point read's work."""
+    """Return where the entry after the first `count` entries begins. This is most of the work of a point read."""
     position, unpack = 0, _ENTRY_LENGTH.unpack_from
     try:
         for _ in range(count):

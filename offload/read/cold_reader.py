@@ -1,14 +1,16 @@
-"""Reads records from object storage: the index object's head once, then ranged GETs of chunks, ahead of the reader.
+"""The cold reader: it reads records from object storage. It fetches the head of an index object once, then chunks by
+ranged GETs, ahead of the reader.
 
-R1  No byte is returned unverified: the index head against the hash in the commit, each chunk against its XXH3,
-    each record against the XXH3 that was made when it was appended.
-R2  A missing or damaged object is an error that names the object and the place; a record is never skipped for it.
-R3  Memory: the index cache, what is read ahead (`read_ahead_total_bytes` for all readers), and of each reader one
-    window and one chunk decompressed.
-R4  GETs ahead are made by a pool of their own, which nothing but cold reads waits for. `close` waits for those that
-    are under way.
+R1  Every byte is verified before it is returned. The index head is checked against the hash in the commit, and each
+    chunk against its XXH3. Each record is checked against the XXH3 of its append.
+R2  If an object is missing or damaged, the error names the object and the place. The cold reader never skips a record
+    for it.
+R3  Memory holds the index cache and the bytes read ahead (`read_ahead_total_bytes` for all readers). For each reader,
+    it also holds one window and one decompressed chunk.
+R4  A pool of its own makes the GETs ahead, and only cold reads wait for it. `close` waits for the GETs that are under
+    way.
 
-Which GETs a read makes: docs/requests.md, offload.read.read_ahead, offload.read.chunk_fetcher.
+docs/requests.md, offload.read.read_ahead and offload.read.chunk_fetcher say which GETs a read makes.
 """
 
 from __future__ import annotations
@@ -42,13 +44,13 @@ _INDEXES_AHEAD = 4
 _INDEXES_AT_A_TIME = 16
 
 _Segment = tuple[SegmentView, int, int]
-"""A segment, and the seqs to read of it, inclusive."""
+"""A segment, and the first and the last seq to read, inclusive."""
 
 
 class ColdReader(Owned):
-    """Readers share its caches and GETs; it keeps no position, so any number of threads may use it.
+    """Reads records from object storage. Its readers share its caches and GETs.
 
-    It closes `cache` with itself.
+    It keeps no position, so any number of threads may use it. `close` also closes `cache`.
     """
 
     def __init__(
@@ -62,13 +64,13 @@ class ColdReader(Owned):
         self._flights = Flights(store, cache, ByteBudget(self._settings.read_ahead_total_bytes), self._pool)
 
     def cache_counts(self) -> Iterator[tuple[str, int, int]]:
-        """Name, hits and misses of each cache."""
+        """Yield the name, hits and misses of each cache."""
         yield "index", self._indexes.hits, self._indexes.misses
         if self._cache is not None:
             yield "chunk", self._cache.hits, self._cache.misses
 
     def close(self) -> None:
-        """What was read ahead and not begun is given up. Idempotent."""
+        """Close the reader and its cache, and give up the reads ahead that have not begun. Idempotent."""
         if is_foreign(self):
             return
         self._pool.close()
@@ -76,7 +78,7 @@ class ColdReader(Owned):
             self._cache.close()
 
     def records(self, snapshot: Snapshot, first: int, last: int) -> Iterator[Record]:
-        """Live records of `snapshot` with `first <= seq <= last`, ascending."""
+        """Yield the live records of `snapshot` with `first <= seq <= last`, ascending."""
         wanted = [
             (view, max(first, view.first), min(last, view.last))
             for view in snapshot.segments
@@ -94,21 +96,23 @@ class ColdReader(Owned):
                 yield from records
 
     def segment_records(self, view: SegmentView, first: int, last: int) -> Iterator[Record]:
-        """Records of one segment whatever later commits deleted; those whose bytes are gone are left out."""
+        """Return the records of one segment, also the records that later commits deleted. Records whose bytes are gone
+        are left out.
+        """
         return chain.from_iterable(records for _, records in self._records([(view, first, last)]))
 
     def segment_chunks(self, view: SegmentView) -> Iterator[bytes | memoryview]:
-        """The entries of each chunk of a segment, verified and decompressed, whatever is visible of them."""
+        """Yield the entries of each chunk of a segment, verified and decompressed, including invisible entries."""
         with closing(self._chunks([(view, view.ref.first_seq, view.ref.last_seq)])) as chunks:
             for _, raw in chunks:
                 yield raw
 
     def index(self, view: SegmentView) -> SegmentIndex:
-        """The segment's index, without its trailer. Raises `InvalidIndex`."""
+        """Return the segment's index, without its trailer. Raises `InvalidIndex`."""
         return self._indexes.get(view)
 
     def indexed(self, views: Iterable[SegmentView]) -> Iterator[SegmentView]:
-        """The views, each when its index is at hand; several are fetched at a time. Raises as `index`."""
+        """Yield each view once its index is in memory. Fetches several indexes at a time. Raises as `index` does."""
         waiting: deque[tuple[SegmentView, Future[SegmentIndex] | None]] = deque()
         try:
             for view in views:
@@ -123,7 +127,10 @@ class ColdReader(Owned):
                     future.cancel()
 
     def last_seq_at(self, vid: Vid, ref: SegmentRef, ts_ms: int) -> int:
-        """The last seq of a segment with a ts at or before `ts_ms`; one below its first if there is none."""
+        """Return the last seq of a segment with a time at or before `ts_ms`.
+
+        If there is none, return the seq before the segment's first.
+        """
         view = SegmentView(ref, vid, lsn=0, first=ref.first_seq, last=ref.last_seq)
         found = ref.first_seq - 1
         for chunk in self.index(view).chunks:
@@ -139,7 +146,7 @@ class ColdReader(Owned):
         return found
 
     def _records(self, segments: list[_Segment]) -> Iterator[tuple[SegmentView, Iterable[Record]]]:
-        """Of each segment those between its two seqs, chunk by chunk, with the segment."""
+        """Yield the records of each segment between its two seqs, chunk by chunk, with the segment's view."""
         with closing(self._chunks(segments)) as chunks:
             for place, raw in chunks:
                 topic_id = place.index.topic_id
@@ -159,7 +166,10 @@ class ColdReader(Owned):
         ).chunks()
 
     def _places(self, segments: list[_Segment]) -> Iterator[Place]:
-        """The chunks to read. Whoever asks for a second one goes on, probably: then the next indexes are fetched."""
+        """Yield the chunks to read.
+
+        A reader that asks for a second chunk probably continues. From then on, the pool fetches the next indexes ahead.
+        """
         asked = 0
         prefetched = 0
         for number, (view, first, last) in enumerate(segments):

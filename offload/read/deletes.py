@@ -1,7 +1,8 @@
-"""What a delete of the log means for the segments that are already in object storage.
+"""The effect of a delete of the log on segments that are already in object storage.
 
-A delete is a predicate over seq and tag, applied to what was there when it happened. In the remote history it is a
-commit that names records: seqs below a bound, or per segment a Roaring bitmap.
+A delete is a predicate over seq and tag. It applies to the records that existed when it happened. In the remote
+history, a delete is a commit that names records. It names the seqs below a bound, or one Roaring bitmap for each
+segment.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ __all__ = ["count_cold", "count_hot", "count_live", "deletions_of", "last_live_s
 
 
 def count_hot(topic: Topic, before: int | None, tag: str | None, *, start: int = 1) -> int:
-    """How many live records from seq `start` on, that are on the local disk, such a delete would take now."""
+    """Return how many live records a delete by `before` and `tag` would take now.
+
+    Counts only records on the local disk, from seq `start` on.
+    """
     op = DeleteOp(op=0, at_seq=topic.head_seq, ts_ms=0, before=before, tag=tag)
     found = topic.read(max(start, topic.hot_floor, topic.evict_floor), gaps=True)
     return sum(op.matches(item) for item in found if isinstance(item, Record))
 
 
 def count_cold(op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, reader: ColdReader) -> int:
-    """How many live records of `snapshot` such a delete takes, that none of the `earlier` ones takes."""
+    """Return how many live records of `snapshot` the delete takes that no delete in `earlier` takes."""
     count = 0
     for view in reader.indexed(_reached(op, snapshot)):
         taken = _taken(op, view, reader)
@@ -38,9 +42,10 @@ def count_cold(op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, re
 
 
 def deletions_of(op: DeleteOp, snapshot: Snapshot, reader: ColdReader) -> Deletions | None:
-    """The deletions that `op` means for the segments of `snapshot`; None if it takes no live record.
+    """Return the deletions that `op` means for the segments of `snapshot`; None if it takes no live record.
 
-    By tag this reads the segments' index objects, and scans a segment only if it has more tags than its index lists.
+    For a delete by tag, this reads the index objects of the segments. If a segment has more tags than its index lists,
+    this scans the segment.
     """
     taken = {view.ref.sid: _taken(op, view, reader) for view in reader.indexed(_reached(op, snapshot))}
     bitmaps = {sid: bits.serialize() for sid, bits in taken.items() if bits}
@@ -52,7 +57,7 @@ def deletions_of(op: DeleteOp, snapshot: Snapshot, reader: ColdReader) -> Deleti
 
 
 def live_entries(view: SegmentView, reader: ColdReader) -> BitMap:
-    """Entry ids (`seq - first_seq` of the segment) that a reader of the snapshot sees."""
+    """Return the entry ids (`seq - first_seq` of the segment) that a reader of the snapshot sees."""
     first_seq = view.ref.first_seq
     visible = BitMap(range(view.first - first_seq, view.last - first_seq + 1))
     if view.deleted:
@@ -62,8 +67,10 @@ def live_entries(view: SegmentView, reader: ColdReader) -> BitMap:
 
 
 def count_live(view: SegmentView, reader: ColdReader) -> int:
-    """How many entries `live_entries` gives. The index is read only if the commits do not tell: for a part of a segment
-    of which records were gone when it was made.
+    """Return how many entries `live_entries` returns, if possible from the commits alone.
+
+    The index is read only if the view shows a part of a segment, and records of that segment were gone when it was
+    made.
     """
     ref = view.ref
     if not _is_dense(ref) and not view.is_whole:
@@ -71,14 +78,14 @@ def count_live(view: SegmentView, reader: ColdReader) -> int:
     shown = view.last - view.first + 1 if _is_dense(ref) else ref.live_records
     if view.deleted is None:
         return shown
-    # What a commit deletes was live: those that were gone before are in none of its bitmaps (`deletions_of`).
+    # A commit deletes only live records: its bitmaps omit the records that were gone before (`deletions_of`).
     return shown - BitMap.deserialize(view.deleted).range_cardinality(
         view.first - ref.first_seq, view.last - ref.first_seq + 1
     )
 
 
 def last_live_seq(view: SegmentView, reader: ColdReader) -> int:
-    """The highest seq of `live_entries`, of which there are some."""
+    """Return the highest seq of `live_entries`, which must not be empty."""
     first_seq = view.ref.first_seq
     if not _is_dense(view.ref):
         return first_seq + live_entries(view, reader).max()

@@ -1,4 +1,4 @@
-"""Several things done at a time, and their results in order."""
+"""Several tasks that run at a time, with their results in order."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ T = TypeVar("T")
 
 
 def in_order(work: Iterable[Callable[[], T]], at_a_time: int, name: str) -> Iterator[T]:
-    """The result of each, in order, with `at_a_time` of them begun and not yet handed out. Raises what one raises.
+    """Yield the result of each task, in order. At most `at_a_time` tasks have begun and not been yielded yet.
 
-    Threads are there while the iterator is; what was not begun when it ends never is.
+    Raises what a task raises. The threads live as long as the iterator. If a task has not begun when the iterator ends,
+    it never runs.
     """
     waiting: deque[Future[T]] = deque()
     with ThreadPoolExecutor(at_a_time, thread_name_prefix=name) as pool:

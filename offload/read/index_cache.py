@@ -1,7 +1,7 @@
-"""Index objects in memory, without their trailers: bounded by bytes, shared by all readers.
+"""A cache of index objects in memory, without their trailers. All readers share it, and its bytes are bounded.
 
-N1  An index is checked against the hash in the commit before it is kept. One that does not match is fetched again,
-    once: what the store has may be whole, and the answer was not.
+N1  The cache keeps an index only after checking it against the hash in the commit. If the index does not match, the
+    cache fetches it once more, because the store's copy may be whole and only the answer damaged.
 N2  Readers that want the same index at the same time share one GET.
 """
 
@@ -23,12 +23,15 @@ __all__ = ["IndexCache", "size_of"]
 
 _log = logging.getLogger("offload.read.cold_reader")
 
-_CHUNK_BYTES = 400  # what a ChunkRef and its numbers take in memory
+_CHUNK_BYTES = 400  # the memory of a ChunkRef and its numbers
 _INDEX_BYTES = 2000
 
 
 class IndexCache:
-    """Safe to use from many threads. `hits` and `misses` are what `get` found at hand, and did not."""
+    """The index cache. Many threads may use it.
+
+    `hits` counts the calls of `get` that found the index in memory. `misses` counts the other calls.
+    """
 
     def __init__(self, store: ObjectStore, max_bytes: int) -> None:
         self._store = store
@@ -44,7 +47,7 @@ class IndexCache:
         return self._held_bytes
 
     def get(self, view: SegmentView) -> SegmentIndex:
-        """Raises `InvalidIndex`, and what the store raises."""
+        """Return the index of a segment. Raises `InvalidIndex`, and what the store raises."""
         sid = view.ref.sid.raw
         with self._lock:
             cached = self._indexes.get(sid)
@@ -79,6 +82,6 @@ class IndexCache:
 
 
 def size_of(index: SegmentIndex) -> int:
-    """About what it takes in memory, in bytes."""
+    """Return the approximate memory of an index, in bytes."""
     tags = sum(len(tag) + len(bitmap) for tag, bitmap in (index.tags or {}).items())
     return _INDEX_BYTES + _CHUNK_BYTES * len(index.chunks) + len(index.live) + tags

@@ -1,7 +1,7 @@
-"""Any of our files and objects as plain values, for people and for `seglog inspect`.
+"""Descriptions of seglog's files and objects as plain values, for people and for `seglog inspect`.
 
-What it is shows in its first bytes: an envelope, an index object, a data object. A file of the log goes by its name.
-Objects of Apache Pulsar have the same magic words and are told too. This module does no I/O.
+The first bytes identify an envelope, an index object or a data object. The name identifies a file of the log. Objects
+of Apache Pulsar have the same magic words and are described too. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ _DECODERS = {
 
 
 def inspect_bytes(body: bytes, place: str) -> dict[str, Any]:
-    """What `body` says, read from `place`, as JSON values. Raises `UnknownObject`, and what the decoder raises."""
+    """Return the contents of `body` as JSON values. `place` is the file or key that the caller read.
+
+    Raises `UnknownObject`, and what the decoder raises.
+    """
     magic = body[:4]
     name = PurePath(place).name
     if magic[:3] == ENVELOPE_MAGIC[:3]:
@@ -71,7 +74,7 @@ def inspect_bytes(body: bytes, place: str) -> dict[str, Any]:
 
 def _envelope(body: bytes, place: str) -> dict[str, Any]:
     kind = ENVELOPE.unpack_from(body.ljust(ENVELOPE.size, b"\0"))[2]
-    # A type that we do not know is decoded as a Control, which says in its error what it found instead.
+    # Decode an unknown type as a Control: the decoder's error names the type that it found.
     message_type = MessageType(kind) if kind in list(MessageType) else MessageType.CONTROL
     value = _plain(_DECODERS[message_type](body, place))
     return {"kind": message_type.name.lower(), **value}
@@ -145,7 +148,7 @@ def _idx(body: bytes, first_seq: int) -> dict[str, Any]:
 
 
 def _frames(body: bytes) -> dict[str, Any]:
-    """The frames from the start on, as far as they are sound."""
+    """Describe the frames from the start up to the first unsound frame."""
     counts: Counter[str] = Counter()
     offset, reason = 0, None
     first = last = None
@@ -172,7 +175,7 @@ def _frames(body: bytes) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Values of ours as JSON has them: ids as text, bytes as hex, bitmaps as their size."""
+    """Return a value of seglog as JSON has it: ids as text, bytes as hex, bitmaps as their size."""
     match value:
         case Gid():
             return str(value)

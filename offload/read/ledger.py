@@ -1,12 +1,15 @@
-"""Ledgers that were offloaded, by Apache Pulsar or by us: their entries, from an index object and its data object.
+"""A reader of offloaded ledgers, by Apache Pulsar or by seglog. It reads their entries, from an index object and its
+data object.
 
-L1  Where an entry is, the index object and the headers of the blocks say; never the store's parts, and never user
-    metadata, which some writers leave out. Bytes behind what the index object names are not looked at.
-L2  Entries of a ledger come ascending and without a gap, or there is an error that names the object and the offset.
-    What lies before the damage is given first.
-L3  Objects of Pulsar carry no checksum. Checked are the headers, each entry's id and length, the padding, and that the
-    last entry is there; a flipped bit inside an entry's data cannot be seen. In objects of ours each chunk is checked.
-L4  Memory: a window of `_WINDOW_BYTES`, or one entry (of ours: one chunk) if that is larger; and the index object.
+L1  The index object and the headers of the blocks say where an entry is. The reader uses neither the store's parts nor
+    user metadata, which some writers leave out. It ignores the bytes after those that the index object names.
+L2  The reader returns the entries of a ledger in ascending order and without a gap. Otherwise it raises an error that
+    names the object and the offset. It returns the entries before the damage first.
+L3  Objects of Pulsar carry no checksum. The reader checks the headers, each entry's id and length, the padding, and
+    that the last entry is there. It cannot see a flipped bit inside an entry's data. In objects of seglog it checks
+    each chunk.
+L4  Memory holds the index object and a window of `_WINDOW_BYTES`. If an entry (in objects of seglog: a chunk) is
+    larger, memory holds that instead of the window.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ _WINDOW_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """`ledger_id` is None where the index object does not say: only that of a streaming offload does."""
+    """An entry of a ledger. Only the index object of a streaming offload names the ledger; otherwise `ledger_id` is
+    None.
+    """
 
     ledger_id: int | None
     entry_id: int
@@ -46,7 +51,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A block as the index object has it: it ends where the next one starts, whosever that is."""
+    """A block as the index object lists it. It ends where the next block starts, of whichever ledger."""
 
     first_entry_id: int
     offset: int
@@ -55,7 +60,7 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class _Ledger:
-    """`last_entry_id` is None where only the last block tells."""
+    """The blocks of a ledger. `last_entry_id` is None if only the last block tells it."""
 
     ledger_id: int | None
     blocks: tuple[_Block, ...]
@@ -63,7 +68,8 @@ class _Ledger:
 
 
 def open_ledgers(store: ObjectStore, data_key: Key, body: bytes, index_key: str) -> OffloadedLedgers:
-    """The ledgers of the data object `data_key`, whose index object is `body`; `index_key` is its name, for errors.
+    """Return the ledgers of the data object `data_key`. `body` is its index object, and `index_key` names that in
+    errors.
 
     Makes no request. Raises `InvalidIndex` and `FormatUnsupported`.
     """
@@ -75,7 +81,7 @@ def open_ledgers(store: ObjectStore, data_key: Key, body: bytes, index_key: str)
 
 
 class OffloadedLedgers:
-    """The ledgers of one data object. It keeps no position: any number of threads may read it."""
+    """The ledgers of one data object. It keeps no position, so any number of threads may read it."""
 
     def __init__(
         self,
@@ -93,11 +99,11 @@ class OffloadedLedgers:
 
     @property
     def ledger_ids(self) -> tuple[int | None, ...]:
-        """In the order in which they lie in the data object."""
+        """Return the ids of the ledgers, in the order of their bytes in the data object."""
         return tuple(ledger.ledger_id for ledger in self._ledgers)
 
     def entries(self, first: int = 0, last: int | None = None) -> Iterator[LedgerEntry]:
-        """Those of each ledger with `first <= entry id <= last`, ascending.
+        """Yield the entries of each ledger with `first <= entry id <= last`, ascending.
 
         Raises `InvalidBlock`, `InvalidChunk`, and what the store raises.
         """
@@ -109,7 +115,7 @@ class OffloadedLedgers:
             yield from self._ledger_entries(window, ledger, first, last)
 
     def _own_entries(self, segment: SegmentIndex, first: int, last: int | None) -> Iterator[LedgerEntry]:
-        """Of a data object of ours, by its chunk table."""
+        """Yield the entries of a data object of seglog, by its chunk table."""
         last = segment.count - 1 if last is None else last
         for chunk in segment.chunks_between(segment.first_seq + first, segment.first_seq + last):
             stored = self._store.get_range(self._key, chunk.offset, chunk.stored_length)
@@ -165,7 +171,7 @@ class OffloadedLedgers:
             expected += 1
 
     def _check_header(self, window: _Window, ledger: _Ledger, block: _Block) -> None:
-        """It must agree with the index object."""
+        """Raise `InvalidBlock` if the block's header does not agree with the index object."""
         header = window.at(block.offset, BLOCK_HEADER_LENGTH)
         length: int
         if ledger.ledger_id is None:
@@ -188,7 +194,7 @@ class OffloadedLedgers:
 
 
 class _Window:
-    """Bytes of an object, fetched many at a time."""
+    """A window over the bytes of an object. It fetches many bytes at a time."""
 
     def __init__(self, store: ObjectStore, key: Key, size: int) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Threads for work that may be done ahead of time, and is done by whoever needs it if it was not."""
+"""A thread pool for optional work ahead of time. If the pool has not done the work, the caller does it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Pool(Owned):
         self._lock = threading.Lock()
 
     def begin(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> Future[T] | None:
-        """None once the pool is closed."""
+        """Submit `work` to a thread, and return its future. Return None once the pool is closed."""
         with self._lock:
             return None if self._is_closed else self._threads.submit(work, *args, **named)
 
     def close(self) -> None:
-        """Waits for what is under way; what was not begun never is. Idempotent."""
+        """Wait for the work that is under way, and cancel the rest. Idempotent."""
         with self._lock:
             self._is_closed = True
         self._threads.shutdown(wait=True, cancel_futures=True)

@@ -1,20 +1,20 @@
-"""Chunks in order, fetched ahead: more the longer a reader goes on.
+"""Chunks in order, fetched ahead. The longer a reader continues, the more is fetched ahead.
 
     window   size                              fetched
-    0        one chunk                         when it is asked for, and nothing beyond: most reads end here
-    1        1 MiB                             when the second chunk is asked for, together with window 2
-    2 ...    twice the one before, up to       1, 2, 4, 8, then 16 windows ahead, as far as the bytes allow: those of
-             `window_bytes` (8 MiB)            this reader (`read_ahead_bytes`), of all (`read_ahead_total_bytes`)
+    0        one chunk                         when the reader asks for it, and nothing beyond: most reads end here
+    1        1 MiB                             when the reader asks for the second chunk, together with window 2
+    2 ...    twice the one before, up to       1, 2, 4, 8, then 16 windows ahead, as far as two byte limits allow: this
+             `window_bytes` (8 MiB)            reader's (`read_ahead_bytes`) and all readers' (`read_ahead_total_bytes`)
 
-With 30 ms to the first byte and 85 MB/s a connection, 16 GETs of 8 MiB bring 1 GB/s; 8 of 16 MiB, which take as much
-memory, bring 600 MB/s.
+Assume 30 ms to the first byte and 85 MB/s for each connection. Then 16 GETs of 8 MiB reach 1 GB/s. 8 GETs of 16 MiB
+need as much memory and reach 600 MB/s.
 
-W1  Sizes are of stored bytes. A window is one GET, unless parts of it are in the cache or on their way already.
-W2  Nothing beyond the last chunk that was asked for is fetched.
-W3  What cannot be had is raised when the reader gets there, after all that lies before it.
-W4  A chunk that does not match its checksum is fetched again, from the store alone; if that does not match either, the
-    error names the object and the range of bytes.
-W5  A reader that stops leaves its flights: those nobody else wants are not begun any more.
+W1  Sizes are of stored bytes. A window is one GET, unless parts of it are in the cache or in other flights.
+W2  Nothing is fetched beyond the last chunk of the range that the caller asked for.
+W3  If a chunk cannot be fetched, the error is raised when the reader gets there, after all chunks before it.
+W4  If a chunk does not match its checksum, the reader fetches it again, from the store alone. If the second copy does
+    not match either, the error names the object and the range of bytes.
+W5  A reader that stops leaves its flights. If no other reader wants a flight, it is not begun any more.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _Window = deque[tuple[Place, Flight | None]]
 
 
 class ReadAhead:
-    """One reader's way through `places`. Not to be shared by threads."""
+    """One reader's way through `places`. Threads must not share it."""
 
     def __init__(
         self,
@@ -67,7 +67,9 @@ class ReadAhead:
         self._ahead_bytes = 0
 
     def chunks(self) -> Generator[tuple[Place, bytes | memoryview], None, None]:
-        """Each place with its entries, verified and decompressed. Raises `InvalidChunk`, and what the store raises."""
+        """Yield each place with its entries, verified and decompressed. Raises `InvalidChunk`, and what the store
+        raises.
+        """
         try:
             while self._fill():
                 window = self._windows[0]
@@ -78,14 +80,14 @@ class ReadAhead:
                     self._passed += 1
                 yield place, self._entries(place, flight)
         finally:
-            # A forked child has the parent's flights, and nothing to leave.
+            # In a forked child the flights are the parent's, so there is nothing to leave.
             for window in () if is_foreign(self._flights) else self._windows:
                 for _, flight in window:
                     if flight is not None:
                         self._flights.leave(flight)
 
     def _fill(self) -> bool:
-        """Plan what is due. False at the end."""
+        """Plan the windows that the reader needs by now. Return False at the end."""
         if not self._windows and not self._plan(is_ahead=False):
             if self._failure is not None:
                 raise self._failure
@@ -96,7 +98,7 @@ class ReadAhead:
         return True
 
     def _plan(self, *, is_ahead: bool) -> bool:
-        """Make the next window. False if there is none, or no room for one that is ahead."""
+        """Plan the next window. Return False if there is none, or if there is no room to fetch it ahead."""
         size_bytes = self._next_size()
         if is_ahead and self._ahead_bytes + size_bytes > self._limit_bytes:
             return False
@@ -121,7 +123,7 @@ class ReadAhead:
         return min(_FIRST_BYTES << min(self._planned - 1, 32), self._window_bytes, self._limit_bytes)
 
     def _take(self, size_bytes: int) -> list[Place]:
-        """Places of up to `size_bytes` together, or one."""
+        """Return places of up to `size_bytes` together, but at least one. Return an empty list at the end."""
         taken: list[Place] = []
         taken_bytes = 0
         while not taken or taken_bytes < size_bytes:
@@ -138,7 +140,7 @@ class ReadAhead:
     def _next(self) -> Place | None:
         try:
             return next(self._places, None)
-        except Exception as error:  # an index beyond what is shown so far: raised when it is needed (W3)
+        except Exception as error:  # a later index failed: the reader gets the error when it arrives there (W3)
             self._failure = error
             return None
 

@@ -1,7 +1,8 @@
-"""Callers who want the same at the same time get it from one of them.
+"""One call of work for all callers that want the same result at the same time.
 
-S1  While one works for a key, the others wait, and all get its result.
-S2  A failure is the worker's own: those who waited try once more, one for all of them, before they fail too.
+S1  While one caller works for a key, the others wait, and all get its result.
+S2  If the work fails, only the working caller gets the error at once. The waiting callers try once more, one for all of
+    them, before they fail too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class SingleFlight(Generic[K, V]):
         self._lock = threading.Lock()
 
     def do(self, key: K, work: Callable[[], V]) -> V:
-        """`work()`, or the result of another caller's. Raises what it raises."""
+        """Return `work()`, or the result of another caller's `work()`. Raises what the work raises."""
         failures = 0
         while True:
             with self._lock:
