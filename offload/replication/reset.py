@@ -134,7 +134,7 @@ class Reset:
         raise TopicMoved(handle.name)
 
     def _check_here(self, handle: Handle, topic: Topic) -> None:
-        """Raise `HistoryBehind` if records that the branch needs have left this disk (X5). The branch is not made yet."""
+        """Raise `HistoryBehind` if records that the branch needs have left this disk (X5). Makes no branch."""
         common_seq = self._replicas.common_seq(handle)
         if topic.config.keep_history and common_seq < topic.hot_floor - 1:
             raise HistoryBehind(handle.name, topic.hot_floor - 1, common_seq)

@@ -3,7 +3,7 @@
     step                                                              state after a crash in this step
     1 The directory looks for the newest commit.                      a replica that knows more
     2 The directory prepares a commit of kind config, whose epoch     the same, with a pending commit, which the next
-      is one above the newest commit's. It saves the commit, then    takeover settles first
+      is above the newest commit's. It saves the commit, and then     takeover settles first
       puts it into the volume.
     3 The directory makes the topic in the log, right after the       a replica with a topic that fits: step 1
       volume's head, with its configuration. No time in the topic
@@ -11,9 +11,8 @@
     4 The directory gives the handle the epoch.                       the writer
 
 E1  From step 2 on, the former writer is fenced: its next commit meets a higher epoch at its LSN.
-E2  If the former writer wins the LSN of step 2, the directory tries again after that commit. If another
-    takeover wins the LSN, the directory raises `Fenced`. Otherwise, each directory would have stopped the other without
-    knowing.
+E2  If the former writer wins the LSN of step 2, the directory tries again after that commit. If another takeover
+    wins the LSN, the directory raises `Fenced`. Otherwise, each directory would have stopped the other without knowing.
 E3  A crash costs an epoch, never a record, because the directory appends nothing before step 3.
 """
 

@@ -66,7 +66,7 @@ class Waiting:
         return point.vid == self.vid and point.lsn > self.lsn
 
     def resolve(self, target: timeline.Target, told: History, last_seq_at: timeline.LastSeqAt) -> ForkPoint:
-        """Resolve `target` in `told` and the commits that follow it, as `timeline.resolve` does. Raises `OutOfWindow`."""
+        """Resolve `target` in `told` and the waiting commits, as `timeline.resolve` does. Raises `OutOfWindow`."""
         past = told.followed_by([StoredCommit(commit, b"") for commit in self.commits])
 
         def last_seq(vid: Vid, ref: SegmentRef, ts_ms: int) -> int:
