@@ -1,4 +1,4 @@
-"""The log on local disk: topics of records, a write-ahead log before them, sealed segments behind.
+"""The log on the local disk: topics of records, a write-ahead log for new records, sealed segments for older ones.
 
     import seglog
 
@@ -7,7 +7,7 @@
         for record in log.topic("orders").read(start=1):
             print(record.seq, record.value)
 
-It knows nothing of object storage: a `ColdTier` may be attached for what has left the disk.
+The log knows nothing of object storage. A `ColdTier` may be attached for records that have left the disk.
 """
 
 from __future__ import annotations

@@ -7,17 +7,17 @@
         async for record in log.topic("orders").read():
             print(record.seq, record.value)
 
-What tasks append while the loop runs, and while a group is written, is the next group: one hop, one write, one sync.
-Whatever else may wait for the disk or for other threads has a twin of the same name that runs in a thread. What needs
-no I/O, as `head_seq`, is asked of `sync`, which is the log, or the topic, itself.
+Appends that tasks make while the loop runs, and while a group is written, form the next group: one hop, one write, one
+sync. Every other call that may wait for the disk or for other threads has a twin of the same name here, which runs in a
+thread. A call that needs no I/O, such as `head_seq`, is made on `sync`, which is the plain log or topic.
 
-A1  Appends of one topic get their seqs in the order in which their tasks came to await them.
-A2  An append that is cancelled before its group begins appends nothing. One that is cancelled later is appended, once,
-    as if it had not been cancelled: only nobody hears of it. Which one it was cannot be told, as after a crash.
-A3  What waits is bounded by the setting `queue_max_bytes`: beyond it `append` waits for room, in order. One append that
-    is larger than that goes alone.
-A4  Appends and `close` are for the loop that opened the log: `OtherLoop` in any other. When that loop has ended,
-    `close` works in any.
+A1  Appends of one topic get their seqs in the order in which their tasks began to await them.
+A2  An append that is cancelled before its group begins appends nothing. If it is cancelled later, its records are
+    appended once, and its task does not learn their seqs. The caller cannot tell the two cases apart, as after a crash.
+A3  The setting `queue_max_bytes` bounds the bytes of waiting appends. Beyond it, `append` waits for room, in order. An
+    append that is larger than the bound goes alone.
+A4  Appends and `close` belong to the loop that opened the log. In any other loop they raise `OtherLoop`. When that loop
+    has ended, `close` works in any loop.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from seglog.writing import write
 
 __all__ = ["AsyncLog", "AsyncTopic", "open"]
 
-# Of what is appended as one; more is another entry of the same group.
+# The most bytes of merged appends. Further appends are another entry of the same group.
 _MERGED_MAX_BYTES = 16 * 1024 * 1024
 _READ_RECORDS = 1024
 _READ_BYTES = 1024 * 1024
@@ -58,7 +58,7 @@ _READ_BYTES = 1024 * 1024
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
-# Topic, tag, node, unterminated, durability: what appends have in common that can be one.
+# Topic, tag, node, unterminated, durability. Appends that agree in all of these can be merged.
 _Kind: TypeAlias = tuple[str, str | None, str | None, bool, str | None]
 _Outcome: TypeAlias = "range | BaseException"
 _is_cancelled = asyncio.Future.cancelled
@@ -66,12 +66,12 @@ _is_cancelled = asyncio.Future.cancelled
 
 @checked
 def open(path: str | os.PathLike[str], **options: Any) -> AsyncLog:
-    """For `async with`, which opens it: with the options, and the errors, of `seglog.open`."""
+    """Return a log for `async with`, which opens it. Options and errors are those of `seglog.open`."""
     return AsyncLog(path, options)
 
 
 class AsyncLog(Owned):
-    """Use `open`. For the tasks of one event loop."""
+    """A log for the tasks of one event loop, returned by `open`."""
 
     def __init__(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
         self._path = path
@@ -91,24 +91,27 @@ class AsyncLog(Owned):
 
     @property
     def sync(self) -> Log:
-        """The log itself: whatever it does blocks the thread that calls it."""
+        """Return the plain log, whose calls block the calling thread. Raise `LogClosed`."""
         if self._log is None:
             raise LogClosed
         return self._log
 
     def topic(self, name: str) -> AsyncTopic:
-        """The topic of that name, whether it is there yet or not. No I/O. Raises `InvalidTopicName`, `LogClosed`."""
+        """Return the topic of that name, whether it exists yet or not. No I/O.
+
+        Raise `InvalidTopicName`, `LogClosed`.
+        """
         topic = self.sync.topic(name)
         assert self._queue is not None  # noqa: S101 - set with the log
         return AsyncTopic(topic, self._queue)
 
     def existing(self, name: str) -> AsyncTopic:
-        """No I/O. Raises `NoSuchTopic`, `InvalidTopicName`, `LogClosed`."""
+        """Return the topic of that name. No I/O. Raise `NoSuchTopic`, `InvalidTopicName`, `LogClosed`."""
         self.sync.existing(name)
         return self.topic(name)
 
     def topics(self) -> list[str]:
-        """Names, ascending. No I/O."""
+        """Return the names of the topics, ascending. No I/O."""
         return self.sync.topics()
 
     async def create_topic(
@@ -130,7 +133,7 @@ class AsyncLog(Owned):
         return await asyncio.to_thread(self.sync.enforce_retention)
 
     async def remove(self) -> None:
-        """Appends on their way come to their end first."""
+        """Remove the log as `Log.remove` does, once the appends in progress have ended."""
         if self._queue is not None:
             await self._queue.close()
         await asyncio.to_thread(self.sync.remove)
@@ -139,13 +142,13 @@ class AsyncLog(Owned):
         await asyncio.to_thread(self.sync.reclaim)
 
     async def close(self) -> None:
-        """Appends on their way come to their end; later ones raise `LogClosed`. Idempotent."""
+        """Close the log once the appends in progress have ended. Later appends raise `LogClosed`. Idempotent."""
         if is_foreign(self) or self._log is None or self._queue is None:
             return
         try:
             await self._queue.close()
         except OtherLoop:
-            raise  # it goes on there
+            raise  # the log stays open in its own loop
         except BaseException:
             await asyncio.to_thread(self._log.close)
             raise
@@ -153,7 +156,7 @@ class AsyncLog(Owned):
 
 
 class AsyncTopic:
-    """A name in a log. For many tasks."""
+    """A name in a log, for many tasks."""
 
     __slots__ = ("_plain", "_queue", "sync")
 
@@ -178,7 +181,7 @@ class AsyncTopic:
         unterminated: bool = False,
         durability: str | None = None,
     ) -> range:
-        """`Topic.append`; see A1 to A3 of this module."""
+        """Append records as `Topic.append` does. A1 to A3 of this module apply."""
         kind = self._plain
         if tag is not None or node is not None or unterminated or durability is not None:
             kind = (self.sync.name, tag, node, unterminated, durability)
@@ -224,7 +227,10 @@ class AsyncTopic:
         until_ms: int | None = None,
         gaps: bool = False,
     ) -> AsyncIterator[Record] | AsyncIterator[Record | Gap]:
-        """`Topic.read`, up to a MiB at a time in another thread. It raises when a record is asked for."""
+        """Read as `Topic.read` does, up to a MiB at a time in another thread.
+
+        Errors are raised when a record is asked for.
+        """
         if since_ms is None and until_ms is None and not gaps:
             return self._read_batches(start, end)
         return _in_batches(
@@ -249,7 +255,7 @@ class AsyncTopic:
     def follow(
         self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool = False
     ) -> AsyncIterator[Record] | AsyncIterator[Record | Gap]:
-        """`Topic.follow`: no thread waits. It raises when a record is asked for."""
+        """Follow as `Topic.follow` does, but no thread waits. Errors are raised when a record is asked for."""
         return self._follow(start, timeout_s, gaps=gaps)
 
     async def _follow(self, start: int | None, timeout_s: float | None, *, gaps: bool) -> AsyncIterator[Any]:
@@ -288,7 +294,7 @@ class AsyncTopic:
 
 
 class _Part:
-    """Neighbours in a topic, of a kind: one entry, as if one caller had appended all of it."""
+    """Successive appends to a topic, of one kind. They become one entry, as if one caller had appended all values."""
 
     __slots__ = ("counts", "kind", "seqs", "size_bytes", "values")
 
@@ -300,7 +306,7 @@ class _Part:
         self.size_bytes = 0
 
     def drop_cancelled(self) -> None:
-        """A2: those that were cancelled before the group begins."""
+        """Drop the appends that were cancelled before the group begins (A2)."""
         if not any(map(_is_cancelled, self.seqs)):
             return
         wanted = [own for own in self.split() if not own.seqs[0].cancelled()]
@@ -309,7 +315,7 @@ class _Part:
         self.values = [value for own in wanted for value in own.values]
 
     def split(self) -> list[_Part]:
-        """Each append as a part of its own. The first one has all the bytes, those of cancelled ones too."""
+        """Return each append as a part of its own. The first part has all the bytes, those of cancelled appends too."""
         values, parts = iter(self.values), []
         for seqs, count in zip(self.seqs, self.counts, strict=True):
             parts.append(part := _Part(self.kind))
@@ -332,11 +338,14 @@ class _Part:
 
 
 class _Queue(Owned):
-    """What waits to be appended. All but the commit itself happens in the loop's thread, once for each group:
+    """The queue of appends. The loop's thread does all work but the commit itself, once for each group:
 
-    _send       takes what waits and hands it to the committing thread; without any, rests
-    _commit     in that thread: writes and syncs
-    _settle     tells everybody, lets those that were woken append again, and then sends
+    1  `_send` hands the waiting appends to the committing thread. If none wait, the queue rests.
+
+    2  `_commit` writes and syncs, in the committing thread.
+
+    3  `_settle` gives each task its result, and wakes the next append that waits for room. Then it calls `_send` again,
+    after the woken tasks have run.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -351,11 +360,11 @@ class _Queue(Owned):
         self._is_sending = False
         self._at_rest: asyncio.Future[None] | None = None
         self.is_closed = False
-        # A daemon: a program that ends without `close` does not wait for it, and recovery makes up for that.
+        # A daemon thread: a program that ends without `close` does not wait for it. Recovery makes up for that.
         threading.Thread(target=self._commit_all, name="seglog-append", daemon=True).start()
 
     def put(self, values: Sequence[bytes], size_bytes: int, kind: _Kind) -> asyncio.Future[range]:
-        """There is room. A1: an append joins the last part of its topic, if it may."""
+        """Queue an append, for which there is room. It joins the last part of its topic, if it may (A1)."""
         seqs: asyncio.Future[range] = asyncio.Future(loop=self.loop)
         part = self._last_parts.get(kind[0])
         if part is None or part.kind != kind or part.size_bytes + size_bytes > _MERGED_MAX_BYTES:
@@ -369,7 +378,7 @@ class _Queue(Owned):
         if self.for_room:
             self._wake_next()
         if not self._is_sending:
-            # A tick later, so that all tasks of this one are in.
+            # Send a tick later, so that the group has the appends of all tasks of this tick.
             self._is_sending = True
             self.loop.call_soon(self._send)
         return seqs
@@ -378,7 +387,7 @@ class _Queue(Owned):
         if asyncio.get_running_loop() is not self.loop:
             if not self.loop.is_closed():
                 raise OtherLoop
-            # Nobody hears of what waits; what is being written comes to its end.
+            # The appends that wait get no answer. The group that is being written is completed.
             self.is_closed = True
             self._work.put(None)
             return
@@ -400,7 +409,10 @@ class _Queue(Owned):
         return not self.waiting_bytes or self.waiting_bytes + size_bytes <= self.max_bytes
 
     async def wait_for_room(self, size_bytes: int) -> None:
-        """A3. Whoever goes, with its append or without, lets the next one look. Raises `LogClosed`."""
+        """Wait until there is room for an append (A3). Raise `LogClosed`.
+
+        A waiter that leaves, with its append or without, wakes the next one.
+        """
         self._check_open()
         if not self.for_room and self._has_room(size_bytes):
             return
@@ -444,21 +456,21 @@ class _Queue(Owned):
             self.waiting_bytes -= part.size_bytes
             part.settle(outcome)
         self._wake_next()
-        # Behind those that were just woken, which may have more.
+        # Send after the tasks that were just woken, because they may append more.
         self.loop.call_soon(self._send)
 
     def _commit_all(self) -> None:
-        """The other thread."""
+        """Commit one group after the other, in the committing thread."""
         while (group := self._work.get()) is not None:
             outcomes = _commit(self.engine, group)
             try:
                 self.loop.call_soon_threadsafe(self._settle, outcomes)
             except RuntimeError:
-                return  # the loop is closed: nobody is there to hear of it
+                return  # the loop is closed: no task waits for the outcome
 
 
 def _commit(engine: Engine, group: Sequence[_Part]) -> list[tuple[_Part, _Outcome]]:
-    """All of them as one group of the committer."""
+    """Commit all parts as one group of the committer, and return the outcome of each."""
     try:
         wait_for_room(engine)
         begun = [each for part in group for each in _begin(engine, part)]
@@ -479,7 +491,7 @@ def _begin(engine: Engine, part: _Part) -> list[tuple[_Part, write.Begun | _Outc
     except TopicFull as error:
         if len(part.seqs) == 1:
             return [(part, error)]
-        # There may be room for some.
+        # There may be room for some of the appends.
         return [each for own in part.split() for each in _begin(engine, own)]
     except Exception as error:
         return [(part, error)]
@@ -494,7 +506,7 @@ def _finish(engine: Engine, begun: write.Begun) -> _Outcome:
 
 
 def _own(error: BaseException) -> BaseException:
-    """One for each: an exception that several tasks raise would mix up their tracebacks."""
+    """Return a copy of the error for one task. If several tasks raised one exception, their tracebacks would mix."""
     own = type(error).__new__(type(error), *error.args)
     own.__dict__.update(error.__dict__)
     own.__cause__ = error
@@ -517,12 +529,12 @@ async def _in_batches(queue: _Queue, start: Callable[[], Iterator[Any]]) -> Asyn
 
 
 async def _wait(follower: Follower, timeout_s: float | None) -> bool:
-    """Until there is news; False at the time-out. Raises `LogClosed`."""
+    """Wait until there is news. Return False at the time-out. Raise `LogClosed`."""
     loop = asyncio.get_running_loop()
     news = asyncio.Event()
 
     def waiter() -> None:
-        with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+        with suppress(RuntimeError):  # the loop has ended: no task waits any more
             loop.call_soon_threadsafe(news.set)
 
     try:
@@ -538,7 +550,7 @@ async def _wait(follower: Follower, timeout_s: float | None) -> bool:
 
 
 def _take(records: Iterator[Record | Gap]) -> tuple[list[Record | Gap], bool, Exception | None]:
-    """The next ones, whether that was all, and what came instead of the one after."""
+    """Return the next records, whether they are the last, and the error that came after them, if any."""
     batch: list[Record | Gap] = []
     size_bytes = 0
     try:

@@ -1,4 +1,4 @@
-"""A data directory, open: topics over one write-ahead log."""
+"""An open data directory: topics over one write-ahead log."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ __all__ = ["Log", "open"]
 _logger = logging.getLogger("seglog.log")
 _PATIENCE_S = 1.0
 
-#: Half of the seqs stay for what is appended.
+#: At most half of all seqs: the other half stays for appends.
 FirstSeq: TypeAlias = Annotated[int, Within(1, WHOLE_MAX // 2)]
-#: No later than the year 9999: every record has such a time, and calendars end there.
+#: At most the end of the year 9999. Every record gets a time from the floor on, and calendars end there.
 TimeFloor: TypeAlias = Annotated[int, Within(0, 253_402_300_799_999)]
 
 
@@ -79,17 +79,19 @@ def open(
     upkeep: UpkeepFactory = Background,
     cold_stores: SegmentStores | None = None,
 ) -> Log:
-    """Lock and recover the data directory at `path`; make it if it is not there and `create` says so.
+    """Lock and recover the data directory at `path`. If there is none and `create` is true, make it.
 
-    `settings` None: those of its seglog.toml. `upkeep` makes checkpoints when the write-ahead log has grown: `InCaller`
-    is for those who want no second thread. `cold_stores` are where older sealed segments go, instead of the setting
-    `cold_dir`: a store for each topic, given its id; the same ones at every opening. Raises `NotADataDirectory`,
-    `DirectoryInUse`, `DirectoryNotWritable`, `InvalidSetting`, `ColdStoreRequired`, `DiskFull`, and `FileCorrupt` or
-    `FormatUnsupported` with nothing changed.
+    If `settings` is None, the log uses the settings in its seglog.toml.
+    `upkeep` makes checkpoints when the write-ahead log has grown. `InCaller` makes them in the calling thread, without
+    a second thread.
+    `cold_stores` are the stores that older sealed segments go to, instead of the setting `cold_dir`: a store for each
+    topic, given its id. The caller gives the same ones at every opening.
+    Raise `NotADataDirectory`, `DirectoryInUse`, `DirectoryNotWritable`, `InvalidSetting`, `ColdStoreRequired` and
+    `DiskFull`. Raise `FileCorrupt` or `FormatUnsupported` with nothing changed.
 
-    `read_only`: what is there is shown, as recovery would find it at this moment, and nothing is made, locked or
-    changed; a running writer is neither in the way nor disturbed (see seglog.view). What would change something raises
-    `ReadOnly`, and reading `ViewOutdated` when what is to be read has gone since. Raises `DirectoryNotReadable`.
+    With `read_only`, the log shows the directory as recovery would find it at this moment. Nothing is made, locked or
+    changed, and a running writer is not disturbed (see seglog.view). A call that would change something raises
+    `ReadOnly`. A read raises `ViewOutdated` if the data has gone since the opening. Raise `DirectoryNotReadable`.
     """
     port = OsFiles() if files is None else files
     layout = Layout(Path(path).absolute())
@@ -118,7 +120,7 @@ def _opened(
     *,
     read_only: bool,
 ) -> Log:
-    """`open`, once the directory is there."""
+    """Do the rest of `open`, once the directory exists."""
     if read_only:
         settings = load_settings(layout.settings) if settings is None else settings
         stores = ColdStores.configured(port, layout, settings, cold_stores)
@@ -136,12 +138,12 @@ def _opened(
 
 
 class Log(Owned):
-    """Use `open`. A context manager; safe for many threads."""
+    """An open data directory, returned by `open`. A context manager; safe for many threads."""
 
     def __init__(
         self, port: Files, engine: Engine, lock: DirectoryLock | None = None, reclaimer: Reclaimer | None = None
     ) -> None:
-        """Without a lock it is read-only, and reclaims nothing."""
+        """Take the parts of an open log. Without `lock`, the log is read-only and reclaims nothing."""
         self._port = port
         self._engine = engine
         self._reclaimer = reclaimer
@@ -165,7 +167,7 @@ class Log(Owned):
         return self._engine.is_read_only
 
     def check_writable(self) -> None:
-        """For upper layers, before they change something of their own. Raises `ReadOnly`."""
+        """Raise `ReadOnly` if the log is read-only. Upper layers call this before they change anything of their own."""
         self._engine.check_writable()
 
     @property
@@ -174,7 +176,7 @@ class Log(Owned):
 
     @property
     def topic_defaults(self) -> TopicConfig:
-        """What a topic is configured with when its first append makes it."""
+        """Return the configuration of a topic that its first append makes."""
         return self._engine.topic_defaults
 
     @topic_defaults.setter
@@ -184,26 +186,26 @@ class Log(Owned):
 
     @property
     def is_poisoned(self) -> bool:
-        """Whether a write or sync failed, so that nothing is taken any more until the log is opened again."""
+        """Return whether a write or sync failed. Then the log takes no change until it is opened again."""
         return self._engine.committer.is_poisoned
 
     @property
     def wal_bytes(self) -> int:
-        """Bytes in the WAL files, without what is reserved."""
+        """Return the bytes in the WAL files, without the reserved space."""
         return self._engine.wals.used_bytes
 
     def topic(self, name: str) -> Topic:
-        """The topic of that name, whether it is there yet or not. No I/O. Raises `InvalidTopicName`."""
+        """Return the topic of that name, whether it exists yet or not. No I/O. Raise `InvalidTopicName`."""
         return Topic(self._engine, check_topic_name(name))
 
     def existing(self, name: str) -> Topic:
-        """The topic of that name. Raises `NoSuchTopic` if it is not there, and `InvalidTopicName`."""
+        """Return the topic of that name. Raise `NoSuchTopic` if it does not exist, and `InvalidTopicName`."""
         topic = self.topic(name)
         self._engine.state(name)
         return topic
 
     def topics(self) -> list[str]:
-        """Names, ascending."""
+        """Return the names of the topics, ascending."""
         return sorted(name for name, state in list(self._engine.topics.items()) if state.is_published)
 
     @checked
@@ -218,11 +220,11 @@ class Log(Owned):
         first_seq: FirstSeq = 1,
         ts_floor_ms: TimeFloor = 0,
     ) -> Topic:
-        """A topic before its first append. Seqs begin with `first_seq`, and no time is below `ts_floor_ms`.
+        """Make a topic before its first append. Its seqs begin with `first_seq`. No time is below `ts_floor_ms`.
 
-        A branch, and a topic with `keep_history`, has the records below `first_seq` in the cold tier. Any other topic
-        has none there, and reads begin at `first_seq`.
-        Durable on return. Raises `InvalidTopicName`, `TopicExists`, `InvalidArgument`.
+        The records below `first_seq` of a branch, and of a topic with `keep_history`, are in the cold tier. Any other
+        topic has none there, and reads begin at `first_seq`.
+        The topic is durable on return. Raise `InvalidTopicName`, `TopicExists`, `InvalidArgument`.
         """
         topic = self.topic(name)
         config = self.topic_defaults if config is None else config
@@ -231,47 +233,52 @@ class Log(Owned):
 
     @checked
     def configure(self, name: str, config: TopicConfig) -> None:
-        """Durable on return, and of effect for later appends. Raises `NoSuchTopic`."""
+        """Change the configuration of a topic, durably on return, for later appends. Raise `NoSuchTopic`."""
         write.configure(self._engine, name, config)
 
     @checked
     def delete_topic(self, name: str, *, position: tuple[int, int, int] | None = None) -> None:
-        """The topic and all its records go; the name is free. Durable on return; space comes back with a checkpoint.
+        """Delete the topic and all its records, durably on return. A checkpoint frees the space.
 
-        A topic that is made with the name later has a new id and a higher epoch. Raises `NoSuchTopic`, and
-        `HistoryKept` for a topic with `keep_history`. Whoever has seen to what such a topic keeps gives the `position`
-        that it had then (`Topic.position`): `TopicMoved` if it has another one now, and nothing was done.
+        The name is free after that. A later topic of that name has a new id and a higher epoch. Raise `NoSuchTopic`.
+
+        For a topic with `keep_history`, raise `HistoryKept` unless the caller gives a `position`. The caller has then
+        secured the topic's history, and gives the position that the topic had at that time (`Topic.position`). If the
+        topic has another position now, raise `TopicMoved` with nothing done.
         """
         write.delete_topic(self._engine, name, position)
 
     @checked
     def attach_cold(self, tier: ColdTier) -> None:
-        """Reads below a topic's hot floor go there from now on. Raises `ColdTierAttached` if there is one already."""
+        """Send reads below a topic's hot floor to `tier` from now on.
+
+        Raise `ColdTierAttached` if there is a cold tier already.
+        """
         if self._engine.cold is not None:
             raise ColdTierAttached
         self._engine.cold = tier
 
     def detach_cold(self) -> None:
-        """Reads below a topic's hot floor are `ColdTierRequired` from now on."""
+        """Detach the cold tier. From now on, reads below a topic's hot floor raise `ColdTierRequired`."""
         self._engine.cold = None
 
     @checked
     def hold_appends(self, reason: str | None) -> None:
-        """From now on appends are refused with `AppendsHeld`, which gives the reason; None takes them again.
+        """Refuse appends from now on with `AppendsHeld`, which gives the reason. With None, accept them again.
 
-        Whatever else changes the log goes on: deletes, releases and checkpoints make room.
+        Other changes still work: deletes, releases and checkpoints make room.
         """
         self._engine.held_for = reason
 
     def checkpoint(self) -> None:
-        """What is in the WAL goes to segments, and WAL files that are not needed any more go."""
+        """Copy the records in the WAL to segments, and remove the WAL files that are not needed any more."""
         checkpoint(self._engine)
 
     def enforce_retention(self) -> list[Retention]:
         """Seal what is old enough, and evict what ttl and caps want gone, in every topic, by the log's clock.
 
-        Of each topic that had something due: what went, or what waits for the archive. To be called now and then;
-        appends see to the caps on their own.
+        Return a result for each topic that had something due: the evicted records, or the records that wait for the
+        archive. The caller repeats this call now and then. Appends enforce the caps on their own.
         """
         self._engine.check_open()
         states = [state for state in list(self._engine.topics.values()) if state.is_published]
@@ -280,8 +287,9 @@ class Log(Owned):
     def reclaim(self) -> None:
         """Give the bytes of deleted records back at once, in every sealed segment that is due for it in the background.
 
-        Returns when that is done. What cannot be read or written is logged, and stays as it is. Records in the WAL or
-        in an unsealed segment keep their bytes, and so do those of a topic with `keep_history`.
+        Return when that is done. If a segment cannot be read or written, that is logged, and the segment stays
+        unchanged. Records in the WAL or in an unsealed segment keep their bytes. So do the records of a topic with
+        `keep_history`.
         """
         self._engine.check_open()
         checkpoint(self._engine)
@@ -289,10 +297,10 @@ class Log(Owned):
             self._reclaimer.run_now()
 
     def remove(self) -> None:
-        """Take the log off the disk, every topic with all its records, and close it. There is no way back.
+        """Remove the log from the disk, every topic with all its records, and close it. There is no undo.
 
-        seglog.toml, and what is not the log's, stay. Raises `HistoryKept` for a topic that an archive keeps, with
-        nothing changed; `ColdStoreFailed` and what a delete raises leave a log with fewer topics: repeat it.
+        seglog.toml stays, and so do files that are not the log's. If an archive keeps a topic, raise `HistoryKept` with
+        nothing changed. `ColdStoreFailed`, or an error of a delete, leaves a log with fewer topics: repeat the call.
         """
         engine = self._engine
         self.check_writable()
@@ -310,15 +318,15 @@ class Log(Owned):
         self._close(then=functools.partial(_erase, engine))
 
     def close(self) -> None:
-        """Make everything durable, and let go of the directory, whatever is raised. Idempotent.
+        """Make everything durable, and release the directory, even if an error is raised. Idempotent.
 
-        A cold store that does not answer is waited for for a second at most. If a call of this thread is under way,
-        raise `CalledWithin`, and leave the log open.
+        If a cold store does not answer, `close` waits for it for a second at most. If a call of this thread is under
+        way, raise `CalledWithin`, and leave the log open.
         """
         self._close(then=lambda: None)
 
     def _close(self, *, then: Callable[[], None]) -> None:
-        """`then` is done while the directory is still locked."""
+        """Close the log. Call `then` while the directory is still locked."""
         if is_foreign(self) or self._engine.is_closed:
             return
         if self._lock is None or self._reclaimer is None:
@@ -333,7 +341,7 @@ class Log(Owned):
 
     def _close_once(self, lock: DirectoryLock, reclaimer: Reclaimer, then: Callable[[], None]) -> None:
         try:
-            # None of them raises, not even an interrupt, before its work is over; but for the store, which may hang.
+            # Each call ends its work before it raises anything, even an interrupt. Only the cold store may hang.
             reclaimer.stop()
             with ExitStack() as ends:
                 ends.callback(self._engine.committer.close)
@@ -356,7 +364,7 @@ class Log(Owned):
             leave(self._port, self._engine.layout.root)
 
     def _close_engine(self) -> None:
-        # Not between a relocation's flip and the end of its hot copy.
+        # Under this lock, no relocation is between its flip and the deletion of its hot copy.
         with self._engine.checkpoint_lock:
             self._engine.close()
 
@@ -442,7 +450,7 @@ def _make_root(files: Files, root: Path) -> None:
 
 @contextmanager
 def _plain_errors(root: Path, *, read_only: bool) -> Iterator[None]:
-    """What the system says about the directory as a whole, in our words."""
+    """Raise an error of the log for an `OSError` about the directory as a whole."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A topic as its users see it."""
+"""The interface of a topic for its users."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["Topic"]
 
 
 class Topic:
-    """A name in a log; the topic itself is made by the first append. Safe for many threads."""
+    """A name in a log. The first append makes the topic itself. Safe for many threads."""
 
     __slots__ = ("_engine", "name")
 
@@ -49,68 +49,75 @@ class Topic:
 
     @property
     def topic_id(self) -> int:
-        """The interned id, which the frames on this machine carry. Raises `NoSuchTopic`."""
+        """Return the interned id, which the frames on this machine carry. Raise `NoSuchTopic`."""
         return self._engine.state(self.name).topic_id
 
     @property
     def config(self) -> TopicConfig:
-        """The one it will be made with, before the topic exists."""
+        """Return the configuration. Before the topic exists, return the configuration that it will get."""
         state = self._engine.find(self.name)
         return self._engine.topic_defaults if state is None else state.config
 
     @property
     def first_seq(self) -> int:
-        """The lowest seq the topic itself ever has: 1, or the start of a branch."""
+        """Return the lowest seq that the topic itself ever has: 1, or the start of a branch."""
         state = self._engine.find(self.name)
         return 1 if state is None else state.first_seq
 
     @property
     def head_seq(self) -> int:
-        """The highest seq that is visible; `first_seq - 1` before there is one."""
+        """Return the highest seq that is visible; `first_seq - 1` before there is one."""
         state = self._engine.find(self.name)
         return 0 if state is None else state.head_seq
 
     @property
     def hot_floor(self) -> int:
-        """The lowest seq in this log's own segments, hot or relocated; `head_seq + 1` if there is none."""
+        """Return the lowest seq in this log's own segments, hot or relocated; `head_seq + 1` if there is none."""
         state = self._engine.find(self.name)
         return 1 if state is None else state.hot_floor
 
     @property
     def earliest_seq(self) -> int:
-        """The first live seq; `head_seq + 1` if there is none. No lock, no I/O.
+        """Return the first live seq; `head_seq + 1` if there is none. No lock, no I/O.
 
-        It may be lower while records are in the cold tier only: deletes by tag are not looked up there. With a ttl it
-        may be lower by what has expired within a segment since the last read.
+        The result may be too low in two cases. While records are in the cold tier only, deletes by tag are not looked
+        up there. With a ttl, records within a segment may have expired since the last read.
         """
         state = self._engine.find(self.name)
         return 1 if state is None else known_floors(self._engine, state).earliest_seq
 
     @property
     def evict_floor(self) -> int:
-        """Above the last record that retention took, or that has expired; 1 before that. No lock, no I/O.
+        """Return the seq above the last record that was evicted or has expired; 1 before that. No lock, no I/O.
 
-        With a ttl it is as `earliest_seq` says.
+        With a ttl, the result may be too low, as `earliest_seq` says.
         """
         state = self._engine.find(self.name)
         return 1 if state is None else known_floors(self._engine, state).evict_floor
 
     @property
     def epoch(self) -> int:
-        """Goes up when seqs may mean other records than before: the topic was made anew, or truncated. 0: none."""
+        """Return the epoch; 0 if there is no topic.
+
+        The epoch rises when the topic is truncated, or made again after a deletion. Then seqs may mean other records
+        than before.
+        """
         state = self._engine.find(self.name)
         return 0 if state is None else state.epoch
 
     @property
     def position(self) -> tuple[int, int, int]:
-        """What every append, delete and truncation changes, also one that is on its way. Raises `NoSuchTopic`."""
+        """Return a value that every append, delete and truncation changes, even one in progress.
+
+        Raise `NoSuchTopic`.
+        """
         state = self._engine.state(self.name)
         with self._engine.committer.lock:
             return state.position
 
     @property
     def sealed_seq(self) -> int:
-        """The highest seq in a sealed segment, released ones included; `first_seq - 1` before there is one."""
+        """Return the highest seq in a sealed segment, released ones included; `first_seq - 1` before there is one."""
         state = self._engine.find(self.name)
         if state is None:
             return 0
@@ -119,18 +126,18 @@ class Topic:
 
     @property
     def last_ts_ms(self) -> int:
-        """Time of the last append or delete, ms since the epoch; 0 before there is one."""
+        """Return the time of the last append or delete, in ms since the epoch; 0 before there is one."""
         state = self._engine.find(self.name)
         return 0 if state is None else state.last_ts_ms
 
     @property
     def record_count_hot(self) -> int:
-        """Records from `hot_floor` on, deleted ones included: their seqs stay."""
+        """Return the number of records from `hot_floor` on. Deleted ones count, because their seqs stay."""
         return self.head_seq - self.hot_floor + 1
 
     @property
     def bytes_hot(self) -> int:
-        """Bytes of the frames in the data directory and of ephemeral ones in memory, deleted ones included."""
+        """Return the bytes of frames in the data directory and of ephemeral ones in memory, deleted ones included."""
         state = self._engine.find(self.name)
         if state is None:
             return 0
@@ -139,7 +146,7 @@ class Topic:
 
     @property
     def bytes_relocated(self) -> int:
-        """Bytes of the frames in segments in the cold store, deleted ones included. The store is not asked."""
+        """Return the bytes of the frames of relocated segments, deleted ones included. The cold store is not asked."""
         state = self._engine.find(self.name)
         if state is None:
             return 0
@@ -157,12 +164,13 @@ class Topic:
     ) -> range:
         """Append records, all or none, and return their seqs when they are as safe as `durability` says.
 
-        `durability` is "fsync", "disk", "memory" or "ephemeral"; None: as the topic is configured. Ephemeral records
-        are never written: they end with the process, and are a `Gap` after it. `unterminated` says that these are lines
-        without a line end. The topic is made if it is not there, with the log's `topic_defaults`; a branch is not, for
-        only its maker knows where it starts: `NoSuchTopic`.
-        Raises `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`, `DiskFull`, `WriterPoisoned`, `LogClosed`: nothing
-        was appended, but after `WriterPoisoned` only recovery knows.
+        `durability` is "fsync", "disk", "memory" or "ephemeral". None means the durability that the topic is configured
+        with. Ephemeral records are never written: they end with the process, and readers get a `Gap` after that.
+        `unterminated` says that the values are lines without a line end.
+        If the topic does not exist, it is made with the log's `topic_defaults`. A branch is not made: only its maker
+        knows where it starts. In that case, raise `NoSuchTopic`.
+        Raise `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`, `DiskFull` or `LogClosed` with nothing appended. After
+        `WriterPoisoned`, only recovery knows whether the records were appended.
         """
         return write.append(
             self._engine, self.name, values, tag=tag, node=node, unterminated=unterminated, durability=durability
@@ -198,16 +206,17 @@ class Topic:
         until_ms: int | None = None,
         gaps: bool = False,
     ) -> Iterator[Record] | Iterator[Record | Gap]:
-        """The live records from `start` to `end`, both inclusive; None: from the first live one, to the head of now.
+        """Return the live records from `start` to `end`, both inclusive.
 
-        `since_ms` and `until_ms` bound their times as well, both inclusive; what lies outside is not read.
-        Records below `hot_floor` come from the cold tier, those in relocated segments from the cold store, as long as
-        it takes: `ColdStoreFailed` if it fails. What was deleted is passed over. Where retention took records
-        of the range, also while the reader is on its way, it gets a `Gap` in their place with `gaps`, or `Evicted` is
-        raised. So it is where a record is past the ttl when this is called (seglog.reading.expiry). Raises
-        `NoSuchTopic` and
-        `SeqOutOfRange` at once; `ColdTierRequired`, `FileCorrupt`, `Evicted`, `Truncated` and what the cold tier raises
-        when the reader gets there.
+        If `start` is None, begin at the first live record. If `end` is None, end at the current head. `since_ms` and
+        `until_ms` bound the times as well, both inclusive. Records outside the bounds are not read.
+        Records below `hot_floor` come from the cold tier. Records in relocated segments come from the cold store,
+        however long it takes. If the store fails, raise `ColdStoreFailed`.
+        Deleted records are passed over. If retention takes records of the range, even during the read, the reader gets
+        a `Gap` in their place with `gaps`. Without `gaps`, raise `Evicted`. The same holds for records that are past
+        the ttl when `read` is called (seglog.reading.expiry).
+        Raise `NoSuchTopic` and `SeqOutOfRange` at once. Raise `ColdTierRequired`, `FileCorrupt`, `Evicted`, `Truncated`
+        and the errors of the cold tier when the reader gets there.
         """
         state = self._engine.state(self.name)
         cuts, head = len(state.cuts), state.head_seq
@@ -221,10 +230,10 @@ class Topic:
 
     @checked
     def read_batches(self, start: int | None = None, end: int | None = None) -> Iterator[list[Record]]:
-        """The same as `read`, in lists of up to a MiB: several times as fast for whoever takes thousands at once.
+        """Return the records of `read` in lists of up to a MiB. For thousands of records this is several times as fast.
 
-        What is deleted while the caller goes through a list stays in it. Raises what `read` raises, after the records
-        that come before.
+        If a record is deleted while the caller goes through a list, the record stays in that list. Raise the errors of
+        `read`, after the records that come before.
         """
         state = self._engine.state(self.name)
         cuts, head = len(state.cuts), state.head_seq
@@ -244,17 +253,18 @@ class Topic:
     def follow(
         self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool = False
     ) -> Iterator[Record] | Iterator[Record | Gap]:
-        """As `read`, and on from the head: the next record is waited for, without polling.
+        """Return the records of `read`, and then wait for further records at the head, without polling.
 
-        Ends when the log closes, or after `timeout_s` seconds without a new record. Raises what `read` raises, and
-        `NoSuchTopic` when the topic is deleted meanwhile; `ReadOnly` for a log that is, for nothing ever comes there.
+        The iteration ends when the log closes, or after `timeout_s` seconds without a new record. Raise the errors of
+        `read`. If the topic is deleted meanwhile, raise `NoSuchTopic`. If the log is read-only, raise `ReadOnly`,
+        because no record is ever added there.
         """
         found = follow_records(self.follower(start, gaps=gaps), timeout_s)
         return found if gaps else cast("Iterator[Record]", found)
 
     @checked
     def follower(self, start: int | None = None, *, gaps: bool = False) -> Follower:
-        """What `follow` stands on, for whoever waits in another way. Raises as `follow` does."""
+        """Return the object behind `follow`, for a caller that waits in another way. Raise the errors of `follow`."""
         if self._engine.is_read_only:
             raise ReadOnly(self._engine.layout.root, "what it shows does not grow")
         state = self._engine.state(self.name)
@@ -264,9 +274,9 @@ class Topic:
 
     @checked
     def seq_at(self, ts_ms: int) -> int:
-        """The first seq whose time is `ts_ms` or later, not below `earliest_seq`; `head_seq + 1` if there is none.
+        """Return the first seq whose time is `ts_ms` or later, from `earliest_seq` on; `head_seq + 1` if there is none.
 
-        Asks the cold tier when that may lie below `hot_floor`. Raises `NoSuchTopic`, `ColdTierRequired`.
+        The call asks the cold tier if that seq may lie below `hot_floor`. Raise `NoSuchTopic`, `ColdTierRequired`.
         """
         state = self._engine.state(self.name)
         found = self._seq_at(state, ts_ms)
@@ -274,104 +284,123 @@ class Topic:
 
     @checked
     def frames(self, first: int, last: int) -> Iterator[bytes]:
-        """Whole, verified frames of the hot records from `first` to `last`, deleted ones included.
+        """Return whole, verified frames of the hot records from `first` to `last`, deleted ones included.
 
-        A deleted record is there as it was while its delete is listed in `delete_ops`; after that, as a tombstone: a
-        frame with the deleted flag, its seq and its time. With `keep_history` an ephemeral record is one too, with the
-        lost flag: no archive gets it. Raises `NoSuchTopic` and `SeqOutOfRange` at once; `FileCorrupt` when the reader
-        gets there, and `SeqOutOfRange` when what it reads is released meanwhile.
+        While the delete of a record is listed in `delete_ops`, the frame of the deleted record is the original one.
+        After that, it is a tombstone: a frame with the deleted flag, its seq and its time. With `keep_history`, an
+        ephemeral record is a tombstone with the lost flag, so no archive gets its value.
+        Raise `NoSuchTopic` and `SeqOutOfRange` at once. Raise `FileCorrupt` when the reader gets there. If the records
+        are released meanwhile, raise `SeqOutOfRange`.
         """
         return chain.from_iterable(self.frame_batches(first, last))
 
     @checked
     def frame_batches(self, first: int, last: int) -> Iterator[Frames]:
-        """The same as `frames`, up to a MiB at a time: for whoever takes thousands at once."""
+        """Return the frames of `frames`, up to a MiB at a time, for a caller that takes thousands at once."""
         state = self._hot(first, last)
         return guarded(self._engine, state, read_frame_batches(self._engine, state, first, last))
 
     @checked
     def sealed_files(self, first: int, last: int) -> SealedFiles:
-        """The same records, for a process beside this one that reads sealed segments itself. Raises as `frames`."""
+        """Return open files with the same records, for another process that reads sealed segments.
+
+        Raise the errors of `frames`.
+        """
         return SealedFiles(self._engine, self._hot(first, last), last)
 
     @checked
     def delete(self, *, before: int | None = None, tag: str | None = None) -> DeleteOp:
-        """Delete the records that are there now and are below `before`, have the tag, or both. Durable on return.
+        """Delete the current records that meet each given condition: below `before`, with the tag. Durable on return.
 
-        Where all of them are ephemeral nothing is written, and the delete has the number 0.
-
-        `tag` is exact, or a prefix with a trailing `*`. Raises `NoSuchTopic`, `InvalidSetting` without any condition.
+        `tag` is exact, or a prefix with a trailing `*`. If all of these records are ephemeral, nothing is written, and
+        the delete has the number 0. Raise `NoSuchTopic`. Without any condition, raise `InvalidSetting`.
         """
         return write.delete(self._engine, self.name, before=before, tag=tag)
 
     @checked
     def evict(self, before: int) -> DeleteOp:
-        """What retention does, once and by hand: the records below `before` are lost, and readers are told so, by
-        `Gap` or `Evicted`. As `delete` in all else: it is listed in `delete_ops`. Raises `NoSuchTopic`.
+        """Evict the records below `before`, as retention does. Readers get a `Gap` or `Evicted` in their place.
+
+        In all else this works as `delete`: `delete_ops` lists it. Raise `NoSuchTopic`.
         """
         return write.delete(self._engine, self.name, before=before, tag=None, evicts=True)
 
     def delete_ops(self) -> tuple[DeleteOp, ...]:
-        """The listed deletes, oldest first: with `keep_history` until they are settled, else until a checkpoint.
+        """Return the listed deletes, oldest first.
 
-        Where records have left the local disk, they stay listed until they are settled in any case.
+        With `keep_history`, a delete is listed until it is settled. The same holds if records have left the local disk.
+        Otherwise, it is listed until a checkpoint.
         """
         return tuple(self._engine.state(self.name).ops)
 
     @checked
     def settle_deletes(self, op: int) -> None:
-        """Delete number `op` is on record elsewhere: list it no more. Durable on return; one not listed is fine."""
+        """Stop listing delete number `op`, which an archive has recorded. Durable on return.
+
+        If the delete is not listed, do nothing.
+        """
         self._grant(Wish(self.name, settle_op=op))
 
     def seal(self) -> None:
-        """What is there now is in sealed segments on return; later appends begin a new one. Raises `NoSuchTopic`."""
+        """Seal the segments with the current records. Later appends begin a new segment. Raise `NoSuchTopic`."""
         self._grant(Wish(self.name, seal=True))
 
     def segments(self) -> tuple[SegmentInfo, ...]:
-        """Hot and relocated ones, ascending; the active one, if any, is last. The newest records may be in none yet."""
+        """Return the segments, hot and relocated, ascending. The active one, if any, is last.
+
+        The newest records may be in no segment yet.
+        """
         state = self._engine.state(self.name)
         with self._engine.committer.lock:
             return state.segments
 
     @checked
     def truncate(self, seq: int, *, position: tuple[int, int, int] | None = None) -> None:
-        """Remove the records from `seq` on: later appends use their seqs again, in a higher `epoch`. Durable on return.
+        """Remove the records from `seq` on, durably on return. Later appends use their seqs again, in a higher `epoch`.
 
-        Deletes made above end below it; readers that are above it end with `Truncated`. At `head_seq + 1` there is
-        nothing to do. With `keep_history` it is listed in `truncate_ops`, and may go below what is on this disk.
-        With a `position` it is done in that one only (`Topic.position`): `TopicMoved` otherwise.
-        Raises `NoSuchTopic`, `SeqOutOfRange` above that, and `NotTruncatable` below what was evicted or left this disk.
+        A delete that was made above `seq` now ends below it. A reader that is above `seq` ends with `Truncated`. At
+        `head_seq + 1` there is nothing to do.
+        With `keep_history`, `truncate_ops` lists the truncation, and `seq` may be below the records on this disk.
+        With a `position` that the topic has no longer (`Topic.position`), raise `TopicMoved` with nothing done.
+        Raise `NoSuchTopic`. Raise `SeqOutOfRange` above `head_seq + 1`, and `NotTruncatable` below records that were
+        evicted or left this disk.
         """
         write.truncate(self._engine, self.name, seq, position)
 
     def truncate_ops(self) -> tuple[TruncateOp, ...]:
-        """With `keep_history`: truncations that are not settled, oldest first, each deeper than the one before."""
+        """Return the truncations that are not settled, oldest first, each deeper than the one before.
+
+        Only a topic with `keep_history` lists them.
+        """
         return self._engine.state(self.name).truncate_ops
 
     @checked
     def settle_truncation(self, op: TruncateOp) -> None:
-        """It is on record elsewhere: list it no more. Durable on return; one that is not listed is fine."""
+        """Stop listing a truncation, which an archive has recorded. Durable on return.
+
+        If the truncation is not listed, do nothing.
+        """
         self._grant(Wish(self.name, settle_truncation=op))
 
     def enforce_retention(self) -> Retention:
         """Seal what is old enough, and evict what the topic's ttl and caps want gone, by the log's clock.
 
-        With `keep_history` nothing is evicted; the result says what waits for the archive. Raises `NoSuchTopic`.
+        With `keep_history` nothing is evicted, and the result says what waits for the archive. Raise `NoSuchTopic`.
         """
         done = housekeeping.enforce(self._engine, [self._engine.state(self.name)])
         return done[0] if done else Retention(self.name)
 
     @property
     def due_seq(self) -> int:
-        """The last sealed seq that ttl and caps want gone from this disk; 0 if none. Raises `NoSuchTopic`."""
+        """Return the last sealed seq that ttl and caps want gone from this disk; 0 if none. Raise `NoSuchTopic`."""
         return housekeeping.due(self._engine, self._engine.state(self.name))
 
     @checked
     def release(self, last_seq: int, *, epoch: int | None = None) -> None:
-        """Unlink the sealed segments that end at or before `last_seq`: reads of their records go to the cold tier.
+        """Unlink the sealed segments that end at or before `last_seq`. Reads of their records go to the cold tier.
 
-        Durable on return. The caller has made sure that the cold tier has them; with `epoch` nothing is done if that is
-        not the topic's any more, for then the seqs may mean other records. Raises `NoSuchTopic`.
+        Durable on return. The caller has made sure that the cold tier has the records. If `epoch` is given and the
+        topic has another one now, nothing is done, because the seqs may mean other records. Raise `NoSuchTopic`.
         """
         self._grant(Wish(self.name, release_seq=last_seq, epoch=epoch))
 
@@ -387,7 +416,7 @@ class Topic:
         return state
 
     def _begin(self, state: TopicState, start: int | None, since_ms: int | None = None) -> tuple[int, int]:
-        """The first seq of a read, and the expiry floor for it. Raises `SeqOutOfRange`."""
+        """Return the first seq of a read, and the expiry floor for it. Raise `SeqOutOfRange`."""
         first = state.floors.earliest_seq if start is None else start
         if not 1 <= first <= state.head_seq + 1:
             raise SeqOutOfRange(self.name, first, 1, state.head_seq)

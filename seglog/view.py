@@ -1,27 +1,30 @@
-"""A log as it is on the disk at one moment, for whoever must not, or need not, write there.
+"""A read-only log: it shows a data directory as the disk has it at one moment. The process writes nothing there.
 
-Recovery runs over a port that changes nothing (seglog.files.read_only), without a lock, also beside a running writer:
-what it finds is what a recovery would find had the writer died at this moment. Records up to the newest acked one are
-there, and perhaps some behind it that nobody was told of yet.
+Recovery runs over a port that changes nothing (seglog.files.read_only), without a lock, also beside a running writer.
+It finds what it would find if the writer had died at this moment. The view has all records up to the newest acked one.
+It may have later records that the writer has not acked yet.
 
-    while it looks, the writer        and so
-    appends                           it ends with the last frame that is whole
-    rotates, makes a checkpoint       what the snapshot needs may go; a newer snapshot is durable by then: look again
+    during a look, the writer         effect
+    appends                           the view ends with the last whole frame
+    rotates, makes a checkpoint       files that the look needs may go; a newer snapshot is durable then: look again
     truncates, deletes a topic        the same
-    deletes a topic, and makes one    it may be there twice, in two shards: look again
+    deletes a topic, and makes one    the topic may be found twice, in two shards: look again
     of its name
 
-    later, when records are read      and so
-    a segment went, or was cut        `ViewOutdated`, if a fresh look does not find it as it was
-    WAL files went                    they are held open
-    a delete reached a record         it is passed over, or not: flags are shared with the writer
+    after the look, the writer        effect on a read of the view
+    removes or cuts a segment         `ViewOutdated`, if a fresh look does not find the segment unchanged
+    removes WAL files                 none: the view holds them open
+    deletes a record                  the record is shown or passed over: view and writer share the flags
 
-Z1  Damage is told when two looks in a row find the same. One look may see a frame half written, then the sync mark
-    behind it; the next one finds that frame whole, for it was when its mark was written. And a file that a snapshot
-    needs is missing twice only if it is missing: the second look has a newer snapshot. And a topic is there twice with
-    the same two ids only if it is: a writer gives an id once.
-    The same holds for a topic whose first live record is not found: only then it is logged.
-Z2  Nothing is made, cut, unlinked or locked; nothing but reading is asked of the system.
+Z1  Damage is reported only if two looks in a row find the same damage. A single look may be wrong in these cases:
+    1. It sees a frame half written, and then the sync mark behind it. The frame was whole when the writer wrote the
+       mark, so the next look finds it whole.
+    2. A file that the snapshot needs is missing. The second look has a newer snapshot, so it misses the same file only
+       if the file is really missing.
+    3. A topic is found twice. A writer gives an id once, so two looks find the same two ids only if the topic is
+       really there twice.
+    4. The first live record of a topic is not found. This is logged only if two looks in a row say so.
+Z2  A look makes, cuts, unlinks and locks nothing. It asks the system for reads only.
 """
 
 from __future__ import annotations
@@ -50,12 +53,15 @@ __all__ = ["explained", "guarded", "look"]
 
 T = TypeVar("T")
 
-# A writer would have to make a checkpoint within each.
+# If all of these looks fail, the writer has made a checkpoint within each.
 _LOOKS_MAX = 100
 
 
 def look(files: Files, layout: Layout, clock: Clock, settings: LogSettings, cold_stores: ColdStores | None) -> Engine:
-    """Raises `FileCorrupt`, `FormatUnsupported`, `ViewOutdated`, `ColdStoreRequired`, `OSError`."""
+    """Return an engine that shows the directory as it is now.
+
+    Raise `FileCorrupt`, `FormatUnsupported`, `ViewOutdated`, `ColdStoreRequired`, `OSError`.
+    """
     before = ""
     for _ in range(_LOOKS_MAX):
         unknown: dict[str, Exception] = {}
@@ -83,19 +89,22 @@ def _look_once(
     cold_stores: ColdStores | None,
     unknown: dict[str, Exception],
 ) -> Engine:
-    """`unknown` gets the topics whose first live record was not found, and why."""
+    """Look once. If the first live record of a topic is not found, add the topic to `unknown`, with the reason."""
     found = recover(files, layout)
     return engine_of(files, layout, clock, settings, found, cold_stores, is_read_only=True, tell=unknown.__setitem__)
 
 
 def guarded(engine: Engine, state: TopicState, items: Iterator[T]) -> Iterator[T]:
-    """`items`, as they are read from this topic; what goes wrong is said as what it is."""
+    """Return `items`, read from this topic, with their errors as `explained` raises them."""
     return _guarded(engine, state, items) if engine.is_read_only else items
 
 
 @contextmanager
 def explained(engine: Engine, state: TopicState) -> Iterator[None]:
-    """What goes wrong with a read of this topic, said as what it is: `ViewOutdated`, or the damage."""
+    """Raise `ViewOutdated` for an error of a read, if the writer has moved on.
+
+    Otherwise the error tells of damage, and is raised unchanged.
+    """
     try:
         yield
     except (FileCorrupt, FileNotFoundError) as error:
@@ -110,7 +119,10 @@ def _guarded(engine: Engine, state: TopicState, items: Iterator[T]) -> Iterator[
 
 
 def _has_moved_on(engine: Engine, state: TopicState, error: FileCorrupt | FileNotFoundError) -> bool:
-    """Whether the file is not any more what `state` says of it. What is damaged is so for a fresh look too."""
+    """Return whether the file is no longer as `state` says.
+
+    If the file is damaged, a fresh look finds it damaged too. Then the result is False.
+    """
     path = error.path if isinstance(error, FileCorrupt) else Path(str(error.filename))
     files = engine.files.inner if isinstance(engine.files, ReadOnlyFiles) else engine.files
     try:
@@ -121,7 +133,7 @@ def _has_moved_on(engine: Engine, state: TopicState, error: FileCorrupt | FileNo
         return True
     first_seq = number_in("data", path.name) or number_in("idx", path.name)
     if first_seq is None:
-        return True  # of the WAL, which the fresh look has found sound
+        return True  # a WAL file, which the fresh look has found sound
     [before, now] = [
         next((info for info in each.segments if info.first_seq == first_seq), None) for each in (state, fresh)
     ]
@@ -135,7 +147,10 @@ def _goes_on(info: SegmentInfo, fresh: SegmentInfo | None) -> bool:
 
 
 def _on_disk(engine: Engine, state: TopicState, info: SegmentInfo) -> SegmentInfo | None:
-    """With the bytes of now: a rewrite changes them before a snapshot says so (N5 of seglog.segments.rewrite)."""
+    """Return the segment with its bytes of now, or None if its file has gone.
+
+    A rewrite changes the bytes before a snapshot says so (N5 of seglog.segments.rewrite).
+    """
     if not info.is_hot:
         return info
     try:

@@ -1,4 +1,4 @@
-"""The lock of a data directory, which one process at a time uses. It locks the directory and the file LOCK.
+"""The lock of a data directory: one process at a time uses it. The process locks the directory and the file LOCK.
 
 The text of LOCK names the holder. The lock on the directory holds even if somebody removes LOCK or moves the directory.
 Some file systems cannot lock a directory: NFS requires a file that is open for writing. There, the lock on LOCK is the

@@ -46,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """The values of a TOPIC_CREATE frame. `ts_ms`, the frame's time, is the lowest time of the topic's records."""
+    """The values of a TOPIC_CREATE frame. No record of the topic has a time below `ts_ms`, the time of the frame."""
 
     topic_id: int
     name: str
