@@ -1,38 +1,84 @@
-"""Garbage collection: what no name reaches any more is planned, and by a later run taken away.
+"""Garbage collection (GC): plan the objects that no name reaches, and delete them in a later run.
 
-    step of a run                                                    what a crash after it leaves
-    1 mark: what is kept, of every volume
-    for each plan that is older than the grace:
-    2 checkpoints: the first state that is kept, and those below     more checkpoints
-    3 the boundary of each volume in the plan is raised to where     states below it are refused, and still there
-      what is kept began when that was made, if it begins there now
-      one that nobody holds is closed, with a look at the names      closing, or closed (catalog.refs.volume_deletion)
-      and what nothing holds below it loses its mark
-    4 the names are looked at once more, and what they hold is kept
-    5 orphans in a volume that is written: a commit of kind config   the same
-    6 what is in the plan and still not kept goes                    the plan, which the next run finishes
-    7 the plan goes
-    8 a new plan of what is garbage now, and in no plan yet          pages, or the plan
+    step of a run                                                 what a crash after it leaves
+    1 GC marks: it finds out what each volume keeps.              nothing
+    Then, for each plan that is older than the grace:
+    2 GC makes checkpoints of the first kept state of each        more checkpoints
+      volume in the plan, and of each state held below it.
+    3 GC raises the boundary of each volume in the plan. The      states below the boundary are refused, and their
+      new boundary is the lower of two LSNs: where the kept       objects are still there
+      range began when the plan was written, and where it
+      begins now.
+      If no range of a volume was kept then, and none is kept     the volume is closing or dead
+      now, GC reads the names and closes the volume.              (catalog.refs.volume_deletion)
+      GC removes the marks of states below the boundary that      these states have no mark
+      nothing holds.
+    4 Before each page of the plan, GC reads the names again,     the same
+      and keeps what they hold.
+    5 If a volume with orphans is still written, GC publishes     the same, and the commit
+      a commit of kind config (G3).
+    6 GC deletes each object of the plan that is still not kept.  the plan, which the next run finishes
+    7 GC removes the plan.                                        pages without a plan (catalog.gc.plan)
+    After the last of these plans:
+    8 GC writes a new plan. It names the garbage of now that      pages without a plan, or the plan
+      no waiting plan names.
 
-G1  Only what two marks, a grace apart, found to be garbage goes, and the boundary rises no higher than both allow. So a
-    LIST may miss what is new, and an upload has that long to be published. A plan of a time still to come is no plan.
-G2  The boundary is raised before the names are looked at for the last time. Whoever makes a fork, a pin or a tag writes
-    it first, reads the boundary then, and takes its own back if its LSN lies below and has no mark: so one of the two
-    sees the other. A volume that goes as a whole is closed first (its boundary is `DEAD`), and stays so
-    for ever: no commit, and no name for it, is good any more. A name of it that nobody took back is taken back here.
-G3  Segments that no commit names go if they are older than the grace and no attempt on record has them; and in a volume
-    that is written only after a commit that takes the LSN which a stalled writer would use, and says that no segment of
-    their age may be added any more (`collected_before_ms`). Who builds on that commit gives his segments younger ids,
-    whatever his clock says; who had sent them before loses the LSN, and sends them anew.
-G4  What does not decode, or is missing, stops GC of what it may hold (M3 of `catalog.gc.mark`), and of nothing else.
-G5  A key that is none of ours is left alone, stops nothing, and is told: of those among refs, tags, pins, plans and the
-    objects of volumes, which are listed anyway. The oplog is not listed here.
-G6  No run trusts its own clock alone. It asks the store for the time when it begins, before it carries out a plan, and
-    before it writes one. If the clocks differ by more than a minute, either way, it raises `ClocksDisagree` and changes
-    nothing more: a clock that stays ahead would else pass the whole window, and one that is behind would make a plan
-    look old. A store that tells no time is taken at the machine's word, and the report says so.
+G1  GC deletes an object only if two marks, at least one grace apart, found it unreachable. The boundary is the lower of
+    the LSNs that both marks allow. So a LIST may miss new objects, and a writer has one grace to publish an upload.
+    GC deletes a plan whose time lies in the future, without carrying it out.
 
-Refs and tags are never deleted; the boundary of a volume that is gone stays. Deletes are idempotent.
+G2  GC raises the boundary before it reads the names for the last time. A writer puts its Fork, Pin or Tag before it
+    reads the boundary. So GC sees the writer's object, or the writer sees the new boundary.
+
+        A writer names lsn 7 while GC raises the boundary from 1 to 12:
+        writer W                                   GC
+        1 puts its Fork, Tag or Pin of lsn 7       1 raises the boundary to 12
+        2 reads the boundary                       2 removes the mark of lsn 7, if nothing holds lsn 7
+          7 or lower: done                         3 reads forks, tags and pins again
+          12, and lsn 7 has a mark: done             it finds W's object: it keeps lsn 7
+          12, and lsn 7 has no mark: W takes         it finds none: it deletes commit 7
+          its object back, and is refused
+
+    If GC misses W's object in step 3, W put the object after GC's step 2. Then W reads 12, and is refused unless lsn 7
+    has a mark. A mark means that another holder keeps the state.
+    Before GC deletes a whole volume, it closes the volume: the boundary becomes `DEAD`, and stays so for ever. A dead
+    volume takes no commit and no name. If a name of a dead volume is left, GC takes it back here.
+
+        A writer stalls with a commit below the boundary (V6 of `catalog.volume`):
+        1 Writer W prepares commit 15, and stalls before the PUT.
+        2 Writer X publishes commits 15 to 30.
+        3 GC raises the boundary to 20, and deletes commit 15.
+        4 W wakes and puts its commit 15. The PUT succeeds, because the key is free again.
+        5 W reads the boundary, sees 20, and treats its commit as refused.
+
+G3  An orphan is a segment that no commit names. GC deletes an orphan only if the orphan is older than the grace and no
+    attempt on record has it. If the volume is still written, GC first publishes a commit of kind config. The commit
+    takes the LSN that a stalled writer would use. Its `collected_before_ms` forbids new segments of the orphan's age.
+
+        A writer stalls between its upload and its commit:
+        1 Writer W uploads segment S, prepares commit 15, which names S, and stalls.
+        2 GC finds S older than the grace, and plans S as an orphan.
+        3 A grace later GC marks again: still no commit names S.
+        4 GC publishes commit 15 itself, with a `collected_before_ms` above the time in S's id.
+        5 GC deletes S.
+        6 W wakes and puts its commit 15. The PUT fails, because GC's commit has the key.
+        7 W gives its commit up, and uploads the records again as a segment with a newer id.
+        If W wakes before step 4 and its commit wins the key, GC reads that commit and keeps S.
+
+    A writer that builds on GC's commit gives its segments younger ids, even if its clock is behind.
+
+G4  If an object is missing or does not decode, GC deletes nothing that the object may hold (M3 of `catalog.gc.mark`).
+    GC still collects the rest.
+
+G5  GC leaves an unknown key alone, goes past it, and reports it. GC looks for unknown keys where it lists anyway: among
+    refs, tags, pins, plans and the objects of volumes. It does not list the oplog.
+
+G6  No run trusts its own clock alone. GC asks the store for the time when it begins, before it carries out a plan, and
+    before it writes one. If the clocks differ by more than a minute, either way, GC raises `ClocksDisagree` and changes
+    nothing more. With a clock that stays ahead, the whole window would pass early. With a clock that is behind, a new
+    plan would look old. If the store tells no time, GC uses the machine's clock, and the report says so.
+
+GC never deletes refs and tags. The boundary of a deleted volume stays. Deletes are idempotent.
 """
 
 from __future__ import annotations
@@ -58,14 +104,14 @@ __all__ = ["Collector"]
 
 
 def _unheard(_operation: str, _subject: Key, _message: str) -> None:
-    """Nobody keeps notes."""
+    """Ignore the note."""
 
 
 class Collector:
-    """GC of one prefix. Runs may overlap, here and elsewhere. `attempts` gives the segments that are being uploaded.
+    """GC of one prefix. Runs may overlap, on this machine and on others.
 
-    `note` is told (operation, key, message) before a boundary is raised and before a plan is carried out. `clock`
-    gives ms since the epoch.
+    `attempts` returns the segments that are being uploaded. GC calls `note` with (operation, key, message) before it
+    raises a boundary and before it carries out a plan. `clock` returns ms since the epoch.
     """
 
     def __init__(
@@ -88,9 +134,10 @@ class Collector:
         self._note = note
 
     def run(self, *, dry_run: bool = False) -> GcReport:
-        """`dry_run`: what would be planned now, with nothing changed or written.
+        """Run GC once and return its report. With `dry_run`, report what a plan would name now, and change nothing.
 
-        Raises `ClocksDisagree` (G6), and what the store raises; the next run goes on. Damage is told in the report.
+        Raises `ClocksDisagree` (G6), and the errors of the store. After an error, the next run continues. The report
+        names damage; damage raises nothing.
         """
         report = GcReport()
         now_ms, grace_ms = self._clock(), self._policy.grace_s * 1000
@@ -133,17 +180,20 @@ class Collector:
         )
 
     def _take_back(self, marker: Marker, now_ms: int) -> None:
-        """Names of volumes that are dead: who put them never came to look (E2 of `catalog.refs.volume_deletion`)."""
+        """Take back the names of dead volumes, for writers that stopped (E2 of `catalog.refs.volume_deletion`)."""
         branches = Branches(Volumes(self._store), self._writer_id)
         for vid, names in marker.roots.named.items():
             if marker.look(vid).is_dead:
                 for topic, branch in names:
-                    with contextlib.suppress(KeyChanged):  # somebody sees to it
+                    with contextlib.suppress(KeyChanged):  # another caller changes the name
                         branches.take_back(topic, branch, vid, now_ms=now_ms)
                         marker.refused.append(f"branch {topic}@{branch}, of volume {vid}")
 
     def _carry_out(self, found: list[Plan], marker: Marker, report: GcReport, now_ms: int) -> list[Plan]:
-        """Those whose time has come, oldest first. Returns the others. One of a time still to come is no plan (G1)."""
+        """Carry out the plans that are due, oldest first, and return the plans that still wait.
+
+        Delete plans whose time lies in the future (G1), and old pages without a plan.
+        """
         waiting: list[Plan] = []
         grace_ms, latest_ms = self._policy.grace_s * 1000, now_ms + self._policy.skew_s * 1000
         execution = Execution(self._store, marker, report, self._attempts, self._note, self._writer_id, now_ms)

@@ -1,4 +1,4 @@
-"""Carrying out a plan of GC: steps 2 to 7 of `catalog.gc.collector`."""
+"""Carry out a plan of GC: steps 2 to 7 of `catalog.gc.collector`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _FENCE_ROUNDS = 20
 
 @dataclass(slots=True)
 class Execution:
-    """Of the plans of one run. `attempts` gives the segments that are being uploaded now."""
+    """The plans that one run carries out. `attempts` returns the segments that are being uploaded now."""
 
     store: ObjectStore
     marker: Marker
@@ -56,12 +56,12 @@ class Execution:
     now_ms: int
     _pruned: dict[Vid, bytes] = field(default_factory=dict[Vid, bytes])
     _planned: dict[Vid, int] = field(default_factory=dict[Vid, int])
-    """Where what is kept of each volume began when the plan was made that is carried out; 0 if nobody held it."""
+    """For each volume, the first LSN that was kept when this plan was written. 0 if no range was kept."""
     _before: dict[Vid, CheckpointSet] = field(default_factory=dict[Vid, CheckpointSet])
-    """What each CheckpointSet was before this run pruned it."""
+    """The CheckpointSet of each volume, before this run pruned it."""
 
     def run(self, plan: Plan) -> None:
-        """It may end anywhere, and be repeated."""
+        """Carry out `plan`. A crash may interrupt this anywhere, and a later run may repeat it."""
         newest_orphans: dict[Vid, int] = {}
         self._planned.clear()
         closing: set[Vid] = set()
@@ -115,7 +115,10 @@ class Execution:
         kept.lowest = max(kept.lowest, target)
 
     def _close(self, vids: Iterable[Vid]) -> None:
-        """Those that nobody held when the plan was made, and nobody does now (catalog.refs.volume_deletion)."""
+        """Close each volume of `vids` if no range of it is kept now. None was kept when the plan was written.
+
+        `catalog.refs.volume_deletion` has the protocol.
+        """
         begun = dict(self._begun(vids))
         if not begun:
             return
@@ -123,7 +126,7 @@ class Execution:
         for vid, boundary in begun.items():
             kept = self.marker.look(vid)
             if vid in self.marker.blocked:
-                continue  # it stays closing
+                continue  # the volume stays closing
             if kept.first_lsn is not None:
                 keep_open(self.store, vid)
                 continue
@@ -148,7 +151,7 @@ class Execution:
                 yield vid, boundary
 
     def _make_checkpoints(self, kept: Kept) -> None:
-        """Of each state that will have nothing below it."""
+        """Make a checkpoint of each state that will have nothing below it: the first one, and each single one."""
         begin = self._begin(kept)
         first = [begin] if begin > max(kept.boundary, 1) else []
         marked = {mark.lsn for mark in kept.marks.marks}
@@ -160,10 +163,16 @@ class Execution:
             self.marker.block(kept.vid, damage)
 
     def _make_checkpoint(self, vid: Vid, lsn: int) -> None:
-        """Below the boundary only what was kept until this run has pruned, and before another one does (K3).
+        """Make the commit at `lsn` a checkpoint, and add its mark if GC may add one (K3 of `catalog.checkpointer`).
 
-        Who holds another one came too late, and is told so, or has it from before a run that ended between these two:
-        then it is kept for him, and nobody else gets it.
+        GC may add a mark at or above the floor of the CheckpointSet. Below the floor GC adds a mark only on two
+        conditions. The state was kept until this run pruned the set. No other run has pruned the set since.
+
+        If GC may not add the mark, there are two cases:
+
+        1. The holder of the state came too late, and was refused.
+        2. The holder had the state before an earlier run. That run removed the mark, and stopped before it added the
+           mark again. GC keeps the state for this holder, and refuses all new holders.
         """
         before = self._before.get(vid)
         was_kept = before is not None and (lsn >= before.floor or any(mark.lsn == lsn for mark in before.marks))
@@ -172,7 +181,7 @@ class Execution:
             make_checkpoint(self.marker.volumes(), vid, lsn, now_ms=self.now_ms, pruned=pruned)
 
     def _settle(self, newest_orphans: dict[Vid, int]) -> None:
-        """After the names were looked at again: what they added stands on its own, and stalled writers are shut out."""
+        """After another look at the names: make checkpoints of newly held states, and shut out stalled writers."""
         for kept in list(self.marker.kept.values()):
             if kept.boundary > 1 and kept.vid not in self.marker.blocked and not self._stands(kept):
                 self._make_checkpoints(kept)
@@ -186,9 +195,10 @@ class Execution:
         return all(lsn in marked for lsn in kept.held_alone())
 
     def _shut_out(self, kept: Kept, newest_ms: int) -> None:
-        """Publish that no segment as old as `newest_ms` may be added, under the LSN that a stalled commit would take.
+        """Publish a commit that forbids new segments as old as `newest_ms`.
 
-        Commits that were faster are heard: what they add stays.
+        The commit takes the LSN that a stalled writer would use. If another commit takes the LSN first, GC keeps the
+        segments of that commit, and tries the next LSN.
         """
         volumes, vid = self.marker.volumes(), kept.vid
         for _ in range(_FENCE_ROUNDS):
@@ -216,14 +226,15 @@ class Execution:
                 volumes.publish(vid, commit.lsn, body)
                 following: tuple[StoredCommit, ...] = (decode_commit_at(body, vid, commit.lsn),)
             except Outdated:
-                return  # another run is further on
+                return  # another run has raised the boundary further
             except Diverged:
                 try:
                     following = volumes.next_commits(vid, tip.lsn)
                 except Corrupt as damage:
                     if volumes.boundary(vid) <= tip.lsn + 1:
                         self.marker.block(vid, damage)
-                    return  # else another run is further on, and what lies there is no part of the history
+                    # Otherwise another run has raised the boundary, and the damaged commit is no part of the history.
+                    return
             for stored in following:
                 for ref in stored.commit.segments:
                     self.marker.sids[vid].add(ref.sid)
@@ -260,8 +271,12 @@ class Execution:
         self.report.deleted_bytes += sum(sizes.values())
 
     def _never_named(self, kept: Kept, orphans: list[Sid]) -> list[Sid]:
-        """Of those that no commit named when the plan was made: since then one may have, which the window has passed
-        by now, and the boundary has not.
+        """Return the orphans that still no commit names.
+
+        No commit named them when the plan was written. Since then a commit may have named one, and then left the
+        window. The mark may miss its segments, because the commit lies below the first kept LSN. But the commit lies at
+        or above the boundary, so its segments stay. This method reads the commits from the boundary to the first kept
+        LSN.
         """
         begin, volumes = self._begin(kept), self.marker.volumes()
         assert kept.first_lsn is not None  # noqa: S101 - else the volume goes as a whole
@@ -276,7 +291,10 @@ class Execution:
         return [sid for sid in orphans if sid not in named]
 
     def _prune(self, kept: Kept) -> None:
-        """No reader starts from what goes, and nobody comes to hold it any more (`catalog.refs.retention_check`)."""
+        """Remove the marks of states below the boundary that nothing holds.
+
+        After that, no reader starts from such a state, and a new holder is refused (`catalog.refs.retention_check`).
+        """
         vid = kept.vid
         is_pruned = vid in self._pruned and kept.boundary <= kept.marks.floor
         if is_pruned or vid in self.marker.blocked or not self._is_passed(kept):
@@ -284,7 +302,7 @@ class Execution:
 
         def pruned(body: bytes | None) -> bytes | None:
             if body is None and kept.control is None:
-                return None  # nothing is left that could be held
+                return None  # the volume is gone, so a caller can hold nothing of it
             known = CheckpointSet(vid) if body is None else decode_checkpoint_set(body, vid)
             marks = tuple(mark for mark in known.marks if mark.lsn >= kept.boundary or kept.keeps(mark.lsn))
             self._before[vid] = known
@@ -301,15 +319,19 @@ class Execution:
         self._pruned[vid] = kept.marks.nonce
 
     def _begin(self, kept: Kept) -> int:
-        """Where what is kept of it begins by the plan and by now; 0 if one of the two found nobody who holds it."""
+        """Return the lower of the first LSNs that the plan and this run keep. 0 if one of them keeps no range."""
         return min(kept.first_lsn or 0, self._planned.get(kept.vid, 0))
 
     def _is_passed(self, kept: Kept) -> bool:
-        """Whether the boundary stands there: else who holds it has changed since the plan was made."""
+        """Return True if the boundary allows the deletes of the plan.
+
+        Without a kept range the boundary must be `DEAD`. Otherwise it must have reached `_begin`. If it has not, the
+        holders of the volume have changed since the plan was written.
+        """
         return kept.is_dead if kept.first_lsn is None else 0 < self._begin(kept) <= max(kept.boundary, 1)
 
     def _delete_rest(self, kept: Kept) -> None:
-        """Checkpoints and control, once there is nothing else but the boundary."""
+        """Delete checkpoints and control, if only the boundary is left beside them."""
         vid = kept.vid
         last = {boundary_key(vid), checkpoints_key(vid), control_key(vid)}
         if kept.is_held or not kept.is_dead or not last.issuperset(self.store.list(f"{vid}/", limit=len(last) + 1)):

@@ -1,12 +1,13 @@
-"""The mark phase of GC: what each volume keeps, by looking at every name and at every volume.
+"""The mark phase of GC: find out what each volume keeps, from all names and all volumes.
 
-M1  All that is marked stays marked: `refresh` only adds. What nobody needed at one time and nobody needs now is garbage
-    for good, for whoever comes to want it later is refused (`catalog.gc.collector`).
-M2  A volume that nobody holds still counts for what it stands on, as long as its boundary is not `DEAD`: its name may
-    come back until then.
-M3  What cannot be read keeps all that it might hold: the volume and those it was forked from are `blocked`, with the
-    reason. A name that cannot be read blocks all of its topic. Nothing is taken for garbage because of damage.
-M4  One volume after the other is looked at; what stays in memory is 16 bytes for each segment that is kept.
+M1  A mark is never taken back: `refresh` only adds. An object that two marks found unreachable stays garbage.
+    A later holder is refused (G2 of `catalog.gc.collector`).
+M2  A volume without holders still holds the states of its parent that it stands on, until its boundary is `DEAD`. Until
+    then its name may come back.
+M3  If GC cannot read an object, it keeps all that the object might hold. The volume and the volumes that it was forked
+    from are then `blocked`, with the reason. A ref or a tag that GC cannot read blocks all volumes of its topic, a pin
+    blocks its volume. Damage never turns an object into garbage.
+M4  GC marks one volume after the other. In memory stay 16 bytes for each segment that is kept.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ _BATCH = 64
 
 @dataclass(slots=True)
 class Kept:
-    """Of one volume: the commits from `first_lsn` on (None: no such range), and the one state at each of `points`.
+    """The kept states of one volume: all commits from `first_lsn` on, and the single state at each of `points`.
 
-    `lowest` is from where on all commits are there. `tip` is the newest state, without its segments. `holders` are
-    those of the range.
+    `first_lsn` is None if GC keeps no range of commits. `holders` hold the range. `lowest` is the lowest LSN from which
+    all commits are in the store. `tip` is the newest state, without its segments.
     """
 
     vid: Vid
@@ -65,12 +66,15 @@ class Kept:
         return lsn in self.points or (self.first_lsn is not None and lsn >= self.first_lsn)
 
     def held_alone(self) -> list[int]:
-        """The points that no range covers, each of which has to be a checkpoint (R2)."""
+        """Return the points below the kept range, ascending. Each must be a checkpoint (R2 of `catalog.retention`)."""
         return sorted(lsn for lsn in self.points if lsn and (self.first_lsn is None or lsn < self.first_lsn))
 
 
 class Marker:
-    """One run's view of what is kept. `window_ms` is the setting; `retain_ms`, if given, goes before a topic's own."""
+    """The mark phase of one run: names and volumes in, kept states and segments out.
+
+    `window_ms` is the setting. If `retain_ms` is given, it replaces the topic's own window.
+    """
 
     def __init__(
         self,
@@ -95,11 +99,11 @@ class Marker:
         self.sids: dict[Vid, SidSet] = defaultdict(SidSet)
         self.blocked: dict[Vid, CatalogError] = {}
         self.refused: list[str] = []
-        """Holders that came too late: what they name was gone, or on its way, and they were told so (G2)."""
+        """Holders that came too late. What they name was deleted or on its way, and they were refused (G2)."""
         self.roots = Roots()
 
     def mark(self) -> None:
-        """Raises what the store raises; damage is put down in `blocked`."""
+        """Mark all volumes. Raises the errors of the store; records damage in `blocked`."""
         self.roots = roots = read_roots(self._store, self._now_ms - self._skew_ms)
         for vid in sorted({*volumes_of(self._store), *roots.refs, *roots.deleted_refs}):
             self._mark_volume(vid, roots)
@@ -107,9 +111,9 @@ class Marker:
         self._doubt(roots)
 
     def refresh(self, vids: Iterable[Vid], *, closing: Iterable[Vid] = ()) -> None:
-        """Look again at the names, and at the forks of `vids`: whoever came since the mark is heard.
+        """Read the names again, and the forks of `vids`, and mark what holders hold that came since the mark.
 
-        Of those that are `closing`, the ref that was made for it is read by its name.
+        For each volume of `closing`, GC also reads by key the ref that was made for the volume.
         """
         before, self.roots = self.roots, read_roots(self._store, self._now_ms - self._skew_ms)
         roots = self.roots
@@ -128,7 +132,10 @@ class Marker:
         self._doubt(roots)
 
     def look(self, vid: Vid) -> Kept:
-        """What is on record of `vid`, which is looked up if it was not seen yet."""
+        """Return the record of `vid`.
+
+        If the run has no record yet, read the boundary, the checkpoints and the control.
+        """
         if vid not in self.kept:
             volumes = self.volumes()
             kept = self.kept[vid] = Kept(vid, 0, CheckpointSet(vid), None)
@@ -141,25 +148,25 @@ class Marker:
         return self.kept[vid]
 
     def control(self, vid: Vid) -> Control | None:
-        """Of a volume that may be gone: the local copy is not asked."""
+        """Return the control from the store, or None. The volume may be gone, so GC does not use the local copy."""
         try:
             return Volumes(self._store).control(vid)
         except NoSuchObject:
             return None
 
     def is_gone(self, vid: Vid) -> bool:
-        """Whether nothing of the volume can come to be any more, and nothing of it is left that could be read."""
+        """Return True if the volume is dead and has no control: it takes no commit, and nothing of it can be read."""
         kept = self.look(vid)
         return kept.is_dead and kept.control is None and vid not in self.blocked
 
     def volumes(self) -> Volumes:
-        """Without the snapshots of earlier ones: they would stay in memory (M4)."""
+        """Return a reader without the snapshots of earlier readers, which would stay in memory (M4)."""
         return Volumes(self._store, self._cache)
 
     # ------------------------------------------------------------ volumes
 
     def _mark_named(self, vid: Vid, roots: Roots) -> None:
-        """One that has its name since the mark, unless another run was faster and closed it."""
+        """Mark a volume that got its name after the mark, unless another run has closed the volume."""
         if vid in self.kept:
             try:
                 self.kept[vid].boundary = self.volumes().boundary(vid)
@@ -170,12 +177,12 @@ class Marker:
     def _mark_volume(self, vid: Vid, roots: Roots) -> None:
         kept = self.look(vid)
         if vid in self.blocked or kept.is_dead:
-            return  # no name of a dead volume is good: whoever gave it takes it back (catalog.refs.volume_deletion)
+            return  # a name of a dead volume is void: its writer, or GC, takes it back (catalog.refs.volume_deletion)
         named = vid in roots.refs or vid in roots.deleted_refs or self._is_named(kept, roots)
         is_young = vid.created_ms > self._now_ms - self._grace_ms
         try:
             if kept.control is None and not named:
-                return  # what has no name and no control was never whole, or is going
+                return  # a volume without name and control was never complete, or GC is deleting it
             _check_control(kept)
             volumes = self.volumes()
             kept.lowest = max(kept.boundary, 1)
@@ -197,7 +204,10 @@ class Marker:
                 self._block(vid, damage, only_below=not (named or is_young))
 
     def _is_named(self, kept: Kept, roots: Roots) -> bool:
-        """By the ref that was made for it, which the LIST may not have shown: it is heard from now on."""
+        """Return True if the ref that was made for the volume names it.
+
+        If so, add the ref to `roots`, because the LIST may lack it.
+        """
         if kept.control is None or kept.vid in roots.deleted_refs:
             return False
         key = ref_key(kept.control.topic, kept.control.branch)
@@ -208,7 +218,7 @@ class Marker:
         return kept.vid in roots.refs or kept.vid in roots.deleted_refs
 
     def _mark_range(self, volumes: Volumes, kept: Kept, since_ms: int) -> None:
-        """What is kept if somebody holds it, and else what it stands on (M2)."""
+        """Mark the range of a volume that has holders. Without holders, mark only what the volume stands on (M2)."""
         vid, tip, lowest = kept.vid, kept.tip, kept.lowest
         assert tip is not None  # noqa: S101 - the caller has looked
         start = scan_from(kept.marks, lowest, tip.lsn, since_ms) or lowest
@@ -233,7 +243,7 @@ class Marker:
             self._needed.append((control.parent, Holder(HeldBy.FORK, name)))
 
     def _newest(self, volumes: Volumes, kept: Kept) -> int:
-        """The LIST may be behind, so what follows is asked for by name."""
+        """Return the newest LSN. The LIST may be behind, so GC asks for the next commits by key."""
         listed = volumes.newest_lsn(kept.vid)
         known = max(listed, kept.marks.marks[-1].lsn if kept.marks.marks else 0, kept.lowest - 1)
         newest = known + len(volumes.next_commits(kept.vid, known))
@@ -242,20 +252,23 @@ class Marker:
         return newest
 
     def _check_no_hole(self, volumes: Volumes, vid: Vid, newest: int) -> None:
-        """A search by name ends below a commit that was deleted by hand. Raises `NoSuchObject` if one is above that."""
+        """Raise `NoSuchObject` if a commit is missing below a listed one.
+
+        A search by key ends at a commit that an operator deleted by hand.
+        """
         listed = first_known(self._store, commits_prefix(vid), lsn_of) or 0
         if listed > newest and not volumes.has_commit(vid, newest + 1):
             raise NoSuchObject(commit_key(vid, newest + 1))
 
     def commits(self, volumes: Volumes, vid: Vid, first: int, last: int) -> Iterator[Commit]:
-        """Oldest first, fetched as they are looked at."""
+        """Yield the commits from `first` to `last`, oldest first, and fetch them in batches on the way."""
         for at in range(first, last + 1, _BATCH):
             yield from (stored.commit for stored in volumes.commits(vid, at, min(at + _BATCH - 1, last)))
 
     # ------------------------------------------------------------ points
 
     def _mark_points(self, roots: Roots) -> None:
-        """Those of tags and pins, and what forks stand on, down to the roots."""
+        """Mark the states that tags and pins hold and that forks stand on, and follow the parents down to the roots."""
         for (vid, lsn), holders in roots.points.items():
             known = self.kept[vid].points.get(lsn, ()) if vid in self.kept else ()
             self._needed.extend((ForkPoint(vid, lsn), holder) for holder in holders if holder not in known)
@@ -296,7 +309,7 @@ class Marker:
         return False
 
     def _mark_forks(self, parent: Vid, roots: Roots) -> None:
-        """Forks that have come since: not every one has its name yet."""
+        """Mark the forks of `parent` that came since the mark. Some have no name yet."""
         for key in list(self._store.list(forks_prefix(parent))):
             try:
                 vid = Vid.parse(key.rpartition("/")[2])
@@ -323,7 +336,7 @@ class Marker:
     # ------------------------------------------------------------ damage
 
     def block(self, vid: Vid, trouble: CatalogError) -> None:
-        """Nothing of the volume goes, nor of those it stands on."""
+        """Keep the volume, and the volumes that it stands on, from all deletes (M3)."""
         self._block(vid, trouble)
 
     def _block(self, vid: Vid, trouble: CatalogError, *, only_below: bool = False) -> None:
@@ -334,7 +347,10 @@ class Marker:
                 self._block(parent, trouble)
 
     def _parents(self, vid: Vid) -> list[Vid]:
-        """By its control, or if that cannot be read, by the forks that name it."""
+        """Return the parent that the control names.
+
+        If there is no readable control, return the volumes with a Fork of `vid`.
+        """
         try:
             control = self.control(vid)
         except Corrupt:
@@ -345,7 +361,7 @@ class Marker:
         return [] if control.parent is None else [control.parent.vid]
 
     def _doubt(self, roots: Roots) -> None:
-        """Names that do not decode (M3)."""
+        """Block the volumes whose names do not decode (M3)."""
         for vid, damage in roots.doubtful_volumes.items():
             self._block(vid, damage)
         for topic, damage in roots.doubtful_topics.items():

@@ -1,16 +1,16 @@
-"""Plans of GC: what one run found that nothing needs, for a later run to take away. Objects in pages of bounded size.
+"""Plans of GC. A plan lists the garbage that one run found, in pages of bounded size. A later run deletes this garbage.
 
-    step                        what a crash after it leaves
-    1 pages, each when full     pages without a plan: they are taken away once they are old
-    2 the plan                  the plan
-    (a later run takes away what is in it)
-    3 the plan goes             pages without a plan
-    4 its pages go              nothing
+    step                                          what a crash after it leaves
+    1 GC writes each page when it is full.        pages without a plan, which GC deletes once they are old
+    2 GC writes the plan.                         the plan
+    (A later run deletes what is in it.)
+    3 GC deletes the plan.                        pages without a plan
+    4 GC deletes its pages.                       nothing
 
-G1  A plan is whole once it is there, and never changes. It holds ids, never keys.
-G2  What a plan names may be taken away again and again.
+G1  A plan is complete as soon as it exists, and never changes. It holds ids, never keys.
+G2  GC may delete the garbage of a plan again and again.
 
-Numbers of plans grow with the time at which they were begun.
+Each plan has a number. The numbers grow with the time at which GC began the plans.
 """
 
 from __future__ import annotations
@@ -47,11 +47,16 @@ PAGE_OBJECTS = 10_000
 
 @dataclass(slots=True)
 class Garbage:
-    """Of one volume. `segments` are sids that a commit named once, with their bytes; `orphans` those that none did.
+    """The garbage of one volume.
 
-    `closes`: nobody held it, but for single states: it takes no commit any more, and goes if nothing stays.
-    `raises`: its boundary lies below what is kept, so its parents are held for it without need.
-    `first_lsn`: where what is kept of it begins; 0 if nobody holds it.
+    `segments` are sids that a commit once named, with their sizes in bytes. `orphans` are sids that no commit named.
+
+    `closes`: no range of the volume was kept, though single states may be. The volume takes no more commits, and GC
+    deletes it if nothing of it stays.
+
+    `raises`: the boundary lies below the first kept LSN, so the volume still holds states of its parents without need.
+
+    `first_lsn` is the first kept LSN; 0 if no range is kept.
     """
 
     vid: Vid
@@ -72,9 +77,9 @@ class Garbage:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`number` names it; `is_whole` is False for pages that no plan is there for, and then there is no more to know.
+    """A plan and its `number`. `objects` counts each segment once.
 
-    `objects` counts a segment once.
+    `is_whole` is False if there are pages and no plan; then `pages` and `objects` are 0.
     """
 
     number: int
@@ -93,7 +98,7 @@ def encode_plan(plan: Plan) -> bytes:
 
 
 def decode_plan(body: bytes, number: int) -> Plan:
-    """Raises `InvalidObject` and `FormatUnsupported`."""
+    """Decode a plan. Raises `InvalidObject` and `FormatUnsupported`."""
     message = pb.GcPlan()
     place = plan_key(number)
     parse(message, MessageType.GC_PLAN, body, place)
@@ -123,7 +128,7 @@ def encode_page(garbage: list[Garbage], written_at_ms: int, nonce: bytes) -> byt
 
 
 def decode_page(body: bytes, place: str) -> tuple[list[Garbage], int]:
-    """What is in it, and when it was written. Raises `InvalidObject` and `FormatUnsupported`."""
+    """Return the garbage of the page, and when it was written. Raises `InvalidObject` and `FormatUnsupported`."""
     message = pb.GcPage()
     parse(message, MessageType.GC_PAGE, body, place)
     with fields_of(place):
@@ -149,9 +154,9 @@ def _garbage(message: pb.GcVolume) -> Garbage:
 
 
 class PlanWriter:
-    """Takes garbage as it is found, volume by volume, and writes a page whenever one is full.
+    """Take garbage, volume by volume, and write each page when it is full.
 
-    Without a `store` it only counts. A plan that found nothing is not written.
+    Without a `store` the writer only counts. If there is no garbage, it writes no plan.
     """
 
     def __init__(self, store: ObjectStore | None, number: int) -> None:
@@ -164,20 +169,20 @@ class PlanWriter:
         self.objects = 0
 
     def of(self, vid: Vid) -> Garbage:
-        """Where to put what is garbage of `vid`. Ask again after each that was put there (`added`)."""
+        """Return the entry for the garbage of `vid`. After each call of `added`, the caller calls this method again."""
         if not self._waiting or self._waiting[-1].vid != vid:
             self._waiting.append(Garbage(vid))
         return self._waiting[-1]
 
     def added(self, now_ms: int) -> None:
-        """One more is in."""
+        """Count one more object of garbage, and write the page if it is full."""
         self._count += 1
         self.objects += 1
         if self._count >= PAGE_OBJECTS:
             self._write(now_ms)
 
     def close(self, now_ms: int) -> Plan | None:
-        """The plan, which is there from now on; None if it has nothing but what was not `added`."""
+        """Write the plan and return it. If nothing was `added`, write nothing and return None."""
         if self._count or (self.pages and any(map(len, self._waiting))):
             self._write(now_ms)
         if not self.pages:
@@ -193,20 +198,20 @@ class PlanWriter:
             while put_once(self._store, page_key(self._number, self.pages), body) != body:
                 if self.pages:
                     raise InvalidObject(page_key(self._number, self.pages), "another run writes this plan, too")
-                self._number += 1  # it is another run's: each plan has its own
+                self._number += 1  # another run has this number: each plan has its own
         self.pages += 1
         self._count = 0
         self._waiting.clear()
 
 
 def _unheard(_key: str) -> None:
-    """Nobody asks."""
+    """Ignore the unknown key."""
 
 
 def plans(store: ObjectStore, on_unknown: Callable[[str], None] = _unheard) -> list[Plan]:
-    """Those that are there, newest first. A plan that does not decode counts as none: its pages are only pages.
+    """Return the plans in the store, newest first. A plan that does not decode counts as pages without a plan.
 
-    `on_unknown` is told of the keys among them that are none of ours.
+    Call `on_unknown` with each key among the plans that is neither a plan's nor a page's.
     """
     found: dict[int, Plan] = {}
     for key in store.list(plans_prefix()):
@@ -231,7 +236,7 @@ def _plan(store: ObjectStore, number: int, key: str) -> Plan:
 
 
 def pages_of(store: ObjectStore, plan: Plan) -> Iterator[list[Garbage]]:
-    """Page by page. One that is not there is passed over; raises `InvalidObject` for one that does not decode."""
+    """Yield the garbage of each page, and pass over missing pages. Raises `InvalidObject` if a page does not decode."""
     for page in range(plan.pages):
         key = page_key(plan.number, page)
         try:
@@ -241,6 +246,6 @@ def pages_of(store: ObjectStore, plan: Plan) -> Iterator[list[Garbage]]:
 
 
 def remove_plan(store: ObjectStore, number: int) -> None:
-    """The plan, then its pages, and nothing else that lies among them. Idempotent."""
+    """Delete the plan, then its pages. Leave all other keys among them. Idempotent."""
     store.delete(plan_key(number))
     store.delete_many([Key(key) for key in store.list(plan_prefix(number)) if plan_of(key) is not None])

@@ -1,4 +1,4 @@
-"""What a run of GC is told, and what it tells: values only."""
+"""The policy and the report of a run of GC: values only."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _UNKNOWN_KEYS = 100
 
 @dataclass(frozen=True, slots=True)
 class GcPolicy:
-    """`window_s` is the setting; a topic's own goes before it, and `retain_s`, if given, before both.
+    """The periods that GC keeps to.
 
-    `skew_s` is how far the clock of a pin's holder may be behind.
+    `window_s` is the setting. A topic's own window replaces it, and `retain_s`, if given, replaces both. `skew_s` is
+    how far the clock of a pin's holder may be behind.
     """
 
     window_s: int
@@ -28,7 +29,10 @@ class GcPolicy:
 
 @dataclass(frozen=True, slots=True)
 class KeptVolume:
-    """`first_lsn` is that of the first state of its range, None without one; `points` are single states."""
+    """The kept states of one volume.
+
+    `first_lsn` is the first LSN of the kept range, or None. `points` are single states.
+    """
 
     vid: Vid
     topic: str
@@ -41,7 +45,7 @@ class KeptVolume:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A plan, and when its time comes."""
+    """A plan that waits, and the time from which GC may carry it out."""
 
     number: int
     objects: int
@@ -50,10 +54,10 @@ class Waiting:
 
 @dataclass(slots=True)
 class GcReport:
-    """What a run kept, deleted and planned, by kind. A segment counts once; bytes are those of segments, if known.
+    """The counts of one run, by kind: kept, deleted and planned.
 
-    `refused` are holders that came too late. `unknown_keys` has some, not all of many. `is_clock_checked` is False if
-    the store tells no time.
+    A segment counts once. Bytes are those of segments, where the size is known. `refused` are holders that came too
+    late. `unknown_keys` has at most 100 keys. `is_clock_checked` is False if the store tells no time.
     """
 
     kept: list[KeptVolume] = field(default_factory=list[KeptVolume])
@@ -70,6 +74,6 @@ class GcReport:
     damaged_plans: list[str] = field(default_factory=list[str])
 
     def tell_unknown(self, key: str) -> None:
-        """Of a key that is none of ours (G5 of `catalog.gc.collector`)."""
+        """Add an unknown key (G5 of `catalog.gc.collector`), up to the first 100."""
         if len(self.unknown_keys) < _UNKNOWN_KEYS:
             self.unknown_keys.append(key)

@@ -1,7 +1,7 @@
-"""The names that hold something: refs, tags and pins, as they are in the store. And which volumes there are.
+"""The names that hold states, read from the store: refs, tags and pins. Also the list of all volumes.
 
-A name that does not decode may be that of anything of its topic, or for a pin of its volume: it is told as such. A key
-that is none of a name is not read.
+A name that does not decode may hold any volume of its topic. A pin that does not decode may hold any state of its
+volume. `Roots` lists such topics and volumes as doubtful. GC does not read a key that is no name.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ Point = tuple[Vid, int]
 
 @dataclass(slots=True)
 class Roots:
-    """`refs` and `deleted_refs` hold volumes, the latter with when they were deleted; `points` single states.
+    """The holders that the names give. `refs` and `deleted_refs` hold volumes, `points` single states.
 
-    `named` has the topic and branch of each of `refs`.
-    `expired_pins` has (volume, name, when). `doubtful_topics` and `doubtful_volumes` have a name that does not decode.
-    `unknown_keys` lie among the names and are none.
+    `deleted_refs` also has the time of each deletion. `named` has the topic and branch of each of `refs`.
+    `expired_pins` has (volume, name, time of expiry). `doubtful_topics` and `doubtful_volumes` have a name that does
+    not decode. `unknown_keys` are keys among the names that are no names.
     """
 
     refs: dict[Vid, list[Holder]] = field(default_factory=lambda: defaultdict[Vid, list[Holder]](list))
@@ -61,7 +61,7 @@ class Roots:
     unknown_keys: list[str] = field(default_factory=list[str])
 
     def known(self, keys: Iterable[str], parse: Callable[[str], object | None]) -> Iterator[str]:
-        """Those that `parse` knows; the others are put down."""
+        """Yield the keys that `parse` accepts. Add the other keys to `unknown_keys`."""
         for key in keys:
             if parse(key) is None:
                 self.unknown_keys.append(key)
@@ -69,7 +69,7 @@ class Roots:
                 yield key
 
     def take_ref(self, key: str, body: bytes, *, only: Vid | None = None) -> None:
-        """`only`: if it names that volume."""
+        """Add a ref. If `only` is given, add only a ref that names this volume."""
         topic, branch = topic_of(key), branch_of(key)
         name = topic if branch == MAIN else f"{topic}@{branch}"
         try:
@@ -112,7 +112,7 @@ class Roots:
 
 
 def read_roots(store: ObjectStore, now_ms: int) -> Roots:
-    """One GET for each name there is. Pins that expired by `now_ms` hold nothing."""
+    """Read all refs, tags and pins, with one GET for each. Pins that expired by `now_ms` hold nothing."""
     roots = Roots()
     for key, body in _bodies(store, roots.known(store.list(refs_prefix()), named_by)):
         roots.take_ref(key, body)
@@ -124,7 +124,7 @@ def read_roots(store: ObjectStore, now_ms: int) -> Roots:
 
 
 def volumes_of(store: ObjectStore) -> Iterator[Vid]:
-    """Ascending. One LIST of one key for each."""
+    """Yield all volumes, ascending. One LIST of one key for each volume."""
     after = ""
     while True:
         key = next(store.list(volumes_prefix(), limit=1, start_after=after), None)
@@ -137,7 +137,7 @@ def volumes_of(store: ObjectStore) -> Iterator[Vid]:
 
 
 def _bodies(store: ObjectStore, keys: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """Of those that are still there."""
+    """Yield key and body of each of `keys` that still exists."""
 
     def body_of(key: str) -> bytes | None:
         try:

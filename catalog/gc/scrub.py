@@ -1,17 +1,18 @@
-"""Scrub: whether all that is kept is there, and is what it was. It changes nothing.
+"""Scrub: check that every kept object is there and unchanged. Scrub changes nothing.
 
-    names → volumes     every ref, tag and pin decodes, and what it names has a control
-    volumes → commits   from the boundary to the newest, joined by their hashes; and each single state that is held
-    forks → parents     the parent knows of the fork
+    names → volumes     every ref, tag and pin decodes, and the volume that it names has a control
+    volumes → commits   all commits from the boundary to the newest, linked by hashes; and each single held state
+    forks → parents     the parent has a Fork for each fork
     commits → objects   each segment has both its objects
-    objects → commits   objects that no commit names are counted: GC takes them once they are old
-    deep                each byte: lengths, blake3 of data objects and of indexes' heads; and each checkpoint against
-                        what folding the commits up to it gives
+    objects → commits   scrub counts the objects that no commit names: GC deletes them once they are old
+    deep                each byte: lengths, blake3 of data objects and of the heads of indexes; and each checkpoint
+                        against the fold of the commits up to it
 
-Q1  No false alarm: what looks damaged is looked at once more, from the names on, and told only if it is the same then.
-    A writer, a merge or GC may have been in between; and what a boundary has passed meanwhile is no damage.
-Q2  What a volume has lost at its newest end cannot be told from here: that is what a writer's own copy knows.
-Q3  A LIST is never the ground for a finding: what it does not show is asked for by name.
+Q1  No false alarm: scrub checks all damage a second time, from the names on, and reports what it finds both times.
+    A writer, a merge or GC may change objects between two requests. Objects below a boundary that GC has raised since
+    are no damage.
+Q2  Scrub cannot see what a volume has lost at its newest end. Only the writer's own copy has that.
+Q3  A LIST is never the reason for a finding: scrub asks by key for each object that the LIST lacks.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _FOR_EVER_MS = 2**60
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`place` is a key."""
+    """One damage. `place` is a key."""
 
     place: str
     reason: str
@@ -48,7 +49,7 @@ class Finding:
 
 @dataclass(slots=True)
 class ScrubReport:
-    """What was looked at. `size_bytes` is what was read of segments; `unreferenced` counts segments."""
+    """The counts of a scrub. `size_bytes` is the number of segment bytes read; `unreferenced` counts segments."""
 
     volumes: int = 0
     commits: int = 0
@@ -59,7 +60,7 @@ class ScrubReport:
 
 
 class Scrub:
-    """Of one prefix. Raises what the store raises."""
+    """The scrub of one prefix. Raises the errors of the store."""
 
     def __init__(self, store: ObjectStore, *, now_ms: int) -> None:
         self._store = store
@@ -125,7 +126,7 @@ class Scrub:
             report.unreferenced += 1 + sum(1 for _ in listed)
 
     def _listed(self, vid: Vid) -> Iterator[tuple[Sid, bool]]:
-        """Segments, and whether both objects of it are shown."""
+        """Yield each listed segment, and True if both its objects are listed."""
         before: Sid | None = None
         is_whole = False
         for key in self._store.list(segments_prefix(vid)):
@@ -163,14 +164,14 @@ class Scrub:
                 yield _finding(trouble)
 
     def _has_moved(self, kept: Kept) -> bool:
-        """Whether GC has collected since what was kept when we looked."""
+        """Return True if GC has changed the boundary since this scrub read it."""
         try:
             return Volumes(self._store).boundary(kept.vid) != kept.boundary
         except Corrupt:
             return False
 
     def _segments(self, marker: Marker, kept: Kept) -> Iterator[tuple[Vid, SegmentRef]]:
-        """All that lie in the volume, and what its states show of others'."""
+        """Yield all segments of the volume, and the segments of other volumes that its states show."""
         volumes, vid = marker.volumes(), kept.vid
         for lsn in kept.held_alone():
             yield from ((view.vid, view.ref) for view in volumes.snapshot(vid, lsn).segments)
@@ -210,7 +211,7 @@ class Scrub:
         return hasher.digest()
 
     def _fold_again(self, marker: Marker, kept: Kept) -> Iterator[Finding]:
-        """Each checkpoint but the first says what folding from the one before it gives."""
+        """Compare each checkpoint, except the first, with the fold from the checkpoint before it."""
         if kept.first_lsn is None or kept.tip is None:
             return
         lsns = [mark.lsn for mark in kept.marks.marks if kept.first_lsn <= mark.lsn <= kept.tip.lsn]

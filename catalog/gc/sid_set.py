@@ -1,4 +1,4 @@
-"""A set of segment ids that may be large: 16 bytes for each, in order, beside those that came last."""
+"""A set of segment ids for large numbers: 16 bytes for each id, sorted, and a small set of recent ids."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SidSet:
         return sid.raw in self._recent or self._is_ordered(sid.raw)
 
     def __iter__(self) -> Iterator[Sid]:
-        """Ascending."""
+        """Yield the ids, ascending."""
         self._settle()
         return (Sid(raw) for raw in _pieces(self._ordered))
 

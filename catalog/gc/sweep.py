@@ -1,7 +1,7 @@
-"""The sweep phase of GC: every object of every volume against what is kept; what is garbage goes into a plan.
+"""The sweep phase of GC: compare every object of every volume with what the mark keeps, and plan the garbage.
 
-W1  One listing after the other is gone through, and nothing of it is kept but what the plan's page takes.
-W2  What a plan that waits has already is not planned again.
+W1  GC goes through one LIST after the other. It keeps nothing of a LIST in memory, except the current page of the plan.
+W2  GC does not plan an object again if a waiting plan has it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LEFT_FOR_LAST = frozenset({"boundary", "checkpoints", "control"})
 
 @dataclass(slots=True)
 class _Planned:
-    """What waiting plans have, of one volume."""
+    """The garbage of one volume that waiting plans have."""
 
     sids: SidSet = field(default_factory=SidSet)
     lsns: set[int] = field(default_factory=set[int])
@@ -37,7 +37,7 @@ class _Planned:
 
 
 class Sweep:
-    """`writer` takes what is found, `report` its count."""
+    """A sweep over one prefix. `writer` takes the garbage, `report` its counts."""
 
     def __init__(
         self,
@@ -106,12 +106,13 @@ class Sweep:
             self._of(kept).closes = True
             self._add("volumes")
         if kept.first_lsn is not None and kept.first_lsn > max(kept.boundary, 1):
-            # In every plan: what one takes may be what states of another volume below its boundary-to-be stand on.
+            # Every plan names this volume, so GC raises the boundary before the deletes. The plan may delete objects of
+            # another volume that states below the new boundary stand on.
             self._of(kept).raises = True
             if kept.first_lsn > planned.first_lsn:
                 self._add("boundaries")
 
-    # Each of these returns whether the object is garbage, planned now or before.
+    # Each of these methods returns True if the object is garbage, planned now or by an earlier run.
 
     def _sweep_commit(self, kept: Kept, planned: _Planned, key: str) -> bool:
         lsn = lsn_of(key)
@@ -157,9 +158,10 @@ class Sweep:
         return True
 
     def _named(self, kept: Kept) -> dict[Sid, int]:
-        """What commits below the range have named, with the bytes: nobody can still be about to publish that.
+        """Return the segments that commits below the kept range have named, with their sizes in bytes.
 
-        Commits that the mark has not seen are not asked: what they name is needed.
+        Such a segment is no pending upload, so it needs no grace. Commits newer than the mark are not read: their
+        segments are needed.
         """
         newest = 0 if kept.tip is None else kept.tip.lsn
         last = newest if kept.first_lsn is None else min(kept.first_lsn, newest)
@@ -174,11 +176,12 @@ class Sweep:
             for commit in self._marker.commits(volumes, vid, base + 1, last):
                 refs += commit.segments
         except (Corrupt, NoSuchObject) as damage:
-            self._marker.block(vid, damage)  # then those that are read already stand for orphans, and have to be older
+            # The segments of the commits that were not read count as orphans, which have to be older than the grace.
+            self._marker.block(vid, damage)
         return {ref.sid: ref.data_length + ref.index_head_length + ref.index_trailer_length for ref in refs}
 
     def _tell(self, key: str) -> bool:
-        """Of a key that is none of ours (G5 of `catalog.gc.collector`): it stays."""
+        """Report an unknown key (G5 of `catalog.gc.collector`). Return True: the key stays."""
         self._report.tell_unknown(key)
         return True
 
@@ -193,7 +196,7 @@ class Sweep:
 
 
 def _readable(store: ObjectStore, plan: Plan) -> Iterator[Garbage]:
-    """What can be read of a plan: the rest is planned again."""
+    """Yield what can be read of a plan. GC plans the rest again."""
     try:
         for page in pages_of(store, plan):
             yield from page
