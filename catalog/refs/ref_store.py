@@ -106,8 +106,9 @@ class Naming(Generic[T]):
     ) -> None:
         """Change several names in one operation, in this order: all of them, or none.
 
-        `made` is called after each change. If `made` raises, or a name has changed since it was read, the earlier
-        changes are taken back. A crash may leave the earlier changes.
+        `made` is called after each change. The earlier changes are taken back in two cases: a name has changed since it
+        was read, or `made` raises `KeyChanged`, `OutOfWindow` or `VolumeHasName`. A crash or another error may leave
+        the earlier changes.
 
         Raises the errors of `made` and of the store, and `KeyChanged` for a lost race.
         """

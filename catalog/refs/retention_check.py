@@ -1,4 +1,4 @@
-"""The check whether GC keeps a point, for a writer that is about to build on it.
+"""Check that GC keeps a point, before a writer builds on it.
 
     writer                                  GC
     1 puts its Fork, Tag or Pin             1 raises the boundary of the volume
@@ -29,7 +29,8 @@ def check_kept(volumes: Volumes, point: ForkPoint) -> None:
     if point.lsn >= boundary or boundary <= 1:
         return
     has_mark = any(mark.lsn == point.lsn for mark in volumes.checkpoints(point.vid).marks)
-    # GC deletes the CheckpointSet of a deleted volume, and its floor with it. Then a late mark may come in.
+    # If GC has deleted the volume, its CheckpointSet and floor are gone, and a stalled writer may add a mark. So a mark
+    # counts only if the commit exists.
     if has_mark and volumes.has_commit(point.vid, point.lsn):
         return
     what = "nothing of its volume" if boundary == DEAD else f"lsn {boundary} of its volume and what came later"
