@@ -69,8 +69,9 @@ class Replicas:
         self._local = local
 
     def pull(self, handle: Handle) -> News:
-        """Fetch the volume's new commits. A writer fetches each commit, because one that is not maintenance of its
-        volume stops it.
+        """Fetch the volume's new commits, and return them.
+
+        A writer's handle gets each commit, because a commit that is not maintenance of the volume stops the writer.
         """
         return self._handles.heard(handle, each=self._handles.is_writer(handle))
 

@@ -6,8 +6,8 @@ If the topic was made without the archive (`Handle.topic_id`), the two diverge a
 Y1  Records keep their seqs, tags and nodes. Deletes keep their place among the records. The records get the time of the
     rescue, because the log assigns times.
 Y2  A rescue may be repeated after any crash: it continues after the last record on the branch. If the branch exists
-    already, the rescue accepts it in two cases only. Either it was made here for the very same topic of the log, as its
-    attributes say. Or it begins at the same commit and has no commits of its own.
+    already, the rescue accepts it in two cases only. Either the branch was made here for the same topic of the log, as
+    its attributes say. Or the branch begins at the same commit and has no commits of its own.
 Y3  If GC has passed the commit where the branch begins, the branch begins at the oldest retained state. The branch
     leaves out that state's records above the last common seq.
 Y4  On return, the branch is durable in this directory. The branch's offload brings it to the remote.

@@ -81,8 +81,7 @@ class OffloadCalls(StatusCalls):
 
     @checked
     def release(self, name: str, *, at_once: bool = False) -> int:
-        """Delete the hot copies that are due, after reading the remote copies back. Return the last seq that was
-        deleted, or 0.
+        """Delete the hot copies that are due, after reading the remote copies back. Return the last released seq, or 0.
 
         `at_once` waives the deletion lag. If the read-back fails, the call raises its error and the hot copy stays.
         """
@@ -123,10 +122,11 @@ class OffloadCalls(StatusCalls):
 
     @checked
     def delete(self, name: str, *, before: int | None = None, tag: str | None = None) -> Deleted:
-        """Delete the records below seq `before` and/or with `tag`. Readers stop seeing them at once.
+        """Delete the records below seq `before`, or the records with `tag`. Readers stop seeing them at once.
 
-        A `*` at the end of `tag` matches any rest. Once every record appended before the delete is offloaded, the
-        delete becomes a commit of its own. The state before that commit can be restored.
+        If the caller passes both, a record must match both. A `*` at the end of `tag` matches any rest. Once every
+        record appended before the delete is offloaded, the delete becomes a commit of its own. The state before that
+        commit can be restored.
 
         The delete holds as soon as it is in the log. If the remote cannot be reached now, the call still succeeds, and
         the next `offload` publishes the delete.

@@ -178,8 +178,8 @@ class PastCalls(OffloadCalls):
         """Return the handle, and the history of existing commits. If GC has passed the handle, return both after GC's
         commits.
 
-        If the target is an LSN that GC has collected, the call keeps the old history. The copies of commits in this
-        directory may still have that LSN.
+        If the target is an LSN, the call keeps the old history, because copies of collected commits may still be in
+        this directory.
         """
         handle = self._handles.find(name)
         if handle is None and self._log.has_topic(name):

@@ -42,8 +42,9 @@ class StatusCalls(ArchiveParts):
         )
 
     def _erasure(self, handle: Handle | None) -> ErasureState | None:
-        """Return the erasure state of a topic. Return None if nothing was offloaded, or if this directory lacks the
-        commits.
+        """Return the erasure state of a topic.
+
+        Returns None if nothing was offloaded, or if this directory lacks commits that it needs.
         """
         if handle is None:
             return None

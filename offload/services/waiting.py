@@ -33,8 +33,8 @@ class PastState:
     """A state whose newest part is in no commit.
 
     The state consists of the records in `snapshot` (None: no records), and the log's records from `hot_first` to
-    `hot_last`. It lacks every record that a delete in `deletes` reaches. The reader compares `places`: while it is the
-    same, the records are there.
+    `hot_last`. It lacks every record that a delete in `deletes` reaches. While `places` stays the same, the reader
+    finds the records there.
     """
 
     snapshot: Snapshot | None
@@ -49,8 +49,8 @@ class PastState:
 class Waiting:
     """The waiting part of one topic at one moment, in its `epoch`.
 
-    The `commits` follow `lsn`. `deletes` maps the LSN of a commit to its delete. `is_told` says whether the commits
-    wait for a volume that is known.
+    The `commits` follow `lsn`. `deletes` maps the LSN of a commit to its delete. `is_told` is False if nothing was
+    offloaded, so that no volume is known.
     """
 
     topic: Topic
