@@ -1,38 +1,38 @@
-"""What can go wrong in the local log, grouped by what a handler would do.
+"""The errors of the local log, grouped by what a handler would do.
 
     SeglogError
     ├── Corrupt              stop, and verify                              exit 5
-    │   ├── InvalidFrame         bytes that are not a whole, sound frame (codecs only; callers add the place)
-    │   ├── InvalidEntry         the same of an index entry
-    │   ├── InvalidItem          the same of a journal's item
-    │   ├── SegmentCut           a segment store gives back less than, or not, what was put there
+    │   ├── InvalidFrame         bytes that are not a whole, valid frame (codecs only; callers add the place)
+    │   ├── InvalidEntry         bytes that are not an index entry (the same)
+    │   ├── InvalidItem          bytes that are not an item of a journal (the same)
+    │   ├── SegmentCut           a segment store returns fewer bytes than were put there, or other ones
     │   ├── FileCorrupt          a file is damaged below what was durable: path, offset, reason
     │   └── FormatUnsupported    written by another format version         exit 1
-    ├── Conflict             somebody else is there                        exit 4
-    │   ├── DirectoryExists      where a new one was to be made
-    │   ├── ColdDirectoryTaken   it holds, or is to hold, segments of another log
+    ├── Conflict             the object is taken, or was changed          exit 4
+    │   ├── DirectoryExists      in the place of a new data directory
+    │   ├── ColdDirectoryTaken   the cold directory belongs to another log
     │   ├── ColdTierAttached
     │   ├── DirectoryInUse
     │   ├── TopicExists
-    │   ├── TopicMoved           it was changed since the caller looked
-    │   ├── Truncated            what a reader had read is gone, and its seqs are used again
-    │   └── ViewOutdated         who writes the log has moved on, and what was read is gone
-    ├── Missing              the caller asked for what is not there        exit 3
+    │   ├── TopicMoved           the topic was changed since the caller looked
+    │   ├── Truncated            records that a reader has read are gone, and their seqs are used again
+    │   └── ViewOutdated         the writer has moved on, and the data of the view is gone
+    ├── Missing              the requested object does not exist           exit 3
     │   ├── NotADataDirectory
-    │   ├── NoSuchItem           in a journal: no such section, or nothing at that offset
+    │   ├── NoSuchItem           in a journal: no such section, or no item at that offset
     │   ├── NoSuchSegment        in a segment store
     │   ├── NoSuchTopic
     │   ├── SeqOutOfRange
     │   └── Evicted              retention took records of the range: from, to
-    ├── Unavailable          nothing was changed; mend the machine         exit 1
+    ├── Unavailable          nothing was changed; repair the machine       exit 1
     │   ├── DirectoryNotReadable
-    │   ├── AppendsHeld          whoever looks after the directory takes none for now
+    │   ├── AppendsHeld          the log refuses appends for now (`Log.hold_appends`)
     │   ├── DirectoryNotWritable
     │   ├── DiskFull
-    │   ├── TopicFull            the topic is at its cap, and configured to refuse
+    │   ├── TopicFull            the topic is at its cap, and configured to refuse appends
     │   ├── WriterPoisoned       an fsync or write failed: reopen the log
     │   ├── ColdTierRequired     the records are only in the cold tier, and none is attached
-    │   ├── ColdStoreFailed      the store that older segments went to does not give them
+    │   ├── ColdStoreFailed      the store of older segments does not return them
     │   ├── ColdStoreRequired    older segments are in a cold store, and the log is opened without one
     │   ├── TooManyOpenFiles     the process, or the machine, has no file descriptor left
     │   ├── JournalClosed
@@ -41,22 +41,22 @@
         ├── CalledWithin         a handler called the log within a call of the same thread
         ├── InvalidArgument      a value that the call does not take; a TypeError and a ValueError too
         ├── ColdDirectoryNotApart  the cold directory leads into the data directory, or the other way round
-        ├── SameFile             a hot file is its own cold copy: it is not deleted
+        ├── SameFile             a hot file is its own cold copy, so it is not deleted
         ├── InvalidTopicName
         ├── InvalidSetting
         ├── InvalidLabel         a tag or node that does not fit a frame
         ├── ItemTooLarge         for one item of a journal
         ├── OpenedByParent       a log, journal or archive in a fork of the process that opened it
         ├── OtherLoop            an async log in another event loop than its own
-        ├── OffsetOverflow       a file takes no more: an offset in it has 32 bits
-        ├── SectionPruned        an append below what was pruned
-        ├── WrongSize            the size of an item that the caller gave is not the one it has
+        ├── OffsetOverflow       a file is full: an offset in it has 32 bits
+        ├── SectionPruned        an append below the sections that were pruned
+        ├── WrongSize            the caller gave another size than the item has
         ├── HistoryKept          a topic with an archive is not deleted here
-        ├── NotTruncatable       below what is on this disk, or was evicted
+        ├── NotTruncatable       the seq is below the records on this disk, or was evicted
         ├── ReadOnly             a change of a log that was opened for reading only
         └── RecordTooLarge       a record, or the whole of one append
 
-Each class says what happened; `hint`, where there is one, says what to do next.
+Each class says what happened. `hint`, if there is one, says what to do next.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ __all__ = [
 
 
 class SeglogError(Exception):
-    """Root of the local log's errors. `exit_code` is what a command ends with."""
+    """The root of the local log's errors. `exit_code` is the exit code of a command that fails with the error."""
 
     exit_code: ClassVar[int] = 1
 
@@ -139,7 +139,7 @@ class Corrupt(SeglogError):
 
 
 class InvalidFrame(Corrupt):
-    """These bytes are not a frame. Whether that is a torn tail or corruption, only the caller can tell."""
+    """These bytes are not a frame. Only the caller can tell whether they are a torn tail or corrupt."""
 
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(f"no valid frame at offset {offset}: {reason}")
@@ -148,7 +148,7 @@ class InvalidFrame(Corrupt):
 
 
 class InvalidEntry(Corrupt):
-    """These bytes are not an index entry. `position` counts entries, from 0, within what was given to the codec."""
+    """These bytes are not an index entry. `position` counts entries, from 0, in the bytes that the codec was given."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"no valid index entry at position {position}: {reason}")
@@ -157,7 +157,7 @@ class InvalidEntry(Corrupt):
 
 
 class InvalidItem(Corrupt):
-    """These bytes are not an item of a journal. `position` is in what was given to the codec."""
+    """These bytes are not an item of a journal. `position` is the place in the bytes that the codec was given."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"no valid item at position {position}: {reason}")
@@ -166,7 +166,10 @@ class InvalidItem(Corrupt):
 
 
 class SegmentCut(Corrupt):
-    """What a segment store has is not what was put there: from `offset` of the part on, of `wanted` bytes."""
+    """A segment store returns other bytes than it was given.
+
+    `part` is a file of the segment, of `wanted` bytes. From `offset` on, its bytes are missing or differ.
+    """
 
     def __init__(self, segment: int, part: str, offset: int, wanted: int) -> None:
         super().__init__(
@@ -180,7 +183,7 @@ class SegmentCut(Corrupt):
 
 
 class FileCorrupt(Corrupt):
-    """A file is damaged below what was durable. It is reported and never repaired by cutting."""
+    """A file is damaged below what was durable. The log reports the damage, and never repairs it by cutting."""
 
     def __init__(self, path: Path, offset: int, reason: str) -> None:
         super().__init__(
@@ -215,7 +218,7 @@ class DirectoryExists(Conflict):
 
 
 class ColdDirectoryTaken(Conflict):
-    """`owner` says which log the cold directory belongs to, as far as that is known."""
+    """The cold directory belongs to another log. `owner` says which one, as far as that is known."""
 
     def __init__(self, path: Path, owner: str) -> None:
         super().__init__(
@@ -246,7 +249,7 @@ class TopicExists(Conflict):
 
 
 class TopicMoved(Conflict):
-    """Something was appended to the topic, or deleted or truncated in it, since the caller looked."""
+    """Since the caller looked, the topic had an append, a delete or a truncation."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(f"topic {topic} was changed meanwhile; nothing was done", hint="look again, then repeat it")
@@ -254,7 +257,10 @@ class TopicMoved(Conflict):
 
 
 class Truncated(Conflict):
-    """The topic was truncated at `seq` while a reader was above it: what it has read is not what is there now."""
+    """The topic was truncated at `seq` while a reader was above it.
+
+    The records that the reader has from `seq` on are gone.
+    """
 
     def __init__(self, topic: str, seq: int) -> None:
         super().__init__(
@@ -266,7 +272,7 @@ class Truncated(Conflict):
 
 
 class ViewOutdated(Conflict):
-    """A log that is open for reading only shows a moment, and what it needs of that moment is gone from the disk."""
+    """A read-only log shows one moment. Data of that moment, which the log needs, is gone from the disk."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
@@ -306,7 +312,7 @@ class NoSuchTopic(Missing):
 
 
 class SeqOutOfRange(Missing):
-    """Asked for a seq that is not there. `first` and `last` are what there is; `last` is 0 for an empty topic."""
+    """The topic has no such seq. `first` and `last` bound the seqs that it has; `last` is 0 for an empty topic."""
 
     def __init__(self, topic: str, seq: int, first: int, last: int) -> None:
         there_is = f"it holds {first} to {last}" if last >= first else "it is empty"
@@ -318,7 +324,7 @@ class SeqOutOfRange(Missing):
 
 
 class Evicted(Missing):
-    """Retention took live records of the range that is asked for."""
+    """Retention took live records of the requested range."""
 
     def __init__(self, topic: str, gap_from: int, gap_to: int) -> None:
         super().__init__(
@@ -349,7 +355,7 @@ class DirectoryNotWritable(Unavailable):
 
 
 class AppendsHeld(Unavailable):
-    """Somebody who looks after the directory takes no appends for now (`Log.hold_appends`)."""
+    """The log refuses appends for now, because a caller of `Log.hold_appends` asked for that."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"no appends are taken now: {reason}")
@@ -376,7 +382,7 @@ class TooManyOpenFiles(Unavailable):
 
 
 class TopicFull(Unavailable):
-    """`key` is the cap that would be passed, cap_records or cap_bytes."""
+    """An append would pass a cap of the topic. `key` is that cap, cap_records or cap_bytes."""
 
     def __init__(self, topic: str, key: str, limit: int) -> None:
         super().__init__(
@@ -389,7 +395,7 @@ class TopicFull(Unavailable):
 
 
 class WriterPoisoned(Unavailable):
-    """A write or fsync failed. What the disk holds is unknown, so nothing is acked until recovery has looked."""
+    """A write or fsync failed. The content of the disk is unknown, so the log acks nothing until recovery has run."""
 
     def __init__(self, path: Path, cause: str) -> None:
         super().__init__(
@@ -410,7 +416,7 @@ class ColdTierRequired(Unavailable):
 
 
 class ColdStoreFailed(Unavailable):
-    """Appends, and reads of what is hot, go on."""
+    """The cold store does not return a segment. Appends and reads of hot records still work."""
 
     def __init__(self, path: Path, cause: str) -> None:
         super().__init__(
@@ -444,9 +450,10 @@ class Misuse(SeglogError):
 
 
 class InvalidArgument(Misuse, TypeError, ValueError):
-    """`name` is the argument, `given` its value, `wanted` says what the call takes. Nothing was done.
+    """The call does not take this value, and nothing was done.
 
-    A `TypeError` and a `ValueError`, because Python raises either for such a value.
+    `name` is the argument, `given` its value. `wanted` says what the call takes. The error is a `TypeError` and a
+    `ValueError`, because Python raises either for such a value.
     """
 
     def __init__(self, name: str, given: object, wanted: str) -> None:
@@ -457,7 +464,10 @@ class InvalidArgument(Misuse, TypeError, ValueError):
 
 
 class CalledWithin(Misuse):
-    """A call of this thread is under way, and the inner call would wait for it for ever. The outer call goes on."""
+    """A call of this thread is under way. The inner call would wait for it for ever, so the inner call is refused.
+
+    The outer call still completes.
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -468,7 +478,10 @@ class CalledWithin(Misuse):
 
 
 class ColdDirectoryNotApart(Misuse):
-    """A segment that is moved there would replace, or be, the copy that is hot."""
+    """The cold directory is not apart from the data directory.
+
+    A segment that is moved there would replace the hot copy, or be the same file.
+    """
 
     def __init__(self, path: Path, data: Path, reason: str) -> None:
         super().__init__(
@@ -480,7 +493,7 @@ class ColdDirectoryNotApart(Misuse):
 
 
 class SameFile(Misuse):
-    """A hot file is its own cold copy. `cold` None: the store replaced it by a way that is not known."""
+    """A hot file is its own cold copy. If `cold` is None, the store replaced the hot file in an unknown way."""
 
     def __init__(self, hot: Path, cold: Path | None) -> None:
         place = "the cold store writes there" if cold is None else f"{cold} is the same file"
@@ -509,7 +522,7 @@ class InvalidSetting(Misuse):
 
 
 class InvalidLabel(Misuse):
-    """`label` is "tag" or "node"."""
+    """A tag or node does not fit a frame. `label` is "tag" or "node"."""
 
     def __init__(self, label: str, reason: str) -> None:
         super().__init__(f"{label}: {reason}; nothing was appended")
@@ -517,7 +530,7 @@ class InvalidLabel(Misuse):
 
 
 class HistoryKept(Misuse):
-    """Deleting the topic would drop records that its archive has not got, or leave the archive without it."""
+    """A deletion of the topic would drop records that its archive lacks, or leave the archive without the topic."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -528,7 +541,7 @@ class HistoryKept(Misuse):
 
 
 class NotTruncatable(Misuse):
-    """`floor` is the lowest seq at which the topic can be truncated."""
+    """The topic cannot be truncated at that seq. `floor` is the lowest seq at which it can be truncated."""
 
     def __init__(self, topic: str, seq: int, floor: int) -> None:
         super().__init__(
@@ -563,7 +576,7 @@ class ItemTooLarge(Misuse):
 
 
 class OffsetOverflow(Misuse):
-    """The next byte of `path` has no offset any more: they end at `limit_bytes`."""
+    """The file `path` is full. The next byte has no offset, because offsets end at `limit_bytes`."""
 
     def __init__(self, path: Path, limit_bytes: int, hint: str = "append fewer records at once") -> None:
         super().__init__(f"{path} takes no more: offsets end at {limit_bytes}; nothing was appended", hint=hint)
@@ -572,7 +585,10 @@ class OffsetOverflow(Misuse):
 
 
 class OpenedByParent(Misuse):
-    """This process is a fork of the one that opened it: what it has is a copy, beside which the parent goes on."""
+    """This process is a fork of the process that opened the log, journal or archive.
+
+    The fork has only a copy. The parent still uses the original.
+    """
 
     def __init__(self, parent: int) -> None:
         super().__init__(
@@ -584,7 +600,7 @@ class OpenedByParent(Misuse):
 
 
 class OtherLoop(Misuse):
-    """An async log belongs to the event loop that opened it. Nothing was done."""
+    """An async log belongs to the event loop that opened it. The call came from another loop, and nothing was done."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -601,7 +617,10 @@ class SectionPruned(Misuse):
 
 
 class WrongSize(Misuse):
-    """`exact` is what the caller said, `size` what the item says, whose checksum is right."""
+    """The caller gave another size than the item has.
+
+    `exact` is the caller's size. `size` is the size that the item states, whose checksum is right.
+    """
 
     def __init__(self, section: int, offset: int, exact: int, size: int) -> None:
         super().__init__(f"the item at offset {offset} of section {section} has {size} bytes, not {exact}")

@@ -103,7 +103,7 @@ def guarded(engine: Engine, state: TopicState, items: Iterator[T]) -> Iterator[T
 def explained(engine: Engine, state: TopicState) -> Iterator[None]:
     """Raise `ViewOutdated` for an error of a read, if the writer has moved on.
 
-    Otherwise the error tells of damage, and is raised unchanged.
+    Otherwise the error passes unchanged.
     """
     try:
         yield
