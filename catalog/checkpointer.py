@@ -1,20 +1,25 @@
-"""Checkpoints: a commit is given the whole list of what its volume shows, so that nothing older is needed to read it.
+"""Checkpoints: a commit gets the whole list of what its volume shows. A reader then needs nothing older.
 
     step                                                              what a crash after it leaves
     1 the list, in an object of its own if it is large                an object that nothing names, for GC
     2 the commit, rewritten by compare-and-swap to hold or name it    a checkpoint that readers do not look for
     3 its mark in the CheckpointSet, by compare-and-swap              the checkpoint
 
-K1  A commit that became a checkpoint has the same hash, and all it said before: who reads it as a commit sees no
-    difference, at any step.
-K2  Which commit becomes the next checkpoint follows from the commits and the marks alone. Whoever goes on after a
-    crash, or at the same time, makes the same one, and finds what is done already.
-K3  A mark below the boundary says that the state is kept (catalog.refs.retention_check). So whoever stalls before step
-    3 until GC has
-    passed the commit does not put it down any more: GC prunes the CheckpointSet, which has a floor and a nonce from
-    then on, before it looks at the names for the last time. Below the floor only that run of GC adds marks, for what it
-    found to be held after all, had a mark or lay above the floor until then, and only until another one prunes. So a
-    state that has a mark there is one that no run has begun to delete.
+K1  A commit that became a checkpoint keeps its hash and all its fields. A reader of the commit sees no difference, at
+    any step.
+K2  The commits and the marks alone decide which commit becomes the next checkpoint. After a crash, or at the same time,
+    another process makes the same checkpoint. It finds the steps that are done already.
+K3  A mark below the boundary says that the state is kept (catalog.refs.retention_check). So a mark must not appear
+    after GC has passed the commit:
+
+        1  Process P makes steps 1 and 2 for a commit, and stalls before step 3.
+        2  GC prunes the CheckpointSet. The set now has a floor above the commit, and a new nonce.
+        3  GC looks at the names for the last time.
+        4  P resumes, finds the commit below the floor, and adds no mark: `OutOfWindow`.
+
+    Below the floor, only the run of GC that drew the nonce adds marks, and only until another run prunes. It adds a
+    mark for a state that it found to be held after all. Until then, that state had a mark or lay above the floor. So if
+    a state below the floor has a mark, no run has begun to delete that state.
 
 Source: Graft RFC 0001 (Checkpointing).
 """
@@ -45,7 +50,7 @@ _INLINE_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPolicy:
-    """A checkpoint is due after so many commits since the last one, or so many bytes of them."""
+    """A checkpoint is due after `commits` commits since the last one, or after `commit_bytes` bytes of them."""
 
     commits: int = 64
     commit_bytes: int = 4 * 1024 * 1024
@@ -53,9 +58,9 @@ class CheckpointPolicy:
 
 @checked
 def checkpoint_due(volumes: Volumes, vid: Vid, lsn: LsnNumber, policy: CheckpointPolicy) -> int | None:
-    """The LSN that is to become the next checkpoint, of the commits up to `lsn`; None if it is too early (K2).
+    """Return the LSN of the next checkpoint, among the commits up to `lsn`; None if it is too early (K2).
 
-    The sizes are those of the commits that the local copy has.
+    Sizes count only for commits that the local copy has.
     """
     last = volumes.last_checkpoint(vid)
     due = last + policy.commits
@@ -73,8 +78,8 @@ def checkpoint_due(volumes: Volumes, vid: Vid, lsn: LsnNumber, policy: Checkpoin
 def make_checkpoint(volumes: Volumes, vid: Vid, lsn: LsnNumber, *, now_ms: int, pruned: bytes | None = None) -> Mark:
     """Make the commit at `lsn` a checkpoint, or find that it is one already. It may be repeated after any error.
 
-    `pruned`, for GC: the nonce of the CheckpointSet as it was when this run had pruned it (K3). Raises `NoSuchObject`
-    if there is no such commit, `OutOfWindow` if GC has passed it, and what the store raises.
+    `pruned` is for GC: the nonce that the CheckpointSet got when this run of GC pruned it (K3). Raise `NoSuchObject` if
+    there is no such commit, `OutOfWindow` if GC has passed it, and the store's errors.
     """
     key = commit_key(vid, lsn)
     body = volumes.store.get(key)

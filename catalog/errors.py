@@ -1,4 +1,4 @@
-"""What can go wrong in the catalog, grouped by what a handler would do.
+"""The errors of the catalog, grouped by what a handler does.
 
     CatalogError
     ├── Corrupt              stop, and verify                            exit 5
@@ -42,7 +42,7 @@
         ├── InvalidRemote        a remote URL that names no place
         └── InvalidTarget
 
-Each class says what happened; `hint`, where there is one, says what to do next.
+Each class says what happened. `hint`, if there is one, says what to do next.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ __all__ = [
 
 
 class CatalogError(Exception):
-    """Root of the catalog's errors. `exit_code` is what a command ends with."""
+    """Root of the catalog's errors. `exit_code` is the exit code of a command that ends with the error."""
 
     exit_code: ClassVar[int] = 1
 
@@ -122,7 +122,7 @@ class InvalidObject(Corrupt):
 
 
 class FormatUnsupported(Corrupt):
-    """Whole, but of a format version that this software does not know."""
+    """The object is whole, but has a format version that this software does not know."""
 
     exit_code = 1
 
@@ -168,7 +168,7 @@ class Diverged(Conflict):
 
 
 class Fenced(Diverged):
-    """Another writer took the topic over, and this one has to stop for good."""
+    """Another writer took the topic over. This writer has to stop for good."""
 
     def __init__(self, topic: str, vid: str, lsn: int, epoch: int) -> None:
         super().__init__(
@@ -183,7 +183,7 @@ class Fenced(Diverged):
 
 
 class Outdated(Diverged):
-    """The commit came so late that GC has passed its LSN: others have gone on since."""
+    """The commit came so late that GC has passed its LSN. Other writers have committed since."""
 
     def __init__(self, topic: str, vid: str, lsn: int, boundary: int) -> None:
         super().__init__(
@@ -196,7 +196,7 @@ class Outdated(Diverged):
 
 
 class BranchCollected(Diverged):
-    """No commit follows any more, nor is any kept: for good."""
+    """GC has deleted the volume for good. The volume keeps no commit, and takes none."""
 
     def __init__(self, name: str, vid: str) -> None:
         super().__init__(
@@ -217,7 +217,7 @@ class BranchExists(Conflict):
 
 
 class VolumeHasName(Conflict):
-    """A volume has one name, and this one has `name` now."""
+    """A volume has one name, and the name of this one is now `name`."""
 
     def __init__(self, topic: str, branch: str, name: str) -> None:
         super().__init__(
@@ -239,7 +239,7 @@ class TagExists(Conflict):
 
 
 class HistoryCollected(Conflict):
-    """A history that was being looked at begins later by now: GC has passed its oldest commits."""
+    """GC has passed the oldest commits of a history while a caller looked at it. The history now begins later."""
 
     def __init__(self, vid: object, lsn: int, boundary: int) -> None:
         super().__init__(
@@ -252,7 +252,7 @@ class HistoryCollected(Conflict):
 
 
 class VolumeCollected(Conflict):
-    """Between a volume and its name lay more than the grace period of GC, which has taken it for garbage."""
+    """The caller named a new volume later than GC's grace period, and GC has collected the volume as garbage."""
 
     def __init__(self, topic: str, branch: str, vid: object) -> None:
         super().__init__(
@@ -264,7 +264,7 @@ class VolumeCollected(Conflict):
 
 
 class PinLost(Conflict):
-    """What it held may be gone by now."""
+    """The lease ended before it was renewed. GC may have deleted the state that it held."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
@@ -323,7 +323,7 @@ class NoSuchTag(Missing):
 
 
 class OutOfWindow(Missing):
-    """The target lies outside what is kept. The message gives the window; nothing nearest is guessed."""
+    """The target lies outside what is kept. The message gives the window. The call never guesses the nearest point."""
 
     def __init__(self, target: str, window: str) -> None:
         super().__init__(f"{target} is outside what is kept. Restorable: {window}")
@@ -344,7 +344,7 @@ class StoreUnreachable(Unavailable):
 
 
 class NotOffered(Unavailable):
-    """The store does not do what a request asks for; it may do all else."""
+    """The store does not support what a request asks for. It may support all other requests."""
 
     def __init__(self, url: str, cause: str) -> None:
         hint = "choose another storage class or encryption in the settings, if it is that; else ask `seglog doctor`"
@@ -396,7 +396,10 @@ class Misuse(CatalogError):
 
 
 class OpenedByParent(Misuse):
-    """This process is a fork of the one that opened it: what it has is a copy, beside which the parent goes on."""
+    """This process is a fork of the process that opened the catalog.
+
+    It has only a copy, and the parent still uses the original.
+    """
 
     def __init__(self, parent: int) -> None:
         super().__init__(
@@ -416,9 +419,10 @@ class InvalidName(Misuse):
 
 
 class InvalidArgument(Misuse, TypeError, ValueError):
-    """`name` is the argument, `given` its value, `wanted` says what the call takes. Nothing was done.
+    """A value that the call does not take. Nothing was done.
 
-    A `TypeError` and a `ValueError`, because Python raises either for such a value.
+    `name` is the argument, `given` its value, `wanted` says what the call takes. The class is a `TypeError` and a
+    `ValueError`, because Python raises either for such a value.
     """
 
     def __init__(self, name: str, given: object, wanted: str) -> None:
@@ -429,7 +433,7 @@ class InvalidArgument(Misuse, TypeError, ValueError):
 
 
 class UnnamableBranch(Misuse):
-    """What may not be done to, or with, the name `main`."""
+    """An operation that the name `main` does not allow."""
 
     def __init__(self, topic: str, what: str) -> None:
         super().__init__(f"the branch main of {topic} cannot {what}", hint="main is the topic itself")
@@ -472,7 +476,7 @@ def _moment(ms: int) -> str:
 
 
 def _span(ms: int) -> str:
-    """In the largest unit of which it has two: 36 hours, 40 days."""
+    """Return the time in the largest unit of which it has at least two: 36 hours, 40 days."""
     for unit_ms, unit in ((86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes")):
         if ms >= 2 * unit_ms:
             return f"{ms // unit_ms} {unit}"

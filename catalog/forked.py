@@ -6,8 +6,8 @@
     3  In the child the lock becomes one that raises `OpenedByParent`. Nothing waits for a thread of the parent.
     4  The child keeps the connection until it ends, and never closes it.
 
-FORK-1  The connection is not closed in the child, not even when Python ends: SQLite would write the parent's WAL into
-        the database, and delete it by its name.
+FORK-1  The child never closes the connection, not even when Python ends. Otherwise SQLite would write the parent's WAL
+        into the database, and delete the WAL by its name.
 FORK-2  The child may open the same file later. SQLite then takes its own locks for those of the old connection. This
         does no harm, because one process at a time has the directory.
 
@@ -31,7 +31,7 @@ _PATIENCE_S = 1
 
 
 class Connected:
-    """A base class, of an object that uses its `_connection` under its `_lock` only."""
+    """A base class for an object that uses its `_connection` under its `_lock` only."""
 
     _connection: sqlite3.Connection
 
@@ -41,7 +41,7 @@ class Connected:
         _connected.add(self)
 
     def _leave_to_parent(self, parent: int) -> None:
-        """Called in a forked child."""
+        """Leave the connection to the parent. The hook calls this in a forked child."""
         self._lock = _Refusal(parent)
         self._is_foreign = True
         if hasattr(self, "_connection"):  # it may be half made
@@ -50,7 +50,7 @@ class Connected:
 
 
 class _Refusal:
-    """In the place of a lock."""
+    """A substitute for a lock, which raises `OpenedByParent`."""
 
     def __init__(self, parent: int) -> None:
         self._parent = parent
@@ -65,7 +65,7 @@ class _Refusal:
 
 
 class _Held(threading.local):
-    """What a thread holds while it forks."""
+    """The locks that a thread holds while it forks."""
 
     def __init__(self) -> None:
         self.locks: list[threading.Lock] = []

@@ -1,14 +1,15 @@
-"""The past of a branch: the commits that it stands on, loaded as they are looked at.
+"""The past of a branch: the commits that it stands on, loaded on demand.
 
-It runs through one or more volumes, each a leg: from a root, or from the oldest state that is kept, up to the fork
-point, and so on to the branch itself. Pure but for `load`, which is given to it.
+The past runs through one or more volumes. The commits of one volume are a leg. The first leg begins at a root, or at
+the oldest state that is kept. Each leg ends at a fork point, and the last one at the branch itself. The module is pure
+except for `load`, which the caller gives.
 
-L1  A leg is gone through in batches that grow, so what lies before or after what is looked for costs little: of the
-    commits that are fetched half are looked at, or more.
-L2  What lies below the boundary may be anything (V6 of `catalog.volume`), and GC may pass the oldest commits while they
-    are looked at. So those that are missing then, or do not join, are `HistoryCollected`, and no damage.
-L3  Checkpoints tell for each of their commits the latest time and the highest seq up to it: `oldest_first` may begin
-    with the last one that is passed by.
+L1  The reader goes through a leg in batches that grow. So commits before or after the wanted ones cost little: it looks
+    at half of the fetched commits, or more.
+L2  Below the boundary, a key may hold anything (V6 of `catalog.volume`). GC may pass the oldest commits while a reader
+    looks at them. So if commits there are missing or do not join, that is `HistoryCollected`, and no damage.
+L3  A checkpoint gives the latest time and the highest seq of all commits up to it. So `oldest_first` may begin with the
+    last checkpoint that lies before the wanted commits.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Load = Callable[[Vid, int, int], Sequence[StoredCommit]]
 
 @dataclass(frozen=True, slots=True)
 class PastCommit:
-    """A commit of a history. `cut_seq`: a fork that came later took its records up to that one only."""
+    """A commit of a history. With `cut_seq`, a later fork took its records only up to that seq."""
 
     commit: Commit
     hash: bytes
@@ -47,25 +48,25 @@ class PastCommit:
 
     @property
     def head_seq(self) -> int:
-        """After it, as far as the history took it."""
+        """Return the topic's head after the commit, as far as the history took it."""
         head_seq = self.commit.bounds.head_seq
         return head_seq if self.cut_seq is None else min(head_seq, self.cut_seq)
 
     @property
     def at_seq(self) -> int:
-        """The topic's head when it happened, as far as the history took it."""
+        """Return the topic's head when the operation happened, as far as the history took it."""
         at_seq = self.commit.at_seq
         return at_seq if self.cut_seq is None else min(at_seq, self.cut_seq)
 
     def segments(self) -> Iterator[tuple[SegmentRef, int]]:
-        """The segments it adds, each with the last seq that is part of the history."""
+        """Yield the segments that the commit adds, each with the last seq that is part of the history."""
         for ref in self.commit.segments:
             last = ref.last_seq if self.cut_seq is None else min(ref.last_seq, self.cut_seq)
             if last >= ref.first_seq:
                 yield ref, last
 
     def point(self, seq: int | None = None) -> ForkPoint:
-        """This commit as the last of a prefix, cut at `seq`."""
+        """Return the fork point whose last commit is this one, cut at `seq`."""
         cuts = [cut for cut in (seq, self.cut_seq) if cut is not None and cut < self.commit.bounds.head_seq]
         return ForkPoint(self.commit.vid, self.commit.lsn, min(cuts, default=None))
 
@@ -74,8 +75,8 @@ class PastCommit:
 class Leg:
     """The commits `first_lsn` to `last_lsn` of one volume, of which records up to `cut_seq` count.
 
-    It is empty if the volume has none of its own. `marks` are the checkpoints in it, ascending. `is_cut`: what came
-    before it, here or in a parent, is kept no more.
+    A leg is empty if the volume has no commits of its own. `marks` are the volume's checkpoints, ascending. `is_cut`
+    means that GC collected the commits before the leg, in this volume or in a parent.
     """
 
     vid: Vid
@@ -90,9 +91,10 @@ class Leg:
 
 
 class History:
-    """`legs` are newest first. `load(vid, first_lsn, last_lsn)` gives commits, both included, oldest first.
+    """The past of a branch. `legs` are newest first.
 
-    `is_passed`: GC has passed its newest commit, and keeps what the volume has behind that only.
+    `load(vid, first_lsn, last_lsn)` gives commits, both included, oldest first. `is_passed` means that GC has passed
+    the newest commit. GC then keeps only what the volume has after that commit.
     """
 
     def __init__(self, legs: Sequence[Leg], load: Load, *, is_passed: bool = False) -> None:
@@ -104,7 +106,7 @@ class History:
         return sum(map(len, self.legs))
 
     def __iter__(self) -> Iterator[PastCommit]:
-        """Newest first."""
+        """Yield the commits, newest first."""
         for leg in self.legs:
             last, size = leg.last_lsn, _FIRST_BATCH
             while last >= leg.first_lsn:
@@ -114,7 +116,7 @@ class History:
 
     @checked
     def followed_by(self, commits: Sequence[StoredCommit]) -> History:
-        """This past, and behind it `commits` of one volume, ascending, which are in no store."""
+        """Return this past, followed by `commits` of one volume, ascending, which are in no store."""
         if not commits:
             return self
         first, last = commits[0].commit, commits[-1].commit
@@ -128,15 +130,18 @@ class History:
 
     @property
     def is_cut(self) -> bool:
-        """Whether what came before its first commit was collected: that one stands for all of it, as one state."""
+        """Tell whether GC collected what came before the first commit.
+
+        That commit then stands for all of it, as one state.
+        """
         return bool(self.legs) and self.legs[-1].is_cut
 
     @property
     def first_mark(self) -> Mark | None:
-        """The latest time, and the highest seq, of all up to its first commit; None if that is no checkpoint.
+        """Return the latest time and the highest seq of all commits up to the first; None if that is no checkpoint.
 
-        A run of GC that ended early may have left that one without its mark (K3 of `catalog.checkpointer`): then the
-        commit itself is asked.
+        A run of GC that ended early may have left the first commit without its mark (K3 of `catalog.checkpointer`).
+        Then the commit itself is read.
         """
         leg = self.legs[-1]
         mark = next((mark for mark in leg.marks if mark.lsn == leg.first_lsn), None)
@@ -149,7 +154,10 @@ class History:
 
     @checked
     def oldest_first(self, is_passed: Callable[[Mark], bool] | None = None) -> Iterator[PastCommit]:
-        """Beginning with the commit of the last checkpoint that `is_passed`, or with the oldest."""
+        """Yield the commits, oldest first.
+
+        Begin with the commit of the last checkpoint that `is_passed` accepts, or with the oldest commit.
+        """
         begin, first_lsn = self._begin(is_passed)
         for leg in reversed(self.legs[:begin]):
             first, size = first_lsn or leg.first_lsn, _FIRST_BATCH
@@ -161,7 +169,7 @@ class History:
 
     @checked
     def nth(self, back: int) -> PastCommit | None:
-        """The newest one with `back` 0, and so on into the past."""
+        """Return the commit that lies `back` commits before the newest; None if there is none."""
         for leg in self.legs:
             if back < len(leg):
                 return self._one(leg, leg.last_lsn - back)
@@ -170,7 +178,7 @@ class History:
 
     @checked
     def at_lsn(self, lsn: LsnNumber) -> PastCommit | None:
-        """The branch's own commit of that number, else its parent's before the fork, and so on."""
+        """Return the branch's own commit with that LSN, else its parent's before the fork, and so on."""
         for leg in self.legs:
             if leg.first_lsn <= lsn <= leg.last_lsn:
                 return self._one(leg, lsn)
@@ -178,7 +186,7 @@ class History:
 
     @checked
     def at(self, vid: Vid, lsn: LsnNumber) -> PastCommit | None:
-        """The commit of that volume, if it is a part of this past."""
+        """Return the commit of that volume, if it is part of this past; otherwise None."""
         for leg in self.legs:
             if leg.vid == vid and leg.first_lsn <= lsn <= leg.last_lsn:
                 return self._one(leg, lsn)
@@ -186,7 +194,7 @@ class History:
 
     @checked
     def truncations_after(self, vid: Vid, lsn: LsnNumber) -> Iterator[int]:
-        """The first seqs that were removed by truncations since that commit."""
+        """Yield the first seq that each truncation after that commit removed."""
         for past in self:
             if past.commit.vid == vid and past.commit.lsn <= lsn:
                 return
@@ -194,7 +202,7 @@ class History:
                 yield past.commit.truncate_from
 
     def _begin(self, is_passed: Callable[[Mark], bool] | None) -> tuple[int, int]:
-        """How many of the legs are to be looked at, and the LSN in the oldest of these, 0 for its first."""
+        """Return how many legs to read, and the LSN to begin with in the oldest of them. 0 means its first LSN."""
         if is_passed is not None:
             for number, leg in enumerate(self.legs):
                 inside = (mark for mark in leg.marks if leg.first_lsn <= mark.lsn <= leg.last_lsn)
@@ -215,9 +223,10 @@ class History:
 
 
 class KeptCommits:
-    """A `Load` for who takes `known` for the boundaries: `load`, with the batches joined by their hashes, too.
+    """A `Load` for a caller that knows the boundaries `known`.
 
-    Raises `HistoryCollected` where `load` finds damage, or nothing, below what `boundary_of` says by now.
+    It calls `load`, and checks that the batches join by their hashes. It raises `HistoryCollected` if `load` finds
+    damage, or nothing, below the boundary that `boundary_of` gives now.
     """
 
     def __init__(self, load: Load, boundary_of: Callable[[Vid], int], known: Mapping[Vid, int]) -> None:
@@ -240,13 +249,17 @@ class KeptCommits:
         return found
 
     def _join(self, vid: Vid, lsn: int, digest: bytes) -> None:
-        """The hash of the commit at `lsn`, as it says itself, and as the one after it does."""
+        """Compare the hash of the commit at `lsn`, as the commit gives it, with the parent hash of the next commit."""
         if self._joints.setdefault((vid, lsn), digest) != digest:
             raise InvalidObject(commit_key(vid, lsn + 1), f"it does not continue lsn {lsn}: the parent hash is another")
 
 
 def asked(history: Callable[[], History], question: Callable[[History], T]) -> T:
-    """What `question` finds in `history`, and in a new one each time that GC passes the oldest commits meanwhile."""
+    """Return the answer of `question` to `history`.
+
+    If GC passes the oldest commits meanwhile, ask again with a new history. Raise `HistoryCollected` after `_ASKED`
+    tries.
+    """
     for _ in range(_ASKED - 1):
         with contextlib.suppress(HistoryCollected):
             return question(history())

@@ -1,18 +1,18 @@
-"""The local catalog: what one data directory knows of the remote, and what it is about to do there. SQLite.
+"""The local catalog, in SQLite: the knowledge of one data directory about the remote, and its pending writes there.
 
-    handles     name "topic@branch" -> volume, newest LSN that is part of it, the commit that is about to be published,
+    handles     name "topic@branch" -> volume, newest LSN that is part of it, the pending commit,
                 the LSN at which it diverged, the epoch that it writes with, the configuration that the volume knows
     volumes     vid -> its Control, as stored remotely (immutable, so a cache that never is stale)
     log         vid, lsn -> its Commit, likewise
-    objects     key -> a boundary, a set of checkpoints, as last heard of; a list of segments, which never changes
+    objects     key -> a boundary or a set of checkpoints, as last read; a list of segments, which never changes
     attempts    sid -> how far an offload has come
 
 K1  A call that changes something is one transaction, and durable when it returns (WAL, synchronous=FULL).
-K2  A pending commit is on record, whole, before its key is first tried, so a restart sends the identical bytes.
-K3  The file's user_version is the format version. Another one is `FormatUnsupported`; nothing is touched.
+K2  A pending commit is on record, whole, before the first try of its key. So a restart sends the identical bytes.
+K3  The file's user_version is the format version. Another version is `FormatUnsupported`, and the file stays untouched.
 
 Integers of SQLite are signed: an LSN or seq from 2^63 on is an `OverflowError`.
-All methods are safe to call from many threads: they share one connection, and take turns.
+All methods are safe to call from many threads. The threads share one connection, and take turns.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _SCHEMA = (
 class Handle:
     """A local name for a remote volume. `lsn` is the newest commit known to be part of it; 0 is none.
 
-    `pending_body` is a commit, as it is or will be sent to `pending_lsn`. It stays until the answer is definite.
-    `epoch` is that of the commits that are made here; 0 is a replica's, which makes none and follows the volume.
-    `fenced_epoch` is that of another writer, who took the volume over. `config` is the topic's configuration at `lsn`.
-    `diverged_lsn` is the LSN that another's commit took, 0 where the volume as a whole was collected.
-    `topic_id` is the log's id of the topic that a writer's commits tell of: one of the same name may come after it.
+    `pending_body` is a commit that was or will be sent to `pending_lsn`. It stays until the answer is definite. `epoch`
+    is the epoch of the commits that are made here. A replica has epoch 0: it makes no commits and follows the volume.
+    `fenced_epoch` is the epoch of another writer, which took the volume over. `config` is the topic's configuration at
+    `lsn`. `diverged_lsn` is the LSN that another writer's commit took. It is 0 if GC collected the whole volume.
+    `topic_id` is the log's id of the topic that a writer's commits describe. A later topic may have the same name.
     """
 
     name: str
@@ -86,9 +86,9 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try to bring records `first_seq` to `last_seq` of `name` into the volume. `state` is the offloader's word.
+    """One try to bring records `first_seq` to `last_seq` of `name` into the volume. The offloader defines `state`.
 
-    `lsn` is that of the commit that names its segment, once there is one.
+    `lsn` is the LSN of the commit that names the segment, once there is one.
     """
 
     sid: Sid
@@ -120,10 +120,11 @@ _SELECT_ATTEMPTS = f"SELECT {', '.join(_ATTEMPT_COLUMNS)} FROM attempts"  # noqa
 
 
 class LocalCatalog(Connected):
-    """Opens `path`, or makes it. A context manager.
+    """The local catalog at `path`, which is made if it is absent. A context manager.
 
-    `read_only`: a private copy of it, so that nothing changes there; what is saved in it goes when it is closed.
-    Raises `LocalCatalogUnavailable`, `FormatUnsupported`, and `InvalidObject` for a file that is no such database.
+    With `read_only`, it opens a private copy, so that nothing changes at `path`. Everything saved in the copy is lost
+    when it is closed. Raise `LocalCatalogUnavailable`, `FormatUnsupported`, and `InvalidObject` for a file that is no
+    such database.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -153,7 +154,7 @@ class LocalCatalog(Connected):
         self.close()
 
     def close(self) -> None:
-        """In a forked child it does nothing (catalog.forked)."""
+        """Close the connection. In a forked child, do nothing (catalog.forked)."""
         if self._is_foreign:
             return
         with self._lock, self._errors():
@@ -172,10 +173,10 @@ class LocalCatalog(Connected):
         done: Sid | None = None,
         truncated: tuple[str, str, int] | None = None,
     ) -> None:
-        """Put a handle, an attempt and a commit (vid, lsn, body) on record, or replace them; all or nothing.
+        """Save or replace a handle, an attempt and a commit (vid, lsn, body), all or nothing.
 
-        `done` is an attempt that goes from the record. `truncated` is a name, a state and a seq: its attempts in that
-        state end before the seq from now on, and those that begin there or above it go.
+        `done` is an attempt to delete. `truncated` is a name, a state and a seq, for the attempts of that name in that
+        state. Attempts that begin at or above the seq are deleted. The others end before the seq from now on.
         """
         with self._transaction() as run:
             if handle is not None:
@@ -198,7 +199,7 @@ class LocalCatalog(Connected):
         return _handle(rows[0]) if rows else None
 
     def handles(self) -> tuple[Handle, ...]:
-        """Ascending by name."""
+        """Return all handles, ascending by name."""
         return tuple(map(_handle, self._rows(f"{_SELECT_HANDLES} ORDER BY name")))
 
     @checked
@@ -208,7 +209,7 @@ class LocalCatalog(Connected):
 
     @checked
     def attempts(self, name: str | None = None) -> tuple[Attempt, ...]:
-        """Those of one name, or all; oldest first."""
+        """Return the attempts of one name, or all; oldest first."""
         order = "ORDER BY created_at_ms, first_seq, sid"
         if name is None:
             rows = self._rows(f"{_SELECT_ATTEMPTS} {order}")
@@ -235,25 +236,25 @@ class LocalCatalog(Connected):
 
     @checked
     def put_commits(self, vid: Vid, commits: Iterable[tuple[int, bytes]]) -> None:
-        """(lsn, body) of each."""
+        """Save commits, each as (lsn, body)."""
         with self._transaction() as run:
             run.executemany(_PUT_COMMIT, [(str(vid), lsn, body) for lsn, body in commits])
 
     @checked
     def commit_bodies(self, vid: Vid, first_lsn: LsnNumber, last_lsn: LsnNumber) -> dict[int, bytes]:
-        """Those that are here, by LSN; `last_lsn` included."""
+        """Return the saved commits from `first_lsn` to `last_lsn`, both included, by LSN."""
         query = "SELECT lsn, body FROM log WHERE vid = ? AND lsn BETWEEN ? AND ? ORDER BY lsn"
         return dict(self._rows(query, str(vid), first_lsn, last_lsn))
 
     @checked
     def newest_lsn(self, vid: Vid) -> int:
-        """Of the commits that are here; 0 if none is."""
+        """Return the newest LSN of the saved commits; 0 if there is none."""
         ((newest,),) = self._rows("SELECT coalesce(max(lsn), 0) FROM log WHERE vid = ?", str(vid))
         return int(newest)
 
     @checked
     def has_commits(self, vid: Vid, first_lsn: LsnNumber, last_lsn: LsnNumber) -> bool:
-        """Whether all of them are here."""
+        """Tell whether all commits from `first_lsn` to `last_lsn` are saved."""
         query = "SELECT count(*) FROM log WHERE vid = ? AND lsn BETWEEN ? AND ?"
         ((count,),) = self._rows(query, str(vid), first_lsn, last_lsn)
         return int(count) == last_lsn - first_lsn + 1
@@ -269,20 +270,20 @@ class LocalCatalog(Connected):
         return rows[0][0] if rows else None
 
     def volumes(self) -> tuple[Vid, ...]:
-        """Those that something is kept of."""
+        """Return the volumes of which a control or a commit is saved."""
         rows = self._rows("SELECT vid FROM volumes UNION SELECT vid FROM log")
         return tuple(Vid.parse(vid) for (vid,) in rows)
 
     @checked
     def drop_commits(self, vid: Vid, below_lsn: LsnNumber, first_lsn: LsnNumber = 1) -> int:
-        """How many copies of commits went."""
+        """Delete the saved commits from `first_lsn` on and below `below_lsn`. Return how many there were."""
         query = "DELETE FROM log WHERE vid = ? AND lsn >= ? AND lsn < ?"
         with self._transaction() as run:
             return run.execute(query, (str(vid), first_lsn, below_lsn)).rowcount
 
     @checked
     def drop_volume(self, vid: Vid) -> int:
-        """All that is kept of it, but for handles and attempts. How many copies of commits went."""
+        """Delete all that is saved of the volume, except handles and attempts. Return how many commits were deleted."""
         with self._transaction() as run:
             run.execute("DELETE FROM volumes WHERE vid = ?", (str(vid),))
             run.execute("DELETE FROM objects WHERE key >= ? AND key < ?", (f"{vid}/", f"{vid}0"))

@@ -1,7 +1,10 @@
-"""A look at a local catalog that changes nothing beside it, also while somebody writes there: a private copy.
+"""A private copy of a local catalog.
 
-SQLite itself makes files beside a database in WAL mode, also for a reader. So the database and its WAL are copied, as
-they are when two looks in a row find the same, and the copy is what is opened: SQLite recovers it from its WAL.
+Its reader changes nothing beside the original, even while another process writes there.
+
+SQLite makes files beside a database in WAL mode, even for a reader. So this module reads the database and its WAL until
+two reads in a row find the same. It writes them to a private directory, and the reader opens that copy. SQLite recovers
+the copy from its WAL.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ _TRIES = 100
 
 
 class Copy:
-    """The directory `name`. It goes with this object, or with `cleanup`, in the process that made it only."""
+    """The directory `name`. Only the process that made it removes it, by `cleanup` or at the end of this object."""
 
     def __init__(self) -> None:
         self.name = tempfile.mkdtemp(prefix="seglog-")
@@ -28,9 +31,9 @@ class Copy:
 
 
 def copy_aside(path: Path) -> Copy:
-    """A directory with a copy of the database at `path` under its name; without one if there is none.
+    """Return a directory with a copy of the database at `path` under its name, or an empty one if there is no database.
 
-    Raises `LocalCatalogUnavailable` if it cannot be read, or never stays the same long enough.
+    Raise `LocalCatalogUnavailable` if the database cannot be read, or never stays the same long enough.
     """
     try:
         before = _bodies(path)
@@ -45,7 +48,7 @@ def copy_aside(path: Path) -> Copy:
 
 
 def _bodies(path: Path) -> dict[str, bytes]:
-    """Of the database and its WAL. The WAL first: what a checkpoint takes out of it is in the other one then."""
+    """Read the database and its WAL. The WAL comes first: a checkpoint moves content from the WAL to the database."""
     found: dict[str, bytes] = {}
     for suffix in ("-wal", ""):
         try:

@@ -1,6 +1,6 @@
-"""What is kept of a volume, and why. Pure: names, points and commits in, decisions out.
+"""The rules for what GC keeps of a volume. Pure: names, points and commits in, decisions out.
 
-    who                                    holds
+    holder                                 holds
     a branch, or one that was deleted      its volume: every state from the start of the window on, and the newest
       less than a window ago
     a volume younger than the grace        the same: its name may be about to be put
@@ -8,10 +8,10 @@
     a fork whose first states are not      the state that it was forked from
       in a checkpoint of its own
 
-R1  The window of a volume starts at the last commit that, with all before it, happened before `now - window`: whatever
-    time since then is asked for, that commit takes part. So what came before it, nobody asks for.
-R2  The first state that is kept, and each one that is held below it, is a checkpoint before anything older goes.
-R3  What is kept follows from what is there and from the time alone; GC has no memory but its plan.
+R1  All commits up to the start of a volume's window happened before `now - window`. The start is the last such commit.
+    A restore to any time in the window includes that commit. So no restore asks for an older state.
+R2  The first state that is kept is a checkpoint before GC deletes anything older. So is each state held below it.
+R3  The stored objects and the time alone decide what is kept. GC has no memory except its plan.
 
 This module does no I/O.
 """
@@ -29,11 +29,11 @@ from catalog.format.control import CheckpointSet
 __all__ = ["WINDOW", "HeldBy", "Holder", "first_kept", "scan_from", "window_ms_of"]
 
 WINDOW = "pitr_window_s"
-"""The attribute in a topic's configuration that takes the place of the setting of the same name."""
+"""The attribute in a topic's configuration that overrides the setting of the same name."""
 
 
 class HeldBy(enum.Enum):
-    """The words of a report."""
+    """The kinds of holders, in the words of a report."""
 
     REF = "branch"
     DELETED_REF = "deleted branch"
@@ -45,7 +45,7 @@ class HeldBy(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """`until_ms` is when it lets go by itself; None: it does not."""
+    """A reason to keep a state. `until_ms` is when it ends by itself; None: it does not."""
 
     kind: HeldBy
     name: str
@@ -56,7 +56,10 @@ class Holder:
 
 
 def window_ms_of(config: str, default_ms: int) -> int:
-    """Of a topic with the configuration `config` (JSON; empty: none is known). What does not parse says nothing."""
+    """Return the window of a topic with the configuration `config` (JSON; empty: none is known).
+
+    If `config` does not parse, or names no valid window, return `default_ms`.
+    """
     try:
         attributes = json.loads(config)["attributes"] if config else {}
         seconds = int(attributes[WINDOW]) if WINDOW in attributes else None
@@ -66,13 +69,19 @@ def window_ms_of(config: str, default_ms: int) -> int:
 
 
 def scan_from(marks: CheckpointSet, lowest: int, newest: int, since_ms: int) -> int:
-    """The last checkpoint that is certainly before `since_ms`, from which looking may begin; 0 if there is none."""
+    """Return the LSN of the last checkpoint that is certainly before `since_ms`; 0 if there is none.
+
+    A scan may begin there.
+    """
     passed = (mark.lsn for mark in marks.marks if lowest <= mark.lsn <= newest and mark.max_ts_ms <= since_ms)
     return max(passed, default=0)
 
 
 def first_kept(commits: Iterable[Commit], since_ms: int) -> int | None:
-    """The LSN of the last of `commits` (oldest first) up to which all happened by `since_ms`; None if none did."""
+    """Return the LSN of the last commit up to which all happened by `since_ms`; None if none did.
+
+    `commits` are oldest first.
+    """
     found = None
     for commit in commits:
         if commit.at_ts_ms > since_ms:

@@ -1,17 +1,17 @@
-"""What a volume shows at an LSN, made of its commits. Pure: commits in, a snapshot out.
+"""The state that a volume shows at an LSN, made of its commits. Pure: commits in, a snapshot out.
 
-A snapshot is folded from the oldest commit on. Each commit does, in this order:
+A snapshot is folded from the oldest commit on. The fields of each commit apply in this order:
 
-    removed_sids    views of those segments go
-    truncate_from   what is at or above that seq goes; later commits may use those seqs again
-    segments        each becomes a view; what older views show of its range goes (the newest commit wins per seq)
-    deletions       before_seq: what is below it goes; bitmaps: marked as deleted in the views of that segment
+    removed_sids    remove the views of those segments
+    truncate_from   remove seqs at or above it; later commits may use those seqs again
+    segments        add a view for each; remove its range from older views (the newest commit wins per seq)
+    deletions       before_seq: remove seqs below it; bitmaps: mark seqs as deleted in the views of that segment
 
 S1  Views are ascending and never overlap. A segment may have several, when a newer one covers its middle.
-S2  A fork begins with its parent's snapshot, cut at the fork's seq; deletions up to the fork point come with it.
-S3  A delete never reaches records that were appended after it: `before_seq` counts up to the `at_seq` of its commit,
-    and falls with a truncation or a cut, whose seqs are used again.
-S4  A checkpoint holds all of a snapshot that folding on needs, so folding may begin with one.
+S2  A fork begins with its parent's snapshot, cut at the fork's seq. Deletions up to the fork point come with it.
+S3  A delete never reaches records that were appended after it: `before_seq` counts up to the `at_seq` of its commit.
+    A truncation or a cut lowers `before_seq`, because later records use those seqs again.
+S4  A checkpoint holds all of a snapshot that further folding needs. So folding may begin with a checkpoint.
 
 Source: Graft RFC 0001 (Volume Reader). This module does no I/O.
 """
@@ -36,12 +36,12 @@ __all__ = ["SegmentView", "Snapshot", "checkpoint_of", "cut", "empty", "fold", "
 class Snapshot:
     """A volume at an LSN (0: no commit of its own yet). `head_hash` is the `parent_hash` of the commit that follows.
 
-    Seqs from `bounds.first_seq` to `bounds.head_seq` that no view shows were deleted if below `before_seq`.
-    `max_seq` is the highest seq that the topic ever had, `max_ts_ms` its latest time, of those that a commit tells.
-    `epoch` is that of the newest commit, 0 without one. `config` is the topic's configuration as JSON, empty if no
-    commit tells it. No segment with an id of before `collected_before_ms` may be added any more. `put_out_ms` is when
-    the newest commit was made after which fewer deleted records are in what is shown: a delete, or one that puts an
-    object in the place of one that held some; 0 without one.
+    A seq from `bounds.first_seq` to `bounds.head_seq` that no view shows was deleted if it lies below
+    `before_seq`. `max_seq` is the highest seq that the topic ever had, and `max_ts_ms` its latest time, as far as
+    commits tell. `epoch` is the epoch of the newest commit, 0 without one. `config` is the topic's configuration as
+    JSON, empty if no commit tells it. No segment with an id from before `collected_before_ms` may be added any more.
+    `put_out_ms` is the time of the newest commit that reduced the deleted records in shown objects, 0 without one. Such
+    a commit is a delete, or replaces an object that held deleted records.
     """
 
     vid: Vid
@@ -59,17 +59,17 @@ class Snapshot:
 
 
 def empty(vid: Vid) -> Snapshot:
-    """A volume without parent and commits."""
+    """Return a volume without parent and commits."""
     return Snapshot(vid, 0, Bounds(first_seq=1, head_seq=0), (), 0, NO_PARENT)
 
 
 def fork(parent: Snapshot, vid: Vid) -> Snapshot:
-    """The volume `vid`, forked from `parent`, before any commit of its own."""
+    """Return the volume `vid`, forked from `parent`, before any commit of its own."""
     return replace(parent, vid=vid, lsn=0, epoch=0, collected_before_ms=0)
 
 
 def cut(snapshot: Snapshot, seq: int) -> Snapshot:
-    """`snapshot` as if nothing above `seq` had been appended."""
+    """Return `snapshot` as if no record above `seq` had been appended."""
     above = seq + 1
     bounds = snapshot.bounds
     return replace(
@@ -82,7 +82,7 @@ def cut(snapshot: Snapshot, seq: int) -> Snapshot:
 
 
 def checkpoint_of(snapshot: Snapshot, *, now_ms: int) -> Checkpoint:
-    """What the commit that `snapshot` ends with is given to become a checkpoint."""
+    """Return the checkpoint for the last commit of `snapshot`."""
     views = encode_views(snapshot.segments)
     return Checkpoint(
         made_at_ms=now_ms,
@@ -99,7 +99,7 @@ def checkpoint_of(snapshot: Snapshot, *, now_ms: int) -> Checkpoint:
 
 
 def from_checkpoint(stored: StoredCommit, checkpoint: Checkpoint, views: tuple[SegmentView, ...]) -> Snapshot:
-    """The volume at the commit `stored`, by its checkpoint, whose decoded list is `views`."""
+    """Return the volume at the commit `stored`, from its checkpoint, whose decoded list is `views`."""
     commit = stored.commit
     return Snapshot(
         vid=commit.vid,
@@ -118,7 +118,7 @@ def from_checkpoint(stored: StoredCommit, checkpoint: Checkpoint, views: tuple[S
 
 
 def fold(base: Snapshot, commits: Iterable[StoredCommit]) -> Snapshot:
-    """`base` after `commits`, which are those that follow it, oldest first."""
+    """Return `base` after `commits`, which follow it, oldest first."""
     views = list(base.segments)
     bitmaps = {view.ref.sid: BitMap.deserialize(view.deleted) for view in views if view.deleted is not None}
     now = base
@@ -175,7 +175,7 @@ def _deleted_below(commit: Commit) -> int:
 
 
 def _without(views: Iterable[SegmentView], first: int, last: int | None) -> list[SegmentView]:
-    """`views` without the seqs from `first` to `last` (None: to the end)."""
+    """Return `views` without the seqs from `first` to `last` (None: to the end)."""
     kept: list[SegmentView] = []
     for view in views:
         if view.last < first or (last is not None and view.first > last):

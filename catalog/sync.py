@@ -1,13 +1,13 @@
-"""What a volume has that is not known here yet, and what that means for whoever writes it.
+"""Updates of a volume: the commits that are not known here yet, and their meaning for the volume's writer.
 
-P1  Commits are looked for by name: a GET of the LSN that follows, until one is not there. Then the boundary is read:
-    what lies below it does not count, whatever is under its key (V6 of `catalog.volume`), so a follower that GC has
-    passed goes on from the newest commit of all.
-    Who needs the state only, and not each commit, asks for the newest commit by a LIST once there are many, and goes on
-    from the newest checkpoint: the requests are bounded, however far behind it is.
-P2  Maintenance is what others may do to a volume under its writer: commits of kind config and compact, of no higher
-    epoch than the writer's (of epoch 0 while it has none), which leave the bounds as they are. A writer goes on after
-    them.
+P1  A follower finds commits by name: it gets the next LSN until one is absent. Then it reads the boundary. A commit
+    below the boundary does not count, whatever is under its key (V6 of `catalog.volume`). So a follower that GC has
+    passed continues from the newest commit of all. A follower may need only the state, and not each commit. Once there
+    are many commits, it asks for the newest one by a LIST, and continues from the newest checkpoint. So the number of
+    requests is bounded, however far behind it is.
+P2  Maintenance is the set of changes that others may make to a volume under its writer. These are commits of kind
+    config and compact, which do not change the bounds. Their epoch is no higher than the writer's (0 while it has
+    none). A writer continues after them.
 
 Source: Graft RFC 0001 (Pull & Fetch Volume).
 """
@@ -33,10 +33,10 @@ _MAINTENANCE = frozenset({CommitKind.CONFIG, CommitKind.COMPACT})
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What `vid` has after `since`: commits up to `lsn`, oldest first.
+    """The updates of `vid` after `since`: commits up to `lsn`, oldest first.
 
-    Where GC has passed `since`, the commits are not there any more, and where there are too many, not all were asked
-    for: `newest` is what they add up to.
+    If GC has passed `since`, the commits are gone. If there are too many, not all were fetched. In both cases, `newest`
+    is the state that they add up to.
     """
 
     vid: Vid
@@ -56,23 +56,23 @@ class News:
 
     @property
     def config(self) -> str:
-        """The topic's configuration, if they change it; else empty."""
+        """Return the topic's configuration if the commits change it; otherwise empty."""
         if self.newest is not None:
             return self.newest.config
         told = [stored.commit.config for stored in self.commits if stored.commit.config]
         return told[-1] if told else ""
 
     def fenced_by(self, epoch: int) -> tuple[int, int] | None:
-        """LSN and epoch of the first commit of a higher one than `epoch`, if there is one."""
+        """Return LSN and epoch of the first commit with a higher epoch than `epoch`; None if there is none."""
         if self.newest is not None:
             return (self.newest.lsn, self.newest.epoch) if self.newest.epoch > epoch else None
         commits = (stored.commit for stored in self.commits)
         return next(((commit.lsn, commit.epoch) for commit in commits if commit.epoch > epoch), None)
 
     def is_maintenance(self, bounds: Bounds, epoch: int) -> bool:
-        """P2, for a writer of `epoch` that left the volume with `bounds`."""
+        """Tell whether all updates are maintenance (P2), for a writer of `epoch` that left the volume with `bounds`."""
         if self.newest is not None:
-            # Of one epoch there is one writer, and every commit of its own but those two kinds is known to it.
+            # An epoch has one writer. The writer knows every commit of its epoch except those two kinds.
             return self.newest.epoch <= epoch and self.newest.bounds == bounds
         return all(
             stored.commit.kind in _MAINTENANCE and stored.commit.epoch <= epoch and stored.commit.bounds == bounds
@@ -81,12 +81,12 @@ class News:
 
 
 def pull(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes, *, each: bool = True) -> News:
-    """What follows the commit at `lsn`, whose hash is `head_hash`; in the local copy on return.
+    """Return the updates after the commit at `lsn`, whose hash is `head_hash`. On return, the local copy has them.
 
-    Without `each`, of many commits that a checkpoint adds up it may be the state alone.
+    Without `each`, the updates may be the state alone, if a checkpoint adds up many commits.
 
-    Raises `BranchCollected` if GC has taken all of the volume, `InvalidObject` if it does not continue that one, and
-    what the store raises.
+    Raise `BranchCollected` if GC has deleted the whole volume, and `InvalidObject` if the commits do not continue the
+    one at `lsn`. Raise the store's errors too.
     """
     damage: InvalidObject | None = None
     commits: tuple[StoredCommit, ...] = ()
@@ -115,7 +115,7 @@ def pull(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes, *, each: bool =
 
 
 def _jump(volumes: Volumes, vid: Vid, lsn: int) -> Snapshot | None:
-    """The newest state, if there is a checkpoint above `lsn`."""
+    """Return the newest state if there is a checkpoint above `lsn`; otherwise None."""
     listed = volumes.newest_lsn(vid)
     last_mark = volumes.newest_checkpoints(vid).marks[-1:]
     if not last_mark or last_mark[0].lsn <= lsn:

@@ -1,4 +1,6 @@
-"""Which commit, and which record in it, a point in time means. Pure: a target and a history in, a fork point out.
+"""Points in time: the commit, and the record in it, that a target means.
+
+The module is pure: a target and a history in, a fork point out.
 
 A history is the commits that a branch stands on, its parents' up to the fork points included (`catalog.history`).
 A point in it is a prefix of the history (the topic's own order, C3 in `catalog.format.commit`), cut at a seq:
@@ -9,19 +11,19 @@ A point in it is a prefix of the history (the topic's own order, C3 in `catalog.
               ISO 8601 with its zone, or how long ago: `15 minutes ago`
     lsn:N     the whole commit N: the branch's own, else its parent's before the fork, and so on
     head      the newest commit; head~N the one N before it, across fork points
-    tag:NAME  the point that has this name; whoever has the names finds it
+    tag:NAME  the point that has this name; the caller looks it up
 
 T1  Deletes, evictions and truncations after the point take no part: the prefix ends before the first of them.
-T2  One that happened before the point takes part even if it was committed after an offload of later records; those
-    records are then cut off.
-T3  The point's lsn is that of the last commit that takes part. Its seq is the cut, None if the commit is whole.
-T4  A target outside the history is `OutOfWindow`, with the window. Nothing nearest is guessed.
-T5  A history whose beginning was collected begins with a state: every record and time up to it lies outside, for what
-    was deleted or truncated before cannot be told any more.
-T6  Only commits between the checkpoint before the point and the second offload after it are looked at (C4 in
-    `catalog.format.commit`), whatever the length of the history.
+T2  A delete, eviction or truncation before the point takes part even if it was committed after an offload of later
+    records. Those records are then cut off.
+T3  The point's lsn is the LSN of the last commit that takes part. Its seq is the cut, None if the commit is whole.
+T4  A target outside the history is `OutOfWindow`, with the window. The nearest point is never guessed.
+T5  If GC collected the beginning of a history, the history begins with a state. Every record and time up to that state
+    lies outside, because earlier deletes and truncations are unknown.
+T6  The resolver reads only commits between the checkpoint before the point and the second offload after the point (C4
+    in `catalog.format.commit`), whatever the length of the history.
 
-The time of a record inside a segment is asked from the caller.
+The caller provides the time of a record inside a segment (`LastSeqAt`).
 """
 
 from __future__ import annotations
@@ -66,12 +68,12 @@ _TAKES_AWAY = frozenset({CommitKind.DELETE, CommitKind.EVICT, CommitKind.TRUNCAT
 LastSeqAt = Callable[[Vid, SegmentRef, int], int]
 """`(vid, segment, ts_ms)`: the seq of the last record of `segment`, in volume `vid`, whose ts is at most `ts_ms`.
 
-Asked only when the segment has records on both sides of that time.
+Called only if the segment has records on both sides of that time.
 """
 
 
 def no_time_is_asked(vid: Vid, segment: SegmentRef, ts_ms: int) -> int:
-    """A `LastSeqAt` for targets that are no times."""
+    """Raise an error. This is the `LastSeqAt` for targets that are no times."""
     raise AssertionError(f"a target that is no time needs no record's time ({vid}, {segment}, {ts_ms})")
 
 
@@ -122,9 +124,9 @@ Target = Seq | Lsn | Head | Time | Named
 
 @checked
 def parse_target(text: str, *, now_ms: int) -> Target:
-    """`seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME`, `15 minutes ago`, or an ISO 8601 time with its zone.
+    """Parse `seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME`, `15 minutes ago`, or an ISO 8601 time with its zone.
 
-    Raises `InvalidTarget`, and `InvalidName` for what cannot be a tag.
+    Raise `InvalidTarget`, and `InvalidName` for a text that cannot be a tag.
     """
     if text == "head":
         return Head()
@@ -152,7 +154,7 @@ def parse_target(text: str, *, now_ms: int) -> Target:
 
 @checked
 def resolve(target: Target, history: History, last_seq_at: LastSeqAt) -> ForkPoint:
-    """The fork point that `target` means in `history`. Raises `OutOfWindow`."""
+    """Return the fork point that `target` means in `history`. Raise `OutOfWindow` if there is none."""
     match target:
         case Head(back):
             past = history.nth(back)
@@ -175,7 +177,10 @@ def resolve(target: Target, history: History, last_seq_at: LastSeqAt) -> ForkPoi
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What a history covers. Times in ms, None if it has no records; LSNs of its oldest and newest commit."""
+    """The range that a history covers.
+
+    Times in ms, None if it has no records; LSNs of its oldest and newest commit.
+    """
 
     first_ms: int | None
     last_ms: int | None
@@ -186,13 +191,13 @@ class Span:
 
 @checked
 def window(history: History) -> str:
-    """`DATE (lsn a) to DATE (lsn b), seq c to d`: what can be restored from `history`."""
+    """Return the range that can be restored from `history`: `DATE (lsn a) to DATE (lsn b), seq c to d`."""
     found = span(history)
     return "nothing, because nothing is committed yet" if found is None else told(found)
 
 
 def told(found: Span) -> str:
-    """As `window` says it; without LSNs where `last_lsn` is 0."""
+    """Return the text of `window` for a span. Omit LSNs if `last_lsn` is 0."""
     if found.first_ms is None or found.last_ms is None:
         return f"lsn {found.first_lsn} to lsn {found.last_lsn}"
     first, last = (f" (lsn {lsn})" if found.last_lsn else "" for lsn in (found.first_lsn, found.last_lsn))
@@ -201,7 +206,11 @@ def told(found: Span) -> str:
 
 
 def span(history: History) -> Span | None:
-    """Looks at both ends, as far as the first commit with records (C4: beyond that nothing lies further out)."""
+    """Return the range of `history`; None if it has no commits.
+
+    Read both ends, as far as the first commit with records. Beyond that commit nothing lies further out (C4 in
+    `catalog.format.commit`).
+    """
     oldest, newest = _up_to_records(history.oldest_first()), _up_to_records(iter(history))
     if not oldest:
         return None
@@ -265,7 +274,7 @@ def _at_time(ms: int, history: History, last_seq_at: LastSeqAt) -> ForkPoint | N
     for past in history.oldest_first(lambda mark: mark.max_ts_ms <= ms):
         commit = past.commit
         if last_taken is None and commit.at_ts_ms <= ms and not any(_appended(past)):
-            # The first that is looked at: it is a checkpoint that was passed, and all that came before is taken, too.
+            # The first commit that is read is a passed checkpoint. All commits before it take part, too.
             seq, last_taken = past.head_seq, past
         elif commit.kind in _TAKES_AWAY:
             if commit.at_ts_ms > ms:
@@ -285,14 +294,14 @@ def _at_time(ms: int, history: History, last_seq_at: LastSeqAt) -> ForkPoint | N
 
 
 def _appended(past: PastCommit) -> Iterator[tuple[SegmentRef, int]]:
-    """Segments of records that are new with it. What a merge adds is not."""
+    """Yield the segments whose records are new with this commit. A segment that a merge adds is not."""
     return past.segments() if past.commit.kind is CommitKind.OFFLOAD else iter(())
 
 
 def _times(past: PastCommit) -> Iterator[int]:
-    """Times up to which `past` tells what the topic was: those of its records, and of what took some away.
+    """Yield times up to which `past` tells the topic's state: of its records, and of operations that removed some.
 
-    A segment that a fork cut counts whole: what the fork appended itself is later than all of it.
+    If a fork cut a segment, the segment counts whole, because all records that the fork appended are later.
     """
     for ref, _ in _appended(past):
         yield ref.min_ts_ms

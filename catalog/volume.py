@@ -1,22 +1,32 @@
-"""Volumes on object storage: their commits, what those add up to, and how one more is published.
+"""Volumes on object storage: their commits, the state that the commits add up to, and the publication of a new commit.
 
-V1  Nothing is returned unverified: envelope, commit hash, identity with the key; and of commits that are read together,
-    or folded, the parent's hash, which for the first commit of a fork is that of the commit at its fork point.
-V2  Commits and controls never change, so the local copy is used first; one that is damaged is fetched again. One that
-    became a checkpoint meanwhile is fetched again when the list of checkpoints says so.
-    The list itself is asked for only if the commits since its newest one are not all here, and then for its beginning,
-    unless what is asked for lies before that.
-V3  The newest snapshot of each volume is kept in memory, so the next one costs the commits since. The first one costs
-    the commits since the newest checkpoint, whatever lies before that; so does one that is far from the last.
-V4  A commit that is missing below one that is there is `InvalidObject`, for history is dense (C1); unless it lies below
-    the boundary by now: then it was collected, and is missing as any other is.
-V5  An epoch that falls (C5) is `InvalidObject`.
-V6  After a commit was put, the boundary is read: a commit below it counts as refused, for what it stands on may be
-    gone, and its key may have been used before. If all that follows up to the boundary is there and stands on the
-    commit, it is part of the history, and its writer is told so.
-V7  A history needs the boundary as it is now. Only while nobody can be asked, the one last heard of stands in.
-V8  Where a LIST costs by all that lies there, the newest commit is searched from the newest checkpoint on: history is
-    dense (C1), and what is kept begins with a checkpoint. As a LIST may be, it may be behind what GC has passed.
+V1  Nothing is returned unverified: envelope, commit hash, identity with the key. If commits are read together or
+    folded, each parent's hash is verified too. The parent of a fork's first commit is the commit at its fork point.
+V2  Commits and controls never change, so the local copy is used first. A damaged local copy is fetched again. If the
+    list of checkpoints says that a commit became a checkpoint meanwhile, that commit is fetched again. The list itself
+    is read only if the commits since its newest checkpoint are not all here. Then only its beginning is read, unless
+    the wanted state lies before that.
+V3  The newest snapshot of each volume is kept in memory, so the next one costs the commits since. The first snapshot
+    costs the commits since the newest checkpoint, whatever lies before that. So does a snapshot that is far from the
+    last.
+V4  If a commit is missing below one that is there, that is `InvalidObject`, because history is dense (C1 of
+    `catalog.format.commit`). But if it lies below the current boundary, GC collected it, and it is missing as any other
+    is.
+V5  An epoch that falls is `InvalidObject` (C5 of `catalog.format.commit`).
+V6  After a writer put a commit, it reads the boundary:
+
+        1  Writer W prepares commit 15 and stalls.
+        2  GC raises the boundary to 20, and deletes commits and objects below it.
+        3  W resumes and puts commit 15. The PUT can succeed, because the key is free.
+        4  W reads the boundary, sees 20, and treats its commit as refused: `Outdated`.
+
+    A commit below the boundary counts as refused. GC may have deleted what it stands on, and another commit may have
+    used its key before. The exception is a commit that later commits continue, each on the one before, up to the
+    boundary. Such a commit is part of the history, and its writer gets a success.
+V7  A history needs the current boundary. Only while the store cannot be asked, the last one that was read stands in.
+V8  If a LIST costs by the number of keys, the newest commit is searched from the newest checkpoint on. History is dense
+    (C1 of `catalog.format.commit`), and the kept part begins with a checkpoint. The result may be behind what GC has
+    passed, as the result of a LIST may be.
 
 Source: Graft RFC 0001 (visibility_path, remote_commit, checkpoints).
 """
@@ -85,13 +95,13 @@ from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
 __all__ = ["DEAD", "Volumes"]
 
 _CONCURRENT_GETS = 16
-_FAR = 64  # commits: from there on a checkpoint may be nearer than what is known
+_FAR = 64  # commits: from this distance on, a checkpoint may be nearer than the known state
 _LSNS = 2**63  # what a local catalog can count
 _log = logging.getLogger(__name__)
 
 
 class Volumes:
-    """The volumes under one prefix. `cache`, if there is one, keeps what was read. Safe to use from many threads.
+    """The volumes under one prefix. `cache`, if given, keeps what was read. Safe to use from many threads.
 
     Every method may raise `Unavailable`, `InvalidObject` and `FormatUnsupported`.
     """
@@ -103,7 +113,7 @@ class Volumes:
         self._last_marks: dict[Vid, int] = {}
 
     def unasked(self) -> Volumes:
-        """The same, of which no method makes a request: `StoreUnreachable` if it would take one."""
+        """Return the same volumes without requests. A method that would need one raises `StoreUnreachable`."""
         volumes = Volumes(UnaskedStore(self.store), self.cache)
         volumes._known, volumes._last_marks = self._known, self._last_marks
         return volumes
@@ -112,7 +122,7 @@ class Volumes:
 
     @checked
     def control(self, vid: Vid) -> Control:
-        """Raises `NoSuchObject`."""
+        """Return the volume's control. Raise `NoSuchObject` if it is absent."""
         cached = self.cache.control(vid) if self.cache else None
         if cached is not None:
             try:
@@ -127,7 +137,10 @@ class Volumes:
 
     @checked
     def full_name(self, vid: Vid) -> str:
-        """`topic@branch`, as its control says it, for messages: it may be gone with the volume."""
+        """Return the branch's name for messages: `topic@branch`, or the topic alone for its main branch.
+
+        The name comes from the control, which may be gone with the volume.
+        """
         try:
             control = self.control(vid)
         except NoSuchObject:
@@ -136,15 +149,18 @@ class Volumes:
 
     @checked
     def newest_lsn(self, vid: Vid) -> int:
-        """Of the commits in the store; 0 if there is none yet. One LIST, or a search by name (V8)."""
+        """Return the LSN of the newest commit in the store; 0 if there is none yet.
+
+        One LIST, or a search by name (V8).
+        """
         if not self.store.is_ordered:
-            with contextlib.suppress(Corrupt):  # damage is for those who need the checkpoints
+            with contextlib.suppress(Corrupt):  # callers that need the checkpoints report damage
                 return self._searched_newest(vid)
         return first_known(self.store, commits_prefix(vid), lsn_of) or 0
 
     @checked
     def has_commit(self, vid: Vid, lsn: LsnNumber) -> bool:
-        """Whether it is in the store. One HEAD."""
+        """Tell whether the commit is in the store. One HEAD."""
         try:
             self.store.head(commit_key(vid, lsn))
         except NoSuchObject:
@@ -153,9 +169,9 @@ class Volumes:
 
     @checked
     def next_commits(self, vid: Vid, lsn: LsnNumber, enough: int | None = None) -> tuple[StoredCommit, ...]:
-        """Those after `lsn`, oldest first, until one is not there, or there are `enough`.
+        """Return the commits after `lsn`, oldest first, until one is absent, or there are `enough`.
 
-        No LIST: a GET for each that is not here yet, and one that finds none.
+        This takes no LIST. It takes a GET for each commit that is not here yet, and GETs that find none.
         """
         found = self._cached_run(vid, lsn)
         width = 1
@@ -174,12 +190,15 @@ class Volumes:
 
     @checked
     def boundary(self, vid: Vid) -> int:
-        """The lowest LSN that may come to be and whose state is kept; 0 if nothing was ever collected."""
+        """Return the lowest LSN that GC retains. Commits below it are rejected. 0 before the first collection."""
         return self._boundary(vid).lsn
 
     @checked
     def forget(self, vid: Vid, first_lsn: LsnNumber, below_lsn: LsnNumber) -> None:
-        """Copies of commits that were collected: what was read from their keys since may be another's."""
+        """Drop the copies of commits that GC collected: from `first_lsn` on and below `below_lsn`.
+
+        A copy that was read from such a key since then may be another writer's commit.
+        """
         known = self._known.get(vid)
         if known is not None and known.lsn < below_lsn:
             self._known.pop(vid, None)
@@ -188,7 +207,7 @@ class Volumes:
 
     @checked
     def checkpoints(self, vid: Vid) -> CheckpointSet:
-        """All that readers may start from."""
+        """Return all checkpoints that readers may start from."""
         try:
             body = self.store.get(checkpoints_key(vid))
         except NoSuchObject:
@@ -198,7 +217,7 @@ class Volumes:
 
     @checked
     def newest_checkpoints(self, vid: Vid) -> CheckpointSet:
-        """The newest of them, which cost the same whatever their number is."""
+        """Return the newest checkpoints. The cost is the same whatever their number is."""
         try:
             body = self.store.get_range(checkpoints_key(vid), 0, NEWEST_BYTES)
         except NoSuchObject:
@@ -207,7 +226,7 @@ class Volumes:
 
     @checked
     def hear_checkpoints(self, vid: Vid, body: bytes) -> CheckpointSet:
-        """The newest ones, of the list as it is now: `body` is that, or its beginning."""
+        """Remember `body`, the current list of checkpoints or its beginning. Return the newest ones in it."""
         newest = decode_newest_checkpoints(body[:NEWEST_BYTES], vid)
         if self.cache:
             here = self.cache.object(checkpoints_key(vid))
@@ -218,25 +237,25 @@ class Volumes:
 
     @checked
     def last_checkpoint(self, vid: Vid) -> int:
-        """The LSN of the newest one, 0 without any, as last heard of: there may be newer ones."""
+        """Return the LSN of the newest checkpoint as last read; 0 without any. The store may have newer ones."""
         if vid not in self._last_marks:
             self.newest_checkpoints(vid)
         return self._last_marks[vid]
 
     @checked
     def commits(self, vid: Vid, first_lsn: LsnNumber, last_lsn: LsnNumber) -> tuple[StoredCommit, ...]:
-        """Commits `first_lsn` to `last_lsn`, that one included, oldest first, joined to each other by their hashes.
+        """Return the commits `first_lsn` to `last_lsn`, both included, oldest first, joined by their hashes.
 
-        Raises `NoSuchObject` if `last_lsn` is not there, or the first ones were collected.
+        Raise `NoSuchObject` if `last_lsn` is absent, or GC collected the first ones.
         """
         _check_lsn(vid, last_lsn)
         return self._load(vid, first_lsn, last_lsn) if first_lsn <= last_lsn else ()
 
     @checked
     def snapshot(self, vid: Vid, lsn: LsnNumber | None = None, seq: int | None = None) -> Snapshot:
-        """What `vid` shows at `lsn` (None: the newest), cut at `seq`; parents included.
+        """Return the state of `vid` at `lsn` (None: the newest), cut at `seq`; parents included.
 
-        Raises `NoSuchObject` if there is no such commit, or its state was collected.
+        Raise `NoSuchObject` if there is no such commit, or GC collected its state.
         """
         _check_lsn(vid, lsn or 0)
         missing = ""
@@ -244,8 +263,8 @@ class Volumes:
             try:
                 whole = self._whole(vid, self.newest_lsn(vid) if lsn is None else lsn)
             except (NoSuchObject, InvalidObject) as trouble:
-                # GC may have passed what is known, or what was being read: then a checkpoint is above it, and what is
-                # missing now is something else than before.
+                # GC may have passed the known state, or the commits that were being read. Then a checkpoint lies
+                # above them, so try again. Give up if the same object is missing twice.
                 if str(trouble) == missing:
                     raise
                 missing = str(trouble)
@@ -255,10 +274,10 @@ class Volumes:
 
     @checked
     def history(self, vid: Vid, lsn: LsnNumber | None = None) -> History:
-        """The commits that `vid` stands on at `lsn` (None: the newest), as far back as their states are kept.
+        """Return the commits that `vid` stands on at `lsn` (None: the newest), as far back as GC keeps their states.
 
-        Commits are fetched as they are looked at, which raises what fetching them raises, and `HistoryCollected` if GC
-        has passed them since (`catalog.history.asked` asks once more then).
+        The history fetches commits on demand, and raises the errors of that. It raises `HistoryCollected` if GC has
+        passed them since (`catalog.history.asked` then asks once more).
         """
         boundaries: dict[Vid, int] = {}
         legs: list[Leg] = []
@@ -271,7 +290,7 @@ class Volumes:
             boundary, checkpoints = self._kept(vid)
             boundaries[vid] = boundary
             if lsn is None and not legs and last_lsn < boundary < DEAD:
-                last_lsn = max(boundary, self.newest_lsn(vid))  # GC has passed what was the newest when it was listed
+                last_lsn = max(boundary, self.newest_lsn(vid))  # GC has passed the newest commit of the LIST
             # Below its boundary a volume may still keep the one state that a fork stands on.
             parent, first_lsn = self.control(vid).parent, max(1, min(boundary, last_lsn))
             is_cut = boundary > 1 and (first_lsn > 1 or parent is not None)
@@ -283,7 +302,10 @@ class Volumes:
             cut_seq = min((seq for seq in (cut_seq, parent.seq) if seq is not None), default=None)
 
     def _searched_newest(self, vid: Vid) -> int:
-        """By a GET and some HEADs: twice the binary logarithm of how many commits there are since the checkpoint."""
+        """Return the newest LSN, by a GET and some HEADs.
+
+        The number of HEADs is twice the binary logarithm of the number of commits since the checkpoint.
+        """
         marks = self.newest_checkpoints(vid).marks
         newest, step = marks[-1].lsn if marks else 0, 1
         while self.has_commit(vid, newest + step):
@@ -305,7 +327,7 @@ class Volumes:
         return found
 
     def _kept(self, vid: Vid) -> tuple[int, CheckpointSet]:
-        """Boundary and checkpoints (V7)."""
+        """Return boundary and checkpoints. If the store is unavailable, return the last ones that were read (V7)."""
         try:
             return self.boundary(vid), self.checkpoints(vid)
         except Unavailable as trouble:
@@ -317,7 +339,7 @@ class Volumes:
             return decode_boundary(boundary, vid).lsn, checkpoints
 
     def _heard(self, vid: Vid, decode: Callable[[bytes, Vid], CheckpointSet]) -> CheckpointSet | None:
-        """Of the list of checkpoints as it was last heard of; None if it was not, or not as far as `decode` needs."""
+        """Return the list of checkpoints as last read; None if it was not read as far as `decode` needs."""
         body = self.cache.object(checkpoints_key(vid)) if self.cache else None
         try:
             return None if body is None else decode(body, vid)
@@ -329,15 +351,15 @@ class Volumes:
         try:
             return self._built(vid, lsn)
         except (InvalidObject, NoSuchObject):
-            # What lies between a state that is known and this one may have been collected since; and GC may just have
-            # taken the mark of a state that is held after all, which it will put back.
+            # GC may have collected commits between the known state and this one. GC may also have removed the mark of
+            # a state that is held after all, and will put it back.
             self._known.clear()
             return self._built(vid, lsn, unlisted=True)
 
     def _built(self, vid: Vid, lsn: int, *, unlisted: bool = False) -> Snapshot:
-        """`vid` at `lsn`. Goes down to what is known, and folds what follows, volume by volume.
+        """Return `vid` at `lsn`. Go down to a known state, and fold the commits that follow, volume by volume.
 
-        `unlisted`: where no checkpoint is listed for a state, the commit itself may be one.
+        With `unlisted`, a commit may be a checkpoint though the list does not have it.
         """
         base_of = self._unlisted_base if unlisted else self._base
         path: list[tuple[Control, int]] = []  # the volumes on the way down, and up to where to fold each
@@ -358,7 +380,7 @@ class Volumes:
         return whole
 
     def _unlisted_base(self, vid: Vid, lsn: int) -> Snapshot | None:
-        """Of the nearest commit at or below `lsn` that is a checkpoint, listed or not."""
+        """Return the snapshot of the nearest commit at or below `lsn` that is a checkpoint, listed or not."""
         for at in range(lsn, 0, -1):
             body = self._get_commit(vid, at)
             if body is None:
@@ -368,7 +390,7 @@ class Volumes:
         return self._base(vid, lsn)
 
     def _base(self, vid: Vid, lsn: int) -> Snapshot | None:
-        """The newest snapshot at or below `lsn` that is at hand, or that a checkpoint gives."""
+        """Return the newest snapshot at or below `lsn` that is known or that a checkpoint gives; None without one."""
         known = self._known.get(vid)
         if known is not None and known.lsn > lsn:
             known = None
@@ -417,7 +439,7 @@ class Volumes:
         return views
 
     def _folded(self, base: Snapshot, lsn: int) -> Snapshot:
-        """`base` and what follows in its volume up to `lsn`."""
+        """Return `base` after the commits that follow in its volume, up to `lsn`."""
         commits = self.commits(base.vid, base.lsn + 1, lsn)
         if commits and commits[0].commit.parent_hash != base.head_hash:
             what = f"lsn {base.lsn}: the parent hash is another" if base.lsn else "what its volume was forked from"
@@ -433,7 +455,7 @@ class Volumes:
     def _load(self, vid: Vid, first_lsn: int, last_lsn: int) -> tuple[StoredCommit, ...]:
         found = self._cached(vid, first_lsn, last_lsn)
         if last_lsn - first_lsn - len(found) > _FAR and last_lsn not in found and not self.has_commit(vid, last_lsn):
-            raise NoSuchObject(commit_key(vid, last_lsn))  # before as many are asked for as it says
+            raise NoSuchObject(commit_key(vid, last_lsn))  # checked before so many are fetched
         missing = [lsn for lsn in range(first_lsn, last_lsn + 1) if lsn not in found]
         fetched = dict(zip(missing, self._fetch(vid, missing), strict=True))
         absent = next((lsn for lsn in missing if fetched[lsn] is None), None)
@@ -451,7 +473,7 @@ class Volumes:
         return loaded
 
     def _cached_run(self, vid: Vid, lsn: int) -> list[StoredCommit]:
-        """Those after `lsn` that are here, up to the first one that is not."""
+        """Return the commits after `lsn` that are here, up to the first gap."""
         newest = self.cache.newest_lsn(vid) if self.cache else 0
         found = self._cached(vid, lsn + 1, newest)
         return [found[at] for at in itertools.takewhile(found.__contains__, range(lsn + 1, newest + 1))]
@@ -485,7 +507,7 @@ class Volumes:
     def create(self, control: Control) -> None:
         """Make the volume: its control, then the fork in its parent. No name leads to it yet (`catalog.refs.branch`).
 
-        Raises `NoSuchObject` if the fork point's commit is not there.
+        Raise `NoSuchObject` if the fork point's commit is absent.
         """
         if control.parent is not None and control.parent.lsn > 0:
             self.commits(control.parent.vid, control.parent.lsn, control.parent.lsn)
@@ -498,10 +520,12 @@ class Volumes:
     def publish(self, vid: Vid, lsn: LsnNumber, body: bytes) -> None:
         """Put the commit `body` at `lsn`, or find that it is there already. Repeat it with the identical bytes only.
 
-        Returns when the commit is the one at `lsn`. Raises `Diverged` if another's is there, `Fenced` if that is of a
-        higher epoch, `Outdated` if it lies below the boundary, `OutcomeUnknown` if nobody can say now (it may still
-        land: neither drop it nor use another LSN), and `StoreUnreachable`, `AccessDenied` or `NoSuchBucket` if this
-        call certainly wrote nothing.
+        Return when the commit is the one at `lsn`. Raise `Diverged` if another writer's commit is there, and `Fenced`
+        if that commit has a higher epoch. Raise `Outdated` if the commit lies below the boundary (V6). Raise
+        `StoreUnreachable`, `AccessDenied` or `NoSuchBucket` if this call certainly wrote nothing.
+
+        Raise `OutcomeUnknown` if the outcome cannot be found out now. The commit may still land. So the caller must
+        neither drop the commit nor use another LSN.
         """
         ours = decode_commit_at(body, vid, lsn)
         found = put_once(self.store, commit_key(vid, lsn), body)
@@ -520,7 +544,10 @@ class Volumes:
             raise Outdated(self.full_name(vid), str(vid), lsn, boundary)
 
     def _is_continued(self, vid: Vid, ours: StoredCommit, boundary: int) -> bool:
-        """Whether the commits that follow `ours`, up to the boundary, stand on it: then it counted when they came."""
+        """Tell whether the commits after `ours`, up to the boundary, stand on it.
+
+        If they do, it counted when they were made.
+        """
         head_hash = ours.hash
         for lsn in range(ours.commit.lsn + 1, boundary + 1 if boundary < DEAD else 0):
             try:
@@ -553,7 +580,7 @@ def _check_epoch(before: int, after: StoredCommit) -> None:
 
 
 def _origin(control: Control, parent: Snapshot | None) -> Snapshot:
-    """The volume before any commit of its own; `parent` is that volume at the fork point."""
+    """Return the volume before any commit of its own. `parent` is the parent volume at the fork point."""
     if control.parent is None:
         return empty(control.vid)
     assert parent is not None  # noqa: S101 - it was looked for
@@ -561,7 +588,7 @@ def _origin(control: Control, parent: Snapshot | None) -> Snapshot:
 
 
 def _check_lsn(vid: Vid, lsn: int) -> None:
-    """Before anything is as long as it says."""
+    """Raise `NoSuchObject` for an LSN that is too large to exist, before any work that is as long as it says."""
     if lsn >= _LSNS:
         raise NoSuchObject(commit_key(vid, lsn))
 
