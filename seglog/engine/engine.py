@@ -42,7 +42,8 @@ class Engine(Owned):
     acked at `disk`. `has_dead` says that `reclaim` has work.
     `creating` has the ids of topics whose creation is in flight.
     `changed` has, by id, the topics that may differ from the newest snapshot. `aging` is a heap of the other topics, by
-    the time at which a checkpoint seals their active segment for its age. The second value of an item is unique.
+    the time at which a checkpoint seals their active segment for its age. The second value of an item is unique,
+    so that the heap never compares topics.
     `leaving` has the topics whose deletion is in flight. `deleted` has the ids of deleted topics whose directories
     still exist. `epoch_floor` is the highest epoch of any deleted topic.
     `doomed` has (topic id, first seq) of segments that the relocator must delete from the cold stores. It deletes them
@@ -94,7 +95,7 @@ class Engine(Owned):
 
     @property
     def retention_lock(self) -> Reentrant:
-        """Return the lock for a `with` statement. A thread takes it before the checkpoint and the committer's lock.
+        """Return the lock for a `with` statement. A thread takes it before the checkpoint lock and the committer's.
 
         Raises `CalledWithin` if this thread holds one of the three.
         """
@@ -136,7 +137,10 @@ class Engine(Owned):
                 upkeep.check_apart()
 
     def _leave_to_parent(self) -> None:
-        """Make active readers look again at their next record. They then find that the log is the parent's."""
+        """In a forked child, make active readers look at their next record again.
+
+        The readers then find that the log is the parent's.
+        """
         for state in (*self.topics.values(), *self.leaving.values()):
             state.generation += 1
 
@@ -210,7 +214,7 @@ class Engine(Owned):
 def change(
     function: Callable[Concatenate[Engine, _Given], _Result],
 ) -> Callable[Concatenate[Engine, _Given], _Result]:
-    """Decorate a function that enqueues and finishes entries. After an interrupt, no other thread waits for it."""
+    """Decorate a function that enqueues and finishes entries. An interrupt of it leaves no other thread waiting."""
 
     @functools.wraps(function)
     def guarded(engine: Engine, /, *given: _Given.args, **named: _Given.kwargs) -> _Result:

@@ -248,7 +248,7 @@ class TopicDeleteEntry(Entry):
 
 
 def apply_evict(state: TopicState, floors: Floors) -> None:
-    """Apply an eviction. A delete in between may have raised `earliest_seq` further, so it never decreases here."""
+    """Apply an eviction. If a delete in between has raised `earliest_seq` further, the higher value stays."""
     state.touch()
     state.floors = floors.raised(state.floors.earliest_seq)
     state.resident.drop_below(state.floors.earliest_seq)
@@ -285,7 +285,7 @@ def _reach(state: TopicState, op: DeleteOp) -> None:
 
 
 def _head_first(state: TopicState) -> list[bytes]:
-    """Return the HEAD frame if ephemeral records took seqs since the topic's last frame, else an empty list.
+    """Return a list with a HEAD frame if ephemeral records took seqs after the topic's last frame, else an empty list.
 
     The frame stands before any other frame of the topic. It prevents two errors after a crash:
 

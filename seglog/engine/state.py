@@ -149,7 +149,10 @@ class TopicState:
         self.head_seq, self.last_ts_ms, self.in_flight_bytes = end - 1, last_ts_ms, self.in_flight_bytes - size_bytes
 
     def settle_front(self) -> None:
-        """Raise the floors over lost seqs at the front. The floors then report them as lost."""
+        """Raise the floors and `hot_floor` above lost seqs at the front. The floors then report these seqs as lost.
+
+        If the topic has segments, nothing changes.
+        """
         if self.has_segments or self.floors.earliest_seq < self.hot_floor:
             return
         first = self.resident.first_from(self.hot_floor)
@@ -225,7 +228,7 @@ class TopicState:
 
     @property
     def position(self) -> tuple[int, int, int]:
-        """A value that each append, delete and truncation changes once it is queued. The caller holds the lock."""
+        """A value that each append, delete and truncation changes, even in flight. The caller holds the lock."""
         return self.epoch, self.assigned_seq, self.assigned_op
 
     @property
@@ -239,7 +242,7 @@ class TopicState:
 
     @property
     def is_resident(self) -> bool:
-        """True if all records of the topic are in memory only, and none of its changes is in flight."""
+        """True if the topic has records, all of them are in memory only, and none of its changes is in flight."""
         is_written = bool(self.has_segments or len(self.tail) or self.floors.earliest_seq < self.hot_floor)
         return self.is_quiet and not is_written and bool(self.resident.chunks)
 

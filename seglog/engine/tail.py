@@ -48,7 +48,7 @@ class Tail:
         return self.first_seq + self._count
 
     def extend(self, file: int, offset: int, lengths: Sequence[int], ts_ms: int) -> None:
-        """Add records that lie one after the other from `offset` of a WAL file on. An interrupt adds all or none."""
+        """Add records that lie one after the other from `offset` of a WAL file on. An interrupt leaves all or none."""
         count = len(lengths)
         if len(self._offsets) != self._count:
             self._trim()

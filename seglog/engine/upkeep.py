@@ -101,7 +101,7 @@ class Background(Owned):
         return not thread.is_alive()
 
     def _stir(self) -> None:
-        """Start the thread, or notify it. The caller holds the lock, so the thread looks for work after the caller.
+        """Start the thread, or notify it. The caller holds the lock, and the thread looks for work after its release.
 
         If an interrupt cuts off a step here, the next call does that step.
         """

@@ -91,8 +91,8 @@ class Committer(Owned):
     def enqueue(self, entry: Entry) -> None:
         """Queue the entry in the shard of its topic. The caller holds the lock, and `check_open` has passed.
 
-        The caller calls `finish` next, without the lock. If an interrupt or a foreign error comes in between, the
-        caller calls `abandon`.
+        The caller calls `finish` next, without the lock. If an interrupt or an error other than `SeglogError` comes in
+        between, the caller calls `abandon`.
         """
         self._shard(entry.topic_id).enqueue(entry)
 

@@ -2,7 +2,7 @@
 
     1  An appender takes `lock`, assigns seqs, encodes its frames and calls `enqueue`.
     2  If the shard has no leader, the appender becomes the leader. Otherwise it waits until a leader wakes it.
-    3  The leader takes the queue as its group and writes the group with one call.
+    3  The leader takes the queue, up to 64 MiB, as its group and writes the group with one call.
     4  The leader syncs once if any entry of the group needs a sync.
     5  The leader publishes the entries in queue order and wakes their callers.
     6  The leader wakes the caller of the next queued entry, which leads the next group from step 3.
@@ -43,7 +43,7 @@ from seglog.wal.wal import Wal
 
 __all__ = ["Barrier", "Common", "Entry", "GroupCommit"]
 
-# Errors that are raised before any byte is written (C2).
+# After one of these errors the WAL holds nothing of the group (C2).
 _HARMLESS = (DiskFull, OffsetOverflow, TooManyOpenFiles)
 _GROUP_MAX_BYTES = 64 * 1024 * 1024
 
@@ -89,14 +89,15 @@ class Entry(ABC):
     def assign(self) -> None:  # noqa: B027 - most take nothing
         """Take the seqs or the name of this entry from the assigned state.
 
-        The committer calls this under the lock: in `enqueue`, and again when it recomputes the assigned state (C5).
+        This runs under the lock when the entry is queued. It runs again when the committer recomputes the assigned
+        state (C5).
         """
 
     @abstractmethod
     def publish(self, file: int, offset: int, /) -> None:
         """Make the entry visible. Its frames begin at `offset` of the WAL file `file`.
 
-        The leader calls this under the lock, and again after an interrupt.
+        This runs under the lock, and again after an interrupt.
         """
 
 
@@ -164,8 +165,8 @@ class GroupCommit(Owned):
     def enqueue(self, entry: Entry) -> None:
         """Queue the entry and assign its seqs. The caller holds the lock, and `check_open` has passed.
 
-        The caller calls `finish` next, without the lock. If an interrupt or a foreign error comes in between, the
-        caller calls `abandon`.
+        The caller calls `finish` next, without the lock. If an interrupt or an error other than `SeglogError` comes in
+        between, the caller calls `abandon`.
         """
         entry.owner = threading.get_ident()
         if self.leader is None:

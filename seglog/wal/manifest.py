@@ -6,7 +6,7 @@
     check    XXH3-64 of the body, 16 hex digits
     newline  0x0A
 
-S1  The snapshot is the state after all WAL frames before (file, offset). Recovery replays the WAL from there.
+S1  The snapshot is the state after exactly the WAL frames before (file, offset). Recovery replays the WAL from there.
     `wal` has one such position for each shard, so its length is the number of shards. The snapshot replaces the
     CheckpointMark frames of the source. So only the snapshot says how far segments go.
     A topic with `is_ahead` is the exception. Its state is the one right after the TRUNCATE frame with its epoch, which
@@ -35,7 +35,7 @@ S7  The bytes of a sealed segment with deleted records are the size of .data, or
     If they are larger, the segment was rewritten after the snapshot (N5 of seglog.segments.rewrite). The difference is
     exactly the bytes of its deleted records.
 S8  A checkpoint encodes only the parts of topics that changed since the last snapshot (`Encoder`).
-    It joins that with the bytes of the other parts, and builds no JSON for them.
+    It joins them with the kept bytes of the other parts, for which it builds no JSON.
 S9  `cuts` lists the listed truncations of a topic (seglog.values.truncate_op).
     Each one is [seq, time, number of the next delete].
 
@@ -177,7 +177,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """The bytes of a topic. `rows` are its sealed segments, `ops` its listed deletes."""
+    """An encoded topic. `rows` are its sealed segments, `ops` its listed deletes, `body` is the whole."""
 
     meta: TopicMeta
     rows: list[bytes]

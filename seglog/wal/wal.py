@@ -7,8 +7,8 @@
 W1  The writer writes only to the file that CURRENT names.
     Every other file is whole, durable, and cut to its last frame.
 W2  A new file is durable before CURRENT names it, and CURRENT is durable before the writer writes to the new file.
-    So a file with a higher number than CURRENT holds no frames. `next.log` never holds frames: the writer renames it to
-    its number first.
+    So a file with a higher number than the one in CURRENT holds no frames. `next.log` never holds frames, because the
+    writer gives it a number before it writes to it.
 W3  After every datasync the writer adds a SYNC_MARK frame: all bytes before the mark are durable.
     If a mark follows invalid bytes, they are damage. If no mark follows, they are a torn write that was never acked.
     No two files of a data directory share a number, and a mark names its file's number. So a file in the place of
@@ -236,7 +236,7 @@ class Wal(Owned):
         except OSError as error:
             self._drop_if_refused(path, error)
             raise
-        # Without space or not, a failure from here on is final: a file whose sync failed may have lost its frames.
+        # Without space or not, a failure of the next steps is final: if a sync fails, the file may have lost frames.
         active.truncate(self._offset)
         self._reserved = self._blanked = self._offset
         active.datasync()

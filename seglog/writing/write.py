@@ -76,10 +76,12 @@ _logger = logging.getLogger("seglog.writing.write")
 # Maximum of one append. The writer writes it with one call into one WAL file, where offsets have 32 bits.
 _APPEND_MAX_BYTES = 1024 * 1024 * 1024
 
-# Ephemeral records after a record that is in the WAL only. The tail has an entry for each, until a checkpoint.
+# More ephemeral records than this after a record in the WAL ask for a checkpoint. Until then the tail has an entry for
+# each of them.
 _LOST_IN_TAIL_MAX = 100_000
 
-# Deletes by tag that no checkpoint has put into the flags. Readers keep an entry for each of their tags.
+# This many deletes by tag ask for a checkpoint, which puts them into the flags. Until then readers keep an entry for
+# each of their tags.
 _PENDING_TAGS_MAX = 10_000
 
 
@@ -292,8 +294,8 @@ def configure(engine: Engine, name: str, config: TopicConfig) -> None:
 def delete(engine: Engine, name: str, *, before: int | None, tag: str | None, evicts: bool = False) -> DeleteOp:
     """Delete records below `before`, with `tag`, or both.
 
-    With `evicts` and without a tag, readers get a report of the lost range. Raises `NoSuchTopic` and `InvalidLabel`.
-    Without any condition, raises `InvalidSetting`.
+    With `evicts` and without a tag, readers get a `Gap` for the range. Raises `NoSuchTopic` and `InvalidLabel`. Without
+    any condition, raises `InvalidSetting`.
     """
     engine.check_writable()
     if before is None and tag is None:
