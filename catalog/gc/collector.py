@@ -2,7 +2,8 @@
 
     step of a run                                                 what a crash after it leaves
     1 GC marks: it finds out what each volume keeps.              nothing
-    Then, for each plan that is older than the grace:
+
+    For each plan that is older than the grace, oldest first:
     2 GC makes checkpoints of the first kept state of each        more checkpoints
       volume in the plan, and of each state held below it.
     3 GC raises the boundary of each volume in the plan. The      states below the boundary are refused, and their
@@ -19,13 +20,14 @@
       a commit of kind config (G3).
     6 GC deletes each object of the plan that is still not kept.  the plan, which the next run finishes
     7 GC removes the plan.                                        pages without a plan (catalog.gc.plan)
+
     After the last of these plans:
     8 GC writes a new plan. It names the garbage of now that      pages without a plan, or the plan
       no waiting plan names.
 
 G1  GC deletes an object only if two marks, at least one grace apart, found it unreachable. The boundary is the lower of
-    the LSNs that both marks allow. So a LIST may miss new objects, and a writer has one grace to publish an upload.
-    GC deletes a plan whose time lies in the future, without carrying it out.
+    the two LSNs that the marks allow. So a LIST may miss new objects, and a writer has one grace to publish an upload.
+    If the time of a plan lies in the future, GC deletes the plan and does not carry it out.
 
 G2  GC raises the boundary before it reads the names for the last time. A writer puts its Fork, Pin or Tag before it
     reads the boundary. So GC sees the writer's object, or the writer sees the new boundary.
@@ -40,7 +42,8 @@ G2  GC raises the boundary before it reads the names for the last time. A writer
           its object back, and is refused
 
     If GC misses W's object in step 3, W put the object after GC's step 2. Then W reads 12, and is refused unless lsn 7
-    has a mark. A mark means that another holder keeps the state.
+    has a mark. A mark means that GC keeps the state for another holder.
+
     Before GC deletes a whole volume, it closes the volume: the boundary becomes `DEAD`, and stays so for ever. A dead
     volume takes no commit and no name. If a name of a dead volume is left, GC takes it back here.
 
@@ -67,16 +70,17 @@ G3  An orphan is a segment that no commit names. GC deletes an orphan only if th
 
     A writer that builds on GC's commit gives its segments younger ids, even if its clock is behind.
 
-G4  If an object is missing or does not decode, GC deletes nothing that the object may hold (M3 of `catalog.gc.mark`).
-    GC still collects the rest.
+G4  If an object is missing or damaged, GC deletes nothing that the object may hold (M3 of `catalog.gc.mark`). GC still
+    collects the rest.
 
 G5  GC leaves an unknown key alone, goes past it, and reports it. GC looks for unknown keys where it lists anyway: among
     refs, tags, pins, plans and the objects of volumes. It does not list the oplog.
 
-G6  No run trusts its own clock alone. GC asks the store for the time when it begins, before it carries out a plan, and
-    before it writes one. If the clocks differ by more than a minute, either way, GC raises `ClocksDisagree` and changes
-    nothing more. With a clock that stays ahead, the whole window would pass early. With a clock that is behind, a new
-    plan would look old. If the store tells no time, GC uses the machine's clock, and the report says so.
+G6  No run trusts its own clock alone. GC asks the store for the time at three points: at the beginning, before it
+    carries out a plan, and before it writes one. If the clocks differ by more than a minute, either way, GC raises
+    `ClocksDisagree` and changes nothing more. With a clock that stays ahead, the whole window would pass early. With a
+    clock that is behind, a new plan would look old. If the store tells no time, GC uses the machine's clock, and the
+    report says so.
 
 GC never deletes refs and tags. The boundary of a deleted volume stays. Deletes are idempotent.
 """

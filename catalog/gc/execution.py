@@ -181,7 +181,10 @@ class Execution:
             make_checkpoint(self.marker.volumes(), vid, lsn, now_ms=self.now_ms, pruned=pruned)
 
     def _settle(self, newest_orphans: dict[Vid, int]) -> None:
-        """After another look at the names: make checkpoints of newly held states, and shut out stalled writers."""
+        """Make checkpoints of the states that are newly held, and shut out stalled writers.
+
+        Runs after each `refresh`.
+        """
         for kept in list(self.marker.kept.values()):
             if kept.boundary > 1 and kept.vid not in self.marker.blocked and not self._stands(kept):
                 self._make_checkpoints(kept)
@@ -319,7 +322,10 @@ class Execution:
         self._pruned[vid] = kept.marks.nonce
 
     def _begin(self, kept: Kept) -> int:
-        """Return the lower of the first LSNs that the plan and this run keep. 0 if one of them keeps no range."""
+        """Return the lower of the first LSNs that the plan and this run keep.
+
+        0 if the plan or this run keeps no range.
+        """
         return min(kept.first_lsn or 0, self._planned.get(kept.vid, 0))
 
     def _is_passed(self, kept: Kept) -> bool:

@@ -2,8 +2,8 @@
 
 M1  A mark is never taken back: `refresh` only adds. An object that two marks found unreachable stays garbage.
     A later holder is refused (G2 of `catalog.gc.collector`).
-M2  A volume without holders still holds the states of its parent that it stands on, until its boundary is `DEAD`. Until
-    then its name may come back.
+M2  A volume without holders still holds the states of its parent that it stands on. When its boundary is `DEAD`, it
+    holds nothing. Until then its name may come back.
 M3  If GC cannot read an object, it keeps all that the object might hold. The volume and the volumes that it was forked
     from are then `blocked`, with the reason. A ref or a tag that GC cannot read blocks all volumes of its topic, a pin
     blocks its volume. Damage never turns an object into garbage.
@@ -99,7 +99,7 @@ class Marker:
         self.sids: dict[Vid, SidSet] = defaultdict(SidSet)
         self.blocked: dict[Vid, CatalogError] = {}
         self.refused: list[str] = []
-        """Holders that came too late. What they name was deleted or on its way, and they were refused (G2)."""
+        """Holders that came too late. What they name was deleted or on its way, and GC or `check_kept` refused them."""
         self.roots = Roots()
 
     def mark(self) -> None:
@@ -155,7 +155,10 @@ class Marker:
             return None
 
     def is_gone(self, vid: Vid) -> bool:
-        """Return True if the volume is dead and has no control: it takes no commit, and nothing of it can be read."""
+        """Return True if the volume is dead and has no control.
+
+        Such a volume takes no commit, and nothing of it can be read.
+        """
         kept = self.look(vid)
         return kept.is_dead and kept.control is None and vid not in self.blocked
 
@@ -268,7 +271,7 @@ class Marker:
     # ------------------------------------------------------------ points
 
     def _mark_points(self, roots: Roots) -> None:
-        """Mark the states that tags and pins hold and that forks stand on, and follow the parents down to the roots."""
+        """Mark the states that tags and pins hold and that forks stand on. Follow the parents down to the roots."""
         for (vid, lsn), holders in roots.points.items():
             known = self.kept[vid].points.get(lsn, ()) if vid in self.kept else ()
             self._needed.extend((ForkPoint(vid, lsn), holder) for holder in holders if holder not in known)

@@ -1,4 +1,7 @@
-"""A set of segment ids for large numbers: 16 bytes for each id, sorted, and a small set of recent ids."""
+"""A set of segment ids for large numbers.
+
+Each id takes 16 bytes in a sorted string. Recent ids lie beside it in a Python set.
+"""
 
 from __future__ import annotations
 
