@@ -14,16 +14,17 @@ A topic's own history is its branch `main`. A crash may interrupt the creation o
 B1  If several callers create a name at the same time, one wins. A caller that wants an empty `main` adopts the winner's
     volume. All other callers get `BranchExists`, because their fork points may differ.
 
-B2  If the store does not answer the PUT of a fork's ref, the caller gets `OutcomeUnknown`, which names the new volume.
-    The caller tells its branch from another's by this volume. A second call makes another volume, and never takes an
+B2  If the store does not answer the PUT of a fork's ref, `create` raises `OutcomeUnknown`. It names the new volume. The
+    caller tells its branch from another's by this volume. A second call makes another volume, and never takes an
     existing branch for its own.
 
 B3  No branch has a collected parent or a collected volume. GC raises a boundary, then reads forks and refs again, then
-    deletes. A caller writes first, and reads the boundary then:
-      after step 2 the parent's (catalog.refs.retention_check), and after step 5 the volume's own
-      (catalog.refs.volume_deletion).
-    Undelete, rename and undo also read the volume's boundary after they put a ref, and so does `create` if the name
-    exists. So GC sees the caller's object, or the caller sees GC's boundary.
+    deletes. A caller writes first, and reads the boundary then. So GC sees the caller's object, or the caller sees GC's
+    boundary. A caller reads two boundaries:
+      after step 2 the boundary of the parent (catalog.refs.retention_check)
+      after step 5 the boundary of the new volume (catalog.refs.volume_deletion)
+    Undelete, rename and undo also read the boundary of the volume, after they put a ref. If `create` finds that the
+    name exists, it reads the boundary, too.
 
 B4  A deleted branch keeps its ref, with the time of the deletion. Undelete restores it until GC has collected its
     volume. A name whose volume was collected counts as deleted, whatever its ref says.
@@ -377,9 +378,10 @@ class Branches:
         self._refs.change_together(operation, planned, made, now_ms=now_ms, message=message)
 
     def _check_given(self, key: Key, vid: Vid, *, now_ms: int, taken: Collection[Key] = ()) -> None:
-        """Take a new name of `vid` back if the volume is dead, or has another name that is not one of `taken`.
+        """Check a new name of `vid`, and take the name back if the check fails.
 
-        Raises `OutOfWindow` or `VolumeHasName` then.
+        Raises `OutOfWindow` if the volume is dead. Raises `VolumeHasName` if it has another name that is not one of
+        `taken`.
         """
         topic, branch = topic_of(key), branch_of(key)
         if not keep_open(self._store, vid):

@@ -6,11 +6,11 @@
       boundary, then the CheckpointSet      3 reads forks, tags and pins again
                                             4 deletes what nothing holds below the boundary
 
-So GC sees the writer's object in its step 3, or the writer sees the result of GC's steps 1 and 2.
+So GC sees the writer's object in its step 3, or the writer sees GC's steps 1 and 2.
 
-A point below the boundary is kept only while it has a mark: GC keeps a mark for each state that it keeps there. No
-other caller adds a mark there (K3 of `catalog.checkpointer`). It does not suffice that another name holds the same
-point, because the writer of that name may be in the middle of the same check.
+A point below the boundary is kept only while it has a mark. GC keeps a mark for each state that it keeps there. No
+other caller adds a mark there (K3 of `catalog.checkpointer`). A second name of the same point proves nothing, because
+its writer may be in the middle of the same check.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The end of a volume: the states of its Boundary, and how GC and a caller that names the volume avoid each other.
+"""The end of a volume: GC closes it, unless a caller gives it a name at the same time.
 
-Each state has a new nonce.
+The Boundary of the volume has three states. Each change of it has a new nonce.
 
     state      what is true                                         who changes it, to what
     open       `lsn` is the boundary; an absent Boundary is open    GC, if nothing holds the volume: closing
@@ -19,16 +19,16 @@ Each state has a new nonce.
 
 E1  No acked name leads to a dead volume. Suppose GC does not see the ref in its step 2. Then the caller put the ref
     after GC's step 1, and `keep_open` finds closing, or a later state. There are two cases:
-      closing -> open came first: GC's step 3 fails, because no state comes back.
-      closing -> dead came first: the caller takes the ref back and acks nothing.
-    If `keep_open` finds a boundary that is open and that GC closes later, the ref was there before GC's step 1.
+      1. closing -> open came first. GC's step 3 changes nothing, because no state comes back.
+      2. closing -> dead came first. The caller takes the ref back and acks nothing.
+    If `keep_open` finds an open boundary, and GC closes it later, the ref was there before GC's step 1.
 
 E2  A caller that stops between its steps 1 and 2 acked nothing. GC takes the ref of a dead volume back in its place.
 
 E3  A run of GC that stops leaves the volume closing. Closing changes nothing for any caller. Another run continues
     from there, and reads the names itself.
 
-E4  Forks, tags and pins need no part in this: GC reads them also after the volume is dead (G2 of
+E4  Forks, tags and pins need no part in this. GC reads them also after the volume is dead (G2 of
     `catalog.gc.collector`).
 """
 
