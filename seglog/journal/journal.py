@@ -12,16 +12,17 @@ Items lie in sections. A section is pruned as a whole.
             print(item.section, item.offset, item.data)
         journal.prune(2)
 
-J1  After `sync` or `close` returns, the items survive a power cut. Items that are appended later may be lost, from the
-    end of the section on.
+J1  After `sync` or `close` returns, the items survive a power cut. A power cut may take later items, from the end of
+    the section backwards.
 J2  An opening cuts a torn tail, and nothing else (seglog.journal.section).
 J3  A read of an item verifies its checksum. An opening does not, because it would have to read the whole journal.
     Damage is `FileCorrupt` with file and position. Other items stay readable.
 J4  Every section has one file, which stays open. An application that needs fewer open files uses fewer sections, or
     prunes.
-J5  After `prune` returns, the sections below are gone for good. First an empty file becomes durable, whose name has the
-    lowest section that is left. Then the sections below it are removed. Every later opening removes sections below that
-    number, and refuses appends to them. On a full disk the sections are removed first, and the file follows.
+J5  After `prune` returns, the sections below its number are gone for good. `prune` first makes an empty file durable.
+    The name of the file has the lowest section that is left. Then `prune` removes the sections below. Every later
+    opening removes sections below that number, and refuses appends to them. On a full disk `prune` removes the sections
+    first, and makes the file after that.
 
 seglog.journal.item has the bytes. Source: journal of variable-size items.
 """
@@ -141,7 +142,7 @@ class Journal(Owned):
     def prune(self, min_section: SectionNumber) -> None:
         """Remove the sections below `min_section` for good. They take no more appends (J5).
 
-        Durable on return. After an error, repeat the call. Raises `DiskFull` and `TooManyOpenFiles`.
+        The removal is durable on return. After an error, repeat the call. Raises `DiskFull` and `TooManyOpenFiles`.
         """
         with self._lock.once:
             self._check_open()
@@ -163,8 +164,8 @@ class Journal(Owned):
     ) -> Iterator[Item]:
         """Return one stream of the items that these sections, or all sections, have now.
 
-        The items of one section come in order. Each of `concurrency` threads reads one section at a time. Items of
-        these sections come as they are read. If `concurrency` is 1, section follows section.
+        The items of one section come in order. Up to `concurrency` threads read one section each, and the items of
+        different sections are mixed. If `concurrency` is 1, the sections come one after the other.
 
         With `prefix`, only that many bytes of each item are read, and the rest of large items is skipped. Then
         checksums cannot be verified. The bytes, the sizes and so the places of all later items are as the disk gives
@@ -239,7 +240,7 @@ class Journal(Owned):
     def _remove_pruned(self) -> None:
         """Unlink the pruned files, oldest first. The lock is held.
 
-        If there is no file for the lowest section yet, a crash then leaves sections without holes.
+        Even if no floor file is durable, a crash then leaves no hole in the sections.
         """
         if not self._pruned:
             return

@@ -61,7 +61,7 @@ __all__ = ["Item", "Section"]
 _logger = logging.getLogger("seglog.journal.journal")
 
 _BATCH_ITEMS = 1024
-# Bytes of one read for prefixes, or for an item of unknown size. It covers small items, and skips most of large ones.
+# Bytes of one read for prefixes, or for an item of unknown size. One read covers small items. Large ones are skipped.
 _FIRST_READ_BYTES = 4096
 
 
@@ -298,7 +298,10 @@ class Section(Owned):
         self._mark_waits = True
 
     def _give_up(self, error: BaseException) -> None:
-        """Handle a failed write or sync (N4). Raises the caller's error, if that is not `error` itself."""
+        """Cut the section back if no space is left, and poison it after any other error (N4).
+
+        Raises `DiskFull` or `WriterPoisoned` in place of an `OSError`.
+        """
         if isinstance(error, OSError) and error.errno in NO_SPACE:
             self._cut_back()
             raise DiskFull(self.path) from error
@@ -322,6 +325,6 @@ class Section(Owned):
 def _size_at(buffer: bytes, index: int) -> int:
     """Return the size field of the item at `index`.
 
-    If less than a size field is left, return 0. Then `read_item` raises.
+    If less than a size field is left, return 0. The caller then finds that the item goes past the end.
     """
     return int(SIZE.unpack_from(buffer, index)[0]) if len(buffer) - index >= SIZE.size else 0

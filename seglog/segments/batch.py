@@ -56,8 +56,7 @@ class Run:
     `buffer` holds the bytes of `path` from the first entry's offset to the last one's end.
     `deletes` are deletes that may reach the records and are not in the entries' flags. Relocated segments have such
     deletes, because their flags never change. None: there is no such delete.
-    If the bytes of a deleted record were reclaimed, its frame is empty. The entry remains, and the header is made from
-    it.
+    If the bytes of a deleted record were reclaimed, its frame is empty. The entry remains, and gives the header.
     """
 
     path: Path

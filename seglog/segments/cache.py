@@ -1,8 +1,8 @@
 """The cache of open segments, and the check of a segment's files when it is first opened.
 
-Recovery opens no sealed segment (G4 of seglog.segments.segment). So the first opening finds an .idx or .data that was
-cut, is too long, belongs to another life of the segment, or is from before a delete. It raises `FileCorrupt`, and
-nothing of that segment is read. The log changes no file of a segment before this opening.
+Recovery opens no sealed segment (G4 of seglog.segments.segment). So the first opening finds files that do not fit.
+Such a file was cut, is too long, belongs to another segment of that name, or is from before a delete. The opening
+raises `FileCorrupt`, and nothing of that segment is read. The log changes no file of a segment before this opening.
 
     .idx      has as many entries as the segment has records
     .data     ends where the last entry says, and the snapshot says the same end. If the segment was rewritten and a
@@ -14,7 +14,7 @@ nothing of that segment is read. The log changes no file of a segment before thi
 
 In the active segment, bytes past the snapshot's lengths come from a checkpoint that did not finish.
 While another process writes, a segment may have more flags and fewer bytes than the snapshot says. A reader may also
-open one file from before a rewrite and one from after it. So a reader that finds a mismatch checks the segment twice.
+open one file from before a rewrite and one from after it. So the cache checks the segment again before it raises.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def open_first(
     _check_files(segment, info, may_flag=may_flag, is_shared=is_shared)
     if info.sealed and not is_shared and segment.data.size() != info.data_bytes:
         # The process that renamed the files may have been killed before the renames were durable. The next snapshot
-        # depends on them.
+        # gives the new length, so the renames must be durable before that.
         files.sync_dir(layout.topic(topic_id))
     return segment
 
@@ -86,7 +86,7 @@ def _check_idx_length(segment: SegmentFiles, info: SegmentInfo) -> None:
 
 
 class SegmentCache:
-    """A cache that keeps at most 64 segments open, beside those in use. Safe for many threads.
+    """A cache that keeps at most 64 segments open, in addition to those in use. Safe for many threads.
 
     `is_shared`: another process may write.
     """
@@ -103,7 +103,7 @@ class SegmentCache:
         self._checked: set[tuple[int, int]] = set()
 
     def expect_flags(self, topic_id: int, pending: Reach) -> None:
-        """Name the deletes of a topic that are only in the WAL. Called after recovery."""
+        """Tell the cache which deletes of a topic only the WAL has. Recovery found them."""
         self._pending[topic_id] = pending
 
     def get(self, topic_id: int, info: SegmentInfo) -> SegmentFiles:
@@ -128,7 +128,7 @@ class SegmentCache:
             return self._keep(key, segment)
 
     def create(self, topic_id: int, first_seq: int) -> SegmentFiles:
-        """Create a new, empty segment. It is durable after `sync_dir` of the topic's directory."""
+        """Create a new, empty segment, which is durable after `sync_dir` of the topic's directory."""
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
         with self._lock:
             segment = SegmentFiles(self._files, self._layout, topic_id, first_seq, flags)

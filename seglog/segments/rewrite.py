@@ -1,19 +1,20 @@
 """A rewrite of a sealed segment, without the bytes of its deleted records.
 
-    1 copy    The rewriter copies the frames of live records to .data.new. It writes all entries to .idx.new. The entry
-              of a deleted record has length 0 there.
-    2 sync    It syncs both files, then the directory.
-    3 swap    It renames both files over the old ones, in any order. It syncs the directory.
+    1 copy    The rewriter copies the frames of live records to .data.new, and all entries to .idx.new. The entry of a
+              deleted record has length 0 there.
+    2 sync    The rewriter syncs both files, then the directory.
+    3 swap    The rewriter renames both files over the old ones, in any order, then syncs the directory.
 
 N1  Both pairs show the same records. The new .data is shorter than the old one. Each .idx tells the length of its
     .data.
 N2  After a crash, the sizes tell which two files belong together, whichever renames were made. `settle_rewrite` gives
-    these two their names. Before step 3 the old pair is whole under its own names. Then `settle_rewrite` unlinks the
-    new files.
-N3  If the newest snapshot has the segment as the active one, a truncation came after the last swap. Its files may be
-    cut half-way, so their sizes tell nothing. `settle_rewrite` unlinks the new files.
-N4  The rewriter verifies each frame that it copies. So it finds damage while the old file is still there, and leaves
-    that file in its place.
+    these two their names. After a crash before step 3, the old pair is whole under its own names, and `settle_rewrite`
+    unlinks the new files.
+N3  If the newest snapshot has the segment as the active one, a truncation came after the rewrite, and no swap came
+    after the truncation. The files may be cut half-way, so their sizes tell nothing. `settle_rewrite` unlinks the new
+    files.
+N4  The rewriter verifies each frame that it copies. So it finds damage while the old file is still there. The old file
+    then stays in its place.
 N5  A rewrite changes the length of .data, and the next snapshot says so. If a crash comes before that snapshot, the
     newest snapshot has the old length. Then .data is shorter by exactly the bytes of the deleted records that the
     snapshot counts. No delete sets a flag in between without a snapshot. The first opening of a segment accepts both

@@ -9,7 +9,8 @@ G4  The snapshot also has the records, bytes, times and number of deleted flags 
     are only ever set. So an .idx from before a delete has fewer flags, and no deleted record comes back.
 
 Both files are read with pread through the port, up to a MiB at a time, and are not mapped. A disk error is then an
-`OSError` that a caller can handle. With a mapped page it would end the process. A run costs one system call a file.
+`OSError` that a caller can handle. A disk error on a mapped page ends the process. A run costs one system call for each
+file.
 
 Source: topics engine architecture, sections 3.1 and 3.3.
 """
@@ -45,7 +46,7 @@ class SegmentInfo(NamedTuple):
     `dead_records` records have the deleted flag in the .idx. Their frames take `dead_bytes` of .data.
     A sealed segment may have been rewritten without these bytes while the snapshot does not say so yet. Then .data has
     `data_bytes - dead_bytes` bytes (N5 of seglog.segments.rewrite).
-    It is a named tuple, because opening a log makes one for each segment.
+    The class is a named tuple, because opening a log makes one for each segment.
     """
 
     first_seq: int
@@ -85,7 +86,7 @@ class SegmentReader:
     def run(self, first: int, last: int, max_records: int = RUN_MAX_RECORDS) -> Run:
         """Return a run of the records from `first` on, at least one.
 
-        It ends at `last`, after `max_records`, or before the record that would exceed RUN_MAX_BYTES. Raises
+        The run ends at `last`, after `max_records`, or before the record that would exceed RUN_MAX_BYTES. Raises
         `FileCorrupt`.
         """
         raw = self._read_raw(first - self.first_seq, min(last - first + 1, max_records))
@@ -194,7 +195,7 @@ class SegmentWriter:
     def __init__(self, files: Files, segment: SegmentFiles, info: SegmentInfo | None) -> None:
         """Begin at the end of the segment that `info` gives. None: the segment is new.
 
-        Bytes past that end come from a checkpoint that failed. They are cut.
+        Bytes past that end come from an attempt that failed, and are cut.
         """
         self._files = files
         self.segment = segment

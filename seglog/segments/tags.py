@@ -1,12 +1,12 @@
-"""Finds the records of a segment that a delete reaches, by range and by the segment's .tags file, without reading
-.data.
+"""The records of a segment that a delete reaches, found by range and by the segment's .tags file.
+
+A search does not read the data of a sealed segment that has its .tags file.
 
     sealed     has a .tags file, written when it is sealed. If the file is missing or damaged, it is rebuilt from .data
     unsealed   keeps no tags in memory or on disk. The tagged records are read, of one segment at most
 
-G1  A .tags file is durable before a snapshot says that its segment is sealed. It is removed with the segment. It is
-    also removed when a truncation makes the segment the active one again. So no .tags file of an earlier segment has
-    its name.
+G1  A .tags file is durable before a snapshot says that its segment is sealed. The file is removed with the segment, and
+    also when a truncation makes the segment the active one again. So no .tags file of an earlier segment has its name.
 
 seglog.format.tag_index has the format.
 """
@@ -44,7 +44,7 @@ def reached_seqs(
 ) -> Sequence[int]:
     """Return the seqs of the segment's records that the deletes reach, ascending. Some may be deleted already.
 
-    All records below `known_below` are deleted already. There, only deletes by tag add seqs. Raises `FileCorrupt`.
+    All records below `known_below` are deleted already. Below it, only deletes by tag add seqs. Raises `FileCorrupt`.
     """
     below = range(max(info.first_seq, known_below), min(info.last_seq + 1, reach.below))
     if not reach.has_tags or reach.top <= max(info.first_seq, reach.below):

@@ -30,7 +30,7 @@ __all__ = ["check_never_used", "is_data_directory", "make_new", "missing_folder"
 def is_data_directory(files: Files, layout: Layout) -> bool:
     """Tell whether the directory has CURRENT, the last file that creation makes.
 
-    With several shards, each shard's folder has one.
+    With several shards, each shard's folder has one. A directory whose log is being erased is no data directory.
     """
     if is_being_erased(files, layout):
         return False

@@ -1,6 +1,6 @@
 """Erasure of a whole log from the disk.
 
-    1 topics    The caller deletes each topic as usual, and its segments in cold stores.
+    1 topics    The caller deletes each topic, as for a single topic. The cold stores drop the topic's segments.
     2 rename    meta/ becomes meta.removed/, durably. From here on there is no log. If a process opens the directory, it
                 first finishes step 3.
     3 unlink    The write-ahead log and the topics folder are removed, and meta.removed/ last.
@@ -21,7 +21,7 @@ __all__ = ["erase", "finish_erasure", "is_being_erased"]
 def erase(files: Files, layout: Layout) -> None:
     """Erase a log that has no topics, is closed, and is still locked (steps 2 and 3).
 
-    Raises `OSError`. Then open the directory again.
+    After an `OSError`, open the directory again.
     """
     files.rename(layout.meta, layout.removed_meta)
     files.sync_dir(layout.root)

@@ -1,4 +1,4 @@
-"""Makes a readable engine from the result of recovery. An opening for writing and a view both begin here."""
+"""The step from the result of recovery to a readable engine. An opening for writing and a view both take it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def engine_of(
     is_read_only: bool = False,
     tell: Callable[[str, Exception], None] = tell_unknown,
 ) -> Engine:
-    """Make the engine. Its fronts are found, and its flags expected, before any checkpoint.
+    """Make the engine from the result of recovery.
 
-    `tell` gets the name of each topic whose front stays unknown, and the error.
+    Before any checkpoint, find each topic's first live record, and tell the cache which flags to expect.
+    `tell` gets the name of each topic whose first live record stays unknown, and the error.
     Raises `ColdStoreRequired`, `FileCorrupt`.
     """
     if cold_stores is None:

@@ -1,20 +1,21 @@
-"""Recovery: from the files on the disk to the state of the log. It finds all that was acked, and nothing that was not
-written.
+"""Recovery: from the files on the disk to the state of the log.
 
-    0 names      It syncs the directories. A process that was killed may have left a snapshot or a CURRENT that is
-                 visible and not durable yet. No later step may build on such a file.
-    1 snapshot   It loads the newest one, and reports damage there.
-    2 WAL files  It unlinks each shard's files that lie before the snapshot's place. It also unlinks a blank file above
-                 CURRENT (W2 of seglog.wal.wal).
-    3 segments   It lists each topic's directory once, and goes by the names there. It unlinks or cuts the files of
-                 segments that are released, relocated or deleted, or that go beyond the snapshot. The WAL has what goes
-                 beyond (S3 of seglog.wal.manifest). It ends a rewrite (N2 of seglog.segments.rewrite). It reports a
-                 missing file. The snapshot tells all that is needed of sealed segments. So recovery opens none of them,
-                 and asks no cold store.
-    4 replay     It applies all frames from the snapshot's places on, shard by shard, in order.
-    5 tail       It looks behind the last whole frame of the active WAL file. Zeros are reserved space. It cuts and logs
-                 a torn write. It reports bytes that were durable once. Then it syncs the file. So a cut is durable
-                 before its place is used again, also the cut of an earlier recovery that was killed.
+Recovery finds all that was acked, and nothing that was never written.
+
+    0 names      Sync the directories. A process that was killed may have left a snapshot or a CURRENT that is visible
+                 and not durable yet. No later step may build on such a file.
+    1 snapshot   Load the newest one, and report damage there.
+    2 WAL files  Unlink each shard's files that lie before the snapshot's place. Unlink a blank file above CURRENT too
+                 (W2 of seglog.wal.wal).
+    3 segments   List each topic's directory once, and go by the names there. Unlink or cut the files of segments that
+                 are released, relocated or deleted, or that go beyond the snapshot. The WAL has the bytes beyond the
+                 snapshot (S3 of seglog.wal.manifest). End a rewrite (N2 of seglog.segments.rewrite). Report a missing
+                 file. The snapshot tells all that is needed of sealed segments. So recovery opens none of them, and
+                 asks no cold store.
+    4 replay     Apply all frames from the snapshot's places on, shard by shard, in order.
+    5 tail       Look behind the last whole frame of the active WAL file. Zeros are reserved space. Cut and log a torn
+                 write. Report bytes that were durable once. Then sync the file. So a cut is durable before its place is
+                 used again. That also holds for the cut of an earlier recovery that was killed.
 
     invalid frame                               verdict                                         rule of seglog.wal.wal
     in a WAL file that is not active            damage: it was whole and durable                W1
@@ -26,12 +27,13 @@ written.
     in the active file, anything else           torn: no part of it was ever acked at fsync
 
 V1  Recovery never cuts bytes that were durable. `FileCorrupt` names file, offset and reason, and the log does not open.
-V2  Each step is idempotent, and changes only what can be derived again. A crash in recovery is one more crash.
+V2  Each step is idempotent, and changes only what can be derived again. So a crash in recovery is like any other crash.
 V3  The time grows with the frames that no checkpoint absorbed, and with the topics. Of a sealed segment, recovery reads
     only the names of its files. The first opening of a segment checks that its files fit the snapshot
     (seglog.segments.cache).
 
-If recovery replayed any frame, the opening makes a checkpoint. It writes the records once more, so that they stay.
+If recovery replayed any frame, the opening makes a checkpoint. The checkpoint writes the records once more, so that
+they stay.
 After a failed fsync, the page cache shows bytes that the disk does not have. A second fsync of the WAL would not write
 them.
 Source: topics engine architecture, section 4.

@@ -1,10 +1,10 @@
 """A change of the number of shards that the write-ahead log has.
 
-An opening makes it before the first append, after a checkpoint has absorbed the whole log.
+An opening changes the number before the first append, after a checkpoint has absorbed the whole log.
 
-    1 make     The new folders are made, each with an empty file and a CURRENT, durable. A folder of both numbers stays.
-    2 switch   A snapshot is written that has one place for each shard of the new number.
-    3 remove   The folders that are not of the new number are removed.
+    1 make     Make the new folders, each with an empty file and a CURRENT, durable. A folder of both numbers stays.
+    2 switch   Write a snapshot that has one place for each shard of the new number.
+    3 remove   Remove the folders that are not of the new number.
 
 Before step 2 the old folders hold the whole log. From step 2 on the new folders hold it, and nothing needs the others.
 The newest snapshot says which number counts. So after a crash at any step, the next opening removes the other folders
@@ -27,7 +27,7 @@ __all__ = ["remove_other_shards", "reshard"]
 def reshard(files: Files, layout: Layout, shards: int) -> None:
     """Change the number of shards to `shards`. All records are in segments, and no thread appends.
 
-    Raises `OSError`. Then call it again.
+    After an `OSError`, call it again.
     """
     number, snapshot = load(files, layout)
     there = dict(zip(layout.wal_folders(len(snapshot.wal)), snapshot.wal, strict=True))

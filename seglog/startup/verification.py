@@ -4,8 +4,8 @@
     WAL         every frame of every file from the snapshot's on, also the frames that segments have already
     segments    every entry and every frame of the segments that the snapshot counts, and that they agree. No segment
                 may be missing in between. Segments in the cold store are checked too, if it is named
-    recovery    if all of the above is sound, recovery is tried over a port that changes nothing. That checks what holds
-                between files
+    recovery    if all of the above is sound, recovery is tried over a port that changes nothing. That checks how the
+                files fit together
 
 Y1  The check reads under a shared lock. Others may verify meanwhile, and no process may open the log for writing. If
     the log is open, the check raises `DirectoryInUse`, because the writer's changes would look like damage.

@@ -1,4 +1,6 @@
-"""A cold directory takes the relocated segments of one log. It lies apart from that log's data directory.
+"""A cold directory takes the relocated segments of one log.
+
+The directory lies apart from the log's data directory, and no other log uses it.
 
     LOCK    locked while a log that writes there is open; its text names the process
     OWNER   a line of canonical JSON {"format": 1, "inode": of the cold directory, "log": 32 hex, "path": data
@@ -8,16 +10,18 @@
 The log's own id is in `meta/log-id` of the data directory: the same two lines, of {"format": 1, "log": 32 hex}. The log
 makes its id when it first takes a cold directory.
 
-W1  Two paths are the same if they have the same device and inode. So links, `..` and bind mounts hide nothing.
-W2  Before the writer puts or deletes a segment, it holds LOCK and has found its own id in OWNER. It checks both once
-    for as long as the directory stays the same one.
+W1  Two paths are the same if they have the same device and inode. So the check sees through links, `..` and bind
+    mounts.
+W2  Before the writer puts or deletes a segment, it holds LOCK and has found its own id in OWNER. The writer checks both
+    once for as long as the directory stays the same one.
 W3  The writer writes OWNER under LOCK, after the id is durable. Without OWNER an empty directory is free. A directory
     that holds segments is taken only if one of them is this log's. The checksum in the snapshot or the bytes of the
     segment tell.
-W4  A copied data directory has the id of its original. It is refused as long as OWNER leads to the original. If the
-    cold directory has another inode than OWNER says, it was copied too, and belongs to this copy.
-W5  A log that is open for reading takes no directory, and writes nothing. It only refuses a directory that is not apart
-    or not its own.
+W4  A copied data directory has the id of its original. The copy is refused as long as OWNER leads to the original. If
+    the inode of the cold directory is not the one in OWNER, the cold directory was copied too, and belongs to this
+    copy.
+W5  A log that is open for reading takes no directory, and writes nothing. Such a log only refuses a directory that is
+    not apart or not its own.
 
 One case is not detected. A copy of the data directory uses the same cold directory as its original, at another time.
 The original is gone or on another machine. Both have the same id.
@@ -55,8 +59,8 @@ class ColdDirectory:
     """A cold directory, as one log claims it. For one thread at a time.
 
     `files` is the port of the cold directory, and `data` is the layout of the data directory.
-    `is_ours` gets a topic id and a segment in the cold directory. It tells whether that segment has the content that
-    this log has, or had, in its segment of that name.
+    `claim` asks `is_ours` about a topic id and a segment in the cold directory. The answer is True if that segment has
+    the content that this log has, or had, in its segment of that name.
     """
 
     def __init__(self, files: Files, root: Path, data: Layout) -> None:

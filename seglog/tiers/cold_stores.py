@@ -1,10 +1,10 @@
 """Reads of relocated segments through the store of their topic. Readers verify them as they verify hot segments.
 
-H1  The log holds no lock over a call of a store, which may take for ever. So only the reader that calls it waits.
-H2  An .idx is read whole, and must have the XXH3-64 in the snapshot. So it is the one that was put last, and no older
-    one undoes a delete. It is kept in memory, and the least recently used ones are dropped.
-H3  If a part is missing, cut or not the one that was put, `FileCorrupt` names its place in the store. If the store has
-    trouble, that is `ColdStoreFailed`.
+H1  The log holds no lock while it calls a store, because the call may never return. Only the calling reader waits.
+H2  An .idx is read whole, and must have the XXH3-64 in the snapshot. So a reader gets the .idx that was put last, and
+    no older .idx undoes a delete. The .idx stays in memory until it is the least recently used one.
+H3  If a part is missing, cut, or differs from the part that was put, `FileCorrupt` names its place in the store. If the
+    store has trouble, the reader gets `ColdStoreFailed`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _logged() -> Iterator[None]:
 
 
 class StoredPart:
-    """One part of a segment in a store. It is read like an open file."""
+    """One part of a segment in a store, with the reads of an open file."""
 
     __slots__ = ("_part", "_segment", "_store", "path")
 
@@ -173,7 +173,10 @@ class ColdStores:
         return found
 
     def check_apart(self, files: Files) -> None:
-        """Raise `ColdDirectoryNotApart`. The opening calls this before it recovers or moves anything."""
+        """Raise `ColdDirectoryNotApart` if a cold directory is not apart from the data directory.
+
+        The opening calls this before it recovers or moves anything.
+        """
         assert self._data is not None  # noqa: S101 - it is configured
         with _logged():
             names = files.list_dir(self._data.topics) if files.is_dir(self._data.topics) else []

@@ -1,7 +1,7 @@
 """The port to records that are no longer on the local disk.
 
-The log serves the records that it has (the hot tier). It asks the cold tier for the rest, without knowing how that
-works.
+The log serves the records that it has (the hot tier), and asks the cold tier for the rest. The log does not know what
+the cold tier is.
 The hard invariant: a slow or dead cold tier never delays an append or a read of hot data. So the log holds no lock
 while it waits for the cold tier.
 """
@@ -20,8 +20,8 @@ class ColdTier(Protocol):
     def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
         """Iterate over the live records with `first <= seq <= last`, ascending.
 
-        The tier leaves out deleted records as far as it knows of the deletes. The log itself leaves out the records
-        that a delete reaches which it still lists.
-        If a record should be there and cannot be read, the iterator raises. It never skips such a record.
+        The tier leaves out the records that are deleted, as far as it knows of the deletes. The log leaves out the
+        records that its own listed deletes reach.
+        If a record should be there and cannot be read, the iterator raises. The tier never skips such a record.
         """
         ...

@@ -1,4 +1,5 @@
-"""The port to a topic's sealed segments: one store a topic and tier. A call puts or deletes a whole segment.
+"""The port to a topic's sealed segments: one store for each topic and tier. A call puts or deletes a whole
+segment.
 
 Implementations: `seglog.tiers.local_store` (a directory), `seglog.tiers.memory_store`, `seglog.tiers.topic_tier` (a hot
 store before a cold one). One conformance suite runs over all of them (tests/seglog/test_stores.py). The tests of other
@@ -47,7 +48,7 @@ class SegmentStore(Protocol):
         ...
 
     def delete(self, segment: SegmentId) -> None:
-        """Delete the whole segment, durably. If it is missing, or half of it, that is no error."""
+        """Delete the whole segment, durably. A missing segment is no error, and neither is half of one."""
         ...
 
     def list(self) -> list[SegmentId]:
@@ -80,4 +81,4 @@ class OwnedStores(Protocol):
 
 
 SegmentStores: TypeAlias = Callable[[int], SegmentStore]
-"""Return the store of a topic id. The log calls it once for each topic and opening. It opens nothing that may hang."""
+"""Return the store of a topic id. The log calls it once for each topic and opening. The call never hangs."""
