@@ -259,7 +259,7 @@ def apply_delete(state: TopicState, op: DeleteOp) -> None:
     _reach(state, op)
     state.ops.add(op)
     state.pending.add(op)
-    # Last: a reader that sees the number finds the delete.
+    # The last step, so that a reader that sees the new number finds the delete.
     next_op, last_ts_ms = max(state.next_op, op.op + 1), max(state.last_ts_ms, op.ts_ms)
     state.next_op, state.last_ts_ms = next_op, last_ts_ms
 

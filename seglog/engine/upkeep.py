@@ -146,6 +146,6 @@ class InCaller:
     def wake_later(self, delay_s: float) -> None:
         pass
 
-    def close(self, patience_s: float | None = None) -> bool:  # noqa: ARG002 - nothing is done in between
+    def close(self, patience_s: float | None = None) -> bool:  # noqa: ARG002 - no work runs between the calls
         self._is_closed = True
         return True

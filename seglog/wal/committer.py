@@ -44,7 +44,7 @@ class Committer(Owned):
 
         The check needs no lock: only this thread can take the lock for itself or add entries of its own.
         """
-        if self.raw_lock._is_owned():  # noqa: SLF001 - as above
+        if self.raw_lock._is_owned():  # noqa: SLF001 - for the reason in `lock`
             raise CalledWithin
         for shard in self._shards:
             if shard.leader is not None and shard.has_mine():

@@ -86,7 +86,7 @@ class Entry(ABC):
         self.is_done = False
         self.left = False
 
-    def assign(self) -> None:  # noqa: B027 - most take nothing
+    def assign(self) -> None:  # noqa: B027 - most entries take nothing
         """Take the seqs or the name of this entry from the assigned state.
 
         This runs under the lock when the entry is queued. It runs again when the committer recomputes the assigned

@@ -236,7 +236,7 @@ class Wal(Owned):
         except OSError as error:
             self._drop_if_refused(path, error)
             raise
-        # Without space or not, a failure of the next steps is final: if a sync fails, the file may have lost frames.
+        # Without space or not, a failure of this truncation or sync is final: the file may have lost frames.
         active.truncate(self._offset)
         self._reserved = self._blanked = self._offset
         active.datasync()

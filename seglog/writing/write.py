@@ -186,7 +186,7 @@ def begin_append(
             if not engine.leaving or not engine.is_leaving(name):
                 begun = _begin_append(engine, name, values, tag, node, durability, unterminated=unterminated)
         if begun is None:
-            committer.flush()  # H1 of seglog.wal.shards
+            committer.flush()  # a durable deletion frees the name (H1 of seglog.wal.shards)
     return begun
 
 
@@ -274,7 +274,7 @@ def create_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: i
                 entry = _new_topic(engine, name, config, first_seq=first_seq, ts_floor_ms=ts_floor_ms)
                 committer.enqueue(entry)
         if entry is None:
-            committer.flush()  # H1 of seglog.wal.shards
+            committer.flush()  # a durable deletion frees the name (H1 of seglog.wal.shards)
     committer.finish(entry)
 
 
@@ -292,7 +292,7 @@ def configure(engine: Engine, name: str, config: TopicConfig) -> None:
 
 @change
 def delete(engine: Engine, name: str, *, before: int | None, tag: str | None, evicts: bool = False) -> DeleteOp:
-    """Delete records below `before`, with `tag`, or both.
+    """Delete the records that are below `before` and have `tag`. One of the two conditions may be None.
 
     With `evicts` and without a tag, readers get a `Gap` for the range. Raises `NoSuchTopic` and `InvalidLabel`. Without
     any condition, raises `InvalidSetting`.
@@ -429,7 +429,7 @@ def _new_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int
 
 
 def sync_written(engine: Engine) -> None:
-    """Make the records of durability `disk` durable, or poison the writer. `syncer` calls this after each interval."""
+    """Make the records of durability `disk` durable, or poison the writer. `syncer` runs this some time after an append."""
     if not engine.committer.has_unsynced:
         return
     try:
