@@ -183,7 +183,7 @@ class Execution:
     def _settle(self, newest_orphans: dict[Vid, int]) -> None:
         """Make checkpoints of the states that are newly held, and shut out stalled writers.
 
-        Runs after each `refresh`.
+        `run` calls this after it has read the names again, before it deletes anything of the page.
         """
         for kept in list(self.marker.kept.values()):
             if kept.boundary > 1 and kept.vid not in self.marker.blocked and not self._stands(kept):

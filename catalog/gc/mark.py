@@ -2,8 +2,8 @@
 
 M1  A mark is never taken back: `refresh` only adds. An object that two marks found unreachable stays garbage.
     A later holder is refused (G2 of `catalog.gc.collector`).
-M2  A volume without holders still holds the states of its parent that it stands on. When its boundary is `DEAD`, it
-    holds nothing. Until then its name may come back.
+M2  A volume without holders still holds the states of its parent that it stands on, because its name may come back.
+    This ends when its boundary is `DEAD`.
 M3  If GC cannot read an object, it keeps all that the object might hold. The volume and the volumes that it was forked
     from are then `blocked`, with the reason. A ref or a tag that GC cannot read blocks all volumes of its topic, a pin
     blocks its volume. Damage never turns an object into garbage.
