@@ -1,2 +1,2 @@
-"""Bytes of data objects and index objects to values and back: entries, blocks, the index, metadata, chunks as columns.
+"""Data objects and index objects, from bytes to values and back: entries, blocks, the index, metadata, columns.
 No module here does I/O."""

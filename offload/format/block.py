@@ -1,4 +1,4 @@
-"""Blocks: what a data object consists of, one multipart part each. Big-endian.
+"""Blocks. A data object consists of blocks, one multipart part each. Big-endian.
 
     offset  size  field
     0       4     magic            0xFBDBABCB codec none (PIP-17), 0xFB534C5A codec zstd
@@ -9,16 +9,17 @@
     128           payload: chunks, one after the other
     ...           FE DC DE AD repeated, cut where the block ends
 
-B1  Every block but the last is exactly of the block size. The last one ends with its payload: it has no padding.
-B2  Codec none: a chunk's bytes are its entries, so the payload is entries back to back, as Apache Pulsar reads them.
-B3  Codec zstd: a chunk's bytes are one zstd frame (content size and content checksum present) of its entries. The magic
-    word differs, so a reader of PIP-17 refuses the object instead of misreading it.
-B4  A chunk never spans blocks. Codec none: an entry goes to the next block only when it does not fit this one. Codec
-    zstd: a chunk goes to the next block only when its frame does not fit this one.
-B5  Behind the last chunk of a block comes 0xFE (padding), 0xFB (the next block) or the end of the object: as the first
-    byte of an entry length that is negative, and as that of a zstd frame it is none. So a scan needs no index.
+B1  Every block but the last has exactly the block size. The last block ends with its payload, without padding.
+B2  Codec none: a chunk's bytes are its entries. So the payload is entries back to back, as Apache Pulsar reads them.
+B3  Codec zstd: a chunk's bytes are one zstd frame (content size and content checksum present) of its entries.
+    The magic word differs, so a reader of PIP-17 refuses the object instead of misreading it.
+B4  A chunk never spans blocks. Codec none: if an entry does not fit this block, it goes to the next block.
+    Codec zstd: if the frame of a chunk does not fit this block, the chunk goes to the next block.
+B5  Behind the last chunk of a block comes 0xFE (padding), 0xFB (the next block) or the end of the object.
+    No entry begins with one of these bytes, because its length would be negative. No zstd frame does, either. So a scan
+    needs no index.
 
-Which records make a chunk, and how blocks are sent, is not decided here.
+Other modules decide which records make a chunk, and how blocks are sent.
 Source: PIP-17, "Payload format", with the constants of Apache Pulsar's code. This module does no I/O.
 """
 
@@ -60,7 +61,7 @@ _ZEROS = bytes(BLOCK_HEADER_LENGTH - HEADER.size)
 
 @dataclass(frozen=True, slots=True)
 class ChunkRef:
-    """A run of whole entries inside a block: what one ranged GET fetches. `offset` is in the data object."""
+    """A run of whole entries inside a block, for one ranged GET. `offset` is in the data object."""
 
     offset: int
     stored_length: int
@@ -73,13 +74,13 @@ class ChunkRef:
 
     @property
     def count(self) -> int:
-        """How many entries it holds."""
+        """The number of entries in the chunk."""
         return self.last_seq - self.first_seq + 1
 
 
 @dataclass(frozen=True, slots=True)
 class BlockRef:
-    """Where a reader of PIP-17 finds an entry: it seeks to `offset` + 128 of the data object. `part` counts from 1."""
+    """An index entry. A reader of PIP-17 seeks to `offset` + 128 of the data object. `part` counts from 1."""
 
     first_entry_id: int
     part: int
@@ -88,7 +89,7 @@ class BlockRef:
 
 @dataclass(frozen=True, slots=True)
 class BlockHeader:
-    """`length` in bytes, header and padding included."""
+    """The header of a block. `length` is in bytes, header and padding included."""
 
     codec: Codec
     length: int
@@ -96,35 +97,35 @@ class BlockHeader:
 
 
 def raw_capacity(block_size: int, codec: Codec) -> int:
-    """How many bytes of entries an empty block surely takes, however badly they compress."""
+    """Return how many bytes of entries an empty block surely takes, however badly they compress."""
     payload = block_size - BLOCK_HEADER_LENGTH
     if codec is Codec.NONE:
         return payload
-    return (payload - 64) * 256 // 257  # zstd's own bound: a 256th and 64 bytes more than went in
+    return (payload - 64) * 256 // 257  # zstd's own bound: its output is longer by a 256th and 64 bytes
 
 
 def largest_entry(block_size: int, codec: Codec) -> int:
-    """The greatest length of entry data, which is a frame_len, that fits a block of `block_size`."""
+    """Return the greatest length of entry data (a frame_len) that fits a block of `block_size`."""
     return raw_capacity(block_size, codec) - ENTRY.size
 
 
 class BlockBuilder:
-    """One block after the other, each made in place.
+    """Builds one block after the other, each in place.
 
-    Memory that was never used costs the kernel more than the copy into it. So `spare` has full blocks that nobody needs
-    any more, which are written over; without any, a block takes as much as it has.
+    The first use of fresh memory costs the kernel more than the copy into it. So `spare` has full blocks that are no
+    longer needed, and the builder writes over them. Without a spare block, a new one grows with its content.
     """
 
     def __init__(self, codec: Codec, block_size: int, spare: deque[bytearray] | None = None) -> None:
         self._codec = codec
         self._block_size = block_size
         self._spare = deque[bytearray]() if spare is None else spare
-        self._buffer: bytearray | None = None  # taken when there is something to write, not before
+        self._buffer: bytearray | None = None  # taken at the first write
         self._used = BLOCK_HEADER_LENGTH
 
     @property
     def used(self) -> int:
-        """With the header."""
+        """The number of bytes in the open block, header included."""
         return self._used
 
     @property
@@ -141,7 +142,7 @@ class BlockBuilder:
         self._used = end
 
     def end(self, first_entry_id: int, *, last: bool) -> bytearray:
-        """The block, padded unless it is the last one; another begins."""
+        """Return the block, padded unless it is the last one. The next `add` begins another."""
         length = self._used if last else self._block_size
         free = length - self._used
         self.add((PADDING * (-(-free // len(PADDING))))[:free])
@@ -152,7 +153,7 @@ class BlockBuilder:
         return block
 
     def _begun(self) -> bytearray:
-        """The block that is being made."""
+        """Return the open block. If there is none, begin one."""
         if self._buffer is None:
             self._buffer = self._spare.pop() if self._spare else bytearray(BLOCK_HEADER_LENGTH)
             self._buffer[HEADER.size : BLOCK_HEADER_LENGTH] = _ZEROS
@@ -160,7 +161,7 @@ class BlockBuilder:
 
 
 def encode_block(codec: Codec, first_entry_id: int, chunks: list[bytes], block_size: int | None) -> bytearray:
-    """A whole block, padded to `block_size`; None for the last one, which is as long as it is."""
+    """Return a whole block, padded to `block_size`; None is for the last block, which has no padding."""
     builder = BlockBuilder(codec, block_size or 0)
     for chunk in chunks:
         builder.add(chunk)
@@ -168,7 +169,7 @@ def encode_block(codec: Codec, first_entry_id: int, chunks: list[bytes], block_s
 
 
 def decode_block_header(header: bytes, key: str, offset: int) -> BlockHeader:
-    """From the first 128 bytes of a block at `offset` of the data object `key`. Raises `InvalidBlock`."""
+    """Decode the first 128 bytes of a block at `offset` of the data object `key`. Raises `InvalidBlock`."""
     if len(header) < BLOCK_HEADER_LENGTH:
         raise InvalidBlock(key, offset, f"a block header has {BLOCK_HEADER_LENGTH} bytes, here are {len(header)}")
     magic, header_length, length, first_entry_id = HEADER.unpack_from(header)
@@ -182,7 +183,7 @@ def decode_block_header(header: bytes, key: str, offset: int) -> BlockHeader:
 
 
 def adjacent(chunks: Iterable[ChunkRef], max_bytes: int) -> Iterator[list[ChunkRef]]:
-    """Runs of chunks that lie back to back, for one ranged GET each: at most `max_bytes`, or one chunk."""
+    """Yield runs of chunks that lie back to back, for one ranged GET each: at most `max_bytes`, or one chunk."""
     run: list[ChunkRef] = []
     for chunk in chunks:
         end = chunk.offset + chunk.stored_length

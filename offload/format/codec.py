@@ -1,8 +1,8 @@
-"""How the bytes of a chunk are stored: as they are, or as one zstd frame.
+"""The stored form of a chunk's bytes: unchanged, or as one zstd frame.
 
-K1  The chunk table's XXH3-64 is over the stored bytes, and is checked before anything is decompressed.
-K2  A zstd frame states its content size. It must equal the chunk table's, and only then memory is taken for it.
-K3  The frame's own content checksum covers the raw bytes; each record's XXH3 is inside them.
+K1  The chunk table's XXH3-64 is over the stored bytes. The reader checks it before it decompresses anything.
+K2  A zstd frame states its content size. The reader takes memory only if that size equals the chunk table's.
+K3  The frame's own content checksum covers the raw bytes. Each record's XXH3 is inside them.
 
 This module does no I/O.
 """
@@ -22,14 +22,14 @@ __all__ = ["chunk_encoder", "decode_chunk"]
 
 
 def chunk_encoder(codec: Codec, zstd_level: int) -> Callable[[memoryview], bytes | memoryview]:
-    """A function from raw to stored bytes. Not to be shared by threads."""
+    """Return a function from raw to stored bytes. Threads must not share it."""
     if codec is Codec.NONE:
         return _as_it_is
     return zstandard.ZstdCompressor(level=zstd_level, write_checksum=True, write_content_size=True).compress
 
 
 def decode_chunk(stored: bytes | memoryview, chunk: ChunkRef, codec: Codec, key: str) -> bytes | memoryview:
-    """The chunk's entries, from what was read at its place in the data object `key`. Raises `InvalidChunk`."""
+    """Return the chunk's entries. `stored` was read at its place in the data object `key`. Raises `InvalidChunk`."""
     if len(stored) != chunk.stored_length:
         raise InvalidChunk(key, chunk.offset, f"{len(stored)} bytes of {chunk.stored_length}")
     if xxh3_64_intdigest(stored) != chunk.xxh3:

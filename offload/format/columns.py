@@ -1,12 +1,12 @@
-"""A decoded chunk as columns: what a scan makes of it, for all its records at once.
+"""The columns of a decoded chunk. A scan makes them for all its records at once.
 
     L1  Every record is checked before any column is made: XXH3-64, place (entry id, seq, topic_id), lengths.
-    L2  Nothing is done record by record but the checksum. Heads are gathered as one array; the variable parts are
-        copied out of the chunk by one Arrow `take` a column, with the rows that are wanted, in order.
+    L2  Only the checksum is computed record by record. The heads are gathered as one array. One Arrow `take` for each
+        column copies the variable parts of the wanted rows out of the chunk, in order.
     L3  Memory: the chunk, its heads, and the columns.
 
-Whole chunks of about 1 MiB are what this is made for: larger ones fall out of the processor's cache.
-The layout is that of offload.format.entry. This module does no I/O.
+The module is made for whole chunks of about 1 MiB, because larger chunks fall out of the processor's cache.
+offload.format.entry defines the layout. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _NODE, _TAG, _DATA = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """One element a record, deleted ones included. The methods take the numbers of the rows that are wanted, in order.
+    """The columns, with one element for each record, deleted or not.
+
+    The methods take the numbers of the wanted rows, in order.
 
     `key` and `offset` are the chunk's place, for errors.
     """
@@ -50,7 +52,7 @@ class Columns:
     flags: NDArray[np.uint8]
     parts: pa.BinaryArray
 
-    # Each raises `InvalidChunk` for what is not UTF-8.
+    # `node` and `tag` raise `InvalidChunk` if a text is not UTF-8.
     def node(self, rows: NDArray[np.int64]) -> pa.StringArray:
         return self._text(rows, _NODE, HAS_NODE)
 
@@ -74,9 +76,9 @@ class Columns:
 def decode_columns(
     raw: bytes | memoryview, lengths: NDArray[np.uint32], chunk: ChunkRef, first_seq: int, topic_id: int, key: str
 ) -> Columns:
-    """The records of a decoded chunk with these entry lengths, of an object that begins with `first_seq`.
+    """Return the records of a decoded chunk with these entry lengths, in an object that begins with `first_seq`.
 
-    Raises `InvalidChunk` when a record is not whole and in its place.
+    Raises `InvalidChunk` if a record is not whole or not in its place.
     """
     starts = entry_starts(lengths)
     if int(starts[-1]) != len(raw) or len(lengths) != chunk.count or int(lengths.min()) < MIN_DATA_LENGTH:
@@ -96,7 +98,7 @@ def decode_columns(
 
 
 def _bounds(heads: NDArray[Any], starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where each part of each entry begins, and the end of the last: the offsets of one Arrow array of all parts."""
+    """Return the offsets of one Arrow array of all parts: where each part begins, and where the last one ends."""
     bounds = np.empty(_PARTS * len(heads) + 1, dtype=np.int64)
     bounds[0::_PARTS] = starts
     bounds[1::_PARTS] = starts[:-1] + ENTRY_HEAD.itemsize

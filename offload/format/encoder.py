@@ -1,13 +1,12 @@
-"""Frames to a data object: takes frames as they come, gives a block whenever one is full.
+"""The encoder of a data object. It takes frames in order, and gives each block when the block is full.
 
-    N1  Memory: the chunks of one block and the frames of one chunk, and what the index will say of them.
-    N2  Frames come verified and taken apart (seglog.format.frames). Nothing is done for each of them here: a chunk is
-        one join
-        of their bodies, and the rest is done on arrays. Only a tag is looked at on its own.
-    N3  A chunk ends before the entry that would take it over `chunk_bytes`; one entry makes a chunk, however large.
+    N1  Memory: the chunks of one block, the frames of one chunk, and the values for the index.
+    N2  Frames come verified and taken apart (seglog.format.frames). The encoder makes a chunk by one join of their
+        bodies, and does the rest on arrays. It looks only at tags one by one.
+    N3  A chunk ends before the entry that would take it over `chunk_bytes`. One entry makes a chunk, however large.
     N4  The same frames with the same settings and the same zstd give the same bytes.
 
-The layout is that of offload.format.block and offload.format.entry. This module does no I/O.
+offload.format.block and offload.format.entry define the layout. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ _GAP = np.dtype([("checksum", "<u8"), ("length", ">u4"), ("entry_id", ">u8")])
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
-    """What is known of a data object once its last block is out. Lengths in bytes, bitmaps as portable Roaring.
+    """A description of a data object, complete with its last block. Lengths in bytes, bitmaps as portable Roaring.
 
     `entry_lengths` has an array for each chunk. `tags` maps a tag to the bitmap of its entry ids, ascending by tag;
-    None when there were more than `MAX_TAGS`. `live` holds the ids of entries whose frame is not marked deleted.
+    None if there were more than `MAX_TAGS`. `live` holds the ids of entries whose frame is not marked deleted.
     """
 
     topic_id: int
@@ -71,7 +70,7 @@ class SegmentSummary:
 
 
 class SegmentEncoder:
-    """Makes one data object. `add` the frames in seq order, then `finish`; after an error it is of no more use."""
+    """Makes one data object: `add` the frames in seq order, then `finish`. After an error, discard the encoder."""
 
     def __init__(
         self,
@@ -82,9 +81,9 @@ class SegmentEncoder:
         zstd_level: int = 3,
         spare: deque[bytearray] | None = None,
     ) -> None:
-        """Any `block_size` that takes an entry will do here; what a store demands is checked where one is known.
+        """Accept any `block_size` that takes an entry. The settings check the limits of a store.
 
-        Put a block that nobody needs any more into `spare`, and it becomes a later one.
+        If the caller puts a block that it no longer needs into `spare`, the encoder uses it for a later block.
         """
         self._block_size = block_size
         self._codec = codec
@@ -93,13 +92,13 @@ class SegmentEncoder:
         self._encode_chunk = chunk_encoder(codec, zstd_level)
         self._hasher = blake3()
 
-        self._waiting: list[Frames] = []  # of the chunk that is being filled
-        self._room = 0  # in that chunk
-        self._block = BlockBuilder(codec, block_size, spare)  # that is being filled
+        self._waiting: list[Frames] = []  # frames of the open chunk
+        self._room = 0  # bytes left in the open chunk
+        self._block = BlockBuilder(codec, block_size, spare)  # the open block
         self._block_first_id = 0
 
         self._topic_id = 0
-        self._data_length = 0  # of the blocks that are out
+        self._data_length = 0  # of the finished blocks
         self._frame_bytes = 0
         self._chunks: list[ChunkRef] = []
         self._entry_lengths: list[NDArray[np.uint32]] = []
@@ -107,10 +106,10 @@ class SegmentEncoder:
         self._tags: dict[str, BitMap] | None = {}
 
     def add(self, frames: Frames) -> Iterator[bytearray]:
-        """Take the next ones; gives each block that they fill, and goes on when it is taken.
+        """Take the next frames, and yield each block that they fill.
 
-        Raises `EntryTooLarge`, and `FrameMismatch` (at the latest in `finish`) for a frame that is not the next one
-        of the same topic.
+        Raises `EntryTooLarge`. Raises `FrameMismatch`, at the latest in `finish`, if a frame is not the next one of the
+        same topic.
         """
         sizes = frames.headers["length"].astype(np.int64) + ENTRY.size
         ends = np.cumsum(sizes)
@@ -125,7 +124,7 @@ class SegmentEncoder:
             yield from self._begin_chunk(int(sizes[start]))
 
     def finish(self) -> tuple[tuple[bytearray, ...], SegmentSummary]:
-        """The blocks that are left, one or two, and the summary. At least one frame must have been added."""
+        """Return the remaining blocks, one or two, and the summary. The caller must have added a frame."""
         blocks = [*self._end_chunk(), *self._end_block(last=True)]
         first, last = self._chunks[0], self._chunks[-1]
         summary = SegmentSummary(
@@ -148,20 +147,20 @@ class SegmentEncoder:
         return tuple(blocks), summary
 
     def _begin_chunk(self, size: int) -> Iterator[bytearray]:
-        """Make room for an entry of `size` bytes that the open chunk does not take."""
+        """Make room for an entry of `size` bytes that does not fit the open chunk."""
         if size - ENTRY.size > self._largest_entry:
             raise EntryTooLarge(size - ENTRY.size, self._largest_entry)
         yield from self._end_chunk()
         limit = self._chunk_limit
         if self._codec is Codec.NONE:
-            # Stored as it is, so how much fits is known before: fill the block to its last entry, as PIP-17 asks.
+            # The stored size is the raw size, so it is known now: fill the block to its last entry, as PIP-17 asks.
             if self._block.used + size > self._block_size:
                 yield from self._end_block(last=False)
             limit = min(limit, self._block_size - self._block.used)
         self._room = max(size, limit)
 
     def _end_chunk(self) -> Iterator[bytearray]:
-        """Store the frames that wait, if any; before that, the block that they do not fit any more."""
+        """Store the waiting frames, if any, as a chunk. If they do not fit the open block, yield that block first."""
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
@@ -203,7 +202,7 @@ class SegmentEncoder:
         yield block
 
     def _check(self, heads: NDArray[Any]) -> int:
-        """That these are the next ones. Returns the first one's seq."""
+        """Check that these frames are the next ones, and return the first seq."""
         if not self._chunks:
             self._topic_id = int(heads["topic_id"][0])
         first_seq = self._chunks[-1].last_seq + 1 if self._chunks else int(heads["seq"][0])
@@ -243,10 +242,10 @@ class SegmentEncoder:
 
 
 def _entries(first_id: int, lengths: NDArray[Any], bodies: list[bytes], checksums: NDArray[np.uint64]) -> memoryview:
-    """Bodies of frames as entries, one after the other.
+    """Return bodies of frames as entries, one after the other.
 
-    Between two bodies stand the checksum of the one and the head of the other's entry: they are joined with room for
-    both, which is then written for all of them at once.
+    Between two bodies lie the checksum of the first frame and the head of the second entry. The function joins the
+    bodies with gaps for both, and then fills all gaps at once.
     """
     gaps = np.zeros(len(bodies) + 1, _GAP)
     gaps["checksum"][1:] = checksums

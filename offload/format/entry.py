@@ -1,4 +1,4 @@
-"""Entries: one record each, in the data objects of both codecs. Big-endian, but for the frame inside.
+"""Entries: one record each, in the data objects of both codecs. Big-endian, except for the frame inside.
 
     offset  size  field
     0       4     entry length     of the data alone
@@ -17,11 +17,11 @@ The entry data starts with the fixed part of a frame (seglog.format.frame), litt
     42      4     data_len
     46            node, tag, data, then XXH3-64 (8) over all entry data before it
 
-E1  entry length equals the frame's frame_len, so a frame is its entry data behind the entry length, little-endian.
-E2  Entry ids are dense: a deleted record stays, as an entry whose frame has the deleted flag and no data.
-E3  A chunk is a run of whole entries and nothing else: the next entry starts where the last one ends.
+E1  The entry length equals the frame's frame_len. So a frame is the entry length, in little-endian, and the entry data.
+E2  Entry ids are dense. A deleted record stays as an entry whose frame has the deleted flag and no data.
+E3  A chunk is a run of whole entries and nothing else. The next entry starts where the last one ends.
 
-What a deleted record's bytes were, and whether a checksum matches, is not decided here.
+This module checks no checksum, and does not know the former bytes of a deleted record.
 Source: PIP-17, "Payload format". This module does no I/O.
 """
 
@@ -71,9 +71,9 @@ ENTRY_HEAD = np.dtype(
 
 
 def entries(raw: bytes | memoryview, key: str, offset: int) -> Iterator[tuple[int, memoryview]]:
-    """(entry id, entry data) of a decoded chunk. `key` and `offset` are its place, for the error.
+    """Yield (entry id, entry data) of a decoded chunk. `key` and `offset` are its place, for the error.
 
-    Raises `InvalidChunk` where the entries do not end with the chunk.
+    Raises `InvalidChunk` if the entries do not end with the chunk.
     """
     view = memoryview(raw)
     size = len(raw)
@@ -90,18 +90,18 @@ def entries(raw: bytes | memoryview, key: str, offset: int) -> Iterator[tuple[in
 
 
 def frames_of(raw: bytes | memoryview, key: str, offset: int) -> Iterator[bytes]:
-    """The entries of a decoded chunk as whole frames, as `Topic.frames` gave them. Raises `InvalidChunk`."""
+    """Yield the entries of a decoded chunk as whole frames, as the log had them. Raises `InvalidChunk`."""
     for _, data in entries(raw, key, offset):
         yield frame_of(data)
 
 
 def frame_of(data: memoryview) -> bytes:
-    """The whole frame that is in an entry's data."""
+    """Return the whole frame that is in an entry's data."""
     return _FRAME_LEN.pack(len(data)) + data
 
 
 def entry_starts(lengths: NDArray[Any]) -> NDArray[np.int64]:
-    """Where each entry starts in its chunk, and as one more element, where the last one ends."""
+    """Return where each entry starts in its chunk. One more element says where the last one ends."""
     starts = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=starts[1:])
     starts += ENTRY.size * np.arange(len(starts))
@@ -109,7 +109,7 @@ def entry_starts(lengths: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def entry_heads(raw: bytes | bytearray | memoryview, starts: NDArray[np.int64]) -> NDArray[Any]:
-    """The heads of the entries at `starts`, each of which must have `MIN_DATA_LENGTH` of data in `raw`."""
+    """Return the heads of the entries at `starts`. Each entry must have `MIN_DATA_LENGTH` of data in `raw`."""
     windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(raw, dtype=np.uint8), ENTRY_HEAD.itemsize)
     gathered: NDArray[Any] = windows[starts].view(ENTRY_HEAD)[:, 0]
     return gathered

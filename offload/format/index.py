@@ -1,4 +1,4 @@
-"""The index object: where each record of a data object is, and what the data object holds. Big-endian.
+"""The index object. It has the place of each record in a data object, and a description of the data object. Big-endian.
 
     offset    size    field
     0         4       magic                    0xDE47DE47
@@ -9,19 +9,22 @@
     28        4       segment metadata length N
     32        N       segment metadata: LedgerMetadata of catalog/schema.proto, which is Apache BookKeeper's
     32+N      20 * C  per index entry, ascending: first entry id (8), part (4), offset (8)
-    32+N+20C  ...     trailer (offload.format.trailer), where Pulsar's reader has stopped reading
+    32+N+20C  ...     trailer (offload.format.trailer); Pulsar's reader stops before it
 
-The bytes before the trailer are the *head*. Ours is the value under the key `seglog` in the ledger's custom metadata: a
-SegmentMetadata with the chunk table, the bitmap of live entries, one bitmap for each tag, and the data object's blake3.
+The bytes before the trailer are the *head*. Our own addition is the value under the key `seglog` in the ledger's custom
+metadata. It is a SegmentMetadata: the chunk table, the bitmap of live entries, one bitmap for each tag, and the data
+object's blake3.
 
-X1  There is an index entry for each block, whose offset is the block's: the multipart part of that number.
-X2  Codec none has one for each chunk, too: a chunk at position p is written as p - 128, since a reader of PIP-17 adds
-    the header length and reads entries from there. The first chunk of a block gives the block's own entry.
-X3  The head carries no checksum (PIP-17 has none): its blake3 is in the commit, and `decode_head` checks it first.
-X4  Every length and count is checked against the bytes at hand before anything is made of it; the chunk table is
-    checked to cover exactly the seqs and to lie in order within the blocks.
-X5  An index object of Pulsar's own decodes too; it has no SegmentMetadata. Where an entry fits no block, Pulsar ends
-    the ledger before it, and yet writes an index entry, which lies at the data object's end: it is left out.
+X1  Each block has an index entry with the block's offset, and with the number of its multipart part.
+X2  With codec none, each chunk has an index entry, too. A chunk at position p is written as p - 128.
+    A reader of PIP-17 adds the header length, and reads entries from there. The first chunk of a block gives the entry
+    of the block.
+X3  PIP-17 has no checksum of the head. The commit has the head's blake3, and `decode_head` checks it first.
+X4  The decoder checks every length and count against the bytes at hand before it uses them.
+    It also checks that the chunk table covers exactly the seqs, and lies in order within the blocks.
+X5  The decoder also takes an index object of Pulsar's own, which has no SegmentMetadata.
+    If an entry fits no block, Pulsar ends the ledger before it, and yet writes an index entry for it. That one lies at
+    the data object's end, and the decoder drops it.
 X6  Bytes behind the length that the index object states are no part of it.
 
 Source: PIP-17, "Index format", with the constants of Apache Pulsar's code. This module does no I/O.
@@ -77,7 +80,7 @@ class IndexObject:
 
 @dataclass(frozen=True, slots=True)
 class LedgerIndex:
-    """What PIP-17 has in an index object, whoever wrote it. `segment` is what we add; None in one of Pulsar's own."""
+    """An index object in the terms of PIP-17. `segment` is our own addition; None in an index object of Pulsar's."""
 
     index_length: int
     head_length: int
@@ -90,7 +93,7 @@ class LedgerIndex:
 def encode_index(
     summary: SegmentSummary, *, topic: str, created_at_ms: int, software: str | None = None
 ) -> IndexObject:
-    """The index object of the data object that `summary` tells of. `software` defaults to this one."""
+    """Return the index object of the data object that `summary` describes. `software` defaults to this version."""
     entries = index_entries(summary.chunks, summary.codec, summary.block_size)
     segment = encode_metadata(summary, topic, software or f"seglog {software_version()}")
     ledger = _encode_ledger(summary, created_at_ms, segment)
@@ -114,9 +117,9 @@ def encode_index(
 
 
 def decode_head(body: bytes, key: str, head_hash: bytes | None = None) -> SegmentIndex:
-    """Of one of our index objects: from its head, or from all of it.
+    """Decode one of our index objects, from its head or from all of it.
 
-    With `head_hash`, which a commit gives, the head's blake3 must equal it: without it a flipped bit may pass.
+    `head_hash` comes from a commit, and the head's blake3 must equal it. Without it, a flipped bit may pass.
     Raises `InvalidIndex` and `FormatUnsupported`.
     """
     found = decode_ledger_index(body, key, head_hash)
@@ -126,7 +129,7 @@ def decode_head(body: bytes, key: str, head_hash: bytes | None = None) -> Segmen
 
 
 def decode_ledger_index(body: bytes, key: str, head_hash: bytes | None = None) -> LedgerIndex:
-    """Of any PIP-17 index object of version 1. Raises `InvalidIndex` and `FormatUnsupported`."""
+    """Decode any PIP-17 index object of version 1. Raises `InvalidIndex` and `FormatUnsupported`."""
     if len(body) < HEADER.size:
         raise InvalidIndex(key, 0, f"an index object has {HEADER.size} bytes at least, here are {len(body)}")
     magic, index_length, data_length, data_header_length, entry_count, ledger_length = HEADER.unpack_from(body)
@@ -190,7 +193,7 @@ def _check_entries(entries: tuple[BlockRef, ...], data_length: int, key: str, of
 
 
 def _segment_of(found: LedgerIndex, key: str) -> SegmentIndex | None:
-    """Ours, if it is there, checked against what PIP-17 says."""
+    """Return our SegmentMetadata, checked against the fields of PIP-17; None if there is none."""
     values = [item.value for item in found.ledger.custom_metadata if item.key == _CUSTOM_KEY]
     if not values:
         return None

@@ -1,4 +1,4 @@
-"""User metadata of our objects, for whoever lists a bucket, and for Apache Pulsar's reader. Names in lower case.
+"""User metadata of our objects, for a person who lists a bucket, and for Apache Pulsar's reader. Names in lower case.
 
     name                                       data and index object
     s3managedledgeroffloaderformatversion      1, with codec none only
@@ -8,9 +8,9 @@
     seglog-first-seq, seglog-last-seq          seqs, inclusive
     seglog-version                             of the software that wrote it
 
-M1  Pulsar's reader refuses an object without the first one, or with another value. A zstd object must not be read as a
-    plain one, so it does not carry it.
-M2  Nothing of ours reads these back: the index object says the same, under a hash.
+M1  Pulsar's reader refuses an object without the first name, or with another value of it.
+    A zstd object does not carry it, so that Pulsar does not read it as a plain one.
+M2  Our own readers never use this metadata: the index object says the same, under a hash.
 
 Source: PIP-17; Apache Pulsar's code for the names. This module does no I/O.
 """
@@ -29,12 +29,12 @@ FORMAT = 1
 
 @functools.cache
 def software_version() -> str:
-    """Of the installed distribution."""
+    """Return the version of the installed distribution."""
     return importlib.metadata.version("seglog")
 
 
 def object_metadata(role: str, topic: str, first_seq: int, last_seq: int, codec: Codec) -> dict[str, str]:
-    """`role` is `data` or `index`. It must be given when the object, or its multipart upload, is created."""
+    """Return the metadata of a new object, or of its multipart upload. `role` is `data` or `index`."""
     metadata = {
         "role": role,
         "seglog-format": str(FORMAT),

@@ -1,4 +1,4 @@
-"""SegmentMetadata: what we know of a data object beyond PIP-17. Protobuf, in catalog/schema.proto.
+"""SegmentMetadata: our description of a data object, beyond PIP-17. Protobuf, in catalog/schema.proto.
 
     field                     meaning
     version                   1
@@ -12,15 +12,15 @@
     tags, tags_complete       per tag, ascending, such a bitmap of the entry ids that carry it; with more than 4,096
                               tags none, and tags_complete is false
     data_hash                 blake3 of the data object
-    software                  what wrote it
+    software                  the software that wrote it
 
-G1  Chunks are in order, do not overlap, lie each inside one block behind its header, and cover exactly the seqs.
-G2  Index entries follow from the chunk table: codec none has one for each chunk (offset - 128), codec zstd one for each
-    block. So neither can be changed alone.
-G3  A raw length is at least that of the entries' heads, and at most what a block takes; so counts are bounded by
-    lengths, and lengths by the block size.
+G1  Chunks are in order and do not overlap. Each lies inside one block, behind its header. They cover exactly the seqs.
+G2  Index entries follow from the chunk table, so neither can change alone.
+    Codec none has one for each chunk (offset - 128), codec zstd one for each block.
+G3  A raw length is at least the least size of its entries, and at most the capacity of a block.
+    So lengths bound the counts, and the block size bounds the lengths.
 
-Bitmaps are decoded when somebody asks: a point read needs none. This module does no I/O.
+The caller decodes a bitmap when it needs it: a point read needs none. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ _MIN_ENTRY_BYTES = ENTRY.size + MIN_DATA_LENGTH
 
 @dataclass(frozen=True, slots=True)
 class SegmentIndex:
-    """Of one data object. Lengths in bytes, times in ms since the epoch, seqs inclusive.
+    """The decoded description of one data object. Lengths in bytes, times in ms since the epoch, seqs inclusive.
 
-    `live` and the values of `tags` are portable Roaring bitmaps of entry ids: `decode_bitmap` reads them. `tags` is
-    None when there were too many to list, which says nothing about any.
+    `live` and the values of `tags` are portable Roaring bitmaps of entry ids: `decode_bitmap` reads them. If
+    there were too many tags to list, `tags` is None, and says nothing about any tag.
     """
 
     topic: str
@@ -74,11 +74,11 @@ class SegmentIndex:
 
     @property
     def count(self) -> int:
-        """How many entries the data object has, deleted ones included."""
+        """The number of entries in the data object, deleted ones included."""
         return self.last_seq - self.first_seq + 1
 
     def chunks_between(self, first: int, last: int) -> tuple[ChunkRef, ...]:
-        """Those that hold a seq of the range, ascending."""
+        """Return the chunks that hold a seq of the range, ascending."""
         low = bisect_left(self.chunks, first, key=attrgetter("last_seq"))
         return self.chunks[low : bisect_right(self.chunks, last, key=attrgetter("first_seq"))]
 
@@ -115,7 +115,7 @@ def encode_metadata(summary: SegmentSummary, topic: str, software: str) -> bytes
 
 
 def decode_metadata(body: bytes, data_length: int, key: str, offset: int) -> SegmentIndex:
-    """Of a data object of `data_length` bytes; `key` and `offset` are the place of `body`, for the error.
+    """Decode the metadata of a data object of `data_length` bytes. `key` and `offset` are its place, for the error.
 
     Raises `InvalidIndex`, and `FormatUnsupported` for another version or codec.
     """
@@ -152,7 +152,7 @@ def decode_metadata(body: bytes, data_length: int, key: str, offset: int) -> Seg
 
 
 def decode_bitmap(body: bytes, index: SegmentIndex, key: str) -> BitMap:
-    """Entry ids of the data object. Raises `InvalidIndex` for what is no such bitmap."""
+    """Return the entry ids in a bitmap of the data object. Raises `InvalidIndex` if `body` is no such bitmap."""
     try:
         bitmap = BitMap.deserialize(body)
     except (ValueError, IndexError) as error:
@@ -163,7 +163,7 @@ def decode_bitmap(body: bytes, index: SegmentIndex, key: str) -> BitMap:
 
 
 def index_entries(chunks: Sequence[ChunkRef], codec: Codec, block_size: int) -> tuple[BlockRef, ...]:
-    """The PIP-17 index entries of a data object with these chunks."""
+    """Return the PIP-17 index entries of a data object with these chunks."""
     found: list[BlockRef] = []
     for chunk in chunks:
         block, inside = divmod(chunk.offset, block_size)
@@ -191,7 +191,7 @@ def _chunks(found: pb.SegmentMetadata) -> tuple[ChunkRef, ...]:
 
 
 def _fault_in(chunks: Sequence[ChunkRef], found: pb.SegmentMetadata, data_length: int) -> str | None:
-    """What is wrong with a chunk table, in words; None for a sound one."""
+    """Return the fault of a chunk table in words, or None for a sound one."""
     if not chunks or chunks[0].first_seq != found.first_seq:
         return f"it does not begin with seq {found.first_seq}"
     if not BLOCK_HEADER_LENGTH < found.block_size <= _MAX_BLOCK_SIZE:

@@ -1,4 +1,4 @@
-"""Entry data to records: the frame inside is checked and opened, as the log itself would.
+"""The step from entry data to a record. It checks and opens the frame inside, as the log itself does.
 
 This module does no I/O.
 """
@@ -15,9 +15,9 @@ __all__ = ["record_of_entry"]
 
 
 def record_of_entry(entry: memoryview, seq: int, topic_id: int, key: str, offset: int) -> Record | None:
-    """The record in an entry's data, or None for one that was erased. `key` and `offset` are its chunk's place.
+    """Return the record in an entry's data, or None if it was erased. `key` and `offset` are its chunk's place.
 
-    Raises `InvalidChunk` if the frame's checksum does not match, or it is not the record that the index promises.
+    Raises `InvalidChunk` if the frame's checksum does not match, or if the record is not the promised one.
     """
     frame = frame_of(entry)
     try:

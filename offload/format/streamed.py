@@ -1,4 +1,4 @@
-"""What Apache Pulsar's streaming offload writes: blocks of one or more ledgers in one data object. Big-endian.
+"""The format of Apache Pulsar's streaming offload: blocks of one or more ledgers in one data object. Big-endian.
 
 The index object, version 2:
 
@@ -14,7 +14,7 @@ The index object, version 2:
       16      N       StreamedLedgerInfo of catalog/schema.proto, which is Pulsar's LedgerInfo
       16+N    20 * C  per block, ascending: first entry id (8), part (4), offset (8)
 
-The header of a block, whose entries are those of offload.format.entry with any data:
+The header of a block. Its entries are as in offload.format.entry, with any data:
 
     offset  size  field
     0       4     magic            0x26A66D32
@@ -24,14 +24,15 @@ The header of a block, whose entries are those of offload.format.entry with any 
     28      8     ledger id
     36      92    zeros
 
-S1  A block is of one ledger. It has the least size that the broker is set to, padded like those of version 1, or, when
-    its entries are more, ends with them: then the next block's magic follows, whose first bit says nothing. So only
-    lengths tell where a block's entries end.
-S2  A ledger may begin above entry 0 and go on in other objects: how many entries it has in this one, its blocks say.
+S1  A block has entries of one ledger. The broker's settings give its least size.
+    If the entries are fewer, the block is padded like a block of version 1. If they are more, the block ends with them,
+    and the next block's magic follows. The first bit of that magic says nothing. So only lengths tell where a block's
+    entries end.
+S2  A ledger may begin above entry 0, and continue in other objects. Its blocks say how many entries this one has.
 S3  Ledgers may come in any order. Bytes behind the length that the index states are no part of it.
-S4  Every length and count is checked against the bytes at hand before anything is made of it.
+S4  The decoder checks every length and count against the bytes at hand before it uses them.
 
-We read it, and write none. Source: Apache Pulsar's code. This module does no I/O.
+seglog reads this format, and does not write it. Source: Apache Pulsar's code. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ BLOCK_MAGIC = 0x26A66D32
 
 @dataclass(frozen=True, slots=True)
 class StreamedLedger:
-    """Of one ledger in the data object: its blocks there, and what Pulsar knew of the whole ledger."""
+    """One ledger in the data object: its blocks there, and Pulsar's info of the whole ledger."""
 
     ledger_id: int
     info: pb.StreamedLedgerInfo
@@ -79,7 +80,7 @@ class StreamedLedger:
 
 @dataclass(frozen=True, slots=True)
 class StreamedIndex:
-    """Lengths in bytes."""
+    """The index of a streamed data object. Lengths in bytes."""
 
     index_length: int
     data_length: int
@@ -88,7 +89,7 @@ class StreamedIndex:
 
 @dataclass(frozen=True, slots=True)
 class StreamedBlockHeader:
-    """`length` in bytes, header and padding included."""
+    """The header of a streamed block. `length` is in bytes, header and padding included."""
 
     length: int
     first_entry_id: int
@@ -96,7 +97,7 @@ class StreamedBlockHeader:
 
 
 def decode_streamed_index(body: bytes, key: str) -> StreamedIndex:
-    """Raises `InvalidIndex`."""
+    """Decode the index object of a streaming offload. Raises `InvalidIndex`."""
     if len(body) < HEADER.size:
         raise InvalidIndex(key, 0, f"a streamed index object has {HEADER.size} bytes at least, here are {len(body)}")
     magic, index_length, data_length, data_header_length = HEADER.unpack_from(body)
@@ -116,7 +117,7 @@ def decode_streamed_index(body: bytes, key: str) -> StreamedIndex:
 
 
 def decode_streamed_block_header(header: bytes, key: str, offset: int) -> StreamedBlockHeader:
-    """From the first 128 bytes of a block at `offset` of the data object `key`. Raises `InvalidBlock`."""
+    """Decode the first 128 bytes of a block at `offset` of the data object `key`. Raises `InvalidBlock`."""
     if len(header) < BLOCK_HEADER_LENGTH:
         raise InvalidBlock(key, offset, f"a block header has {BLOCK_HEADER_LENGTH} bytes, here are {len(header)}")
     magic, header_length, length, first_entry_id, ledger_id = BLOCK_HEADER.unpack_from(header)
@@ -130,7 +131,7 @@ def decode_streamed_block_header(header: bytes, key: str, offset: int) -> Stream
 
 
 def _decode_ledger(body: bytes, position: int, end: int, key: str) -> tuple[StreamedLedger, int]:
-    """The ledger at `position`, and where it ends."""
+    """Return the ledger at `position`, and where it ends."""
     if position + LEDGER.size > end:
         raise InvalidIndex(key, position, "its last ledger is cut")
     ledger_id, entry_count, info_length = LEDGER.unpack_from(body, position)

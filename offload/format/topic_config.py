@@ -1,13 +1,13 @@
 """A topic's configuration as its volume keeps it, in commits of kind config, and back.
 
-It is canonical JSON of what `TopicConfig.to_json` gives, with the attributes (codec, pitr_window_s, triggers); without
+The text is canonical JSON of `TopicConfig.to_json`, with the attributes (codec, pitr_window_s, triggers), without:
 
     keep_history     every topic with a volume has it
-    offload_paused   that is said to one directory, about itself
-    rescued_from     the same: which topic's records a branch was made for, and how their seqs changed
-    (offload.replication.rescue)
+    offload_paused   it is about one directory only
+    rescued_from     likewise: the topic whose records a branch was made for, and how their seqs changed
+                     (offload.replication.rescue)
 
-A volume that was never told of one has the default configuration. No I/O.
+A volume without such a commit has the default configuration. No I/O.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ PAUSED = "offload_paused"
 """An attribute: the daemon leaves the topic alone."""
 
 RESCUED_FROM = "rescued_from"
-"""An attribute: the id of a topic of this log, and by how much its records have lower seqs here than they had there."""
+"""An attribute: the id of a topic of this log, and a number. A record's seq here is its seq there minus the number."""
 
 
 def shared_attributes(config: TopicConfig) -> dict[str, str]:
-    """Those that are not about this directory."""
+    """Return the attributes that are not about this directory only."""
     return {key: text for key, text in config.attributes.items() if key not in {PAUSED, RESCUED_FROM}}
 
 
 def config_text(config: TopicConfig) -> str:
-    """Empty for the default configuration."""
+    """Return the text of a configuration; empty for the default configuration."""
     told = replace(config, attributes=shared_attributes(config), keep_history=False)
     return "" if told == TopicConfig() else _encoded(told)
 
 
 def told_anew(config: TopicConfig, known: str) -> str | None:
-    """What a volume that knows of `known` has to be told; None if nothing."""
+    """Return the text of the next config commit, for a volume that knows `known`; None if it needs none."""
     text = config_text(config)
     if text == known or (not text and known == _encoded(TopicConfig())):
         return None
@@ -48,7 +48,7 @@ def told_anew(config: TopicConfig, known: str) -> str | None:
 
 
 def config_of(text: str, place: str) -> TopicConfig:
-    """Raises `InvalidObject`, which names `place`, for what is not a configuration of ours."""
+    """Return the configuration in a text. If the text has none, raise `InvalidObject`, which names `place`."""
     if not text:
         return TopicConfig(keep_history=True)
     try:

@@ -1,4 +1,4 @@
-"""The trailer of an index object: the entry lengths of each chunk. Big-endian, but for the lengths themselves.
+"""The trailer of an index object: the entry lengths of each chunk. Big-endian, except for the lengths themselves.
 
     offset    size    field
     0         4       magic           0x53474C54 ("SGLT")
@@ -9,12 +9,13 @@
     20+12C    ...     per chunk, one after the other: a zstd frame (content size present) of its entries' lengths, in
                       order, u32 little-endian each
 
-T1  A scan that knows the lengths finds every record of a chunk at once, without walking it. A point read needs none of
-    it, and never fetches the trailer.
-T2  The directory comes first and each chunk's lengths stand alone, so a task that scans a part of a large object reads
-    the directory and its own part, each exactly.
+T1  A scan that knows the lengths finds every record of a chunk at once, without walking the chunk.
+    A point read needs no lengths, and never fetches the trailer.
+T2  The directory comes first, and each chunk's lengths stand alone.
+    So a task that scans a part of a large object reads exactly the directory and its own part.
 T3  Equal lengths cost next to nothing: they compress to some 20 bytes a chunk.
-T4  How many lengths a chunk has is in the index object's head; they add up to the chunk's raw length.
+T4  The index object's head says how many lengths a chunk has. With 12 bytes more for each entry, the lengths add up to
+    the chunk's raw length.
 
 This module does no I/O.
 """
@@ -54,7 +55,7 @@ _LENGTH_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class LengthsRef:
-    """Where a chunk's lengths are; `offset` is from the trailer's first byte."""
+    """The place of a chunk's lengths. `offset` is from the trailer's first byte."""
 
     offset: int
     stored_length: int
@@ -62,7 +63,7 @@ class LengthsRef:
 
 
 def encode_trailer(entry_lengths: Sequence[NDArray[np.uint32]]) -> bytes:
-    """`entry_lengths` has an array for each chunk, in order."""
+    """Return the trailer. `entry_lengths` has an array for each chunk, in order."""
     compress = zstandard.ZstdCompressor(level=3).compress
     stored = [compress(lengths.astype("<u4").tobytes()) for lengths in entry_lengths]
     directory = b"".join(_DIRECTORY.pack(len(piece), xxh3_64_intdigest(piece)) for piece in stored)
@@ -71,14 +72,15 @@ def encode_trailer(entry_lengths: Sequence[NDArray[np.uint32]]) -> bytes:
 
 
 def directory_length(chunk_count: int) -> int:
-    """Bytes of a trailer up to the first chunk's lengths."""
+    """Return how many bytes of a trailer come before the first chunk's lengths."""
     return HEADER.size + _DIRECTORY.size * chunk_count + _CHECKSUM.size
 
 
 def decode_directory(front: bytes, chunk_count: int, key: str, at: int) -> tuple[LengthsRef, ...]:
-    """From at least the first `directory_length` bytes of a trailer, which begins at `at` of the index object `key`.
+    """Return the places of all lengths. `front` is the first `directory_length` bytes of a trailer, or more.
 
-    Raises `InvalidIndex`, and `FormatUnsupported` for another version.
+    The trailer begins at `at` of the index object `key`. Raises `InvalidIndex`. For another version, raises
+    `FormatUnsupported`.
     """
     end = directory_length(chunk_count)
     if len(front) < end:
@@ -102,7 +104,10 @@ def decode_directory(front: bytes, chunk_count: int, key: str, at: int) -> tuple
 
 
 def decode_lengths(stored: bytes, ref: LengthsRef, chunk: ChunkRef, key: str, at: int) -> NDArray[np.uint32]:
-    """The entry lengths of `chunk`, from the bytes at `ref` of the trailer at `at` of `key`. Raises `InvalidIndex`."""
+    """Return the entry lengths of `chunk`. `stored` lies at `ref` of the trailer at `at` of the index object `key`.
+
+    Raises `InvalidIndex`.
+    """
     place = at + ref.offset
     if len(stored) != ref.stored_length:
         raise InvalidIndex(key, place, f"{len(stored)} bytes of {ref.stored_length}")
@@ -123,7 +128,10 @@ def decode_lengths(stored: bytes, ref: LengthsRef, chunk: ChunkRef, key: str, at
 
 
 def decode_trailer(trailer: bytes, chunks: Sequence[ChunkRef], key: str, at: int) -> list[NDArray[np.uint32]]:
-    """Of every chunk, in order, from a whole trailer. Raises `InvalidIndex` and `FormatUnsupported`."""
+    """Return the entry lengths of every chunk, in order, from a whole trailer.
+
+    Raises `InvalidIndex` and `FormatUnsupported`.
+    """
     refs = decode_directory(trailer, len(chunks), key, at)
     end = refs[-1].offset + refs[-1].stored_length if refs else directory_length(0)
     if end != len(trailer):
