@@ -429,7 +429,7 @@ def _new_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int
 
 
 def sync_written(engine: Engine) -> None:
-    """Make the records of durability `disk` durable, or poison the writer. `syncer` runs this some time after an append."""
+    """Make the records of durability `disk` durable, or poison the writer. `syncer` runs this after appends."""
     if not engine.committer.has_unsynced:
         return
     try:
