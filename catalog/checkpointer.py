@@ -17,9 +17,9 @@ K3  A mark below the boundary says that the state is kept (catalog.refs.retentio
         3  GC looks at the names for the last time.
         4  P resumes, finds the commit below the floor, and adds no mark: `OutOfWindow`.
 
-    Below the floor, only the run of GC that drew the nonce adds marks, and only until another run prunes. It adds a
-    mark for a state that it found to be held after all. Until then, that state had a mark or lay above the floor. So if
-    a state below the floor has a mark, no run has begun to delete that state.
+    Below the floor, only the run of GC that drew the nonce adds marks, and only until another run prunes. The run adds
+    a mark for a state that it found to be held after all. Before the run pruned the set, that state had a mark or lay
+    at or above the floor. So if a state below the floor has a mark, no run has begun to delete that state.
 
 Source: Graft RFC 0001 (Checkpointing).
 """

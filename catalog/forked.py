@@ -44,7 +44,7 @@ class Connected:
         """Leave the connection to the parent. The hook calls this in a forked child."""
         self._lock = _Refusal(parent)
         self._is_foreign = True
-        if hasattr(self, "_connection"):  # it may be half made
+        if hasattr(self, "_connection"):  # the constructor may not have opened it yet
             # Keep it for ever, by a reference that nothing ever drops (FORK-1).
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 

@@ -176,7 +176,7 @@ class LocalCatalog(Connected):
         """Save or replace a handle, an attempt and a commit (vid, lsn, body), all or nothing.
 
         `done` is an attempt to delete. `truncated` is a name, a state and a seq, for the attempts of that name in that
-        state. Attempts that begin at or above the seq are deleted. The others end before the seq from now on.
+        state. The call deletes attempts that begin at or above the seq. It shortens the others to end before the seq.
         """
         with self._transaction() as run:
             if handle is not None:

@@ -27,7 +27,7 @@ from catalog.volume import Volumes
 
 __all__ = ["News", "pull"]
 
-_MANY = 15  # what four batches of GETs give
+_MANY = 15  # commits, as four batches of GETs give
 _MAINTENANCE = frozenset({CommitKind.CONFIG, CommitKind.COMPACT})
 
 
@@ -83,7 +83,7 @@ class News:
 def pull(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes, *, each: bool = True) -> News:
     """Return the updates after the commit at `lsn`, whose hash is `head_hash`. On return, the local copy has them.
 
-    Without `each`, the updates may be the state alone, if a checkpoint adds up many commits.
+    Without `each`, the updates may be only the newest state, if there are many commits and a checkpoint covers them.
 
     Raise `BranchCollected` if GC has deleted the whole volume, and `InvalidObject` if the commits do not continue the
     one at `lsn`. Raise the store's errors too.

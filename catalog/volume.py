@@ -1,17 +1,17 @@
 """Volumes on object storage: their commits, the state that the commits add up to, and the publication of a new commit.
 
-V1  Nothing is returned unverified: envelope, commit hash, identity with the key. If commits are read together or
-    folded, each parent's hash is verified too. The parent of a fork's first commit is the commit at its fork point.
-V2  Commits and controls never change, so the local copy is used first. A damaged local copy is fetched again. If the
-    list of checkpoints says that a commit became a checkpoint meanwhile, that commit is fetched again. The list itself
-    is read only if the commits since its newest checkpoint are not all here. Then only its beginning is read, unless
-    the wanted state lies before that.
-V3  The newest snapshot of each volume is kept in memory, so the next one costs the commits since. The first snapshot
-    costs the commits since the newest checkpoint, whatever lies before that. So does a snapshot that is far from the
-    last.
+V1  A method verifies everything that it returns: envelope, commit hash, identity with the key. If it reads or folds
+    several commits, it verifies each parent's hash too. The parent of a fork's first commit is the commit at its fork
+    point.
+V2  Commits and controls never change, so a reader uses the local copy first. If the local copy is damaged, the reader
+    fetches the object again. If the list of checkpoints names a commit that was no checkpoint when it was copied, the
+    reader fetches that commit again. The reader reads the list only if the commits since its newest checkpoint are not
+    all here. It reads only the list's beginning, unless the wanted state lies before that.
+V3  `Volumes` keeps the newest snapshot of each volume in memory, so the next one costs the commits since. The first
+    snapshot costs the commits since the newest checkpoint, whatever lies before that. So does a snapshot that is far
+    from the last.
 V4  If a commit is missing below one that is there, that is `InvalidObject`, because history is dense (C1 of
-    `catalog.format.commit`). But if it lies below the current boundary, GC collected it, and it is missing as any other
-    is.
+    `catalog.format.commit`). If it lies below the current boundary, GC collected it, and that is `NoSuchObject`.
 V5  An epoch that falls is `InvalidObject` (C5 of `catalog.format.commit`).
 V6  After a writer put a commit, it reads the boundary:
 
@@ -96,7 +96,7 @@ __all__ = ["DEAD", "Volumes"]
 
 _CONCURRENT_GETS = 16
 _FAR = 64  # commits: from this distance on, a checkpoint may be nearer than the known state
-_LSNS = 2**63  # what a local catalog can count
+_LSNS = 2**63  # the first LSN that a local catalog cannot hold
 _log = logging.getLogger(__name__)
 
 
@@ -588,7 +588,7 @@ def _origin(control: Control, parent: Snapshot | None) -> Snapshot:
 
 
 def _check_lsn(vid: Vid, lsn: int) -> None:
-    """Raise `NoSuchObject` for an LSN that is too large to exist, before any work that is as long as it says."""
+    """Raise `NoSuchObject` for an LSN that no local catalog can hold, before any work that grows with it."""
     if lsn >= _LSNS:
         raise NoSuchObject(commit_key(vid, lsn))
 

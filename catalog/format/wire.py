@@ -46,9 +46,9 @@ def parse(message: Message, message_type: MessageType, body: bytes, place: str) 
 
 @contextmanager
 def fields_of(place: str) -> Iterator[None]:
-    """Make a value of a message's fields inside this context.
+    """Turn an error of the block into `InvalidObject`, which names `place`.
 
-    A field that does not fit is `InvalidObject`, which names `place`.
+    The block makes a value of a message's fields. The error is a field that does not fit.
     """
     try:
         yield

@@ -12,7 +12,7 @@ L1  An object appears by link(2) (`put_new`) or rename(2), after its bytes are o
 L2  The store raises `KeyTaken` and `KeyChanged` only after the found state is on disk. So the state that a caller reads
     back stays.
 L3  While the store joins parts, it compares the joined bytes with the parts' checksums. `head` gives the checksum that
-    was compared. `put_new` records none.
+    was compared. `put_new` and `swap` record none.
 L4  The first write makes the root. The directory above the root must exist, as a bucket must.
 L5  A call that replaces or removes an object holds its lock by flock(2). The lock ends with the process. Threads and
     processes take turns, so nothing comes between the comparison of `swap` and its rename. `put_new` and readers need

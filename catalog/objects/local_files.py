@@ -34,7 +34,7 @@ def walk(directory: Path, above: str, beginning: str, start_after: str) -> Itera
         if not name.endswith("/"):
             if key > start_after:
                 yield key
-        elif key > start_after or start_after.startswith(key):  # else all below come before
+        elif key > start_after or start_after.startswith(key):  # else every key below comes too early
             yield from walk(directory / name, key, "", start_after)
 
 

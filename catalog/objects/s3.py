@@ -78,7 +78,7 @@ __all__ = ["ReadSettings", "S3Store", "WriteSettings"]
 CONNECT_TIMEOUT_S = 5
 READ_TIMEOUT_S = 30
 ATTEMPTS = 4
-MOST_KEYS = 1000  # of one request
+MOST_KEYS = 1000  # the limit of one request
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)
