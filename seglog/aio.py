@@ -8,8 +8,8 @@
             print(record.seq, record.value)
 
 Appends that tasks make while the loop runs, and while a group is written, form the next group: one hop, one write, one
-sync. Every other call that may wait for the disk or for other threads has a twin of the same name here, which runs in a
-thread. A call that needs no I/O, such as `head_seq`, is made on `sync`, which is the plain log or topic.
+sync. Every other call that may wait for the disk or for other threads has a twin of the same name here. The twin
+runs in a thread. A call that needs no I/O, such as `head_seq`, is made on `sync`, which is the plain log or topic.
 
 A1  Appends of one topic get their seqs in the order in which their tasks began to await them.
 A2  An append that is cancelled before its group begins appends nothing. If it is cancelled later, its records are

@@ -8,7 +8,7 @@
     │   ├── SegmentCut           a segment store returns fewer bytes than were put there, or other ones
     │   ├── FileCorrupt          a file is damaged below what was durable: path, offset, reason
     │   └── FormatUnsupported    written by another format version         exit 1
-    ├── Conflict             the object is taken, or was changed          exit 4
+    ├── Conflict             the object is taken, or was changed           exit 4
     │   ├── DirectoryExists      in the place of a new data directory
     │   ├── ColdDirectoryTaken   the cold directory belongs to another log
     │   ├── ColdTierAttached

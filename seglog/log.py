@@ -285,7 +285,7 @@ class Log(Owned):
         return housekeeping.enforce(self._engine, states)
 
     def reclaim(self) -> None:
-        """Give the bytes of deleted records back at once, in every sealed segment that is due for it in the background.
+        """Give the bytes of deleted records back at once, in every sealed segment that is due for reclaiming.
 
         Return when that is done. If a segment cannot be read or written, that is logged, and the segment stays
         unchanged. Records in the WAL or in an unsealed segment keep their bytes. So do the records of a topic with

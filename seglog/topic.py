@@ -212,9 +212,9 @@ class Topic:
         `until_ms` bound the times as well, both inclusive. Records outside the bounds are not read.
         Records below `hot_floor` come from the cold tier. Records in relocated segments come from the cold store,
         however long it takes. If the store fails, raise `ColdStoreFailed`.
-        Deleted records are passed over. If retention takes records of the range, even during the read, the reader gets
-        a `Gap` in their place with `gaps`. Without `gaps`, raise `Evicted`. The same holds for records that are past
-        the ttl when `read` is called (seglog.reading.expiry).
+        The reader passes over deleted records. If retention takes records of the range, even during the read, the
+        reader reports them: with `gaps` it gets a `Gap` in their place, otherwise it raises `Evicted`. The same holds
+        for records that are past the ttl when `read` is called (seglog.reading.expiry).
         Raise `NoSuchTopic` and `SeqOutOfRange` at once. Raise `ColdTierRequired`, `FileCorrupt`, `Evicted`, `Truncated`
         and the errors of the cold tier when the reader gets there.
         """
@@ -399,8 +399,9 @@ class Topic:
     def release(self, last_seq: int, *, epoch: int | None = None) -> None:
         """Unlink the sealed segments that end at or before `last_seq`. Reads of their records go to the cold tier.
 
-        Durable on return. The caller has made sure that the cold tier has the records. If `epoch` is given and the
-        topic has another one now, nothing is done, because the seqs may mean other records. Raise `NoSuchTopic`.
+        Durable on return. The caller has made sure that the cold tier has the records. If the topic's epoch is no
+        longer `epoch`, nothing is done: the seqs may mean other records. If `epoch` is None, it is not compared. Raise
+        `NoSuchTopic`.
         """
         self._grant(Wish(self.name, release_seq=last_seq, epoch=epoch))
 

@@ -21,8 +21,8 @@ Z1  Damage is reported only if two looks in a row find the same damage. A single
        mark, so the next look finds it whole.
     2. A file that the snapshot needs is missing. The second look has a newer snapshot, so it misses the same file only
        if the file is really missing.
-    3. A topic is found twice. A writer gives an id once, so two looks find the same two ids only if the topic is
-       really there twice.
+    3. A topic is found twice. A writer gives an id once. So two looks find the same two ids only if the topic is really
+       there twice.
     4. The first live record of a topic is not found. This is logged only if two looks in a row say so.
 Z2  A look makes, cuts, unlinks and locks nothing. It asks the system for reads only.
 """
@@ -53,7 +53,7 @@ __all__ = ["explained", "guarded", "look"]
 
 T = TypeVar("T")
 
-# If all of these looks fail, the writer has made a checkpoint within each.
+# If so many looks fail, the writer has made a checkpoint during each.
 _LOOKS_MAX = 100
 
 

@@ -1,7 +1,7 @@
 """A view of a file system. A change through the view shows in the view only, and never reaches the disk.
 
 Recovery cuts and removes files that are derivable. Over this view it can run without a trace. A call that would write
-or create something raises EROFS. If another process changes the files meanwhile, files that were cut or unlinked
+or create something raises EROFS. Another process may change the files meanwhile. Files that were cut or unlinked
 through the view stay so in the view.
 """
 
