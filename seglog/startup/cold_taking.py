@@ -1,4 +1,4 @@
-"""The claim of a cold directory that has no owner yet, with the test that a segment there is this log's.
+"""The claim of a cold directory that has no owner yet. A test tells which segments there are this log's.
 
     relocated here    the .idx has the checksum that the snapshot has
     hot here          the copy is one on its way, or from before a recall: both .data begin with the same bytes

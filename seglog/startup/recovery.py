@@ -28,8 +28,8 @@ Recovery finds all that was acked, and nothing that was never written.
 
 V1  Recovery never cuts bytes that were durable. `FileCorrupt` names file, offset and reason, and the log does not open.
 V2  Each step is idempotent, and changes only what can be derived again. So a crash in recovery is like any other crash.
-V3  The time grows with the frames that no checkpoint absorbed, and with the topics. Of a sealed segment, recovery reads
-    only the names of its files. The first opening of a segment checks that its files fit the snapshot
+V3  The time of recovery grows with the frames that no checkpoint absorbed, and with the topics. Of a sealed segment,
+    recovery reads only the names of its files. The first opening of a segment checks that its files fit the snapshot
     (seglog.segments.cache).
 
 If recovery replayed any frame, the opening makes a checkpoint. The checkpoint writes the records once more, so that
@@ -341,7 +341,7 @@ class _Replay:
         """Return the topics by name. Raises `FileCorrupt` if two topics have one name.
 
         That happens when the files of one shard are of another time than those of another shard. The error names both
-        ids. A view compares the ids of two looks beside a writer: only damage has the same ids twice (Z1 of
+        ids. A view beside a writer looks twice, and compares the ids. Only damage has the same ids twice (Z1 of
         seglog.view).
         """
         topics: dict[str, TopicState] = {}

@@ -18,8 +18,8 @@ W3  The writer writes OWNER under LOCK, after the id is durable. Without OWNER a
     that holds segments is taken only if one of them is this log's. The checksum in the snapshot or the bytes of the
     segment tell.
 W4  A copied data directory has the id of its original. The copy is refused as long as OWNER leads to the original. If
-    the inode of the cold directory is not the one in OWNER, the cold directory was copied too, and belongs to this
-    copy.
+    the inode of the cold directory is not the one in OWNER, the cold directory was copied too. Then the cold directory
+    belongs to this copy.
 W5  A log that is open for reading takes no directory, and writes nothing. Such a log only refuses a directory that is
     not apart or not its own.
 
