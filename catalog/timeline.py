@@ -14,8 +14,8 @@ A point in it is a prefix of the history (the topic's own order, C3 in `catalog.
     tag:NAME  the point that has this name; the caller looks it up
 
 T1  Deletes, evictions and truncations after the point take no part: the prefix ends before the first of them.
-T2  A delete, eviction or truncation before the point takes part even if it was committed after an offload of later
-    records. Those records are then cut off.
+T2  A delete, eviction or truncation before the point takes part. This holds even if an offload of later records was
+    committed first. Those records are then cut off.
 T3  The point's lsn is the LSN of the last commit that takes part. Its seq is the cut, None if the commit is whole.
 T4  A target outside the history is `OutOfWindow`, with the window. The nearest point is never guessed.
 T5  If GC collected the beginning of a history, the history begins with a state. Every record and time up to that state

@@ -11,8 +11,8 @@ R2  If an answer leaves open whether a write happened, the store raises `Outcome
     If-Match is `KeyChanged`, as is NoSuchKey. A request that cannot have been sent (no connection, no credentials) or
     was refused (4xx) is not `OutcomeUnknown`.
 R3  `list` always sends a prefix, because policies allow nothing else.
-R4  Every part carries a checksum. The completion sends back these checksums and their join. So the store
-    refuses a badly joined object. This module compares the store's checksum of the whole again
+R4  Every part carries a checksum. The completion sends back these checksums, and the checksum that they join to. So
+    the store refuses a badly joined object. This module compares the store's checksum of the whole again
     (catalog.objects.s3_writes).
 R5  The answer to a delete of many keys is 200, with an error for each key that is still there. The first error is
     raised. The request carries the SDK's CRC32 and Content-MD5, because stores want the one or the other. A store

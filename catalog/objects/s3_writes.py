@@ -5,10 +5,9 @@
     storage     put, create_upload: large objects. Commits and names stay in the store's own class
     encryption  put, put_new, swap, create_upload; a part follows its upload
 
-W1  A checksum of the whole object counts as kept only if the store's answer says so. With `auto`, a store may not keep
-    it, or may refuse the request for it. That store gets the request again with CRC32, which every store knows. It is
-    the CRC32 of the whole for one PUT, and of each part for an upload. The result holds for the life of the store
-    object.
+W1  A checksum of the whole object counts as kept only if the store's answer says so. With `auto`, a store that does not
+    keep it, or refuses the request, gets the request again with CRC32. Every store knows CRC32: of the whole for one
+    PUT, of each part for an upload. The result holds for the life of the store object.
 W2  If the settings name a kind that the store does not keep, that is an error. Users must not trust a check that does
     not happen.
 
