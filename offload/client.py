@@ -155,7 +155,7 @@ class RemoteTopic:
 
 
 def _problem(body: bytes) -> dict[str, Any]:
-    """Return the daemon's report of a failed request. Only the answer to a broken request has none: return {}."""
+    """Return the daemon's report of a failed request, or {}: the answer to a broken request has none."""
     try:
         said = json.loads(body)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The errors between the log and its archive, grouped by the reaction of a handler.
+"""The errors between the log and its archive, grouped by how a handler reacts.
 
     OffloadError
     ├── Corrupt              stop, and verify                              exit 5

@@ -48,7 +48,7 @@ def told_anew(config: TopicConfig, known: str) -> str | None:
 
 
 def config_of(text: str, place: str) -> TopicConfig:
-    """Return the configuration in a text. If the text has none, raise `InvalidObject`, which names `place`."""
+    """Return the configuration of a text. If the text does not decode, raise `InvalidObject`, which names `place`."""
     if not text:
         return TopicConfig(keep_history=True)
     try:

@@ -49,7 +49,7 @@ _COLUMNS: Mapping[str, Callable[[ChunkRun, Columns, _Rows], pa.Array]] = {
 def scan(run: ChunkRun, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the records of `run` that its version shows, ascending by seq, one batch for each chunk.
 
-    Raises `InvalidChunk`, `InvalidIndex`, and the errors of the store. An error never leaves out a record in silence.
+    Raises `InvalidChunk`, `InvalidIndex`, and the errors of the store. Never skips a record because of an error.
     """
     store = _store(run.url)
     lengths = _entry_lengths(store, run)

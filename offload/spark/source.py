@@ -58,7 +58,7 @@ class SeglogDataSource(DataSource):  # type: ignore[misc]  # pyspark's types are
 
     def _pinned(self) -> ForkPoint:
         if self._pin is None:
-            from offload.spark.plan import pin  # Y3
+            from offload.spark.plan import pin  # imported late (Y3)
 
             self._pin = pin(parse_options(self.options))
         return self._pin
@@ -76,7 +76,7 @@ class SeglogReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types a
                 raise InvalidOption("schema", f"there is no column {_as_text(field)}", hint=f"use {', '.join(offered)}")
 
     def partitions(self) -> Sequence[InputPartition]:
-        from offload.spark.plan import plan  # Y3
+        from offload.spark.plan import plan  # imported late (Y3)
 
         return plan(self._options, self._pin)
 

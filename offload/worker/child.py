@@ -52,7 +52,7 @@ _TOLD_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The first message. `url` has no credentials: the child finds them in the environment of its parent."""
+    """The first message. `url` has no credentials: they come from the environment, which is the parent's."""
 
     url: str
     cold: ColdSettings

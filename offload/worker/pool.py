@@ -56,7 +56,7 @@ class Turns(Protocol):
 class WorkerPool(Owned):
     """A `Sender` with worker processes. `url` is of the remote; its credentials come from the environment.
 
-    `module` has the `main` of the child.
+    `module` names the module with the `main` of the child.
     """
 
     def __init__(

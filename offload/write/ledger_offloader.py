@@ -71,7 +71,7 @@ class LedgerOffloader:
     def read_offloaded(
         self, reader: ColdReader, segment: SegmentRef, first: int | None = None, last: int | None = None
     ) -> Iterator[Record]:
-        """Yield the verified records of a segment, deleted or not. `reader` is of the same store."""
+        """Yield the verified records of a segment, whatever later commits deleted. `reader` is of the same store."""
         view = SegmentView(segment, self._vid, 0, segment.first_seq, segment.last_seq)
         first = segment.first_seq if first is None else first
         return reader.segment_records(view, first, segment.last_seq if last is None else last)

@@ -449,7 +449,10 @@ class _Goal:
 
 
 def _goal_of(topic: Topic, up_to: int | None) -> _Goal:
-    """Return the newest record and delete. Read the epoch first, so that the run sees a truncation in between."""
+    """Return the newest sealed record and the newest delete.
+
+    Reads the epoch first. If a truncation comes in between, the run sees a higher epoch.
+    """
     epoch, sealed_seq = topic.epoch, topic.sealed_seq
     last_op = max((op.op for op in topic.delete_ops()), default=0)  # after the seq, to miss no delete below it
     return _Goal(epoch, sealed_seq if up_to is None else min(up_to, sealed_seq), last_op)

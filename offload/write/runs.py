@@ -21,7 +21,7 @@ __all__ = ["RunStatus", "run_statuses"]
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """Seqs are inclusive, the time is in ms since the epoch."""
+    """The status of one run. Seqs are inclusive, the time is in ms since the epoch."""
 
     sid: str
     first_seq: int
