@@ -439,7 +439,7 @@ class _Replay:
         state.publish(self.end.file, offset, (header.frame_bytes,), header.ts_ms)
 
     def _lose(self, header: Header) -> None:
-        """Raise the head to the seq of the frame. The seqs that the WAL lacks were those of ephemeral records.
+        """Move the head up to the seq of the frame. The seqs that the WAL lacks were those of ephemeral records.
 
         The snapshot may have a higher head. Ephemeral records that came while the frame was on its way wait for no
         frame.

@@ -81,4 +81,4 @@ class OwnedStores(Protocol):
 
 
 SegmentStores: TypeAlias = Callable[[int], SegmentStore]
-"""Return the store of a topic id. The log calls it once for each topic and opening. The call never hangs."""
+"""Return the store of a topic id. The log calls it once a topic and opening. The call opens nothing that may hang."""
