@@ -275,7 +275,7 @@ class Log(Owned):
         checkpoint(self._engine)
 
     def enforce_retention(self) -> list[Retention]:
-        """Seal what is old enough, and evict what ttl and caps want gone, in every topic, by the log's clock.
+        """Seal segments that are old enough. Evict records past the ttl or a cap, in all topics, by the log's clock.
 
         Return a result for each topic that had something due: the evicted records, or the records that wait for the
         archive. The caller repeats this call now and then. Appends enforce the caps on their own.

@@ -212,9 +212,9 @@ class Topic:
         `until_ms` bound the times as well, both inclusive. Records outside the bounds are not read.
         Records below `hot_floor` come from the cold tier. Records in relocated segments come from the cold store,
         however long it takes. If the store fails, raise `ColdStoreFailed`.
-        The reader passes over deleted records. If retention takes records of the range, even during the read, the
-        reader reports them: with `gaps` it gets a `Gap` in their place, otherwise it raises `Evicted`. The same holds
-        for records that are past the ttl when `read` is called (seglog.reading.expiry).
+        The reader passes over deleted records, and reports records that retention takes, even during the read. With
+        `gaps` it gets a `Gap` in their place. Without `gaps`, raise `Evicted`. The same holds for records that are past
+        the ttl when `read` is called (seglog.reading.expiry).
         Raise `NoSuchTopic` and `SeqOutOfRange` at once. Raise `ColdTierRequired`, `FileCorrupt`, `Evicted`, `Truncated`
         and the errors of the cold tier when the reader gets there.
         """
@@ -383,16 +383,17 @@ class Topic:
         self._grant(Wish(self.name, settle_truncation=op))
 
     def enforce_retention(self) -> Retention:
-        """Seal what is old enough, and evict what the topic's ttl and caps want gone, by the log's clock.
+        """Seal segments that are old enough, and evict records past the topic's ttl or a cap, by the log's clock.
 
-        With `keep_history` nothing is evicted, and the result says what waits for the archive. Raise `NoSuchTopic`.
+        With `keep_history` nothing is evicted. The result names the last record that waits for the archive. Raise
+        `NoSuchTopic`.
         """
         done = housekeeping.enforce(self._engine, [self._engine.state(self.name)])
         return done[0] if done else Retention(self.name)
 
     @property
     def due_seq(self) -> int:
-        """Return the last sealed seq that ttl and caps want gone from this disk; 0 if none. Raise `NoSuchTopic`."""
+        """Return the last sealed seq that ttl and caps no longer keep on this disk; 0 if none. Raise `NoSuchTopic`."""
         return housekeeping.due(self._engine, self._engine.state(self.name))
 
     @checked
