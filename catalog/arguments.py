@@ -1,4 +1,4 @@
-"""Arguments of public calls, checked against their annotations before the call does anything.
+"""Checks of the arguments of public calls against their annotations, before the call does anything.
 
     @checked
     def truncate(self, seq: int, *, position: tuple[int, int, int] | None = None) -> None: ...
@@ -17,14 +17,16 @@
     Callable                an object that can be called                          the same
     a Protocol              an object that has its names                          the same
     another class           an instance                                           the same
-    X | Y                   what one of them takes                                what that one hands on
+    X | Y                   a value that X or Y takes                             the value that X or Y hands on
 
-N1  A bool is no number. Whatever has `__index__` is a whole number, as those of numpy are, and is handed on as an int.
-N2  A value that does not fit is `InvalidArgument`, which names the argument. A wrong number of arguments, or an unknown
-    name, stays Python's own `TypeError`.
+N1  A bool is no number. Any other value with `__index__`, such as a numpy integer, is a whole number. The check hands
+    it on as an int.
+N2  A value that does not fit raises `InvalidArgument`, which names the argument. A wrong number of arguments, or an
+    unknown name, still raises Python's own `TypeError`.
 N3  A default is not checked.
 
-The packages seglog and catalog have the same text each: neither imports the other, and a test compares them. No I/O.
+The packages seglog and catalog have a copy of this module each, because neither imports the other. A test compares the
+copies. No I/O.
 """
 
 from __future__ import annotations
@@ -61,14 +63,17 @@ class Within(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """`take` returns what is handed on, or a mark that the value does not fit. `wanted` says in words what fits."""
+    """The values that an argument takes. `wanted` says in words which values fit.
+
+    `take` returns the value to hand on, or a mark that the given value does not fit.
+    """
 
     wanted: str
     take: _Take
 
 
 def checked(call: _Call) -> _Call:
-    """The call, with its arguments checked first. Raises `InvalidArgument`."""
+    """Return the call with a check of its arguments before it. The check raises `InvalidArgument`."""
     order = tuple(inspect.signature(call).parameters)
     kinds: dict[str, Kind] | None = None
 
@@ -86,7 +91,7 @@ def checked(call: _Call) -> _Call:
 
 
 def taken(name: str, value: Any, kind: Kind | None) -> Any:
-    """What is handed on for the value. Raises `InvalidArgument`."""
+    """Return the value to hand on. Raise `InvalidArgument` if the given value does not fit."""
     if kind is None:
         return value
     found = kind.take(value)
@@ -96,14 +101,14 @@ def taken(name: str, value: Any, kind: Kind | None) -> Any:
 
 
 def _kinds_of(call: Callable[..., Any]) -> dict[str, Kind]:
-    """Of the parameters that not any value fits."""
+    """Return the kind of each parameter that does not take every value."""
     hints = typing.get_type_hints(call, include_extras=True)
     hints.pop("return", None)
     return {name: kind for name, hint in hints.items() if (kind := kind_of(hint)) is not None}
 
 
 def kind_of(hint: Any) -> Kind | None:
-    """None if any value fits."""
+    """Return the kind that an annotation means; None if every value fits."""
     if hint is Any or hint is object or isinstance(hint, TypeVar):
         return None
     if hint in _PLAIN:
@@ -178,7 +183,7 @@ def _take_octets(value: Any) -> Any:
         return value
     try:
         return bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else _UNFIT
-    except (ValueError, BufferError):  # of a memoryview that was released
+    except (ValueError, BufferError):  # the memoryview was released
         return _UNFIT
 
 
@@ -209,7 +214,7 @@ _PLAIN: Final[dict[Any, Kind]] = {
 
 
 def _one_of(hints: tuple[Any, ...]) -> Kind | None:
-    """A text beside a path is a path."""
+    """Return the kind of a union. A text beside a path means a path."""
     if any(typing.get_origin(hint) is os.PathLike or hint is os.PathLike for hint in hints):
         rest = [hint for hint in hints if hint is type(None)]
         kinds = [_PATH, *map(kind_of, rest)]
@@ -230,7 +235,7 @@ def _one_of(hints: tuple[Any, ...]) -> Kind | None:
 
 
 def _tuple_of(hints: tuple[Any, ...]) -> Kind:
-    """Of parts, or of any number of one kind: tuple[X, ...]."""
+    """Return the kind of a tuple of these parts, or of any number of one part: tuple[X, ...]."""
     is_open = len(hints) == 2 and hints[1] is ...
     kinds = [kind_of(hint) for hint in hints if hint is not ...]
 
