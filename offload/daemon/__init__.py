@@ -1,5 +1,5 @@
-"""`seglog serve`: one process that holds a data directory, takes appends over HTTP, and sees to offload and retention.
+"""`seglog serve`: one process that holds a data directory, takes appends over HTTP, offloads, and enforces retention.
 
-`service` is the log with what is done to it in the background, `http` and `commands` are its face, `server` is the
-process. `triggers` and `disk` decide, from values.
+`service` holds the open log and runs the background tasks. `http` and `commands` answer requests. `server` is the
+process. `triggers` and `disk` make decisions from values.
 """

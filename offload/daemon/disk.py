@@ -1,14 +1,14 @@
-"""How full the local disk may get, decided from values. No I/O.
+"""The state of the local disk, decided from the number of free bytes. No I/O.
 
-    free bytes                state     what happens
+    free bytes                state     what the daemon does
     above `alarm`             fine      -
-    below `alarm`             alarm     offload at once, whatever the triggers say; hot copies that are published and
-                                        read back go without waiting for the deletion lag
-    below `reject`            full      appends are refused too, with an error that says so: before the disk is full, so
-                                        that the log itself can still write what it has to
+    below `alarm`             alarm     It offloads at once, whatever the triggers say. It deletes hot copies that are
+                                        published and read back without waiting for the deletion lag.
+    below `reject`            full      It refuses appends too, with an error that gives the reason. It does so before
+                                        the disk is full, so that the log can still write its own files.
 
-D1  Nothing that is not offloaded is ever dropped to make room.
-D2  A state is left only when there is a tenth more room than what made it begin: no flapping.
+D1  The daemon never deletes a record that is not offloaded to make room.
+D2  A state ends only when the free bytes exceed the bound that began it by a tenth. So the state does not flap.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class DiskState(enum.IntEnum):
 
 
 def disk_state(free_bytes: int, before: DiskState, alarm_bytes: int, reject_bytes: int) -> DiskState:
-    """`before` is the state until now."""
+    """Return the state for `free_bytes`. `before` is the state until now."""
     if free_bytes < _bound(reject_bytes, stays=before is DiskState.FULL):
         return DiskState.FULL
     if free_bytes < _bound(alarm_bytes, stays=before is not DiskState.FINE):
@@ -34,5 +34,5 @@ def disk_state(free_bytes: int, before: DiskState, alarm_bytes: int, reject_byte
 
 
 def _bound(size_bytes: int, *, stays: bool) -> int:
-    """D2."""
+    """Return the bound, raised by a tenth if the state that it began still lasts (D2)."""
     return size_bytes + size_bytes // 10 if stays else size_bytes

@@ -1,7 +1,8 @@
-"""The store as the daemon uses it: every request is counted, and waits its turn where a limit is set.
+"""The store as the daemon uses it. The gate counts every request, and delays requests where a limit is set.
 
-G1  A limit spaces requests out; none is refused, none is lost. What waits ends at once when the daemon stops.
-G2  `put_new`, `swap` and `complete_upload` are sent once each, as before: the gate repeats nothing.
+G1  A limit spaces requests out. The gate refuses no request and loses none. When the daemon stops, a waiting request
+    ends at once with `Stopping`.
+G2  The gate repeats no request: it sends `put_new`, `swap` and `complete_upload` once each.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["Gate", "GatedStore", "Rate"]
 
 
 class Rate:
-    """At most `per_s` units a second over time; None: as many as come. Safe for many threads."""
+    """A limit of `per_s` units a second on average. With None there is no limit. Safe for many threads."""
 
     def __init__(self, per_s: float | None, stopping: threading.Event) -> None:
         self._per_s = per_s
@@ -27,11 +28,11 @@ class Rate:
         self._free_at = time.monotonic()
 
     def change(self, per_s: float | None) -> None:
-        """Holds for the requests that come from now on."""
+        """Change the limit for the requests that come from now on."""
         self._per_s = per_s
 
     def take(self, units: int) -> None:
-        """Wait for the turn of `units`. Raises `Stopping`."""
+        """Wait until the limit admits `units`. Raises `Stopping`."""
         per_s = self._per_s
         if per_s is None or not units:
             return
@@ -44,7 +45,7 @@ class Rate:
 
 
 class Gate:
-    """Where requests wait and are counted, whichever process makes them (`offload.worker.pool.Turns`)."""
+    """The limits and the counters for requests of every process (an `offload.worker.pool.Turns`)."""
 
     def __init__(self, metrics: Metrics, requests: Rate, uploads: Rate) -> None:
         self._metrics = metrics
@@ -52,7 +53,7 @@ class Gate:
         self._uploads = uploads
 
     def take(self, sent_bytes: int) -> None:
-        """Wait for the turn of a request with so many bytes. Raises `Stopping`."""
+        """Wait until the limits admit a request that sends `sent_bytes`. Raises `Stopping`."""
         self._uploads.take(sent_bytes)
         self._requests.take(1)
 
@@ -64,7 +65,7 @@ class Gate:
 
 
 class GatedStore(MeasuredStore):
-    """An `ObjectStore` before another one."""
+    """An `ObjectStore` that passes each request through the gate to another store."""
 
     def __init__(self, inner: ObjectStore, gate: Gate) -> None:
         super().__init__(inner)

@@ -1,18 +1,19 @@
-"""What stands before every request: who may ask, how much, and how slowly.
+"""The guard checks each request before the API sees it: the client's rights, the number, the size and the pace.
 
-    check                  answer            of requests over
-    Host is on the list    421               TCP: a page in a browser cannot make one up (DNS rebinding)
-    no Origin              403               TCP: nor can it send its own
-    bearer token           401               TCP, when there is a token file; /healthz goes without
-    requests on their way  429, Retry-After  all; probes and metrics are let in
-    size of the body       413               all; by its declared length, and again by what comes
-    pace of the body       408               all; so many seconds without a byte
-    pace of the reader     closed            all; so many seconds without taking a byte of the answer
+    check                  answer            applies to requests over
+    Host is on the list    421               TCP: a web page cannot choose its Host (DNS rebinding)
+    no Origin              403               TCP: browsers send one for a web page, which cannot change it
+    bearer token           401               TCP, if there is a token file; /healthz needs no token
+    requests under way     429, Retry-After  TCP and Unix; probes and metrics pass even above the limit
+    size of the body       413               TCP and Unix; by the declared length, and again by the bytes that arrive
+    pace of the body       408               TCP and Unix; `body_timeout_s` without a byte of the body
+    pace of the reader     closed            TCP and Unix; `body_timeout_s` without taking a byte of the answer
 
-The Unix socket is in the data directory, mode 0600: whoever may open it may read the files as well. Which socket a
-request came by, the listener says and never the connection: one that was reset has no peer any more, as a Unix one.
+The Unix socket is in the data directory, mode 0600. A client that may open it may read the files as well. The listener
+tells the guard whether a request came over TCP. The guard never asks the connection: a TCP connection that was reset
+has no peer address, so it looks like a Unix one.
 
-P1  A request that is refused was not begun. What is slow holds only its own connection.
+P1  The API does no work for a request that the guard refuses. A slow client holds only its own connection.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ _RETRY_AFTER_S = 1
 
 
 class Guard:
-    """Two ASGI applications before one: `over_tcp`, `over_unix`.
+    """Two ASGI applications, `over_tcp` and `over_unix`, in front of one.
 
-    `settings` is asked at each request, so that a reload takes effect.
+    The guard calls `settings` at each request, so that a reload takes effect.
     """
 
     def __init__(self, app: App, settings: Callable[[], ServeSettings], token: bytes | None, metrics: Metrics) -> None:
@@ -102,7 +103,7 @@ class Guard:
 
         async def paced_receive() -> MutableMapping[str, Any]:
             nonlocal taken, is_whole
-            if status or is_whole:  # only a disconnect is waited for now
+            if status or is_whole:  # from now on the application waits only for a disconnect
                 return await receive()
             try:
                 message = await asyncio.wait_for(receive(), settings.body_timeout_s)
@@ -139,13 +140,13 @@ class Guard:
     async def _refuse(self, refusal: Busy | Refused, send: Send) -> None:
         self._metrics.rejected.labels("busy" if isinstance(refusal, Busy) else refusal.reason).inc()
         status, headers, body = error_answer(refusal)
-        # What is left of the body is not read: the connection goes with it.
+        # The guard does not read the rest of the body, so it closes the connection.
         await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
         await send({"type": "http.response.body", "body": body})
 
 
 def error_answer(error: Exception) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-    """Status, headers and body (RFC 9457) of an error."""
+    """Return the status, the headers and the body (RFC 9457) of an error."""
     status = _status(error)
     said: dict[str, Any] = {"title": type(error).__name__, "status": status, "detail": str(error)}
     hint = getattr(error, "hint", None)
@@ -178,7 +179,7 @@ def _status(error: Exception) -> int:
 
 
 def _name_of(host: str) -> str:
-    """Without the port."""
+    """Return the host without its port."""
     return host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
 
 

@@ -1,6 +1,6 @@
-"""The daemon's own log on standard error: a line an event, as text, or as JSON for machines.
+"""The daemon's own log on standard error: one line for each event, as text, or as JSON for machines.
 
-L1  botocore at level DEBUG writes tokens and signatures: it never gets below INFO here, whatever is asked for.
+L1  botocore at level DEBUG writes tokens and signatures, so its level here is never below INFO, also with `debug`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CHATTY = ("botocore", "boto3", "urllib3", "s3transfer", "asyncio")
 
 
 def set_up_logs(log_format: str, *, debug: bool) -> None:
-    """`log_format` is "text" or "json"."""
+    """Send the events of all loggers to standard error. `log_format` is "text" or "json"."""
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,

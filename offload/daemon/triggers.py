@@ -1,17 +1,17 @@
-"""When a topic is offloaded without anybody asking, decided from values. No I/O.
+"""The triggers decide from values when the daemon offloads a topic on its own. No I/O.
 
-    trigger              a sealed segment is due when
-    age                  its newest record is `offload_after_s` old
-    bytes                newer sealed segments, counted from the newest, already hold `offload_hot_bytes`
-    tail                 `tail_interval_s` have passed since something unsealed was first seen: the tail is sealed, and
-                         everything goes. So a lost machine loses no more than that.
-    unfinished           an earlier attempt left something to settle, or a delete waits that only needs a commit
+    trigger              a topic is due when
+    age                  The newest record of a sealed segment is `offload_after_s` old.
+    bytes                The sealed segments above a sealed segment hold `offload_hot_bytes` or more.
+    tail                 `tail_interval_s` have passed since the daemon first saw an unsealed record. The daemon then
+                         seals the tail and offloads everything, so a lost machine loses no more than that interval.
+    unfinished           An earlier attempt left something to settle, or a waiting delete needs only a commit.
 
-T1  The oldest go first, always: what is due takes everything below with it.
-T2  A topic that is paused, or has diverged, is never due. One that failed waits: `Backoff`.
-T3  `never` is a word, not a number: no value of a bound means anything but itself.
-T4  A clock that goes back holds up no task: what was done later than now is due again (`is_over`). Only the age of
-    records counts by what they say.
+T1  The oldest segments go first: an offload of a due segment takes every segment below it.
+T2  A topic that is paused or has diverged is never due. After a failure a topic waits (`Backoff`).
+T3  `never` is a word, not a number. No number of a bound has a special meaning.
+T4  If the clock goes back, no task stalls: a task whose last run lies in the future is due again (`is_over`). Only the
+    trigger `age` relies on the times of records.
 
 Source: PIP-17 ("Triggering an offload").
 """
@@ -29,7 +29,7 @@ __all__ = ["Backlog", "Backoff", "Due", "Policy", "due", "is_over", "policy_of"]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Of one topic. None: never."""
+    """The bounds of one topic's triggers. With None the trigger never fires."""
 
     after_ms: int | None
     hot_bytes: int | None
@@ -37,7 +37,7 @@ class Policy:
 
 
 def policy_of(settings: OffloadSettings, attributes: Mapping[str, str]) -> Policy:
-    """That of the settings, but for what the topic's own attributes say (offload.settings, TRIGGERS)."""
+    """Return the policy of the settings. The topic's attributes override them (offload.settings, TRIGGERS)."""
     own = replace(settings, **trigger_overrides(attributes))
     after_s, hot_bytes, interval_s = own.offload_after_s, own.offload_hot_bytes, own.tail_interval_s
     return Policy(
@@ -49,9 +49,9 @@ def policy_of(settings: OffloadSettings, attributes: Mapping[str, str]) -> Polic
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What a topic has that the remote does not. `sealed` are its sealed segments above `offloaded_seq`, ascending.
+    """The part of a topic that the remote lacks. `sealed` are its sealed segments above `offloaded_seq`, ascending.
 
-    `unsealed_since_ms` is when a record that is in no sealed segment was first seen; None if there is none.
+    `unsealed_since_ms` is the time when the daemon first saw an unsealed record. It is None if there is none.
     """
 
     sealed: Sequence[SegmentInfo]
@@ -63,7 +63,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Offload up to `up_to`, after sealing the tail if `seal` says so. `reason` is the trigger."""
+    """An offload up to `up_to`. If `seal` is set, the daemon seals the tail first. `reason` is the trigger."""
 
     up_to: int
     reason: str
@@ -71,7 +71,7 @@ class Due:
 
 
 def due(backlog: Backlog, policy: Policy, now_ms: int) -> Due | None:
-    """What has to be done now, if anything."""
+    """Return the offload that is due now, or None."""
     since_ms, interval_ms = backlog.unsealed_since_ms, policy.tail_interval_ms
     if since_ms is not None and interval_ms is not None and is_over(since_ms, interval_ms, now_ms):
         return Due(backlog.head_seq, "tail", seal=True)
@@ -104,18 +104,18 @@ def _by_bytes(backlog: Backlog, policy: Policy) -> int:
 
 
 def is_over(since_ms: int, interval_ms: int, now_ms: int) -> bool:
-    """Whether so much time has passed; so it has, too, if the clock has gone back behind `since_ms` (T4)."""
+    """Return whether the interval has passed, or the clock has gone back to before `since_ms` (T4)."""
     return not 0 <= now_ms - since_ms < interval_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long a topic waits after its n-th failure in a row: twice as long each time, less up to half by `chance`."""
+    """The wait of a topic after failures in a row. It doubles with each failure, from `min_ms` to `max_ms`."""
 
     min_ms: int
     max_ms: int
 
     def delay_ms(self, failures: int, chance: float) -> int:
-        """`chance` is from 0 to 1."""
+        """Return the wait after so many failures in a row. `chance`, from 0 to 1, shortens it by up to half."""
         longest = min(self.max_ms, self.min_ms * 2 ** min(failures - 1, 40))
         return max(self.min_ms, int(longest * (1 - chance / 2)))

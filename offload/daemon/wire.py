@@ -1,11 +1,11 @@
-"""What daemon and client have in common: the socket's name, and two kinds of bodies. No I/O.
+"""The parts that daemon and client share: the socket's name, and two kinds of bodies. No I/O.
 
 application/vnd.seglog.values    many values: each is its length (u32, little-endian) and its bytes
-application/vnd.seglog.stream    what a command writes: messages of
-                                 kind (1 byte) · length (u32, big-endian) · so many bytes, where kind is
+application/vnd.seglog.stream    the output of a command, as messages of
+                                 kind (1 byte) · length (u32, big-endian) · body (`length` bytes), where kind is
                                  o  bytes for standard output
                                  e  a line for standard error
-                                 x  the end, as JSON: `exit_code`, and of an error its name, message and hint
+                                 x  the end, as JSON: `exit_code`, and for an error its name, message and hint
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def encode_values(values: Sequence[bytes]) -> bytes:
 
 
 def decode_values(body: bytes) -> list[bytes]:
-    """Raises `InvalidInput` with the number of the value that is cut off."""
+    """Return the values of a body. Raises `InvalidInput` with the number of the value that is cut off."""
     values: list[bytes] = []
     offset = 0
     while offset < len(body):
