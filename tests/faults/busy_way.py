@@ -1,7 +1,7 @@
 """A child that appends without end and offloads meanwhile, until it is killed: `python -m tests.faults.busy_way`.
 
 Its arguments: the directory, the remote, and `none`, `before:K` or `after:K` as for tests.faults.way. Record n has n in
-its value, whoever wrote it, so what is missing or there twice shows. Each acked seq is written to stdout.
+its value, whichever process wrote it, so a missing or doubled record shows. The child writes each acked seq to stdout.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Faults of a file system, by wrapping its port: crashes between operations, errors of the nth one, power cuts.
 
-    CrashingFiles   the process dies before its kth effect, or in the middle of it; what was written before is all there
+    CrashingFiles   the process dies before its kth effect, or in the middle of it; earlier writes are all there
     FailingFiles    the kth effect raises an OSError, once or from then on
-    FailingCalls    the kth call of the port, reads too, raises whatever error; once or from then on
-    PowerCutFiles   knows what is durable, and builds the directory as a power cut could leave it
+    FailingCalls    the kth call of the port, reads too, raises any given error; once or from then on
+    PowerCutFiles   knows which bytes are durable, and builds the directory as a power cut could leave it
 
-An effect is an operation that changes the disk; reads do not count. They can be stacked: a crash over a power cut.
+An effect is an operation that changes the disk; reads do not count. The wrappers stack: a crash over a power cut.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ SECTOR_BYTES = 512
 
 
 class SimulatedCrash(BaseException):
-    """The process is no more. Not an Exception, so that nothing handles it."""
+    """The process is dead. The class is no Exception, so that no `except Exception` handles it."""
 
 
 class UnsyncedFiles(OsFiles):
-    """The real file system without waiting for the disk: enough when no real power is cut, and much faster."""
+    """The real file system without syncs. It is much faster, and enough for a test that cuts no real power."""
 
     def datasync(self, fd: int) -> None:
         pass
@@ -40,17 +40,17 @@ class UnsyncedFiles(OsFiles):
 
 
 class Effects(Files):
-    """Forwards everything, and calls `effect` before whatever changes the disk."""
+    """Forward every call, and call `effect` before each operation that changes the disk."""
 
     def __init__(self, inner: Files) -> None:
         self.inner = inner
         self.effects = 0
 
     def effect(self, name: str) -> None:
-        """Override. `effects` has been counted up already."""
+        """Override this. `effects` already counts this effect."""
 
     def torn(self, fd: int, data: bytes, offset: int) -> None:
-        """Override: called before a write, after `effect`."""
+        """Override this. `Effects` calls it before a write, after `effect`."""
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         if flags & (os.O_CREAT | os.O_TRUNC):
@@ -133,7 +133,7 @@ class Effects(Files):
         self.inner.lock_shared(fd)
 
     def check(self) -> None:
-        """Override: called before whatever is no effect."""
+        """Override this. `Effects` calls it before each operation that is no effect."""
 
     def _check(self) -> None:
         self.check()
@@ -145,9 +145,10 @@ class Effects(Files):
 
 
 class CrashingFiles(Effects):
-    """Dies before effect `at` (from 1); with `tear`, a write that is hit has written its first half.
+    """Die before effect `at` (from 1). With `tear`, a write that is hit has written its first half.
 
-    A dead process does nothing more: every later operation raises too, but the closing of files, which the kernel does.
+    A dead process does nothing more, so every later operation raises too. Only closing a file works, as the kernel does
+    it.
     """
 
     def __init__(self, inner: Files, at: int, *, tear: bool = False) -> None:
@@ -175,10 +176,10 @@ class CrashingFiles(Effects):
 
 
 class FailingFiles(Effects):
-    """Effect `at` (from 1) raises `OSError(error_number)`; with `for_good`, every one from then on.
+    """Raise `OSError(error_number)` at effect `at` (from 1). With `for_good`, raise it at every later effect too.
 
-    `only` narrows it to effects of those names; others are not counted then. A write that fails has written its first
-    half. Set `at` to 0 and nothing fails any more.
+    `only` narrows this to effects of those names; other effects do not count then. A write that fails has written its
+    first half. If `at` is 0, no effect fails any more.
     """
 
     def __init__(
@@ -212,11 +213,11 @@ class FailingFiles(Effects):
 
 
 class FailingCalls(Effects):
-    """Call `at` (from 1) raises what `make` gives, and every one after it with `for_good`; only closing never fails.
+    """Raise the error of `make` at call `at` (from 1). With `for_good`, raise it at every later call too.
 
-    A write that fails has written its first half; a datasync that fails has lost what it was to write, if the disk
-    below is a simulated one: `lost` are the files. `kinds` names each call, and `failed` the one that was hit first.
-    If `at` is 0, no call fails.
+    Closing a file never fails. A write that fails has written its first half. If the disk below is simulated, a
+    datasync that fails loses the data that it had to write; `lost` lists these files. `kinds` names each call, and
+    `failed` is the first call that was hit. If `at` is 0, no call fails.
     """
 
     def __init__(self, inner: Files, at: int, make: Callable[[], BaseException], *, for_good: bool = False) -> None:
@@ -270,7 +271,7 @@ class FailingCalls(Effects):
 
 @dataclass(eq=False)
 class _Inode:
-    """`durable` is what the last datasync saw; `changes` are what came after, each of which may be lost."""
+    """`durable` is the content at the last datasync. `changes` came after it, and each of them may be lost."""
 
     current: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
@@ -293,7 +294,10 @@ class _Inode:
         self.changes.clear()
 
     def after_power_cut(self, chance: random.Random | None) -> bytes:
-        """With `chance`, any subset of the sectors of each unsynced write is there; sizes are, or are not."""
+        """Return the content after a power cut.
+
+        With `chance`, any subset of the sectors of each unsynced write is there. Each change of size is there, or not.
+        """
         image = bytearray(self.durable)
         for change in self.changes if chance else ():
             assert chance is not None
@@ -311,7 +315,10 @@ class _Inode:
 
 
 class PowerCutFiles(Effects):
-    """Forwards to `inner`, and keeps in memory what of the tree under `root` is durable: all that is there at first."""
+    """Forward to `inner`, and keep in memory which part of the tree under `root` is durable.
+
+    The tree that the constructor finds is durable.
+    """
 
     def __init__(self, inner: Files, root: Path) -> None:
         super().__init__(inner)
@@ -323,7 +330,7 @@ class PowerCutFiles(Effects):
             body = None if path.is_dir() else path.read_bytes()
             self._names[path] = None if body is None else _Inode(bytearray(body), body)
         self._durable_names.update(self._names)
-        self._moves: list[tuple[Path, Path, _Inode | None]] = []  # not durable yet; None: of a directory
+        self._moves: list[tuple[Path, Path, _Inode | None]] = []  # not durable yet; None: a directory
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         fd = super().open(path, flags, mode)
@@ -392,7 +399,7 @@ class PowerCutFiles(Effects):
                 self._durable_names[name] = inode
 
     def after_power_cut(self, target: Path, seed: int | None = None) -> None:
-        """Build under `target` what is left: nothing that was not synced; with a seed, some of it too."""
+        """Build under `target` the tree after a power cut: nothing unsynced; with a seed, some unsynced changes too."""
         chance = None if seed is None else random.Random(seed)
         names = dict(self._durable_names)
         moving = {path for move in self._moves for path in move[:2]}
@@ -426,12 +433,12 @@ class PowerCutFiles(Effects):
 
 
 def _move(names: dict[Path, _Inode | None], source: Path, target: Path) -> None:
-    """A file, or a directory with all that is in it."""
+    """Move a file, or a directory with its whole content."""
     for name in [name for name in names if name == source or source in name.parents]:
         names[target / name.relative_to(source)] = names.pop(name)
 
 
 def _sectors(begin: int, end: int) -> list[tuple[int, int]]:
-    """The bytes [begin, end), cut at sector boundaries."""
+    """Return the bytes [begin, end), cut at sector boundaries."""
     cuts = [begin, *range((begin // SECTOR_BYTES + 1) * SECTOR_BYTES, end, SECTOR_BYTES), end]
     return [(first, second) for first, second in itertools.pairwise(cuts) if first < second]

@@ -1,19 +1,19 @@
-"""An HTTP front before an S3 server: passes requests on, counts them by kind, fails some by a plan, shapes its answers.
+"""An HTTP front before an S3 server. It passes requests on, counts them by kind, and fails some of them by a plan.
 
     way                   what the client gets, before or after the server has the request
     500 503 409 412       that status, with an error's XML
     ExpiredToken ...      a refusal with that code; to HEAD, as every error, without a body
     200                   "200 OK" with an error in its body
     reset                 the connection is reset
-    timeout               nothing, until it goes
+    timeout               no answer until the client closes the connection
     late                  500; the server gets the request some requests later (once more, if after)
     truncated             half of the answer, and the end of the connection
     slow                  the last byte of the answer late, then the end of the connection
     flipped               the answer with one bit of its body changed
-    stale                 a listing as it was when there was nothing
+    stale                 a listing of the empty bucket
 
-Kinds are those of S3: `PUT commit`, `create`, `part`, `complete`, `GET index`, `HEAD data`, `LIST`, `delete many`, and
-so on. A PUT with If-Match is a `swap`.
+The front also shapes answers. The kinds are the requests of S3: `PUT commit`, `create`, `part`, `complete`, `GET
+index`, `HEAD data`, `LIST`, `delete many`, and so on. A PUT with If-Match is a `swap`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class HttpFault:
-    """At request `nth` (from 1) of `kind`, or of all if `kind` is None; with `lasts`, at all that follow too."""
+    """A fault at request `nth` (from 1) of `kind`, or of all requests if `kind` is None.
+
+    With `lasts`, all later requests meet the fault too.
+    """
 
     way: str
     when: When = "before"
@@ -114,7 +117,7 @@ class _Answer:
 
 
 def kind_of(method: str, target: str, *, is_conditional: bool = False) -> str:
-    """Of a request in path style; `is_conditional` if it has If-Match."""
+    """Return the kind of a request in path style. `is_conditional` says that the request has If-Match."""
     parts = urlsplit(target)
     query = parse_qs(parts.query, keep_blank_values=True)
     if method == "GET" and "list-type" in query:
@@ -138,7 +141,7 @@ def _thing(path: str) -> str:
 
 
 def ways_of(kind: str) -> list[tuple[str, When]]:
-    """Every way in which a request of the kind may fail. A read has no effect to fail after."""
+    """Return every way in which a request of the kind may fail. A read has no effect, so it fails only before."""
     is_read = kind.startswith(("GET", "HEAD", "LIST"))
     errors = ["500", "503", "ExpiredToken", "RequestTimeTooSkewed", "reset", "timeout"]
     if not is_read:
@@ -162,9 +165,9 @@ def ways_of(kind: str) -> list[tuple[str, When]]:
 
 
 class Front:
-    """A context manager that listens on `url`. `kinds` counts the requests, `struck` lists the faults that were met.
+    """A context manager that listens on `url`. `kinds` counts requests. `struck` lists the faults that requests met.
 
-    `plan` may be changed between requests; `restart` forgets counts and what was to come late.
+    The test may change `plan` between requests. `restart` forgets the counts and the late requests.
     """
 
     def __init__(self, endpoint: str, plan: Iterable[HttpFault] = (), shape: Shape | None = None) -> None:
@@ -235,7 +238,7 @@ class Front:
             self._late.clear()
 
     def land(self, up_to: int | None = None) -> None:
-        """Send what was to come late, and is due at request `up_to` (None: all). Nobody hears the answers."""
+        """Send the late requests that are due at request `up_to` (None: all). No client gets the answers."""
         with self._lock:
             due = [request for at, request in self._late if up_to is None or at <= up_to]
             self._late = [(at, request) for at, request in self._late if up_to is not None and at > up_to]
@@ -243,7 +246,7 @@ class Front:
             self._ask(request)
 
     def await_left(self) -> None:
-        """Until no client has a connection: what one that was killed had sent has its effect by now."""
+        """Wait until no client has a connection. Then every request that a killed client sent has its effect."""
         with self._is_left:
             assert self._is_left.wait_for(lambda: self._connections == 0, timeout=_PATIENCE_S)
 
@@ -327,7 +330,7 @@ class Front:
                 self._shape.wait(since, start + _SLICE_BYTES)
 
     def _say_nothing(self, connection: socket.socket) -> None:
-        """Until the client goes, which shows as something to read."""
+        """Wait until the client closes the connection. A closed connection becomes readable."""
         until = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until and not self._is_closing.is_set():
             if select.select([connection], [], [], 0.02)[0]:
@@ -338,7 +341,7 @@ class _Server(http.server.ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is none; anything else is shown."""
+        """Ignore a client that went away. Report any other error."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""A pool of threads that has none: with it the same seed gives the same run."""
+"""A thread pool without threads. With it the same seed gives the same run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class InCaller:
-    """In the place of `ThreadPoolExecutor`: `map` and `submit` do the work before they return."""
+    """A stand-in for `ThreadPoolExecutor`. `map` and `submit` do the work before they return."""
 
     def __init__(self, *_: object, **__: object) -> None:
         pass
@@ -29,7 +29,7 @@ class InCaller:
         return [act(item) for item in items]
 
     def submit(self, act: Callable[P, T], *args: P.args, **named: P.kwargs) -> Future[T]:
-        """The result, or the error, is in the future. The end of the process is raised here."""
+        """Run `act` and return a future with its result or error. Propagate an exception that ends the process."""
         future: Future[T] = Future()
         try:
             future.set_result(act(*args, **named))
@@ -38,4 +38,4 @@ class InCaller:
         return future
 
     def shutdown(self, *, wait: bool = True, cancel_futures: bool = False) -> None:
-        """Nothing is under way."""
+        """Do nothing, because no work is under way."""

@@ -1,8 +1,9 @@
-"""An interrupt at a chosen point of a run: where the interpreter looks for signals, and so a handler may raise.
+"""Raise an interrupt at a chosen point of a run.
 
-That is when a function begins, after a call, and when a loop turns. `points` counts how many of those a run has in the
-modules given, `interrupted` raises `KeyboardInterrupt` at the n-th. Of the thread that calls, as with signals.
-`handled` calls a handler at the n-th point instead.
+A point is a place where the interpreter looks for signals, so that a handler may raise. The interpreter looks when a
+function begins, after a call, and when a loop turns. `points` counts the points that a run has in the given modules.
+`interrupted` raises `KeyboardInterrupt` at the nth point. `handled` calls a handler at the nth point instead. Only
+points of the calling thread count, as with signals.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ __all__ = ["handled", "interrupted", "points"]
 
 
 def points(work: Callable[[], object], modules: tuple[str, ...]) -> int:
-    """How many there are; `work` is done."""
+    """Run `work` and return its number of points."""
     tracer = _Tracer(modules, 0, _interrupt)
     tracer.run(work)
     return tracer.passed
 
 
 def interrupted(work: Callable[[], object], modules: tuple[str, ...], at: int) -> bool:
-    """Whether `work` was interrupted at that point, from 1; not if it has fewer. What else it raises comes out."""
+    """Return True if `work` was interrupted at point `at`, counted from 1. Return False if the run has fewer points.
+
+    Any other exception of `work` propagates.
+    """
     try:
         _Tracer(modules, at, _interrupt).run(work)
     except KeyboardInterrupt:
@@ -34,7 +38,7 @@ def interrupted(work: Callable[[], object], modules: tuple[str, ...], at: int) -
 
 
 def handled(work: Callable[[], object], modules: tuple[str, ...], at: int, handler: Callable[[], object]) -> None:
-    """Do `work`, and call `handler` at that point. What either raises comes out, the handler's through the work."""
+    """Run `work` and call `handler` at that point. Exceptions of both propagate; the handler's pass through `work`."""
     _Tracer(modules, at, handler).run(work)
 
 
@@ -79,7 +83,7 @@ class _Tracer:
 
 @functools.cache
 def _points(code: CodeType) -> frozenset[int]:
-    """Offsets of the instructions after which the interpreter looks."""
+    """Return the offsets of the instructions after which the interpreter looks for signals."""
     return frozenset(
         each.offset
         for each in dis.get_instructions(code)

@@ -1,7 +1,7 @@
 """A process that races commits to one volume: `python -m tests.faults.racer URL VID COMMITS NAME`.
 
-It prints a line for each commit that it was told is in: lsn, hash. A commit that loses its LSN is made anew after the
-winner's; one without a definite answer is sent again as it is.
+It prints a line for each commit that the store confirms: lsn, hash. If a commit loses its LSN, the racer makes it
+again after the winner's commit. If a commit gets no definite answer, the racer sends the identical bytes again.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Crashes of whatever works on a data directory and a store, at each of their steps, one kind after the other.
+"""Crash code that works on a data directory and a store at each of its steps, one kind of step after the other.
 
     kind      a step is
     files     an effect of the log on the disk, with torn writes
     catalog   a transaction of the local catalog, before and after it is durable
     requests  an effect on the store, before and after it happened, with its answer lost; and a read that gets none
 
-Each crash happens in a copy of what was prepared, so the preparation is made once.
+Each crash happens in a copy of the prepared place, so the preparation runs once.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Place:
 
 
 def crashes(base: Place, scratch: Path, act: Act, every: int = 1) -> Iterator[tuple[str, Place]]:
-    """A place for each step of `act` at which it ended; the last one of each kind is one where it did not.
+    """Yield a place for each step of `act` at which the run crashed. The last run of each kind ends without a crash.
 
-    `every`: only each so manieth step of a kind, another one to begin with for each kind.
+    With `every`, crash only at every nth step of a kind. The first step differs from kind to kind.
     """
     begins = itertools.count(1)
     for name, attempt in (("files", _files), ("files torn", _torn)):

@@ -1,4 +1,4 @@
-"""How many of the points of a run a proof takes: some by default, all in the soak."""
+"""How many points of a run a proof takes: some by default, all in the soak."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["every", "spread"]
 
 
 def every(number: int, *, part: int) -> pytest.MarkDecorator:
-    """The test's argument `every`: `number`, as a stride; once more in that part of the soak: 1."""
+    """Parametrize the argument `every` of a test: the stride `number` by default, and 1 in that part of the soak."""
     return pytest.mark.parametrize("every", [number, pytest.param(1, marks=pytest.mark.soak(part=part))])
 
 
 def spread(kinds: Sequence[Hashable], amount: int) -> list[int]:
-    """Indexes of about `amount` of these steps, all of them if `amount` is that large. `kinds` has the kind of each.
+    """Return the indexes of about `amount` of these steps, or of all if `amount` is that large.
 
-    The indexes are spread evenly over each kind, and each kind has one at least.
+    `kinds` has the kind of each step. The indexes are spread evenly over each kind, and each kind has one at least.
     """
     by_kind: dict[Hashable, list[int]] = {}
     for index, kind in enumerate(kinds):

@@ -1,4 +1,4 @@
-"""The images that a power cut may leave of a simulated disk."""
+"""Test the images that a power cut may leave of a simulated disk."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def test_the_pairs_of_many_changes_are_bounded() -> None:
     disk = SimulatedDisk(Image({str(FOLDER): None}))
     for number in range(20):
         disk.close(disk.open(FOLDER / str(number), os.O_CREAT))
-    # Prefixes, each change alone and each dropped, pairs twice, sets.
+    # Prefixes; each change alone; each change dropped; pairs twice; sets.
     assert len(list(disk.moment().images(random.Random(1), subsets=6))) == 21 + 40 + 6 + 6

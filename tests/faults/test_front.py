@@ -1,4 +1,4 @@
-"""The front does to a request what its plan says, and to no other."""
+"""Test that the front does to a request what its plan says, and changes no other request."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 
 from tests.faults.front import Front, HttpFault, When, kind_of, ways_of
 
-# moto refuses who does not sign, and does not look at the signature.
+# moto refuses an unsigned request and does not check the signature.
 _SIGNED = "AWS4-HMAC-SHA256 Credential=x/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
 
 
 class Wire:
-    """Requests to a bucket through the front, or past it, each on a connection of its own."""
+    """Send requests to a bucket through the front, or past it, each on a connection of its own."""
 
     def __init__(self, front: Front, endpoint: str, bucket: str) -> None:
         self.front = front

@@ -1,4 +1,4 @@
-"""Faults of calls that change several objects, or swap one."""
+"""Test faults of calls that change several objects, or swap one."""
 
 from __future__ import annotations
 

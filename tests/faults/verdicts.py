@@ -1,13 +1,13 @@
-"""Which answer of a call is right for each fault that it meets. A fault is met by one request of one call.
+"""The table of right answers: how a call may answer each fault that it meets. One request of one call meets a fault.
 
     word       what the caller hears
-    done       no error: what it asked for is there
+    done       no error: the effect that the caller asked for is there
     told       the very error that the store raised. After `put_new` it says "certainly not written"
-    unknown    `OutcomeUnknown`: it may be there, and the identical request is repeated later
+    unknown    `OutcomeUnknown`: the effect may be there, and the identical request is repeated later
     damage     the answer was damaged on its way
 
-A store that refuses and does it all the same lies (`Fault.is_lie`). Then "certainly not written" is false, and the
-store said so. No other fault excuses a caller that denies a write which landed.
+A store lies if it reports a refusal and still executes the request (`Fault.is_lie`). Then "certainly not written" is
+false, and the store is the source of it. No other fault excuses a caller that denies a write which landed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _TOLD = ({"told"}, {"told"})
 _SETTLED = ({"done"}, {"done"})
 _ASKED = ({"done"}, {"done"})
 _SENT_AGAIN = ({"unknown"}, {"done"})
-_READ = ({"done", "told", "unknown"}, {"done", "told"})  # unknown: it was the reading back of a write
+_READ = ({"done", "told", "unknown"}, {"done", "told"})  # unknown: the GET reads a write back
 
-# Of a request that fails alone: before the store did it, and after.
+# Answers to a request that fails alone: before the store executes it, and after.
 RIGHT: Mapping[tuple[str, str], tuple[set[str], set[str]]] = {
     ("put_new", "lost"): _SETTLED,
     ("put_new", "taken"): _SETTLED,
@@ -52,7 +52,7 @@ RIGHT: Mapping[tuple[str, str], tuple[set[str], set[str]]] = {
     ("get_tagged", "flipped"): ({"done", "damage"}, set()),
     ("get_range", "flipped"): ({"done", "damage"}, set()),
     ("get_range", "damaged"): ({"done", "told"}, set()),
-    # What goes is nobody's: its maker logs that it stays, or the call that needed it gone tells.
+    # The object is garbage. Its maker logs that it stays, or the call that needs it gone raises.
     **{
         (method, error): ({"done", "told"}, {"done", "told"})
         for method in ("delete", "delete_many", "abort_upload")
@@ -62,14 +62,14 @@ RIGHT: Mapping[tuple[str, str], tuple[set[str], set[str]]] = {
 
 
 def wrong_answers(fault: Fault, key: str, errors: Sequence[Exception], put_off: Sequence[str]) -> list[str]:
-    """Of a life that met this one fault, at `key`: what it heard that the table does not have.
+    """Return the answers of a life that met this one fault, at `key`, that the table does not allow.
 
-    A delete that `put_off` names is done here, and not there yet: its answer says why, and is no error.
+    A delete that `put_off` names is done in the log and not yet in the remote. Its answer says why and is no error.
     """
     before, after = RIGHT[fault.method or "", fault.answer if fault.answer in {"flipped", "stale"} else _name(fault)]
     right = before if fault.when == "before" else after
     if key.startswith("oplog/"):
-        right = right | {"done"}  # an entry tells what was done, and a name is given without one as well
+        right = right | {"done"}  # an entry tells what was done; a name can also exist without an entry
     told = [str(fault.error(key))] if put_off else []
     if put_off and not errors:
         return [] if any(text in put_off[0] for text in told) or "unknown" in right else [f"{fault}: {put_off}"]

@@ -1,8 +1,8 @@
 """A child process that takes records the whole way and dies on it.
 
-Its step is one of `appended`, `sealed`, `released`, `none`, or `before:K` / `after:K`, which kills the process with
-SIGKILL before or after the Kth effect on the store. The last seq of each acked range goes to a pipe as soon as it is
-acked. A server forks the children: it has imported the modules and has no second thread.
+Its step is one of `appended`, `sealed`, `released`, `none`, `before:K` or `after:K`. The last two kill the process with
+SIGKILL before or after the Kth effect on the store. The child writes the last seq of each acked range to a pipe at the
+ack. A server forks the children: it has imported the modules and has no second thread.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def values() -> list[bytes]:
 
 
 def run(directory: Path, remote: str, step: str) -> tuple[int, int]:
-    """The child's exit code, and the last seq that it saw acked."""
+    """Return the child's exit code, and the last seq whose ack this process saw."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "boto3"])
     reader, writer = context.Pipe(duplex=False)
