@@ -1,4 +1,4 @@
-"""GC in a simulation, over and over; two of them meet."""
+"""GC in a simulation, in repeated runs. Two GC tasks run at the same time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _WRONG_MS = 400 * DAY_MS
 
 
 class Collecting(Member):
-    """After each run some of what is promised is read. Now and then its clock is wrong by up to a year, either way."""
+    """A task that runs GC and reads some of the promised states after each run.
+
+    In one run out of ten its clock is wrong by up to 400 days, in either direction.
+    """
 
     turns = 40
     weight = 4  # a run takes many requests

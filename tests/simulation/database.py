@@ -1,7 +1,7 @@
-"""The local catalogs of simulated processes: SQLite in memory, in the place of `catalog.db` on a disk.
+"""The local catalogs of simulated processes: SQLite in memory instead of `catalog.db` on a disk.
 
-After a crash all that was committed is there, and nothing else, as K1 of `catalog.local` has it. The process may die
-before each commit, and after it. SQLite's own files are not simulated.
+After a crash exactly the committed rows are there (K1 of `catalog.local`). The process may die before each commit and
+after it. The simulation does not model SQLite's own files.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from tests.simulation.schedule import Crashed, Task
 __all__ = ["Database", "Prepared", "database_of"]
 
 Prepared = Callable[[dict[str, Any], dict[str, Any] | None], None]
-"""Is given the rows of a handle with a pending commit, and of the attempt that goes on record with it."""
+"""Called with the row of a handle that has a pending commit, and with the row of the attempt saved with it, if any."""
 
 _HANDLE = tuple(field.name for field in fields(Handle))
 _ATTEMPT = tuple(field.name for field in fields(Attempt))
 
 
 class Database(sqlite3.Connection):
-    """`on_prepared` is called for each commit that goes on record, once it is there."""
+    """A local catalog. It calls `on_prepared` after it has recorded a pending commit."""
 
     task: Task
     on_prepared: Prepared
 
     def close(self) -> None:
-        """Nothing: it is as durable as a file."""
+        """Do nothing: the content is as durable as a file."""
 
     def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
         if sql == "ROLLBACK":

@@ -1,16 +1,17 @@
 """A data directory of a simulation. Its log, its archive and its local catalog are the code that ships.
 
     the log            on a disk in memory (tests/faults/disk.py). A crash is a kill or a power cut. A power cut keeps
-                       any part of what was not synced
+                       any part of the bytes that were not synced
     the local catalog  SQLite in memory
     the store          through `Way`: every request may fail, be late, or be the last one of the process
 
-At the requests of an offload, a merge, a sync and a reset, the process appends, deletes, truncates and seals. So other
-threads of it would. Each directory puts down in its `Journal`s what it did, and the model judges by these.
+At the requests of an offload, a merge, a sync and a reset, the process also appends, deletes, truncates and seals.
+These calls stand for its other threads. Each directory records its changes in its `Journal`s. The model judges by them.
 
-The simulation does not see: two threads inside the log at the same time, the daemon and its workers, the cache of cold
-reads on the disk, a second remote, evictions, retention, ephemeral records, labels other than tags, zstd, and errors of
-the disk. `tests/seglog` and `tests/promises` look at them.
+The simulation does not cover these subjects. `tests/seglog` and `tests/promises` test them.
+
+    two threads inside the log at the same time; the daemon and its workers; the cache of cold reads on the disk; a
+    second remote; evictions; retention; ephemeral records; labels other than tags; zstd; errors of the disk
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ T = TypeVar("T")
 _LOG = LogSettings(segment_max_events=5, wal_file_bytes=1 << 16, max_record_bytes=256)
 _COLD = ColdSettings(cache_bytes=0, connections=1, get_attempts=1)
 _UPKEEP = CatalogSettings(checkpoint_commits=4)
-_BLOCK_BYTES = 1024  # so that an object of some records is a multipart upload
+_BLOCK_BYTES = 1024  # small, so that an object of a few records is a multipart upload
 _VALUE_BYTES = (8, 8, 8, 100)
-_DISK_RATE = 0.1  # of the crashes at requests: a step of the log has many effects on its disk
+_DISK_RATE = 0.1  # multiplies the crash rate of requests, because a log call has many effects on its disk
 _MEANWHILE_RATE = 0.04
 
 
@@ -75,15 +76,18 @@ _OFFLOAD = _settings()
 
 
 class Directory(Member):
-    """Writes the topic and its branches. Several share a topic: one writes, the others follow, or find that out."""
+    """A data directory that writes the topic and its branches.
+
+    Several directories share a topic. One writes it. The others follow it, or learn that they are fenced.
+    """
 
     turns = 60
-    # As far off as may be. GC goes by the ids of segments, and the volume says how old they may be.
+    # The widest range allowed. GC judges age by segment ids, and the volume says how old an id may be.
     clock_range_ms = (-30 * DAY_MS, DAY_MS)
 
     def __init__(self, schedule: Schedule, model: Model, name: str) -> None:
         self.journals: dict[str, Journal] = {}
-        self.under_way: dict[str, Journal] = {}  # what a topic is after the call of the log that is being made
+        self.under_way: dict[str, Journal] = {}  # the journal of a topic after the log call that is running
         self.may_begin: set[str] = set()
         self.may_leave: dict[str, str | None] = {}
         self.resetting: dict[str, str | None] = {}
@@ -97,7 +101,7 @@ class Directory(Member):
         model.journals[name] = self.journals
         super().__init__(schedule, model, name)
 
-    # ------------------------------------------------------------ a process of it
+    # ------------------------------------------------------------ a process of the directory
 
     def begin(self) -> None:
         self.store.on_commit = self._on_commit
@@ -118,7 +122,7 @@ class Directory(Member):
         self._hold(self.database.has_pending(body), f"{key} is not on record before it is sent")
 
     def bury(self) -> None:
-        """The disk as the dead process leaves it."""
+        """Replace the disk with one that a kill or a power cut may leave."""
         moment = self.disk.moment()
         if self.schedule.chance(0.5):
             self.disk = SimulatedDisk.resume(moment)
@@ -132,7 +136,7 @@ class Directory(Member):
             self.schedule.kill(self)
 
     def _recall(self) -> None:
-        """What was under way when the last process died has happened, or has not."""
+        """Check each topic after a restart: the call that the crash interrupted happened or did not happen."""
         for name in sorted({*self.journals, *self.under_way, *self.log.topics()}):
             journal, after = self.journals.get(name), self.under_way.pop(name, None)
             if not self.log.has_topic(name):
@@ -154,7 +158,10 @@ class Directory(Member):
         self._look()
 
     def _goes_on(self, name: str, journal: Journal) -> bool:
-        """Whether a reset that is repeated had appended to the branch, behind all that was there, when it died."""
+        """Return True if a repeated reset had appended new records to the branch before the crash.
+
+        Its older records must be unchanged.
+        """
         branch = split_name(name)[1]
         before = {seq: entry for seq, entry in self._hot(name).items() if seq <= journal.head}
         floor = self.log.topic(name).hot_floor
@@ -172,7 +179,10 @@ class Directory(Member):
         return {each.seq: Entry(*each[:4]) for each in records if isinstance(each, Record)}
 
     def _adopt(self, name: str) -> None:
-        """A topic that takeover or reset made: what it shows is the log's word; `_left` has looked at it."""
+        """Start a journal from the log's content, for a topic that a takeover or a reset made.
+
+        `_left` checks the records of a reset.
+        """
         topic = self.log.topic(name)
         ops = tuple(Op(number, op.at_seq, op.at_seq, op.before, op.tag) for number, op in enumerate(topic.delete_ops()))
         entries: State = {}
@@ -185,12 +195,12 @@ class Directory(Member):
 
     @contextlib.contextmanager
     def _log_does(self, name: str, after: Journal) -> Iterator[None]:
-        """A call of the log, which makes the topic `after`. A crash leaves it as it was, or so."""
+        """Wrap a log call that gives the topic the journal `after`. A crash leaves the old journal or the new one."""
         self.under_way[name] = after
         yield
         self.journals[name] = self.under_way.pop(name)
 
-    # ------------------------------------------------------------ what it does
+    # ------------------------------------------------------------ actions
 
     def turn(self) -> None:
         name, begun_ms = self._name(), self.schedule.now_ms
@@ -203,7 +213,7 @@ class Directory(Member):
             is_there = name == TOPIC or (is_the_same and branch in self._alive())
             self._hold(not is_there, f"{name} is said to be gone: {error}")
         except NoSuchObject:
-            # What a process slept over for longer than the grace may have been collected.
+            # If the process sleeps for longer than the grace, GC may collect the objects that it uses.
             if self.schedule.now_ms - begun_ms < self.model.grace_ms:
                 raise
         except Diverged as error:
@@ -225,7 +235,7 @@ class Directory(Member):
         return self.random.choice(others) if others and self.schedule.chance(0.25) else TOPIC
 
     def _alive(self) -> set[str]:
-        """Branches that are there, as far as was acked."""
+        """Return the branches that exist according to the acked answers."""
         return {
             branch
             for (_, branch), values in self.model.names.items()
@@ -260,7 +270,7 @@ class Directory(Member):
             self._read(name)
 
     def _join(self, name: str, drawn: float) -> None:
-        """A topic that this directory does not write."""
+        """Act on a topic that this directory does not write: create it, take it over, sync it or read it."""
         is_made = (TOPIC, MAIN) in self.model.names
         if name == TOPIC and not is_made and not self.archive.is_replica(name):
             self._write(name)
@@ -273,7 +283,7 @@ class Directory(Member):
             self._read(name)
 
     def _write(self, name: str) -> None:
-        """Append, seal, offload."""
+        """Append to the topic, then mostly seal and offload it."""
         for _ in range(self.random.randrange(1, 4)):
             self._append(name)
         if self.schedule.chance(0.85):
@@ -340,14 +350,14 @@ class Directory(Member):
         self.parted.discard(name)
 
     def _sync(self, name: str) -> None:
-        """With nothing of its own, it may find that it follows from now on."""
+        """Sync the topic. If the directory has no records of its own there, it may become a follower."""
         self.may_leave[name] = None
         synced = self._with_others(lambda: self.archive.sync(name))
         self._settle(name)
         self._acked(name, synced.published)
 
     def _reset(self, name: str) -> None:
-        """Again and again with the same branch, until it is done."""
+        """Reset the topic. Later calls repeat an unfinished reset with the same branch."""
         if name not in self.resetting:
             self.branches += 1
             self.resetting[name] = f"{self.name}-{self.branches}"
@@ -378,7 +388,7 @@ class Directory(Member):
             self._left(name, self.journals[name], branch)
 
     def _with_others(self, act: Callable[[], T]) -> T:
-        """Other threads of the process append, delete, truncate and seal at the requests that `act` makes."""
+        """Run `act`. At its requests, append, delete, truncate and seal, as other threads of the process would."""
         self.read_back.clear()
         self.store.meanwhile = self._meanwhile
         try:
@@ -408,7 +418,7 @@ class Directory(Member):
     # ------------------------------------------------------------ what must hold
 
     def _read(self, name: str) -> None:
-        """Over both tiers."""
+        """Read the topic over both tiers and compare the records with the journal and the volume."""
         handle = self.archive._handles.find(name)
         volume = None if handle is None else self.model.volumes[handle.vid]
         below: State = {} if volume is None or handle is None else volume.state(handle.lsn)
@@ -421,11 +431,11 @@ class Directory(Member):
                 raise Broken(f"{self.name} cannot read {name}: {error}") from error
             return
         if handle is None and journal is None:
-            return  # by the remote's newest state, which may be another by now
+            return  # the read used the remote's newest state, which may have changed since
         self._hold(found == wanted, f"{name} reads as something else: {sorted(found)}, {sorted(wanted)}")
 
     def _look(self) -> None:
-        """After each turn: the log shows what was appended. What went from it was read in the volume."""
+        """Check after each turn that the log shows the journal, and that released records were read back first."""
         for name, journal in self.journals.items():
             if not self.log.has_topic(name):
                 continue
@@ -436,7 +446,10 @@ class Directory(Member):
             self.floors[name] = floor
 
     def _check_released(self, name: str, seqs: range) -> None:
-        """A hot copy goes only after what replaces it was read back; of what no kept state shows there is nothing."""
+        """Check that the segments which replace released hot copies were read back before the release.
+
+        A seq that no kept state shows needs no replacement.
+        """
         volume = self.model.volumes[self._vid(name)]
         kept = [volume.state(lsn) for lsn in range(min(volume.boundary, len(volume.pasts)), len(volume.pasts) + 1)]
         read_back = self.read_back
@@ -449,12 +462,12 @@ class Directory(Member):
             self._hold(is_proven, f"the hot copy of seq {seq} of {name} went before a read of what replaces it")
 
     def _left(self, name: str, journal: Journal, branch: str | None) -> None:
-        """The topic went from the log: what no volume ever had is on the branch."""
+        """Check that the branch has every record that no volume ever had, after the topic left the log."""
         del self.journals[name]
         floor = self.floors.pop(name, journal.first_seq)
         volume = self.model.volumes[self.vids[name]] if name in self.vids else None
         known = frozenset[bytes]() if volume is None else volume.values
-        # Of a volume that was collected, the hot copies are the last ones, but for what this call released before.
+        # If the volume was collected, the hot copies are the last ones, unless this call released some before.
         is_last = volume is not None and volume.boundary == DEAD and not self.read_back
         lost = {
             entry.value: entry.tag
@@ -472,9 +485,11 @@ class Directory(Member):
         self._hold(not deleted & found.keys(), f"{saved} shows again what was deleted from {name}")
 
     def _check_parted(self, name: str, error: Diverged) -> None:
-        """Somebody else has written there, of a higher epoch if it is a fence; or the volume is collected.
+        """Check that a Diverged error has a cause.
 
-        Or GC has passed a commit of its own that it had not heard of: after so long it cannot say any more.
+        The causes: another directory has written the volume, with an epoch that is high enough if the error is Fenced.
+        Or the volume is collected. Or the boundary passed a commit of this directory whose answer was lost, so the
+        directory cannot know any more that the commit is its own.
         """
         handle = self.archive._handles.find(name)
         vid = self._vid(name) if handle is not None else None

@@ -1,19 +1,19 @@
-"""The store of a simulation: what truly lies in it (`Ground`), and the way there, which loses, repeats and delays.
+"""The store of a simulation: its true content (`Ground`), and the way there (`Way`), which loses, repeats and delays.
 
-What may happen to a request on its way, beside that its sender dies or sleeps:
+The sender of a request may crash or sleep. These faults may also happen to the request:
 
-    any                          it never arrives, and its sender is told
-    put_new, swap                never arrives, or arrives, and nobody can say which; arrives days later; arrives twice,
-                                 the second time days later; arrives, and its sender hears that the key is taken
-    put, delete, delete_many     arrives, or half of it, and its sender hears that it did not
-    put                          arrives once more, days later
-    list of commits, of the      what came within the last minute is missing
+    any                          does not arrive, and the sender gets an error
+    put_new, swap                arrives or does not arrive, and the sender cannot tell; arrives days later; arrives
+                                 twice, the second time days later; arrives, and the sender hears that the key is taken
+    put, delete, delete_many     arrives whole or half, and the sender gets an error
+    put                          arrives a second time, days later
+    list of commits, of the      objects of the last minute are missing
       oplog, of segments
-    list of refs, tags, pins     what came within the last hours is missing; only for an actor that is not GC
+    list of refs, tags, pins     objects of the last hours are missing, but never for GC
 
-To all actors but GC, a LIST of names is a hint. GC has to see each name that was put before its LIST began (P2 of
-`catalog.objects.base`, E1 of `catalog.refs.volume_deletion`): the mutant "a LIST of names is late for gc" shows what it
-costs.
+To all tasks but GC, a LIST of names is a hint. GC has to see each name that was put before its LIST began (P2 of
+`catalog.objects.base`, E1 of `catalog.refs.volume_deletion`). The mutant "a LIST of names is late for gc" shows the
+damage of a late LIST.
 """
 
 from __future__ import annotations
@@ -43,14 +43,17 @@ _STALE_NAMES_RATE = 0.3
 _CRITICAL = re.compile(r"^(pins|tags|refs)/|/(forks/|control$|log/)")
 _PASSES = re.compile(r"/checkpoints$|/log/|/segments/")
 _CLOSES = re.compile(r"/boundary$")
-_ROUSE_RATE = 0.5  # while GC passes what somebody may be about to name
+_ROUSE_RATE = 0.5  # at a change by GC, for tasks that sleep before they name the same state
 _is_held = re.compile(r"^(pins|tags)/|/(forks/|control$)").search
 _is_named = re.compile(r"^refs/").search
 _NAMES = re.compile(r"^(refs|tags|pins)/")
 
 
 class Ground(MemoryStore):
-    """Tells `on_body(key, body)` of each object that comes or changes, and `on_gone(key)` of each that goes."""
+    """The true content of the store.
+
+    It calls `on_body(key, body)` for each object that is created or changed, and `on_gone(key)` for each delete.
+    """
 
     def __init__(self, clock: Callable[[], int], *, is_ordered: bool = True) -> None:
         super().__init__(clock)
@@ -88,7 +91,7 @@ class Ground(MemoryStore):
 
 
 class Way(WrappedStore):
-    """That of one task to the store."""
+    """The connection of one task to the store, with faults."""
 
     def __init__(self, ground: Ground, schedule: Schedule, task: Task) -> None:
         super().__init__(ground)
@@ -145,7 +148,7 @@ class Way(WrappedStore):
         return answer
 
     def close(self) -> None:
-        """The way is there for the next process, too."""
+        """Do nothing: the next process uses the same connection."""
 
     def _faulty(self, how: str, method: str, key: str, act: Callable[[], T], half: Callable[[], T]) -> T:
         if how == "never":

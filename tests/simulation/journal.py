@@ -1,4 +1,4 @@
-"""What one data directory did to one topic of its log, as the model knows it. Nothing here comes from the product."""
+"""The model's journal of one data directory's changes to one topic of its log. It uses no code of the product."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ State = dict[int, Entry]
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """A delete (of records up to `at_seq`, below `before` and with `tag`), or a truncation from `cut` on.
+    """A delete of records up to `at_seq`, below `before` and with `tag`; or a truncation of all seqs from `cut` on.
 
-    `made_at` is what `at_seq` was before truncations lowered it. A delete that is being told has the one or the other.
-    `gone` are the values that a truncation takes, beside all that lies below `first_seq`, where the journal began.
+    `made_at` is the value of `at_seq` before truncations lowered it. The `at_seq` of the delete's commit lies between
+    the two. `first_seq` is the first seq of the journal. From `cut` on, a truncation takes every record below
+    `first_seq`. From `first_seq` on, it takes only the records whose values are in `gone`.
     """
 
     number: int
@@ -49,16 +50,20 @@ class Op:
         return {seq: entry for seq, entry in state.items() if not self.takes(entry)}
 
     def is_due(self, state: Mapping[int, Entry], head_seq: int) -> bool:
-        """Whether a volume with that state has to be told before it gets more records."""
+        """Return True if the writer must commit this change before it commits more records.
+
+        `state` and `head_seq` are those of the volume.
+        """
         return (self.cut is not None or self.at_seq <= head_seq) and any(self.takes(each) for each in state.values())
 
 
 @dataclass(slots=True)
 class Journal:
-    """`entries` are all records that were appended here and not truncated, deleted ones too.
+    """The changes of one directory to one topic.
 
-    `ops` are its deletes and truncations, oldest first, and `untold` those that no commit tells of. `head` is the
-    newest seq.
+    `entries` holds all records that were appended here and not truncated, including deleted ones. `shown` leaves out
+    the deleted ones. `ops` holds its deletes and truncations, oldest first. `untold` holds the ops that no commit
+    carries yet. `head` is the newest seq.
     """
 
     first_seq: int
@@ -86,7 +91,7 @@ class Journal:
         return self._after(now_ms, op)
 
     def truncated(self, now_ms: int, cut: int) -> Journal:
-        """Deletes that were made above the cut end below it."""
+        """Truncate from `cut` on. The `at_seq` of each earlier delete falls below the cut."""
         if cut > self.head:
             return self
         gone = frozenset(entry.value for seq, entry in self.entries.items() if seq >= cut)
@@ -112,16 +117,19 @@ class Journal:
         )
 
     def told(self, op: Op) -> None:
-        """A commit tells of it."""
+        """Record that a commit carries `op`."""
         self.untold = tuple(each for each in self.untold if each.number != op.number)
 
     def between(self, first: int, last: int) -> State | None:
-        """The records of those seqs, deleted ones too. None if one of them was not appended here."""
+        """Return the records of those seqs, including deleted ones. Return None if one was not appended here."""
         seqs = range(first, last + 1)
         return {seq: self.entries[seq] for seq in seqs} if all(seq in self.entries for seq in seqs) else None
 
     def all_shown(self, below: Mapping[int, Entry]) -> State:
-        """With what the volume shows `below` the first record that was appended here."""
+        """Return the records that the topic shows over both tiers.
+
+        `below` is the state of the volume. It supplies the seqs below the first record that was appended here.
+        """
         found = {seq: entry for seq, entry in below.items() if seq < self.first_seq}
         for op in self.ops:
             found = op.left(found)

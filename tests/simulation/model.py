@@ -1,20 +1,22 @@
-"""What a simulation must show: a plain model of every volume, and the judge of what happens in the store.
+"""The expected results of a simulation: a plain model of every volume, and the judge of every change in the store.
 
-What a commit adds or takes, the model says by the journal of who made it: the records that were appended under those
-seqs, the delete or truncation whose turn it was. It reads what landed, and compares seq, time, tag and value.
+The model takes the effect of a commit from its writer's journal. The effect is the records that the writer appended
+under those seqs, or the delete or truncation that is due. The model reads the objects that landed. It compares the seq,
+time, tag and value of each record.
 
-The judge looks at each object as it lands and goes (invariants of DESIGN section 6):
+The judge checks each object when it lands and when it is deleted (invariants of DESIGN section 6):
 
-J1  A commit continues the records of its volume: none is left out, none is there twice, and a delete or truncation is
-    told before what was appended behind it is.
-J2  A commit is on its writer's record, as it is sent, before it is sent. Of each epoch there is one writer.
-J3  Every object that a commit names was there before the commit's key was, whole, with the records that are said.
-J4  One commit at most for each (volume, LSN): of one hash, whoever races, sends late or again. LSNs are dense, each
-    commit continues the one before it, epochs never fall, boundaries only rise, and no segment is added that is older
-    than what was said to be collected.
-J5  What a name, a tag, a pin or the window promises is there, at any time, and reads back as the model has it. No
-    volume that a name leads to is closed.
-J7  What was acked is found.
+J1  A commit continues the records of its volume. No record is missing, and none is there twice. The writer commits a
+    delete or truncation before it commits the records appended after it.
+J2  A writer puts a commit on its own record before it sends the commit, with the same bytes. Each epoch has one writer.
+J3  Every object that a commit names is whole in the store before the commit's key exists. The object holds the records
+    that the commit claims.
+J4  Each (volume, LSN) has one commit at most. Races, late requests and repeated requests never give it a second hash.
+    LSNs are dense. Each commit continues the one before it. Epochs never fall. Boundaries only rise. No commit adds a
+    segment that is older than the collected time of an earlier commit.
+J5  Every state that a name, a tag, a pin or the window promises is there at any time. It reads back as in the model.
+    No volume that a name leads to is closed.
+J7  An acked commit is found.
 """
 
 from __future__ import annotations
@@ -49,17 +51,17 @@ COLD = ColdSettings(cache_bytes=0, connections=1, get_attempts=1)
 
 
 class Broken(AssertionError):
-    """A promise is."""
+    """A promise is broken."""
 
 
 def records_of(reader: ColdReader, snapshot: Snapshot) -> State:
-    """What `snapshot` shows."""
+    """Return the records that `snapshot` shows."""
     return {each.seq: Entry(*each[:4]) for each in reader.records(snapshot, 1, snapshot.bounds.head_seq)}
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a commit on record means: its writer, the topic there, and the records after it, made of those before."""
+    """The effect of a commit on record: its writer, the writer's topic, and the change to the volume's records."""
 
     writer: str
     topic: str
@@ -74,7 +76,10 @@ class Intent:
 
 @dataclass(slots=True)
 class Past:
-    """A commit that landed, and the records after it: those that it shows, and with the deleted ones the `whole`."""
+    """A commit that landed, and the volume's records after it.
+
+    `state` holds the records that the commit shows. `whole` holds the deleted records too.
+    """
 
     stored: StoredCommit
     state: State
@@ -86,7 +91,7 @@ class Past:
 
 @dataclass(slots=True)
 class Volume:
-    """`start` is its state before any commit of its own."""
+    """A volume of the model. `start` is its state before its first own commit."""
 
     start: Past | None
     parent: ForkPoint | None
@@ -97,9 +102,9 @@ class Volume:
     pasts: list[Past] = field(default_factory=list[Past])
     boundary: int = 0
     values: set[bytes] = field(default_factory=set[bytes])
-    """Of all records that a commit ever had."""
+    """The values of all records that any commit showed."""
     writers: dict[int, str] = field(default_factory=dict[int, str])
-    """Of each epoch."""
+    """The writer of each epoch."""
 
     def state(self, lsn: int) -> State:
         return self.pasts[lsn - 1].state if lsn else self.start_state
@@ -111,7 +116,7 @@ class Volume:
         return self.pasts[lsn - 1].head_seq if lsn else self.start_head_seq
 
     def promised(self, since_ms: int) -> range:
-        """LSNs whose state was the newest at some time since then."""
+        """Return the LSNs whose state was the newest at some time since `since_ms`."""
         first = len(self.pasts)
         while first and self.pasts[first - 1].stored.commit.at_ts_ms > since_ms:
             first -= 1
@@ -120,19 +125,23 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a branch's name may be found to be: `vid` None is absent; deleted or not."""
+    """A value that a lookup of a branch's name may find. If `vid` is None, the name is absent."""
 
     vid: Vid | None
     deleted_at_ms: int | None = None
 
 
 class Model:
-    """`names`, `tags` and `pins` are what was acked, each with all that it may be after answers that got lost."""
+    """The model of the whole store, and its judge.
+
+    `names` and `tags` hold, for each name, every value that is possible. A lost answer leaves more than one value.
+    `pins` holds the acked pins.
+    """
 
     def __init__(self, ground: Ground, now_ms: Callable[[], int], window_ms: int, grace_ms: int) -> None:
         self.ground = ground
         self._now_ms = now_ms
-        # By the clock of a run of GC, which may be ahead by so much.
+        # The clock of a GC run may be ahead by `MOST_OFF_MS`.
         self.window_ms = window_ms - MOST_OFF_MS
         self.policy = GcPolicy(window_ms // 1000, grace_ms // 1000)
         self.grace_ms = grace_ms
@@ -202,7 +211,7 @@ class Model:
             self._hold(is_same or commit.lsn < volume.boundary, f"{key} is another commit than it was")
             return
         if commit.lsn < volume.boundary:
-            return  # nobody takes it for one
+            return  # every reader rejects a commit below the boundary
         self._hold(commit.lsn == len(volume.pasts) + 1, f"{key} leaves a gap")
         last = volume.pasts[-1] if volume.pasts else volume.start
         before = volume.pasts[-1].stored.hash if volume.pasts else volume.start_hash
@@ -224,7 +233,7 @@ class Model:
         self.counts[commit.kind.name] += intent is not None
 
     def _on_segment(self, key: Key, vid: Vid, ref: SegmentRef) -> None:
-        """J3."""
+        """Check that both objects of a segment are there and whole before the commit lands (J3)."""
         sizes = {
             keys.data_key(vid, ref.sid): ref.data_length,
             keys.index_key(vid, ref.sid): ref.index_head_length + ref.index_trailer_length,
@@ -235,10 +244,10 @@ class Model:
         self.segments.setdefault(vid, []).append((ref.first_seq, ref.last_seq, sizes))
 
     def _after(self, key: Key, vid: Vid, volume: Volume, stored: StoredCommit) -> State:
-        """The records after a commit. J1, J2."""
+        """Return the records after a commit. Check that it continues its volume (J1) and is its writer's (J2)."""
         commit, before = stored.commit, volume.state(len(volume.pasts))
         intent = self.intents.get(stored.hash)
-        if intent is None:  # GC's
+        if intent is None:  # a commit of GC
             self._hold(commit.kind is CommitKind.CONFIG, f"{key} was on nobody's record")
             return before
         writer = volume.writers.setdefault(commit.epoch, intent.writer)
@@ -262,7 +271,7 @@ class Model:
         return after
 
     def prepared(self, writer: str, handle: dict[str, Any], attempt: dict[str, Any] | None) -> None:
-        """A commit goes on the record of its writer: by what it did the model knows what it means."""
+        """Derive the effect of a commit from its writer's journal when the writer puts the commit on record."""
         vid, lsn = Vid.parse(handle["vid"]), handle["pending_lsn"]
         stored = decode_commit_at(handle["pending_body"], vid, lsn)
         if stored.hash not in self.intents:
@@ -304,7 +313,7 @@ class Model:
         return _up_to(point.seq, self.volumes[point.vid].state(point.lsn))
 
     def at_time(self, vid: Vid, ms: int) -> State:
-        """All that happened to `vid` by then, in its order."""
+        """Return the records of `vid` after every change up to `ms`, applied in commit order."""
         shown: State = {}
         for past, cut in self._history(vid):
             intent = self.intents.get(past.stored.hash)
@@ -315,7 +324,7 @@ class Model:
         return shown
 
     def _history(self, vid: Vid) -> Iterator[tuple[Past, int]]:
-        """Each commit that `vid` stands on, oldest first, and the seq that it is cut at."""
+        """Yield each commit of `vid` and of its ancestors, oldest first, with the last seq that a fork keeps of it."""
         legs: list[tuple[Volume, int, int]] = []
         volume, lsn, cut = self.volumes[vid], len(self.volumes[vid].pasts), _NO_CUT
         while True:
@@ -329,27 +338,27 @@ class Model:
             yield from ((past, cut) for past in volume.pasts[:lsn])
 
     def is_promised(self, point: ForkPoint) -> bool:
-        """By the window of its volume, while a name holds that."""
+        """Return True if a name holds the volume and the point is within the volume's window."""
         since_ms = self._now_ms() - self.window_ms
         return point.vid in self._named(since_ms) and point.lsn in self.volumes[point.vid].promised(since_ms)
 
     def named(self, topic: str, branch: str, vid: Vid) -> None:
-        """Some directory was told that this is its volume."""
+        """Record that a directory learned that `vid` is the volume of this name."""
         known = self.names.setdefault((topic, branch), {Held(vid)})
         if len(known) == 1:
             self._hold({each.vid for each in known} == {vid}, f"{topic}@{branch} is volume {vid}, and was {known}")
-        elif branch.startswith("d"):  # a directory's own, which nobody else deletes
+        elif branch.startswith("d"):  # the directory's own branch, which no other task deletes
             self.names[topic, branch] = {Held(vid)}
 
     def ack(self, writer: str, vid: Vid, lsn: int) -> None:
-        """J7: the writer was told that its commit has that LSN."""
+        """Record that the writer learned that its commit has that LSN. Check that the commit is found (J7)."""
         pasts = self.volumes[vid].pasts
         is_theirs = lsn <= len(pasts) and self.author(pasts[lsn - 1]) == writer
         self._hold(is_theirs, f"lsn {lsn} of {vid} was acked to {writer}, and is not its commit")
         self.acked.add((vid, lsn, pasts[lsn - 1].stored.hash))
 
     def check(self, sample: Callable[[range], range | list[int]] = lambda lsns: lsns) -> None:
-        """J5, for what is promised now; of each volume's window only what `sample` draws."""
+        """Check that every state promised now reads back (J5). `sample` chooses the LSNs of each volume's window."""
         now_ms = self._now_ms()
         volumes = Volumes(self.ground)
         for vid in sorted(self._named(now_ms - self.window_ms)):
@@ -382,7 +391,10 @@ class Model:
         self._hold(found == self.state(point), f"{why}, and reads as something else")
 
     def _shown(self, snapshot: Snapshot) -> State:
-        """Each segment is read once, while its objects are there."""
+        """Return the records that `snapshot` shows.
+
+        The content of each segment is read once and cached. Its objects must be there at each call.
+        """
         found: State = {}
         for view in snapshot.segments:
             deleted = BitMap.deserialize(view.deleted) if view.deleted else BitMap()

@@ -1,4 +1,4 @@
-"""Mistakes that somebody could make. The simulation finds each: what it does not find, it does not prove."""
+"""Mistakes in the code that the simulation has to find. If it misses one, it proves nothing about that mistake."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _begins_too_low(self: Takeover, handle: Handle, snapshot: Snapshot) -> Handl
 
 
 class _AlwaysInEpoch:
-    """A topic that does not tell of a truncation."""
+    """A topic whose epoch hides a truncation."""
 
     def __init__(self, topic: Any, epoch: int) -> None:
         self._topic = topic

@@ -1,4 +1,4 @@
-"""One schedule: `python -m tests.simulation.run SEED` does it again and says what happened."""
+"""Run one schedule: `python -m tests.simulation.run SEED` repeats it and prints its outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STEPS = 4_000
 
 
 Cast = tuple[tuple[tuple[type[Member], str], ...], int, int]
-"""Who takes part, the window, and the grace."""
+"""The classes of the tasks with their names, the window in ms, and the grace in ms."""
 
 _EVERYBODY: Cast = (
     (
@@ -33,7 +33,7 @@ _EVERYBODY: Cast = (
     3 * DAY_MS,
     DAY_MS,
 )
-# Those who give names and GC meet more often where nobody else has much to do.
+# With few other tasks, GC and the tasks that create names meet more often.
 _NAMES: Cast = (
     (
         (Directory, "d1"),
@@ -49,7 +49,7 @@ _NAMES: Cast = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a schedule did, when nothing was broken."""
+    """The counts of a schedule that broke no promise."""
 
     trace_hash: str
     steps: int
@@ -70,7 +70,7 @@ class Outcome:
 
 
 def simulate(seed: int) -> Outcome:
-    """Raises `Broken`, or what a task raised that it should not have."""
+    """Run the schedule of `seed`. Raise `Broken` for a broken promise, or the unexpected error of a task."""
     schedule = Schedule(seed)
     cast, window_ms, grace_ms = _EVERYBODY if seed % 2 else _NAMES
     ground = Ground(lambda: schedule.now_ms, is_ordered=seed % 8 < 4)

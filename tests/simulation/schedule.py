@@ -1,11 +1,11 @@
-"""One seed decides who runs next, what fails, how the clock moves, who dies and who sleeps for days.
+"""A schedule. One seed decides which task runs next, fails, crashes or sleeps for days, and how the clock moves.
 
-A task is ordinary code in a greenlet of its own: at every request to the store it hands over to the schedule, which
-draws who goes on. (Threads that take turns do the same; their locks took three quarters of the time.) What is drawn
-and what happens goes into the trace; the same seed gives the same trace.
+A task is ordinary code in a greenlet of its own. At every request to the store the task hands over to the schedule. The
+schedule draws the next task. Threads that take turns would do the same, but their locks took three quarters of the
+time. Every event goes into the trace. The same seed gives the same trace.
 
-What else the code takes from outside is drawn from the same seed while a schedule runs (`deterministic`): the bytes of
-`os.urandom`, the pauses between tries, the clock. Its thread pools work in the caller.
+While a schedule runs, `deterministic` draws all other input of the code from the same seed. That input is the bytes of
+`os.urandom`, the pauses between tries, and the clock. Thread pools run their jobs in the calling thread.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HOUR_MS = 3_600_000
 
 
 class Crashed(BaseException):
-    """The process dies at this very point. Whoever starts it again has what was durable."""
+    """The process dies at this point. The restarted process finds the durable state only."""
 
 
 class Ended(BaseException):
@@ -42,9 +42,9 @@ class Ended(BaseException):
 
 
 class Clock:
-    """An actor's own: behind or ahead of the store's, too slow or too fast, and now and then set anew.
+    """The clock of one task. It is behind or ahead of the store's clock, too slow or too fast, and sometimes jumps.
 
-    It is never further off than from `lowest_ms` to `highest_ms`.
+    Its difference from the store's clock stays between `lowest_ms` and `highest_ms`.
     """
 
     def __init__(self, schedule: Schedule, lowest_ms: int, highest_ms: int) -> None:
@@ -54,7 +54,7 @@ class Clock:
         self.set_anew()
 
     def set_anew(self) -> None:
-        """It jumps, in either direction."""
+        """Jump in either direction."""
         lowest_ms, highest_ms = self._range
         self._set_ms = self._schedule.now_ms
         self._ahead_ms = self._schedule.random.choice((0, self._schedule.random.randint(lowest_ms, highest_ms)))
@@ -67,16 +67,18 @@ class Clock:
 
 
 class Task:
-    """`live` is one process of it: it is called again after it crashed. `may_crash`: whether it does.
+    """A task of the schedule. `live` is one process of the task. The schedule calls it again after a crash.
 
-    `weight` is how often it is drawn, beside the others. What one that `passes` changes rouses them. One that
-    `sees_names` has whole LISTs of names.
+    If `may_crash` is false, the task never crashes. `weight` is the relative rate at which the schedule draws the task.
+    If `passes` is set, some changes by the task wake sleeping tasks. If `sees_names` is set, the task's LISTs of names
+    are complete.
     """
 
     may_crash = True
     weight = 1
     stall_rate = 0.008
-    critical_rate = 0.1  # who has looked, and is about to write what GC has to see, should not sleep
+    # The rate of stalls before a write that GC has to see. The task has looked already, so a stall here is dangerous.
+    critical_rate = 0.1
     passes = False
     sees_names = False
 
@@ -85,7 +87,7 @@ class Task:
         self.name = name
         self.wakes_ms = 0
         self.late_for = ""
-        self.is_dead = False  # nothing that its process still does on its way out is seen by anybody
+        self.is_dead = False  # if set, no call of the dying process takes effect
         self.own = greenlet(self._run, schedule.main)
         schedule.tasks.append(self)
 
@@ -97,7 +99,7 @@ class Task:
         return self.own.dead
 
     def bury(self) -> None:
-        """What becomes of what it had, after it crashed."""
+        """Dispose of the crashed process's state."""
 
     def _run(self) -> None:
         while True:
@@ -112,28 +114,31 @@ class Task:
                 return
 
     def hand_over(self) -> None:
-        """Let the schedule decide who is next."""
+        """Let the schedule draw the next task."""
         self.schedule.main.switch()
 
     def end(self) -> None:
         self.is_dead = True
-        if self.own:  # it has begun, and is not over
+        if self.own:  # true for a greenlet that has begun and is not over
             with contextlib.suppress(Ended, Crashed):
                 self.own.throw(Ended)
 
 
 class Schedule:
-    """`now_ms` is everybody's clock. The rates are those of faults, crashes and jumps of the clock at a request."""
+    """A schedule. `now_ms` is the store's time. `fault_rate` and `crash_rate` are rates per request.
+
+    `day_rate` is the rate at which a step takes hours or days.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.now_ms = START_MS
         self.tasks: list[Task] = []
         self.main = getcurrent()
-        # Some seeds are calm, so that what takes many requests comes to its end.
+        # Some seeds have few faults, so that operations with many requests can finish.
         self.fault_rate = self.random.choice((0.001, 0.005, 0.04))
         self.crash_rate = self.random.choice((0.0005, 0.003))
-        # Where days are rare, what leaves the window and what is done about it are close to each other.
+        # If long steps are rare, a state leaves the window close in time to the actions on that state.
         self.day_rate = self.random.choice((0.002, 0.006, 0.02))
         self.rest_ms = int(DAY_MS * self.day_rate * 50)
         self.steps = 0
@@ -157,11 +162,11 @@ class Schedule:
         return self.random.random() < rate
 
     def later(self, at_ms: int, act: Callable[[], None]) -> None:
-        """What is under way, and lands at that time."""
+        """Schedule a delayed request, which lands at `at_ms`."""
         heapq.heappush(self._late, (at_ms, next(self._numbers), act))
 
     def run(self, steps: int) -> None:
-        """Until all tasks are over, or so many steps were made. Raises the first task's error."""
+        """Run until all tasks are over or `steps` steps were made. Raise the first error of a task."""
         try:
             while self.steps < steps and any(not task.is_over for task in self.tasks):
                 self._step()
@@ -175,7 +180,7 @@ class Schedule:
             heapq.heappop(self._late)[2]()
 
     def tick(self) -> None:
-        """Time goes on a little, sometimes for long."""
+        """Advance the time, mostly by milliseconds and sometimes by hours or days."""
         drawn = self.random.random()
         if drawn < self.day_rate:
             self.now_ms += self.random.randrange(DAY_MS // 4, 2 * DAY_MS)
@@ -203,7 +208,7 @@ class Schedule:
         task.own.switch()
 
     def rouse(self, is_concerned: Callable[[str], object]) -> None:
-        """Somebody who sleeps over a request to a key that `is_concerned` wakes up soon, and is in a hurry then."""
+        """Choose a task that sleeps before a request to a key that `is_concerned` accepts. Wake and prefer it soon."""
         asleep = (task for task in self.tasks if task.wakes_ms > self.now_ms and not task.is_over)
         late = [task for task in asleep if task.late_for and is_concerned(task.late_for)]
         if late:
@@ -211,7 +216,7 @@ class Schedule:
             self._roused_at = self.steps + self.random.randrange(80)
 
     def reach(self, task: Task, critical_key: str = "") -> None:
-        """At a request: somebody else first, and perhaps not before many days have passed, or never."""
+        """Hand over before a request. The task may sleep first for up to 30 days, or crash."""
         task.late_for = ""
         if self.chance(task.critical_rate if critical_key else task.stall_rate):
             self.stalls += 1
@@ -238,7 +243,7 @@ class Schedule:
         with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch.object(os, "urandom", self.random.randbytes))
             stack.enter_context(mock.patch("catalog.local._connect", lambda path: self.databases[path.parent]))
-            # A record may be larger than a block of the simulation; none is.
+            # A record may be larger than a block of the simulation, but none is.
             stack.enter_context(mock.patch("offload.archive._FRAME_OVERHEAD_BYTES", 0))
             stack.enter_context(mock.patch("socket.gethostname", return_value="simulated"))
             for name, module in sorted(sys.modules.items()):

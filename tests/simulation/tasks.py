@@ -1,7 +1,7 @@
-"""Who lives in a simulation: writers, readers, and those who fork, tag, pin and checkpoint.
+"""The tasks of a simulation: the base class, and readers, forkers, taggers, pinners and checkpointers.
 
-Each loses its process now and then, and goes on from what it has on record. What it was told it puts down in the model:
-a plain answer is one value, a lost one is two that both may be.
+A task crashes now and then. Its next process continues from the local catalog. Each task records the answers that it
+gets in the model. A clear answer becomes one value. A lost answer becomes two values, of which either may be true.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SET_RATE = 0.05
 
 
 class Member(Task):
-    """One of those who share the store. `turns` is how often it does something, with rests in between if it `rests`."""
+    """A task that shares the store. It acts `turns` times. If `rests` is set, it rests between its turns."""
 
     turns = 30
     rests = False
@@ -80,14 +80,14 @@ class Member(Task):
             self.hand_over()
             if self.schedule.chance(_SET_RATE):
                 self.clock.set_anew()
-            with contextlib.suppress(Unavailable, Conflict):  # another time
+            with contextlib.suppress(Unavailable, Conflict):  # a later turn tries again
                 self.turn()
 
     def prepared(self, handle: dict[str, Any], attempt: dict[str, Any] | None) -> None:
-        """A commit goes on record in the local catalog."""
+        """Called when the local catalog has recorded a pending commit."""
 
     def begin(self) -> None:
-        """What a process of it does first."""
+        """Start a process of the task."""
 
     def turn(self) -> None:
         raise NotImplementedError
@@ -102,23 +102,23 @@ class Member(Task):
 
     @property
     def latest_ms(self) -> int:
-        """What the clock of a run of GC shows at most."""
+        """Return the highest time that the clock of a GC run shows."""
         return self.schedule.now_ms + MOST_OFF_MS
 
     def some_volume(self) -> Vid | None:
-        """One that a name leads to, as far as was acked."""
+        """Return a volume that an acked name leads to. Return None if there is none."""
         named = [value.vid for values in self.model.names.values() if len(values) == 1 for value in values]
         alive = sorted({vid for vid in named if vid is not None})
         return self.random.choice(alive) if alive else None
 
     def some_point(self) -> ForkPoint | None:
-        """A whole commit within the window, or a moment in it."""
+        """Return a commit within the window, sometimes cut at a seq. Return None if no such commit was drawn."""
         vid = self.some_volume()
         if vid is None:
             return None
         volume = self.model.volumes[vid]
         lsns = volume.promised(self.schedule.now_ms - self.model.window_ms)
-        # What is about to leave the window is where who holds it and GC meet.
+        # The oldest state in the window is where GC and the tasks that hold states race.
         lsn = lsns[0] if self.schedule.chance(0.4) else self.random.choice(lsns)
         if lsn == 0:
             return None
@@ -130,7 +130,7 @@ class Member(Task):
 
 
 class Reader(Member):
-    """Any state that is promised reads back as the model has it, by LSN and by time; the bank's sum is 0."""
+    """Reads promised states by LSN and by time, and compares each with the model."""
 
     turns = 40
     may_crash = False
@@ -178,7 +178,10 @@ class Reader(Member):
             raise Broken(f"{vid} at {ms} reads as something else: {sorted(found)}, {sorted(wanted)}")
 
     def _found_by_time(self, vid: Vid, ms: int, tries: int) -> State | None:
-        """None if it is not kept any more. GC may pass the state between it is found and it is read: then once more."""
+        """Return the state at `ms`, or None if it is no longer kept.
+
+        GC may collect the state between the lookup and the read. If so, try again, `tries` times in all.
+        """
         try:
             point = asked(
                 lambda: self.volumes.history(vid, newest_lsn(self.volumes, vid)),
@@ -203,7 +206,7 @@ class Reader(Member):
 
 
 class Forker(Member):
-    """Makes branches, writes to them, deletes them and has them back."""
+    """Creates, deletes and undeletes branches, and looks them up."""
 
     turns = 60
     rests = True
@@ -226,11 +229,11 @@ class Forker(Member):
             self._list()
 
     def _list(self) -> None:
-        """Some may be missing. What is listed was looked up."""
+        """Check the listed branches. The list may miss branches, but each listed one was looked up."""
         before = {name: set(values) for (_, name), values in self.model.names.items()}
         try:
             listed = self.branches.branches(TOPIC)
-        except NoSuchTopic:  # the LIST had none of its names yet
+        except NoSuchTopic:  # the LIST had no name of the topic yet
             return
         for found in listed:
             values = before.get(found.branch, {Held(None)}) if found.branch in self.mine else set[Held]()
@@ -244,7 +247,7 @@ class Forker(Member):
             return
         branch = f"{self.name}-{len(self.mine)}"
         self.mine.append(branch)
-        # Of a fork whose answer was lost the volume is not known, so nothing is said of what its name shows.
+        # If the answer of a fork is lost, its volume is unknown. Two possible values switch off the checks of the name.
         self.model.names[TOPIC, branch] = {Held(None), Held(None, 0)}
         begun_ms = self.now_ms
         try:
@@ -338,7 +341,7 @@ class Tagger(Member):
             self._list()
 
     def _list(self) -> None:
-        """Some may be missing. What is listed was looked up."""
+        """Check the listed tags. The list may miss tags, but each listed one was looked up."""
         for found in self.tags.list(TOPIC):
             known = self.model.tags.get((TOPIC, found.name), {found.tag.point})
             if found.tag.point not in known and found.name.startswith(self.name):
@@ -379,7 +382,7 @@ class Tagger(Member):
 
 
 class Pinner(Member):
-    """Holds a state for a while, and reads it, whatever is collected."""
+    """Pins a state for a while, and reads it while GC runs."""
 
     turns = 60
     rests = True
@@ -419,7 +422,7 @@ class Pinner(Member):
 
     def _renew(self, held: HeldPin) -> None:
         begun_ms, ttl_ms = self.now_ms, 3 * DAY_MS
-        # Who dies over it has the one or the other, and the new time may be the earlier one.
+        # After a crash here, either time may be the pin's expiry, and the new time may be the earlier one.
         until_ms = min(held.pin.expires_at_ms, max(begun_ms, self.schedule.now_ms) + ttl_ms)
         self.model.pins[held.key] = (held.pin.point, until_ms)
         try:
@@ -455,7 +458,7 @@ class Pinner(Member):
 
 
 class Late(Member):
-    """Takes the topic's oldest state, which is about to leave the window, and sleeps over what he does with it."""
+    """Takes the topic's oldest state in the window, which leaves the window soon, and often stalls before its write."""
 
     critical_rate = 0.5
 
@@ -468,21 +471,21 @@ class Late(Member):
 
 
 class LateForker(Late, Forker):
-    """Of whose branches each stands on something old."""
+    """A forker whose branches all start at the oldest state in the window."""
 
 
 class LatePinner(Late, Pinner):
-    """Reads what he holds a few times."""
+    """A pinner that abandons its pin after a few reads."""
 
     def turn(self) -> None:
         super().turn()
         if self.held is not None and self.schedule.chance(0.3):
             self.model.pins.pop(self.held.key, None)
-            self.held = None  # it holds on until it ends, and nobody reads it any more
+            self.held = None  # the pin stays until it expires, but no task reads its state
 
 
 class Checkpointer(Member):
-    """Makes any commit a checkpoint, at any time, beside those whose turn it is."""
+    """Makes any commit a checkpoint, at any time, beside the regular checkpoints of the writers."""
 
     turns = 15
 
@@ -502,7 +505,10 @@ class Checkpointer(Member):
 
 
 def newest_lsn(volumes: Volumes, vid: Vid) -> int:
-    """As `catalog.sync` finds it: what lies below the boundary does not count, whatever is under its key."""
+    """Return the newest LSN by the rule of `catalog.sync`: an object at an LSN below the boundary does not count.
+
+    Raise InvalidObject if a commit is damaged and the boundary is not above it.
+    """
     listed = volumes.newest_lsn(vid)
     damage: InvalidObject | None = None
     newest = listed

@@ -1,7 +1,7 @@
-"""T8: all actors that share a store, interleaved by one seed. The store fails, and they crash and sleep for days.
+"""T8: one seed interleaves all tasks that share a store. The store fails, and the tasks crash and sleep for days.
 
-The writers are whole data directories (`tests/simulation/directory.py`), which run the code that ships. A schedule that
-breaks a promise is told by its seed: `python -m tests.simulation.run SEED` does it again.
+The writers are whole data directories (`tests/simulation/directory.py`), which run the code that ships. If a schedule
+breaks a promise, the test prints its seed: `python -m tests.simulation.run SEED` repeats the schedule.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tests.work import shares, tell
 
 SCHEDULES, SOAK_SCHEDULES = 16, 4_000
 FOUND_WITHIN = 60
-# Each of these takes twenty schedules or more. Tests of their own try them in the default run: test_closing.py, which
-# goes through every order, test_rebase.py, test_reset.py and test_gc.py.
+# Each of these mistakes takes twenty schedules or more to find. Tests of their own find them in the default run:
+# test_closing.py, which tries every order, test_rebase.py, test_reset.py and test_gc.py.
 RARE = {
     "a LIST of names is late for gc",
     "a name leaves its volume closing",
@@ -37,7 +37,7 @@ RARE = {
     "an unknown answer is a good one",
     "gc keeps too little",
 }
-# The schedule that found one of these is tried first: it is not among the first three.
+# The schedule that finds each of these mistakes. It runs first, because the first three schedules do not find them.
 FOUND_BY = {
     "a merge has what was deleted": 3,
     "a pending commit is made anew": 4,
