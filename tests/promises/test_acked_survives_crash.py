@@ -1,7 +1,7 @@
-"""A record acked at fsync survives kill -9, once and in order: a child appends and acks until it is shot.
+"""A record acked at fsync survives kill -9, once and in order. A child appends and acks until the parent kills it.
 
-Several threads write to several topics; each record holds the hash of the writer's record before it, so one that is
-lost, doubled or out of order breaks the chain. The acks go over a pipe to the parent, which remembers them.
+Several threads write to several topics. Each record holds the hash of the writer's record before it. So a lost, doubled
+or reordered record breaks the chain. The child sends the acks over a pipe to the parent, which remembers them.
 The number of WAL shards changes from one opening to the next.
 """
 
@@ -59,12 +59,12 @@ for writer in range(WRITERS):
 
 
 def link(writer: int, number: int, last: bytes) -> bytes:
-    """Record `number` of that writer, from 0, whose record before is `last`."""
+    """Return record `number` of that writer, counted from 0. `last` is the writer's record before it."""
     return b"%d %d %s %s" % (writer, number, xxh3_64_hexdigest(last).encode(), b"." * (number % 300))
 
 
 def chain_of(log: seglog.Log, writer: int) -> tuple[int, bytes]:
-    """How many records that writer has, and the last one. Each has to be the one that follows the one before."""
+    """Return how many records that writer has, and the last one. Assert that each record follows the one before it."""
     topic = log.topic(f"t{writer % 2}")
     number, last = 0, b""
     for record in topic.read() if topic.exists else ():
@@ -84,7 +84,7 @@ def test_hundreds_of_kills(tmp_path: Path) -> None:
 
 
 def _shoot(tmp_path: Path, *, kills: int, seed: int) -> int:
-    """Kill so many children. After fifty the next directory begins."""
+    """Kill so many children. Start a new directory after every fifty kills. Return the number of records."""
     chance = random.Random(seed)
     acked = dict.fromkeys(range(WRITERS), 0)
     total = shots = 0
@@ -110,7 +110,7 @@ def _shoot(tmp_path: Path, *, kills: int, seed: int) -> int:
 
 
 def _shot(directory: Path, after_s: float, shards: int) -> bytes:
-    """What a child told before it was killed, that long after it had begun to append."""
+    """Start a child, kill it `after_s` seconds after it began to append, and return its output."""
     root = str(Path(__file__).parents[2])
     environment = os.environ | {"PYTHONPATH": root}
     with subprocess.Popen(

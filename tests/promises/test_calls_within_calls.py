@@ -1,10 +1,11 @@
-"""A signal handler, finalizer or logging handler calls the log within a call of the same thread: it never hangs.
+"""A signal handler, finalizer or logging handler calls the log within a call of the same thread. No thread ever hangs.
 
-every point   a call is made, and wherever the interpreter looks for signals a handler makes a second one, once; the
-              second call works or raises `CalledWithin`, the first one goes on, and what either acked is there
-not caught    the handler lets `CalledWithin` out: that stops the first call, as an interrupt does, and nobody else
+every point   The test makes a first call. At one point where the interpreter looks for signals, a handler makes a
+              second call. The second call works or raises `CalledWithin`. The first call completes. Every record that
+              either call acked is there.
+not caught    The handler lets `CalledWithin` out. That stops the first call, as an interrupt does, and no other thread.
 
-Not seen: calls of a handler within the code of `offload` and `catalog`, and handlers of threads that the log made.
+Not tested: handlers that run within the code of `offload` and `catalog`, and handlers of threads that the log made.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
 PARTS = """arguments checkpoint commit committer deletes engine entries housekeeping listed log own_lock read
     segment_cache state tail topic upkeep wal write"""
 MODULES = tuple(f"seglog.{name}" for name in PARTS.split())
-# So many places of a call at most, evenly apart: of an append within each call, and of the others.
+# The most points tried for each call, evenly spaced: with an append as the handler's call, and with any other.
 MOST, MOST_OF_OTHERS = 20, 6
 _HANGS_S = 60
 
@@ -73,7 +74,7 @@ def _begin() -> Log:
 
 
 class _Handler:
-    """Calls the log once, and keeps how that ended."""
+    """Calls the log once, and keeps the result or the error."""
 
     def __init__(self, log: Log, call: Callable[[Log], object]) -> None:
         self._log = log
@@ -89,7 +90,7 @@ class _Handler:
 
 
 def _run(log: Log, outer: Callable[[Log], object], handler: Callable[[], object], at: int) -> list[object]:
-    """The outer call's result, or the error that it ends with. Both calls are of a thread of their own."""
+    """Return the outer call's result, or its error, in a list. Both calls run in one new thread."""
     ended: list[object] = []
 
     def work() -> None:

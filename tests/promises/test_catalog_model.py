@@ -1,16 +1,17 @@
 """T5: a log with its archive does what a plain model says, over branches, tags, pins, GC, merges, crashes and days.
 
-The model is a list of moments for each branch: what it showed after each append and each delete. It knows nothing of
-segments, commits or volumes. After every step some past state that is promised is read, and is the model's: by seq, by
-time, by LSN, by tag, by pin; after every GC all of them that can be told by LSN, tag and pin. Records are compared by
-seq, value, time, tag and node. Times are those of what happened, and any in between. What never was is refused.
+The model is a list of moments for each branch: what the branch shows after each append and each delete. The model knows
+nothing of segments, commits or volumes. After every step the test reads a promised past state and compares it with the
+model. It names the state by seq, time, LSN, tag or pin. After every GC it reads every promised state that an LSN, a tag
+or a pin names. It compares records by seq, value, time, tag and node. It reads at the times of events and at times
+between them. The archive refuses a state that never was.
 
-Each default run draws new histories. SEGLOG_TEST_SEED gives them back.
+Each default run draws new histories. Set SEGLOG_TEST_SEED to repeat a run.
 
-What this does not see: whether a time that GC has passed is refused or read, which LSN a commit gets,
+Not tested: whether the archive refuses or reads a time that GC has passed, which LSN a commit gets,
 and two writers at once (`test_directories_share_a_topic.py`).
 
-A crash is a kill: the data directory goes on as it was at some call to the store.
+A crash is a kill at some call to the store. The next process finds the data directory as it is at that call.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ State = dict[int, Shown]
 
 @dataclass(frozen=True)
 class Moment:
-    """What a branch showed from `ms` on, and its head. `seq` is the record that was appended, None if some went."""
+    """The state that a branch shows from `ms` on, and its head.
+
+    `seq` is the appended record, or None after a delete or a truncation.
+    """
 
     ms: int
     seq: int | None
@@ -91,7 +95,7 @@ class Moment:
 
 @dataclass
 class Line:
-    """A branch. `own` is how many of its moments came with the fork; `labels` are those of its records' values."""
+    """A branch. `own` is the number of its moments that came with the fork."""
 
     moments: list[Moment] = field(default_factory=list)
     own: int = 0
@@ -125,15 +129,15 @@ class Line:
         self.moments.append(Moment(ms, None, left, seq - 1))
 
     def are_plain(self, back: int) -> bool:
-        """Whether the last moments are the appends of as many records."""
+        """Return whether each of the last `back` moments is the append of one record."""
         return all(moment.seq is not None for moment in self.moments[-back:])
 
     def forget(self, back: int) -> None:
-        """Records that nobody but this log ever had: they were never there."""
+        """Remove the last `back` records. Only this log had them, so no past state shows them."""
         del self.moments[-back:]
 
     def firsts(self) -> set[int]:
-        """Moments of records whose seq none before had."""
+        """Return the moments of records whose seq is higher than every seq before."""
         found, highest = set(), 0
         for number, moment in enumerate(self.moments):
             if moment.seq is not None and moment.seq > highest:
@@ -142,12 +146,12 @@ class Line:
         return found
 
     def fork(self, number: int) -> Line:
-        """A branch as this one was at moment `number`."""
+        """Return a branch with the state of this one at moment `number`."""
         moments = self.moments[: number + 1]
         return Line(moments, len(moments))
 
     def offloaded(self, waiting: int) -> Moment:
-        """The newest moment before the last `waiting` records: the newest commit shows it."""
+        """Return the newest moment before the last `waiting` records. The newest commit shows it."""
         number = len(self.moments)
         while waiting:
             number -= 1
@@ -155,7 +159,7 @@ class Line:
         return self.moments[number - 1]
 
     def promised(self, since_ms: int) -> range:
-        """Moments of its own that were the newest at some time since then."""
+        """Return the moments of this branch itself that were the newest at some time since `since_ms`."""
         first = len(self.moments) - 1
         while first > self.own and self.moments[first].ms > since_ms:
             first -= 1
@@ -170,7 +174,7 @@ class Killed(BaseException):
 
 
 class KillStore(WrappedStore):
-    """Calls `on_kill` before or after effect number `countdown`; from then on nothing gets through."""
+    """Calls `on_kill` before or after effect number `countdown`. After that every call raises `Killed`."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
@@ -250,7 +254,10 @@ class CatalogModel(RuleBasedStateMachine):
 
     @rule(back=st.integers(1, 15), ms=st.integers(0, 1000), at=st.integers(0, 9), is_after=st.booleans())
     def truncate(self, back: int, ms: int, at: int, is_after: bool) -> None:
-        """What the remote has is in its past; what only the log has is in nobody's."""
+        """Truncate.
+
+        An offloaded record stays in the past of the branch. A record that only the log has goes for good.
+        """
         name = self._some(lambda line: line.is_open)
         line, status = self.lines[name], self.archive.status(name)
         seq = line.head - back + 1
@@ -297,7 +304,7 @@ class CatalogModel(RuleBasedStateMachine):
 
     @rule(at=st.integers(0, 40), is_after=st.booleans(), days=st.integers(0, 9))
     def gc(self, at: int, is_after: bool, days: int) -> None:
-        """Twice, with so many days between: what the first run plans the second one takes."""
+        """Run GC twice, `days` days apart. The second run deletes what the first run planned."""
 
         def collect() -> None:
             known = {attempt.sid for attempt in self.archive._local.attempts()}
@@ -328,7 +335,7 @@ class CatalogModel(RuleBasedStateMachine):
 
     @rule(is_fine=st.integers(0, 7))
     def another_machine_takes_over(self, is_fine: int) -> None:
-        """What this one has is offloaded; then it is lost, and another one writes, by a higher epoch."""
+        """Offload every open branch, lose the machine, and let another machine write with a higher epoch."""
         if is_fine:
             return
         for name in sorted(name for name, line in self.lines.items() if line.is_open):
@@ -370,7 +377,7 @@ class CatalogModel(RuleBasedStateMachine):
         name, target, line = found
         tag = f"v{self.random.randrange(4)}"
         if tag in self.tags:
-            self.clock.ms += 1  # the very same tag would be taken for the one that is there
+            self.clock.ms += 1  # at the same time the same tag would count as already made
             with pytest.raises(TagExists):
                 self.archive.tag(name, tag, to=target)
         else:
@@ -459,7 +466,7 @@ class CatalogModel(RuleBasedStateMachine):
             self._check_pins(self._sample(self.pins))
         elif what == "lsn":
             self._check_lsns([self._some(lambda line: line.deleted_ms is None)], self._sample)
-        elif self.random.random() < 0.5:  # it seals and offloads what the target needs
+        elif self.random.random() < 0.5:  # a read at a seq or time seals and offloads up to the target
             found = self._some_target("seq" if what == "seq" else "time")
             if found is not None:
                 name, target, line = found
@@ -471,13 +478,13 @@ class CatalogModel(RuleBasedStateMachine):
             return
         name = self._some(lambda line: line.deleted_ms is None)
         target = self.random.choice([format_time(START_MS - 1), f"seq:{10**9}", f"lsn:{10**6}"])
-        # What waits may become that LSN yet, as far as anybody can tell.
+        # A pending commit may still get that LSN, so the archive may answer NotOffloaded.
         with pytest.raises((OutOfWindow, NotOffloaded) if target.startswith("lsn:") else OutOfWindow):
             list(self.archive.read(name, at=target))
         self.counts["refused"] += 1
 
     def _check_all(self) -> None:
-        """Every state that something holds, or that the window promises."""
+        """Check every state that a branch, a tag or a pin holds, or that the window promises."""
         alive = sorted(name for name, line in self.lines.items() if line.deleted_ms is None)
         for name in alive:
             self._expect(self.archive.read(name), self.lines[name].shown, f"{name} now")
@@ -516,7 +523,7 @@ class CatalogModel(RuleBasedStateMachine):
         return self.random.choice(names) if names else ""
 
     def _some_target(self, kind: str) -> tuple[str, str, Line] | None:
-        """A branch, a point of its past that is promised, and the line that forks off there."""
+        """Draw a branch and a promised point of its past. Return both, and the line that forks off there."""
         if kind == "tag":
             return None
         name = self._some(lambda line: line.deleted_ms is None)
@@ -525,7 +532,7 @@ class CatalogModel(RuleBasedStateMachine):
             return name, "head", line.fork(len(line.moments) - 1)
         promised = [number for number in line.promised(self.clock.ms - WINDOW_MS) if number >= line.own]
         if kind == "seq":
-            # Of what happened before the window, a history that begins with a state cannot tell the seqs.
+            # A history that begins with a state cannot tell the seqs of what happened before the window.
             since_ms = self.clock.ms - WINDOW_MS
             promised = [number for number in sorted({*promised} & line.firsts()) if line.moments[number].ms > since_ms]
         if not promised:
@@ -536,7 +543,7 @@ class CatalogModel(RuleBasedStateMachine):
             return name, f"seq:{moment.seq}", line.fork(number)
         if moment.ms <= self.clock.ms - WINDOW_MS:
             return None
-        # The moment itself, or any time up to what happened next.
+        # Draw the moment itself, or any time before the next moment.
         after = min((each.ms for each in line.moments if each.ms > moment.ms), default=moment.ms + 1)
         ms = self.random.choice([moment.ms, self.random.randrange(moment.ms, after), after - 1])
         last = max(at for at, each in enumerate(line.moments) if each.ms <= ms)
@@ -555,11 +562,11 @@ class CatalogModel(RuleBasedStateMachine):
         if lsn:
             line = self.lines[name]
             moment = line.offloaded(line.head - self.archive.status(name).offloaded_seq)
-            # The window is one of the topic's own time.
+            # The window follows the topic's own times.
             line.seen[lsn] = (moment.ms, moment.shown)
 
     def _perhaps_killed(self, at: int, is_after: bool, act: Callable[[], object]) -> bool:
-        """`at` 0 is not at all. Whether it came to its end."""
+        """Run `act`, and kill it at effect number `at` (0: no kill). Return whether it completed."""
         self.store.countdown, self.store.is_after = at, is_after
         try:
             act()
@@ -583,7 +590,7 @@ class CatalogModel(RuleBasedStateMachine):
         self.log.close()
 
     def _copy(self) -> None:
-        """The directory as a process that is killed now leaves it."""
+        """Copy the directory as a process that is killed now leaves it."""
         shutil.copytree(self.place / f"{self.life}", self.place / f"{self.life + 1}")
 
     def _go_on(self) -> None:

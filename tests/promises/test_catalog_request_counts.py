@@ -1,4 +1,4 @@
-"""The second table of docs/requests.md is true: what the catalog asks of a store, whoever it is for."""
+"""The second table of docs/requests.md is true: the requests that each operation of the catalog makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cold storage trouble never touches appends or hot reads: neither that of the archive nor that of the cold store."""
+"""Trouble of cold storage never touches appends or hot reads. Cold storage is the archive's store or the cold store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seglog.tiers.memory_store import MemorySegmentStore
 
 
 class StuckStore:
-    """Forwards to a store until `stuck` is set; from then on every request waits for `release`, and fails."""
+    """Forwards calls to a store until `stuck` is set. After that every request waits for `release`, and then fails."""
 
     def __init__(self) -> None:
         self._inner = MemoryStore()
@@ -66,7 +66,7 @@ def test_a_store_that_hangs_holds_up_neither_appends_nor_hot_reads(tmp_path: Pat
             assert topic.append([b"hot"]) == range(number, number + 1)
         assert [record.seq for record in topic.read(2)] == list(range(2, 200))
         topic.seal()
-        assert reader.is_alive()  # all of that went on while it hung
+        assert reader.is_alive()  # the appends, the read and the seal ran while the store hung
         store.release.set()
         reader.join(30)
         assert len(failures) == 1
@@ -87,7 +87,7 @@ CALLS = ("put", "read_range", "length", "delete")
 
 
 class StuckSegments:
-    """A segment store. Calls named in `stuck` wait for `release`, and then do what they are to do, or fail."""
+    """A segment store. Each call named in `stuck` waits for `release`. Then it works, or fails if `fails` is set."""
 
     def __init__(self) -> None:
         self._inner = MemorySegmentStore()
@@ -119,13 +119,13 @@ def fill(log: Log, records: int = 60) -> None:
 
 
 def settled(tmp_path: Path, store: Any) -> None:
-    """More records, and what is due has left, as far as the store lets it."""
+    """Append more records, and relocate every segment that is due, as far as the store allows."""
     with opened(tmp_path, store, InCaller) as log:
         fill(log)
 
 
 def work(log: Log) -> None:
-    """All that has to go on."""
+    """Do everything that works while the cold store hangs."""
     topic = log.topic("t")
     head = topic.head_seq
     for number in range(1, 101):
@@ -160,18 +160,18 @@ def test_a_segment_store_that_hangs_holds_up_the_relocator_only(
     settled(tmp_path, store)
     store.stuck, store.fails = (call,), fails
     with opened(tmp_path, store) as log:
-        log.topic("t").release(15)  # so that one is to be deleted
+        log.topic("t").release(15)  # so that the relocator has a segment to delete
         log.topic("t").append([b"." * 100] * 30, tag="old")
         log.topic("t").seal()
         assert store.waiting.wait(30)
         work(log)
         wanted = [record.seq for record in log.topic("t").read(91)]
-        assert not store.release.is_set()  # all of that went on while it hung, as closing does
+        assert not store.release.is_set()  # all this ran while the store hung, and so does the close
     with opened(tmp_path, store) as log:
         assert [record.seq for record in log.topic("t").read(91)] == wanted
     store.release.set()
     store.stuck = ()
-    for thread in set(threading.enumerate()) - threads:  # a put that outlives its log is decision 0091
+    for thread in set(threading.enumerate()) - threads:  # a put may outlive its log (decision 0091)
         thread.join(60)
     settled(tmp_path, store)
     with opened(tmp_path, store) as log:
@@ -179,7 +179,7 @@ def test_a_segment_store_that_hangs_holds_up_the_relocator_only(
         assert [record.seq for record in topic.read(91)][: len(wanted)] == wanted
         assert len([segment for segment in topic.segments() if not segment.is_hot]) > 3
         alive = [record.seq for record in topic.read()]
-        assert alive[: len(wanted)] == wanted  # the deletes that were made meanwhile hold in both tiers
+        assert alive[: len(wanted)] == wanted  # deletes made during the trouble hold in both tiers
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -199,7 +199,7 @@ def test_a_read_of_a_store_that_hangs_waits_and_nobody_else_does(tmp_path: Path,
         def ask(reader: Callable[[], object]) -> None:
             try:
                 outcomes.append(reader())
-            except SeglogError as error:  # what it reads may be deleted meanwhile
+            except SeglogError as error:  # another thread may delete the records that this one reads
                 outcomes.append(type(error))
 
         store.stuck, store.fails = ("read_range",), fails

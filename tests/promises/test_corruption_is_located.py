@@ -1,4 +1,4 @@
-"""No byte reaches a user unverified: a damaged byte anywhere is reported with its place, exit code 5."""
+"""No byte reaches a user unverified. seglog reports a damaged byte anywhere with its place, and exits with code 5."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_byte_in_the_middle_of_the_wal(crashed: Path) -> None:
     assert 0 < place - caught.value.offset < 200
     assert caught.value.exit_code == 5
     _flip(wal, place)
-    with seglog.open(crashed, settings=SETTINGS) as log:  # nothing was cut
+    with seglog.open(crashed, settings=SETTINGS) as log:  # recovery cut nothing
         assert [record.value for record in log.topic("t").read()] == VALUES
 
 
@@ -107,7 +107,7 @@ def test_a_damaged_segment_is_never_offloaded(sealed: Log, tmp_path: Path) -> No
 
 @pytest.fixture
 def cold(sealed: Log, tmp_path: Path) -> Path:
-    """The directory of the archive; the hot copies are gone."""
+    """The directory of the archive, after the hot copies were deleted."""
     sealed.topic("t").append(VALUES)
     sealed.topic("t").seal()
     with offload.attach(sealed, f"file://{tmp_path}/archive") as archive:
@@ -116,7 +116,7 @@ def cold(sealed: Log, tmp_path: Path) -> Path:
 
 
 def _read_cold(log: Log, archive: Path) -> list[bytes]:
-    (log.path / "catalog.db").unlink()  # or the commits would come from this directory's own cache
+    (log.path / "catalog.db").unlink()  # otherwise the commits come from this directory's own cache
     with offload.attach(log, f"file://{archive}") as attached:
         return [record.value for record in attached._reader.records(attached.snapshot("t"), 1, 200)]
 
@@ -132,7 +132,7 @@ def test_a_byte_of_any_remote_object(part: str, cold: Path, sealed: Log) -> None
     }[part]
     whole = path.read_bytes()
     expected = {"data": InvalidChunk, "index": InvalidIndex}.get(part, InvalidObject)
-    # Readers go by the index, not by block headers, and only Spark reads the index object's trailer: tests/offload.
+    # Readers use the index, not block headers. Only Spark reads the index object's trailer (tests/offload).
     start = 128 if part == "data" else 0
     end = inspect_bytes(whole, "")["head_bytes"] if part == "index" else len(whole)
     for offset in range(start, end, max(1, (end - start) // 40)):

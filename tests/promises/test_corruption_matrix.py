@@ -1,17 +1,18 @@
-"""Whatever happens to a file of a data directory is reported with its place, or changes nothing that a reader sees.
+"""The log reports every damage to a file of a data directory with its place, or the damage changes nothing for readers.
 
     directory   what a kill leaves after a life with two WAL files, sealed and active segments, deletes and a snapshot
-    damage      each bit flipped, cut at each byte, a page zeroed, two frames or entries swapped, one doubled, a piece
-                of another file put in, the file of another topic or of an older epoch in its place, the file gone
-    detected    `FileCorrupt` or `FormatUnsupported` names the file, or the one beside it that has to fit
-    harmless    every record is exact, none is missing, none is back
-    as torn     the active WAL file, and no sync mark is left behind the damage: nobody can tell it from a torn write,
-                so it is cut, and every record before it is exact (decision 0008)
-    silent      anything else: there is none
+    damage      each bit flipped, the file cut at each byte, a page zeroed, two frames or entries swapped, one doubled,
+                a piece of another file put in, the file replaced by that of another topic or an older state, the file
+                missing
+    detected    `FileCorrupt` or `FormatUnsupported` names the file, or a file beside it that must fit it
+    harmless    every record is exact, none is missing, no deleted record is back
+    as torn     damage in the active WAL file with no sync mark behind it. Recovery cannot tell it from a torn write
+                and cuts the file there. Every record before the cut is exact (decision 0008)
+    silent      anything else; the test fails if there is any
 
 Damage that only a reader meets costs no record outside that segment.
 
-Not seen: two places at once; which of two files of one directory is damaged, since each has to fit the other.
+Not tested: damage in two places, and which of two files of one directory is damaged, since each must fit the other.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Record = tuple[int, bytes, str | None]
 
 @dataclass
 class Matrix:
-    """`image` as it should be, `older` as it was before, `records` of each topic."""
+    """`image` is the sound directory, `older` is an earlier state of it, `records` are the records of each topic."""
 
     image: Image
     older: Image
@@ -114,7 +115,7 @@ def _number(path: str) -> int:
 
 
 def _read_all(log: Log, name: str) -> tuple[list[Record], list[FileCorrupt]]:
-    """What can be read, going on behind what cannot."""
+    """Return every record that can be read, and the errors. After an error the read continues with the next seq."""
     found: list[Record] = []
     errors: list[FileCorrupt] = []
     seq = 1
@@ -131,10 +132,11 @@ def _read_all(log: Log, name: str) -> tuple[list[Record], list[FileCorrupt]]:
 
 
 def _is_about(error: FileCorrupt | FormatUnsupported, path: str) -> bool:
-    """WAL files and CURRENT have to fit each other, .data and .idx too, and everything has to fit the snapshot.
+    """Return whether the error names `path` or a file that must fit it.
 
-    If the newest snapshot is gone, the one before it counts. Then the place is a file that goes further, and the error
-    says that it does not fit the snapshot.
+    WAL files must fit CURRENT, a .data file must fit its .idx file, and every file must fit the snapshot.
+    If the newest snapshot is missing, the log opens the one before it. Then a later file does not fit, and the error
+    names that file and says that it does not fit the snapshot.
     """
     named = str(error.path)
     wal = str(DIRECTORY / "wal")
@@ -152,7 +154,7 @@ def _has_mark_behind_damage(whole: bytes, body: bytes) -> bool:
 
 
 def _frames(body: bytes) -> list[tuple[int, int, int]]:
-    """Offset, size and type of each."""
+    """Return the offset, size and type of each frame."""
     frames, offset = [], 0
     while offset < len(body) and any(body[offset : offset + 4]):
         header = read_header(body, offset)
@@ -181,7 +183,7 @@ def _make(shards: int) -> Matrix:
     log.checkpoint()
     same_length = [path for path, body in older.tree.items() if path.endswith(".idx") and _is_stale(disk, path, body)]
     assert same_length
-    # Whoever has the lock keeps others from a checkpoint: so the rotation leaves two WAL files.
+    # The held lock keeps checkpoints out, so the rotation leaves two WAL files.
     with log._engine.checkpoint_lock:
         log.topic("b").delete(before=3, tag="t")
         append(range(9, 9 + 15 * shards))

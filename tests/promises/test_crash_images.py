@@ -1,18 +1,18 @@
-"""A log recovers from every disk that a crash may leave: what was durable is there, and nothing that never was.
+"""A log recovers from every disk that a crash may leave. Every durable record is there, and no record that never was.
 
-A life of a log runs on a simulated disk. At each of its effects, every legal image of that disk is recovered:
+A life of a log runs on a simulated disk. At each of its effects, the test recovers every legal image of that disk:
 
     first life     the whole workload; power cut at each effect
-    after a kill   the process dies at each effect, and the disk does not: the next one sees what is not durable yet;
+    after a kill   the process dies at each effect, not the disk. The next process sees what is not durable yet;
                    power cut in its recovery, and at each effect after it
-    after a cut    some of the images are opened and lived on with: power cut in recovery, and at each effect after it
+    after a cut    a log opens some of the images and lives on; power cut in recovery, and at each effect after it
 
-All of it once more with a cold store on the same disk, to which segments are relocated; and with a life of
-truncations, evictions, caps and ttls, in which the clock moves (`limits_life.py`). A recovery has a clock of its own,
-which is set back.
+The test does the same with a cold store on the same disk, to which the log relocates segments. It also does the same
+with a life of truncations, evictions, caps and ttls, in which the clock moves (`limits_life.py`). A recovery has its
+own clock, which is behind the clock of the life.
 
-What is durable after a recovery, and after closing, has to recover to the same state; and a recovery of what a recovery
-left has to find nothing to do.
+The durable state after a recovery, and after the close, must recover to the same state. A second recovery of what the
+first one left must find nothing to do.
 """
 
 from __future__ import annotations
@@ -52,7 +52,11 @@ class Note:
 
 @dataclass(frozen=True)
 class Recovery:
-    """What one recovery of an image found; what it left, as the system shows it, and after power cuts."""
+    """The result of recovering one image.
+
+    `found` is the state that the recovery shows. `kept` is the disk that it leaves after a kill, `cut` are those after
+    power cuts. `is_settled` says that the recovery changed nothing.
+    """
 
     found: Found
     is_settled: bool
@@ -62,11 +66,11 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Work:
-    """How many moments of the first life are taken, each by a draw of its own.
+    """How many moments of the first life the test draws, in a separate draw for each number.
 
-    `kills` have a life after a kill, `cuts` a life after a power cut. All images of `moments` are recovered.
-    Of the sets of changes that a power cut may leave, each moment has up to `subsets`. Of the moments of a later life
-    each one of so many is taken, as `every` says.
+    `kills` moments get a life after a kill, `cuts` moments a life after a power cut. The test recovers all images of
+    `moments` moments. Each moment has up to `subsets` of the sets of changes that a power cut may leave. In a later
+    life the test takes one moment in `every`.
     """
 
     kills: int
@@ -98,7 +102,7 @@ class Explorer:
                 self.judge(_without_lock(image), note)
 
     def explore_cuts(self, notes: list[Note], subsets: int) -> None:
-        """What is durable at each moment, and one other image of some."""
+        """Judge the durable image of each moment, and for one moment in ten another image too."""
         for note in notes:
             self.judge(_without_lock(note.moment.image(())), note)
             if self.chance.random() < 0.1:
@@ -109,7 +113,7 @@ class Explorer:
         if isinstance(recovery, str):
             self.faults["failed opens"].append(recovery)
             return
-        # Both are shared and kept, so their ids are theirs.
+        # Both objects stay alive, so their ids stay unique.
         key = (id(recovery.found), id(note.bounds))
         if key in self.judged:
             return
@@ -181,7 +185,7 @@ def next_life(
     settings: LogSettings,
     life: ModuleType = workload,
 ) -> list[Note]:
-    """From the opening on, on the disk that `make` gives; until it is open, what `before` promised holds."""
+    """Live on from the opening, on the disk that `make` gives. Until the log is open, the promises of `before` hold."""
     bounds, journal, is_open = before.bounds, before.journal, False
     notes: list[Note] = []
     disk = make(_noting(notes, lambda: (journal.bounds() if is_open else bounds, journal)))
@@ -204,7 +208,7 @@ def _noting(notes: list[Note], promised: Callable[[], tuple[Bounds, Journal]]) -
 
 
 def after_kills(notes: list[Note], settings: LogSettings, life: ModuleType) -> Iterator[list[Note]]:
-    """A life from each moment on, that sees what is not durable yet."""
+    """Yield a life after a kill at each moment. The life sees what is not durable yet."""
     for note in notes:
         yield next_life(functools.partial(SimulatedDisk.resume, note.moment), note, settings, life)
 
@@ -212,14 +216,14 @@ def after_kills(notes: list[Note], settings: LogSettings, life: ModuleType) -> I
 def after_cuts(
     notes: list[Note], chance: random.Random, settings: LogSettings, life: ModuleType
 ) -> Iterator[list[Note]]:
-    """A life on any image of each of the moments."""
+    """Yield a life after a power cut at each moment, on any image of that moment."""
     for note in notes:
         image = chance.choice(list(note.moment.images(chance, 8)))
         yield next_life(functools.partial(SimulatedDisk, image), note, settings, life)
 
 
 def _without_lock(image: Image) -> Image:
-    """Its text says who had it: no state of the log."""
+    """Return the image without the lock file. Its text names the holder, and is no state of the log."""
     lock = str(DIRECTORY / "LOCK")
     return Image({path: body for path, body in image.tree.items() if path != lock}) if lock in image.tree else image
 
@@ -232,7 +236,10 @@ def _prove(
     first: tuple[LogSettings, LogSettings] | None = None,
     life: ModuleType = workload,
 ) -> None:
-    """`first`: settings of the two parts of the first life, if others."""
+    """Prove the promise for `work`.
+
+    `first` holds the settings of the first life's two parts, if they differ from `settings`.
+    """
     explorer = Explorer(random.Random(seed), settings)
     notes = first_life(*(first or (settings, settings)), life)
     some, cuts = functools.partial(_some, notes, explorer.chance), explorer.chance.choices(notes, k=work.cuts)
@@ -246,14 +253,14 @@ def _prove(
 
 
 def _some(notes: list[Note], chance: random.Random, most: int) -> list[Note]:
-    """Up to `most` of them, spread evenly over the life from a drawn one on."""
+    """Return up to `most` notes, spread evenly over the life from a drawn one on."""
     count, first = min(most, len(notes)), chance.random()
     return [notes[int((first + number) * len(notes) / count)] for number in range(count)]
 
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Thousands of torn tails are cut here, each with a warning."""
+    """Silence the warnings: the tests cut thousands of torn tails."""
     caplog.set_level(logging.ERROR, "seglog")
 
 

@@ -1,12 +1,12 @@
-"""Several directories share a topic and a remote that fails now and then, in any order of what a user may do.
+"""Several directories share a topic and a remote that fails now and then. Users run commands in any order.
 
-After every step, whatever was raised:
+After every step, whatever error it raised:
 
-- each directory reads back every record that it acked: on the topic, or on a branch that a reset made of it;
+- each directory reads back every record that it acked, on the topic or on a branch that a reset made of it;
 - a replica shows what the volume had at its LSN;
-- the volume's commits are one chain, whose epoch never falls, and the records of it are the first so many seqs, once.
+- the volume's commits are one chain whose epoch never falls, and its records are the seqs from 1 on, each once.
 
-At the end, without faults: each directory is brought back, by `sync` or `reset --as`, and all of them read the same.
+At the end the faults stop. `sync` or `reset --as` brings each directory back, and all of them read the same.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TROUBLE = (CatalogError, OffloadError, SeglogError)
 
 
 class _Shaky(WrappedStore):
-    """One call in so many has no answer, before or after its effect."""
+    """One call in `one_in` gets no answer. It fails before or after its effect."""
 
     def __init__(self, inner: MemoryStore, chance: random.Random) -> None:
         super().__init__(inner)
@@ -120,7 +120,7 @@ class _Directory:
     # ------------------------------------------------------------ what must hold
 
     def values(self) -> Counter[bytes]:
-        """Everything that it shows: the topic, and the branches that it made."""
+        """Return every value that the directory shows, on the topic and on the branches that it made."""
         names = ["t", *(f"t@{self._branch(number)}" for number in range(1, self.branches + 1))]
         found: Counter[bytes] = Counter()
         for name in names:
@@ -133,11 +133,11 @@ class _Directory:
 
 
 def _check_volume(store: MemoryStore, archive: Archive) -> list[bytes]:
-    """The values that the volume shows."""
+    """Check the volume's chain. Return the values that the volume shows."""
     volumes = Volumes(store)
     vid = archive._handles.resolve("t")
     newest = volumes.newest_lsn(vid)
-    commits = volumes.commits(vid, 1, newest)  # joined by their hashes, epochs ascending
+    commits = volumes.commits(vid, 1, newest)  # `commits` checks the hash chain and that epochs ascend
     heads = [each.commit.bounds.head_seq for each in commits]
     assert heads == sorted(heads)
     snapshot = volumes.snapshot(vid)
@@ -192,7 +192,10 @@ def _run(base: Path, seed: int, steps: int) -> tuple[int, Counter[str]]:
 
 
 def _settle(directories: list[_Directory]) -> None:
-    """Who can push does; who cannot makes a branch of it."""
+    """Push every directory.
+
+    If a push or a sync finds that the directory diverged, reset it and keep its records on a branch.
+    """
     for directory in directories:
         try:
             directory.push()

@@ -1,15 +1,15 @@
-"""T9: random histories of a prefix, with GC among them. Nothing that is reachable goes; in the end nothing else stays.
+"""T9: random histories of a prefix and GC. GC deletes nothing reachable, and in the end leaves nothing else.
 
-Writers, forks of forks, tags, pins, deletes, merges, truncations, checkpoints, deleted branches, uploads under way,
-machines' clocks that are wrong either way, and GC whose requests others get in between: a writer, a forker, a pinner,
-somebody who has a deleted branch back or makes a checkpoint, who stalled and wakes, or a fault that ends the run.
+A history has writers, forks of forks, tags, pins, deletes, merges, truncations, checkpoints, deleted branches and
+pending uploads. The clocks of machines are wrong either way. Between the requests of a GC run another actor may act. The
+actor writes, forks, pins, undeletes a branch, makes a checkpoint, or wakes after a stall. A fault may end the run.
 
-After each run every state that has to be there is read by its objects, record by record, and compared with a model that
-knows commits only. Uploads on record are all there, and no volume that has a name is closed. A point that a branch has
-from its parent is restorable while the parent keeps it and the branch goes back to it.
+After each run the test reads every state that must exist by its objects, record by record. It compares them with a
+model that knows commits only. All recorded uploads are there, and no volume that has a name is closed. A point that a
+branch has from its parent is restorable while the parent keeps it and the branch goes back to it.
 
-What this does not see: which point a target by seq or time means (`resolve` over a store that lost nothing says it),
-bytes of records, and a clock that changes while a run goes on (`tests/catalog/test_gc_clock.py`).
+Not tested: bytes of records, a clock that changes during a run (`tests/catalog/test_gc_clock.py`), and the choice of
+the point for a target by seq or time. The model takes that point from `resolve` over a store that lost nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class _Between(WrappedStore):
-    """At some requests others get their turn first, or the run is ended by a fault, before the request or after it."""
+    """Lets another actor act before some requests. In some runs it fails one request, before or after its effect."""
 
     def __init__(self, world: World, wake: Callable[[], None]) -> None:
         super().__init__(world.store)
@@ -106,7 +106,10 @@ class _History:
         self.settle()
 
     def settle(self) -> None:
-        """Nobody is under way any more, and no object is of a time that is still to come. What no name reaches goes."""
+        """Complete every stalled step, set the clock past the time of every object, and collect until nothing changes.
+
+        Then no object is left that no name reaches.
+        """
         while self.stalled:
             self.wake()
         self.clock_is_set()
@@ -128,7 +131,7 @@ class _History:
         return self.random.choice(named) if named else None
 
     def point(self) -> ForkPoint | None:
-        """A state that can be restored now, or is held by somebody, or was a moment ago."""
+        """Return a state that is restorable now, was so a moment ago, or that a tag, a pin or a branch holds."""
         held = [point for point in self.world.points() if point.vid in self.world.branches]
         held += [branch.parent for branch in self.world.branches.values() if branch.parent]
         if held and self.random.random() < 0.2:
@@ -176,7 +179,7 @@ class _History:
         self.world.now_ms += self.random.choice([1, HOUR_MS // 3, HOUR_MS, 3 * HOUR_MS])
 
     def clock_goes_wrong(self) -> None:
-        """The machines', that of GC too. The store's is right."""
+        """Set the machines' clocks wrong, and the clock of GC too. The store's clock stays right."""
         off_ms = self.random.choice([-4 * HOUR_MS, -HOUR_MS, 30 * HOUR_MS, 900 * HOUR_MS])
         self.world.off_ms = self.random.choice([off_ms, self.random.randint(-MOST_OFF_MS, MOST_OFF_MS)])
 
@@ -218,7 +221,7 @@ class _History:
         return self.random.choice(found) if found else None
 
     def upload(self) -> None:
-        """An attempt is on record and its objects are there. Its commit comes later."""
+        """Record an attempt and put its objects. Its commit comes later."""
         branch = self.branch()
         if branch:
             steps = self._write(branch, self.world.offload(branch, prepare_only=True), is_on_record=True)
@@ -226,7 +229,7 @@ class _History:
             self.stalled.append(steps)
 
     def stall(self) -> None:
-        """Somebody begins something, and does not come to its end for now."""
+        """Begin an operation and stop it after some steps. `wake` continues it."""
         kind = self.random.choice(["writer", "forker", "pinner", "tagger", "undeleter", "checkpointer"])
         point, branch = self.point(), self.branch()
         if branch is None or point is None:
@@ -272,7 +275,7 @@ class _History:
         self.drill()
 
     def drill(self) -> None:
-        """T10: what can be restored is what it was, and all that has to be restorable is."""
+        """T10: every restorable state equals the past state, and every state that must be restorable is."""
         branch = self.branch()
         if branch is None:
             return
@@ -302,7 +305,10 @@ class _History:
             self.fork()
 
     def _write(self, branch: Branch, commit: Commit, *, is_on_record: bool) -> Iterator[object]:
-        """`is_on_record`: GC runs in the same data directory, and knows of the attempt however long it takes."""
+        """Yield between the upload and the commit.
+
+        With `is_on_record`, GC runs in the same data directory and knows the attempt, however long it takes.
+        """
         sid = commit.segments[0].sid
         if is_on_record:
             self.world.attempts[sid] = branch.vid

@@ -1,16 +1,17 @@
-"""A group of several entries is as durable as the entry that asks for most, and fails as a whole.
+"""A group of several entries is as durable as its most demanding entry, and fails as a whole.
 
-A gate holds the leader in its write. One thread after the other queues an entry, so a group is the same each time:
+A gate holds the leader in its write. One thread after the other queues an entry, so the group is always the same:
 
     1. The opener appends, leads, and waits at the gate.
-    2. The members append one by one; the queue has each before the next one starts.
-    3. The gate opens. The opener's group is done; the first member leads the group of all members.
+    2. The members append one by one. Each entry is in the queue before the next member starts.
+    3. The gate opens. The opener's group completes. The first member leads the group of all members.
 
-All mixes of two and of three classes are tried, and the syncs of each are counted. Each effect of the life is a moment,
-whose images are recovered as in `test_crash_images.py`; one more moment comes when all are acked. The default recovers
-the images of a part of the mixes.
+The test tries all mixes of two and of three classes, and counts the syncs of each. Each effect of the life is a moment,
+and the test recovers its images as in `test_crash_images.py`. One more moment follows when all entries are acked. The
+default run recovers the images of some of the mixes.
 
-Not seen: a group that is cut by its size, members in several shards, and an interrupted member (`test_interrupts.py`).
+Not tested: a group that its size limit cuts, members in several shards, and an interrupted member
+(`test_interrupts.py`).
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ _Act = Callable[[], object]
 
 
 class Gated(Effects):
-    """Writes of groups wait at the gate, and calls are counted. `failing`: a method, which of its calls, the error."""
+    """Holds writes of groups at the gate, and counts calls.
+
+    `failing` is a method, the number of its call, and the error.
+    """
 
     def __init__(self, disk: SimulatedDisk) -> None:
         super().__init__(disk)
@@ -100,7 +104,7 @@ def _in_one_group(
 
 
 def _life(mix: Sequence[str]) -> tuple[list[Note], int]:
-    """Its moments, and the syncs of the group."""
+    """Return the moments of a life, and the number of syncs of the group."""
     journal, notes = Journal(keepers=frozenset()), list[Note]()
     disk = SimulatedDisk(
         Image({str(DIRECTORY.parent): None}),
@@ -119,7 +123,7 @@ def _life(mix: Sequence[str]) -> tuple[list[Note], int]:
 
 @every(4, part=1)
 def test_a_group_is_synced_once_if_any_of_its_entries_asks_for_it(every: int) -> None:
-    """Images of each mix of two are recovered, and of one mix of three in four."""
+    """Recover the images of each mix of two classes, and of one mix of three in four."""
     explorer, synced = Explorer(random.Random(21), SETTINGS), 0
     for number, mix in enumerate(MIXES):
         notes, syncs = _life(mix)
