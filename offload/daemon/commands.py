@@ -1,11 +1,12 @@
-"""The commands that the daemon runs for others: those of the command line, with their names and their options.
+"""The commands that the daemon runs for its clients: commands of the command line, with their names and options.
 
-So there is one implementation behind `seglog offload orders --drop-hot`, with a daemon or without, and
+One implementation serves `seglog offload orders --drop-hot`, with a daemon or without, and
 
     POST /topics/orders/rpc/offload      {"drop_hot": true}
 
-A parameter is named as in the code (`drop_hot`, `up_to`); what there is, a command's signature says. Results are what
-`--json` prints, one object a line; or, for our own client, a stream of messages (offload.daemon.wire).
+A parameter has the name that it has in the code (`drop_hot`, `up_to`). The signature of the command lists the
+parameters. The answer holds the lines that `--json` prints, one object a line. Our own client gets a stream of
+messages instead (offload.daemon.wire).
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ _RETRY_AFTER_S = 1
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """`kind` is str, int, float, bool or a StrEnum; a default of `...` is none: it has to be given."""
+    """One parameter of a command. `kind` is str, int, float, bool or a StrEnum.
+
+    A parameter with the default `...` has no default: the client must give a value.
+    """
 
     name: str
     kind: type
@@ -73,7 +77,7 @@ class Parameter:
     callback: Callable[[Any], Any] | None
 
     def take(self, value: Any) -> Any:
-        """Raises `InvalidOption`."""
+        """Return the value that the command gets for a client's value. Raises `InvalidOption`."""
         if value is None:
             if self.default is ...:
                 raise InvalidOption(self.name, "is missing")
@@ -87,7 +91,7 @@ class Parameter:
             raise InvalidOption(self.name, f"{value!r} is not of type {self.kind.__name__}")
         if self.kind in (int, float):
             least = self.least or 0
-            if not least <= value <= WHOLE_MAX:  # NaN is not within either
+            if not least <= value <= WHOLE_MAX:  # NaN fails this comparison as well
                 raise InvalidOption(self.name, f"{value!r} is not within {least} and {WHOLE_MAX}")
         return self._checked(value)
 
@@ -96,7 +100,7 @@ class Parameter:
 
 
 class Command:
-    """One of the table, by its path, such as `topic/create`."""
+    """A command of the table `COMMANDS`. `path` is its name there, such as `topic/create`."""
 
     def __init__(self, path: str, function: Callable[..., None]) -> None:
         self.path = path
@@ -105,7 +109,7 @@ class Command:
         self.parameters = {each.name: each for each in _parameters(function)}
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Every parameter with its value. Raises `UnsupportedOption`, `InvalidOption`."""
+        """Return a value for every parameter. Raises `UnsupportedOption`, `InvalidOption`."""
         for name in given:
             if name not in self.parameters:
                 raise UnsupportedOption(name, self.parameters)
@@ -121,9 +125,10 @@ class Command:
 def start(
     service: Service, command: Command, given: Mapping[str, Any], *, as_json: bool, remote: str | None = None
 ) -> Stream:
-    """Run it in a thread of its own; what it writes is in the stream. Raises for wrong parameters at once, and `Busy`.
+    """Run a command in a thread of its own, and return the stream that carries its output.
 
-    Call it in the event loop.
+    Call it in the event loop. Raises `UnsupportedOption` or `InvalidOption` for wrong parameters, and `Busy` if no
+    thread is free.
     """
     values = command.arguments(given)
     stream = Stream()
@@ -147,9 +152,11 @@ def start(
 
 
 class Stream:
-    """An `Output` for the command's thread; for the loop, which it is made in, what came of it as (kind, bytes).
+    """The output of one command, on its way from the command's thread to the event loop.
 
-    What is not taken holds the command up, and only that: whoever takes it waits without a thread; the end always fits.
+    The command's thread uses it as an `Output`. The event loop, which makes it, takes messages (kind, bytes) from it.
+    If too many messages wait, a write blocks the command's thread, and nothing else. The event loop waits for a
+    message without a thread. `end` never blocks.
     """
 
     def __init__(self) -> None:
@@ -187,7 +194,7 @@ class Stream:
         self._add(b"x", b"")
 
     async def take(self) -> tuple[bytes, bytes]:
-        """The next message."""
+        """Return the next message, and wait for it if there is none."""
         while not self._messages:
             self._news.clear()
             await self._news.wait()
@@ -203,13 +210,13 @@ class Stream:
 
     def _add(self, kind: bytes, body: bytes) -> None:
         self._messages.append((kind, body))
-        with suppress(RuntimeError):  # the loop has ended: nobody takes it any more
+        with suppress(RuntimeError):  # the loop has ended, so no reader is left
             self._loop.call_soon_threadsafe(self._news.set)
 
 
 @dataclass(frozen=True, slots=True)
 class _ServedSession(Session):
-    """The daemon's open log and archive, instead of ones that are opened for the command."""
+    """A session that gives a command the daemon's open log and archive, instead of opening its own."""
 
     service: Service
 
@@ -252,7 +259,7 @@ class _ServedSession(Session):
 
 
 class _Context:
-    """What a command asks of typer's context."""
+    """A stand-in for typer's context, with the parts that a command uses."""
 
     def __init__(self, session: Session) -> None:
         self.obj = session
@@ -274,7 +281,7 @@ def _parameters(function: Callable[..., None]) -> Iterator[Parameter]:
 
 
 def _kind(hint: Any) -> type:
-    """Of `int | None` it is int."""
+    """Return the plain type of a parameter. For `int | None` it is int."""
     if isinstance(hint, types.UnionType):
         [hint] = [each for each in typing.get_args(hint) if each is not type(None)]
     assert isinstance(hint, type)  # noqa: S101 - a parameter of ours has a plain type
@@ -282,7 +289,7 @@ def _kind(hint: Any) -> type:
 
 
 def problem(error: BaseException) -> dict[str, Any]:
-    """What is said of an error: its name, its message, what to do, and the exit code of a command."""
+    """Return the report of an error: its name, its message, a hint what to do, and the command's exit code."""
     is_ours = hasattr(error, "exit_code") or isinstance(error, OSError)
     if isinstance(error, typer.Exit):
         return {"exit_code": error.exit_code}

@@ -1,14 +1,15 @@
-"""What the daemon counts, for Prometheus: names, units and labels by its conventions.
+"""The daemon's metrics for Prometheus. Names, units and labels follow its conventions.
 
-    seglog_wal_sync_seconds                     histogram   of one datasync of a file of the log
-    seglog_appended_records_total, _bytes_total counter     over HTTP
-    seglog_append_seconds                       histogram   of an append over HTTP, to its ack
-    seglog_topic_head_seq                       gauge       by topic; so are the next ones
-    seglog_topic_hot_bytes                      gauge
-    seglog_offload_lag_bytes, _lag_seconds      gauge       what is sealed and not offloaded; its oldest record
-    seglog_offload_runs_total                   counter     by outcome: published, nothing, failed, diverged
-    seglog_offload_bytes_total                  counter     of frames
-    seglog_store_requests_total                 counter     by operation and outcome ("ok", or the name of the error)
+    seglog_wal_sync_seconds                     histogram   one datasync of a file of the log
+    seglog_appended_records_total, _bytes_total counter     records and bytes of values, appended over HTTP
+    seglog_append_seconds                       histogram   an append over HTTP, from its start to its ack
+    seglog_topic_head_seq                       gauge       by topic
+    seglog_topic_hot_bytes                      gauge       by topic
+    seglog_offload_lag_bytes, _lag_seconds      gauge       by topic: sealed bytes that are not offloaded, and
+                                                            the age of their oldest record
+    seglog_offload_runs_total                   counter     by outcome: published, nothing, failed, diverged, stopped
+    seglog_offload_bytes_total                  counter     bytes of frames
+    seglog_store_requests_total                 counter     by operation and outcome ("ok" or the error's name)
     seglog_store_request_seconds                histogram   by operation
     seglog_store_sent_bytes_total, _received_   counter
     seglog_http_requests_total                  counter     by route and status
@@ -19,11 +20,11 @@
     seglog_cache_requests_total                 counter     by cache (index, chunk) and outcome (hit, miss)
     seglog_gc_runs_total                        counter     by outcome: done, blocked (damage), failed
     seglog_gc_deleted_objects_total             counter     by kind; a segment counts once
-    seglog_gc_deleted_bytes_total               counter     of segments, as far as known
+    seglog_gc_deleted_bytes_total               counter     bytes of segments, as far as known
     seglog_background_failures_total            counter     by task
     seglog_topic_paused, seglog_topic_diverged  gauge       by topic: 0 or 1
 
-M1  Labels have few values: topics, fixed words, and status codes; never a seq, a key or a message.
+M1  Labels have few values: topics, fixed words and status codes. A label never holds a seq, a key or a message.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _SLOW_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 
 @dataclass(frozen=True, slots=True)
 class TopicFigures:
-    """Of one topic, at the moment of a scrape."""
+    """The figures of one topic at the moment of a scrape."""
 
     topic: str
     head_seq: int
@@ -61,12 +62,12 @@ class TopicFigures:
 class FigureSource(Protocol):
     def figures(self) -> Iterable[TopicFigures]: ...
     def cache_counts(self) -> Iterable[tuple[str, int, int]]:
-        """Name, hits and misses."""
+        """Return the name, the hits and the misses of each cache."""
         ...
 
 
 class Metrics:
-    """One registry for each daemon; nothing is global."""
+    """The metrics of one daemon, in a registry of its own. No metric is global."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -98,23 +99,23 @@ class Metrics:
         self.gc_bytes = Counter("seglog_gc_deleted_bytes", "Of segments, as far as known.", registry=on)
 
     def collected(self, objects: Mapping[str, int], size_bytes: int) -> None:
-        """What a run of GC deleted, by kind."""
+        """Count the objects that a run of GC deleted, by kind, and their bytes."""
         for kind, count in objects.items():
             self.gc_objects.labels(kind).inc(count)
         self.gc_bytes.inc(size_bytes)
 
     def watch(self, source: FigureSource) -> None:
-        """Ask `source` for the topics' figures at each scrape."""
+        """Ask `source` for the figures of the topics and the caches at each scrape."""
         self.registry.register(_TopicCollector(source))
 
     def text(self) -> bytes:
-        """The exposition format."""
+        """Return the metrics in Prometheus's text format."""
         return generate_latest(self.registry)
 
 
 @contextmanager
 def timed(histogram: Histogram) -> Iterator[None]:
-    """Also what fails is observed."""
+    """Observe how long the block takes, also if it fails."""
     start = time.perf_counter()
     try:
         yield
@@ -123,7 +124,7 @@ def timed(histogram: Histogram) -> Iterator[None]:
 
 
 class MeteredFiles(OsFiles):
-    """The file system, and a look at the clock around each datasync."""
+    """The file system, with a measurement of each datasync."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._sync_s = metrics.wal_sync_s

@@ -1,18 +1,19 @@
-"""An open data directory, and what is done to it in the background while it is.
+"""An open data directory, and the tasks that run on it in the background.
 
     task         every            does
-    offload      check_interval   asks the triggers of each topic, and offloads what is due, some topics at a time
+    offload      check_interval   asks the triggers of each topic, and offloads the topics that are due, some at a time
     upkeep       check_interval   seals by age, enforces retention, releases hot copies whose lag is over
-    sync         sync_interval    looks for new commits of the topics that are followed here and not written
-    gc           gc_interval       one run of GC over the whole remote, in a thread of its own
-    erase        erase_interval    writes objects anew that hold deleted records, topic by topic, in the same thread
-    disk         check_interval   offload.daemon.disk: an alarm, and no more appends before the disk is full
+    sync         sync_interval    looks for new commits of the topics that this directory follows and does not write
+    gc           gc_interval      runs GC over the whole remote, in a thread of its own
+    erase        erase_interval   rewrites objects that hold deleted records, topic by topic, in the thread of GC
+    disk         check_interval   offload.daemon.disk: raises an alarm, and holds appends before the disk is full
 
-S1  No task waits for another. What is slow in a topic holds up neither the others nor an append: each has its threads.
-S2  A failure is logged and counted, and tried again: a topic's offload later each time (offload.daemon.triggers).
-    Nothing that is wrong with one topic ends a task.
-S3  `close` ends what is under way at its next step: attempts stay on record, and the next start goes on with them.
-S4  A clock that goes back, by however much, holds up no task and no retry: each comes within its interval (T4 of
+S1  No task waits for another. Each kind of work has its own threads. Slow work on one topic delays neither other topics
+    nor appends.
+S2  The daemon logs and counts a failure, and tries again. A topic's offload waits longer after each failure in a row
+    (offload.daemon.triggers). No failure of one topic ends a task.
+S3  `close` stops running work at its next step. Attempts stay on record, and the next start continues them.
+S4  If the clock goes back, by whatever amount, no task and no retry stalls: each comes within its interval (T4 of
     offload.daemon.triggers).
 """
 
@@ -59,7 +60,7 @@ _LOCAL_GC_INTERVAL_MS = 600_000
 
 @dataclass(slots=True)
 class TopicWork:
-    """How a topic's offload goes. In memory: after a restart every topic is tried anew."""
+    """The state of a topic's offload, in memory only. After a restart the daemon tries every topic without a wait."""
 
     is_running: bool = False
     failures: int = 0
@@ -70,7 +71,7 @@ class TopicWork:
     unsealed_from_seq: int = 0
 
     def wait_ms(self, now_ms: int) -> int:
-        """Until the next try; 0 if its time has come."""
+        """Return the time until the next try, or 0 if the next try is due."""
         is_due = is_over(self.failed_at_ms, self.delay_ms, now_ms)
         return 0 if is_due else self.failed_at_ms + self.delay_ms - now_ms
 
@@ -84,7 +85,10 @@ class _Loaded:
 
 
 class Service:
-    """Use `open_service`. Lives in one event loop; what blocks goes to threads of its own."""
+    """The open log with its background tasks, in one event loop. Blocking work runs in threads.
+
+    Make it with `open_service`.
+    """
 
     def __init__(
         self, log: aio.AsyncLog, archive: Archive | None, loaded: _Loaded, metrics: Metrics, clock: Clock, rates: _Rates
@@ -95,10 +99,10 @@ class Service:
         self.metrics = metrics
         self.stopping = rates.stopping
         self.disk = DiskState.FINE
-        # A thread for each: one may follow for days. Whoever asks for more is told so instead of being left waiting.
+        # One thread for each command, as a command may follow for days. A command beyond the limit gets `Busy` at once.
         self.commands = ThreadPoolExecutor(loaded.serve.max_requests, "seglog-command")
         self.free_commands = threading.BoundedSemaphore(loaded.serve.max_requests)
-        self.local = ThreadPoolExecutor(_LOCAL_THREADS, "seglog-local")  # what asks the local disk only, and soon ends
+        self.local = ThreadPoolExecutor(_LOCAL_THREADS, "seglog-local")  # short work on the local disk only
         self.hot_reads = ThreadPoolExecutor(_READ_THREADS, "seglog-read")
         self.cold_reads = ThreadPoolExecutor(_COLD_READ_THREADS, "seglog-cold")
         self._offload_settings = loaded.offload
@@ -107,10 +111,10 @@ class Service:
         self._rates = rates
         self._topics: dict[str, TopicWork] = {}
         self._jobs = ThreadPoolExecutor(loaded.offload.topics_at_once, "seglog-offload")
-        self._upkeep = ThreadPoolExecutor(3, "seglog-upkeep")  # one for each task
+        self._upkeep = ThreadPoolExecutor(3, "seglog-upkeep")  # for the tasks disk, upkeep and offload
         self._syncs = ThreadPoolExecutor(_SYNC_THREADS, "seglog-sync")
         self._gc = ThreadPoolExecutor(1, "seglog-gc")
-        self._gc_at_ms = self._clock.now_ms()  # not at once: who starts often would do little else
+        self._gc_at_ms = self._clock.now_ms()  # no run at the start: frequent restarts would run GC all the time
         self._erased_at_ms = self._gc_at_ms
         self._synced_at_ms: dict[str, int] = {}
         self._collected_at_ms = 0
@@ -124,11 +128,11 @@ class Service:
 
     @property
     def is_ready(self) -> bool:
-        """Whether appends are taken."""
+        """Return whether the daemon takes appends."""
         return not self.stopping.is_set() and self.disk is not DiskState.FULL and not self.sync.is_poisoned
 
     def start(self) -> None:
-        """Begin the background tasks, in the running loop."""
+        """Start the background tasks in the running event loop."""
         for name, look in (
             ("disk", self._look_at_disk),
             ("upkeep", self._look_after),
@@ -140,7 +144,7 @@ class Service:
             self._tasks.append(asyncio.create_task(self._repeat(name, look), name=f"seglog-{name}"))
 
     async def close(self) -> None:
-        """S3. Idempotent."""
+        """Stop running work at its next step, then close the archive and the log (S3). Idempotent."""
         self.stopping.set()
         for task in self._tasks:
             task.cancel()
@@ -162,10 +166,11 @@ class Service:
         await self.log.close()
 
     def reload(self, variables: Mapping[str, str]) -> None:
-        """Take the settings of [offload] and [serve] anew from seglog.toml; bad ones are logged, and nothing changes.
+        """Read the settings of the daemon, the offload and the catalog from seglog.toml again.
 
-        What is bound at the start stays: address, TLS, the section [log], and the remote with how objects are written
-        to it (checksum, storage class, encryption).
+        If a setting is invalid, the daemon logs the error and changes no setting. Settings that bind at the start stay:
+        the address, TLS, the section [log], and the remote. So do the checksum, storage class and encryption of
+        objects.
         """
         path = self.sync.path / SETTINGS_FILE
         try:
@@ -181,13 +186,13 @@ class Service:
         self._rates.change(settings)
         _log.info("settings taken from %s", path)
 
-    # ------------------------------------------------------------ what others ask
+    # ------------------------------------------------------------ calls from other modules
 
     def work(self, name: str) -> TopicWork:
         return self._topics.setdefault(name, TopicWork())
 
     def retry(self, name: str) -> None:
-        """Try the topic at the next look, however often it failed."""
+        """Let the daemon try the topic at its next look, whatever the number of failures."""
         work = self.work(name)
         work.failures, work.delay_ms = 0, 0
 
@@ -195,7 +200,7 @@ class Service:
         return self._clock.now_ms()
 
     def figures(self) -> Iterator[TopicFigures]:
-        """For the metrics. Asks the local disk only."""
+        """Yield the figures of each topic, for the metrics. Asks the local disk only."""
         self.metrics.wal_bytes.set(self.sync.wal_bytes)
         for name in self.sync.topics():
             topic = self.sync.topic(name)
@@ -395,7 +400,7 @@ class Service:
             self.metrics.runs.labels(outcome).inc()
 
     def _put_off(self, name: str, work: TopicWork, error: Exception) -> None:
-        """S2."""
+        """Record a failed offload of a topic, and how long the topic waits before the next try (S2)."""
         work.failures += 1
         settings = self._offload_settings
         backoff = Backoff(settings.retry_min_s * 1000, settings.retry_max_s * 1000)
@@ -406,7 +411,7 @@ class Service:
     def _run(self, archive: Archive, name: str, wanted: Due) -> bool:
         up_to = wanted.up_to
         if wanted.seal:
-            # What was appended since the look is in the same segment now, and goes with it.
+            # The sealed segments also hold the records appended since `due` ran. The offload takes them too.
             topic = self.sync.topic(name)
             topic.seal()
             up_to = max(up_to, topic.sealed_seq)
@@ -426,7 +431,7 @@ class Service:
 
 @dataclass(slots=True)
 class _Rates:
-    """The limits, which may change while requests wait for them."""
+    """The limits of requests and uploads, which may change while requests wait."""
 
     requests: Rate
     uploads: Rate
@@ -445,9 +450,10 @@ async def open_service(
     store: ObjectStore | None = None,
     clock: Clock | None = None,
 ) -> Service:
-    """Open the data directory and attach its remote, if it has one; nothing is started yet.
+    """Open the data directory, and attach its remote if it has one. The background tasks do not run yet.
 
-    `variables` is the environment. Raises what `seglog.open` and `offload.attach` raise, with nothing left open.
+    `variables` is the environment. Raises the errors of `seglog.open` and `offload.attach`, and then leaves nothing
+    open.
     """
     path = directory / SETTINGS_FILE
     url, offload_settings = load_archive_settings(path, variables)
@@ -477,7 +483,7 @@ async def open_service(
                 check_remote_apart(loaded.url or "", log.sync.path)
             inner = store or open_store(loaded.url or "", cold, offload_settings)
             gate = Gate(metrics, rates.requests, rates.uploads)
-            # A store that was given is one of this process.
+            # A store that the caller gives exists in this process only, so worker processes cannot open it.
             pool = (
                 WorkerPool(inner.url, cold, offload_settings, gate)
                 if offload_settings.worker == PROCESS and store is None

@@ -5,7 +5,7 @@
     bytes                The sealed segments above a sealed segment hold `offload_hot_bytes` or more.
     tail                 `tail_interval_s` have passed since the daemon first saw an unsealed record. The daemon then
                          seals the tail and offloads everything, so a lost machine loses no more than that interval.
-    unfinished           An earlier attempt left something to settle, or a waiting delete needs only a commit.
+    unfinished           A commit, an attempt, a truncation or a delete waits that needs no new records.
 
 T1  The oldest segments go first: an offload of a due segment takes every segment below it.
 T2  A topic that is paused or has diverged is never due. After a failure a topic waits (`Backoff`).
