@@ -1,4 +1,4 @@
-"""Append frames one by one, where the product makes them in one piece."""
+"""Append frames as a list, one per record. The product encodes them in one piece."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def append_frames(
     unterminated: bool = False,
     durable: bool = True,
 ) -> list[bytes]:
-    """Of `values`, with seqs from `first_seq` on."""
+    """Return one append frame for each of `values`, with seqs from `first_seq`."""
     pieces, lengths = encode_appends(
         topic_id, first_seq, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=durable
     )

@@ -1,11 +1,11 @@
-"""A life of topics that lose records by every way but a delete by tag, with a clock that moves back and ahead.
+"""A life of topics that lose records in every way except a delete by tag. The clock moves back and ahead.
 
-    cut      truncated in the WAL, within a segment, and below what a delete by seq has reached
-    capped   evicted for its cap, which is changed; evicted by hand
-    full     refuses what passes its cap; takes more after an eviction
-    aging    with a ttl, which is changed
+    cut      truncated in the WAL, within a segment, and below the seq that a delete by seq has reached
+    capped   evicted for its cap, which the life changes; evicted by a call
+    full     refuses records above its cap; accepts more after an eviction
+    aging    has a ttl, which the life changes
 
-Another topic, of which nothing goes, has frames among theirs in the WAL. As in `workload.py` no second thread works.
+Another topic loses no records. Its frames lie between theirs in the WAL. As in `workload.py`, no second thread runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def live(
     settings: LogSettings = SETTINGS,
     later: LogSettings | None = None,
 ) -> None:
-    """Two lives of the process. `later` are the settings of the second one, if they are others."""
+    """Run two lives of the process. The second life has the settings `later` if given, else `settings`."""
     clock, topics = SetClock(5_000), journal.versions
     with seglog.open(directory, files=files, settings=settings, clock=clock, upkeep=InCaller) as log:
         topics.create(log, "cut", TopicConfig())
@@ -78,7 +78,7 @@ def live(
 
 
 def live_on(log: Log, journal: Journal) -> None:
-    """A short life after a crash, of the topics that are there."""
+    """Run a short life after a crash, with the topics that recovery found."""
     topics = journal.versions
     for name in topics.known:
         if log.has_topic(name):

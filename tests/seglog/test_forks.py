@@ -1,4 +1,4 @@
-"""A log belongs to the process that opened it. A forked child gets one error for each call, and changes nothing."""
+"""A log belongs to the process that opened it. In a forked child every call raises, and the child changes nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _NoTier:
 
 
 def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
-    """Every public call of a log and a topic."""
+    """Return every public call of a log and a topic by name."""
     topic = log.topic("t")
     calls: dict[str, Callable[[], Any]] = {
         "append": lambda: topic.append([b"x"]),
@@ -117,10 +117,10 @@ def test_each_call_in_a_child_raises_and_the_parent_goes_on(tmp_path: Path, log:
 
 
 def test_no_public_call_is_missing_here(log: Log) -> None:
-    """What a call of a log or topic is, is asked of the classes."""
+    """The classes Log and Topic list the public calls."""
     named = {name.split()[-1] for name in calls_on(log)} | {"enforce_retention", "topic_defaults"}
     there = {name for kind in (Log, seglog.Topic) for name in vars(kind) if not name.startswith("_")}
-    # A child may call `close`, and the name is in the topic object itself.
+    # A child may call `close`. `name` is an attribute of the topic object.
     assert there - named == {"close", "name"}
 
 
@@ -175,7 +175,7 @@ def test_a_child_that_leaves_the_with_block_changes_nothing(tmp_path: Path) -> N
         log.topic("t").append([b"1"])
         pid = quiet_fork()
         if not pid:
-            # As a child does that falls out of the block: `__exit__`, then `close`, and a deletion.
+            # A child that leaves the block runs `__exit__`, then `close`, and deletes the object.
             log.__exit__(None, None, None)
             log.close()
             del log
@@ -224,7 +224,7 @@ os._exit(0)
 
 
 def test_a_child_that_ends_with_all_its_finalizers_changes_nothing(tmp_path: Path) -> None:
-    """The parent is killed after it: what it acked is there."""
+    """The parent is killed after the child exits. The acked records survive."""
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", CHILD_THAT_EXITS, str(tmp_path / "data")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -239,7 +239,7 @@ def test_the_lock_is_the_parents_and_ends_with_it(tmp_path: Path) -> None:
     ours, childs = socket.socketpair()
     pid = quiet_fork()
     if not pid:
-        childs.send(b"x")  # it is there, and has given up the descriptors
+        childs.send(b"x")  # the child runs, and has closed its copies of the descriptors
         childs.recv(1)
         os._exit(0)
     try:
@@ -250,7 +250,7 @@ def test_the_lock_is_the_parents_and_ends_with_it(tmp_path: Path) -> None:
             Journal(tmp_path / "j")
         log.close()
         journal.close()
-        # The child is there still.
+        # The child still runs.
         seglog.open(tmp_path / "data").close()
         Journal(tmp_path / "j").close()
     finally:
@@ -322,7 +322,7 @@ def test_a_child_waits_for_no_lock_that_a_thread_of_the_parent_holds(log: Log) -
 
 
 def test_a_child_of_a_parent_that_appends_from_several_threads(tmp_path: Path) -> None:
-    """Forks at any moment, with children that try to append, to close, and to end with finalizers."""
+    """Fork at any moment. The children try to append, to close, and to exit with finalizers."""
     acked: dict[int, list[bytes]] = {number: [] for number in range(4)}
     stop = threading.Event()
     failures: list[BaseException] = []
@@ -366,7 +366,7 @@ def test_a_child_of_a_parent_that_appends_from_several_threads(tmp_path: Path) -
 
 
 def test_a_child_that_was_forked_within_an_append_writes_nothing(tmp_path: Path) -> None:
-    """A signal's handler may fork anywhere: the child comes back into the append."""
+    """A signal handler may fork anywhere. If it forks within an append, the child returns into that append."""
     pids: list[int] = []
 
     class ForksInTheWrite(UnsyncedFiles):
@@ -378,7 +378,7 @@ def test_a_child_that_was_forked_within_an_append_writes_nothing(tmp_path: Path)
                 pids.append(quiet_fork())
                 if not pids[-1]:
                     signal.alarm(60)
-                    return  # the parent's write is the parent's
+                    return  # only the parent writes
             super().pwritev(fd, pieces, offset)
 
     files = ForksInTheWrite()
@@ -472,7 +472,7 @@ def test_a_journal_belongs_to_its_process_too(tmp_path: Path) -> None:
 
 def test_asyncio_objects_belong_to_their_process_too(tmp_path: Path) -> None:
     def step(coroutine: Any) -> str:
-        """The first step of it: no loop runs in the child."""
+        """Run the first step of the coroutine and return its outcome. No event loop runs in the child."""
         try:
             coroutine.send(None)
         except Exception as error:
@@ -511,7 +511,7 @@ def test_asyncio_objects_belong_to_their_process_too(tmp_path: Path) -> None:
                 outcomes = {name: step(call()) for name, call in calls.items()}
                 outcomes |= {name: outcome_of(call) for name, call in plain.items()}  # type: ignore[arg-type]
                 for name, reader in under_way.items():
-                    # What is in memory of a reader's batch comes first.
+                    # The reader first yields the records of its batch that are in memory.
                     while (outcome := step(anext(reader))) == "StopIteration":
                         pass
                     outcomes[f"{name} under way"] = outcome
@@ -531,7 +531,7 @@ def test_asyncio_objects_belong_to_their_process_too(tmp_path: Path) -> None:
 
 
 class Half(Owned):
-    """Whose maker has not come to its end when somebody forks."""
+    """An object whose `__init__` has not finished when the process forks."""
 
     def _leave_to_parent(self) -> None:
         os.close(self.fd)  # type: ignore[attr-defined]

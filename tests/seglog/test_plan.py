@@ -1,4 +1,4 @@
-"""A checkpoint looks at the topics that changed, and at no others."""
+"""A checkpoint looks only at the topics that changed."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_topics_that_nobody_touched_are_sealed_for_their_age(tmp_path: Path) -> 
 
 
 def test_what_is_due_when_the_segment_before_it_was_is_sealed_too(tmp_path: Path) -> None:
-    """With a clock that was set back, records of two segments may have the same time."""
+    """If the clock is set back, records of two segments may have the same time."""
     clock = SetClock()
     with _many(tmp_path / "data", 1, LogSettings(segment_max_age_ms=1000), clock) as log:
         topic, start_ms = log.topic("t-0"), clock.ms

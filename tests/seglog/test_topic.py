@@ -30,7 +30,7 @@ SETTINGS = LogSettings(segment_max_events=10, max_record_bytes=1000)
 
 
 class Cold:
-    """All of a topic, as an archive has it."""
+    """An archive that holds all records of a topic."""
 
     def __init__(self, records: list[Record]) -> None:
         self.records = records
@@ -201,7 +201,7 @@ def test_a_segment_takes_one_record_whatever_its_size(tmp_path: Path) -> None:
 def test_a_record_may_overflow_its_segment(
     tmp_path: Path, overflow: int, expected: list[tuple[int, int]], at_once: bool
 ) -> None:
-    """Frames of 47 bytes, then one of 446; a segment has room for two and a bit."""
+    """Append four frames of 47 bytes, one of 446, one of 47. A segment has room for two frames of 47 and one byte."""
     settings = LogSettings(segment_max_bytes=94 + 1, max_store_overflow=overflow)
     with seglog.open(tmp_path / "data", settings=settings) as log:
         topic = log.topic("orders")

@@ -1,8 +1,10 @@
-"""A life of topics that are truncated, evicted, deleted and made again, as steps; and what a log shows after each.
+"""A sequence of steps that truncate, evict, delete and recreate topics, and the state of the log after each step.
 
-A dry run says what the log shows after each step. A run that crashes in step k has to show, after recovery, what it
-showed after k - 1 or after k; or, where k appends to a topic, some of that. In the place of ephemeral records it shows
-gaps, but for the last ones, which only a checkpoint keeps the seqs of.
+A dry run notes the state after each step. Another run crashes in step k. After recovery, the log must show the state
+after step k - 1 or after step k. If step k appends to a topic, recovery may keep only the first of its records.
+
+Recovery shows gaps in place of ephemeral records. The last ephemeral records are an exception: only a checkpoint keeps
+their seqs.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from tests.seglog.totals import check_totals
 __all__ = ["SETTINGS", "SHARDED", "STEPS", "TIERED", "Shown", "TopicShown", "check", "live", "shown"]
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096, segment_max_age_ms=10_000)
-#: With a cold store beside the data directory: the test makes that directory.
 SHARDED = replace(SETTINGS, wal_shards=3)
+#: Settings with a cold directory beside the data directory. The test creates the cold directory.
 TIERED = replace(SETTINGS, cold_dir="../cold", hot_retain_segments=0)
 
 
@@ -53,7 +55,7 @@ def _truncate(name: str, seq: int) -> Step:
 
 @dataclass(frozen=True)
 class Pass:
-    """Time goes by."""
+    """A step that moves the clock ahead by `ms`."""
 
     ms: int
 
@@ -77,9 +79,9 @@ STEPS: tuple[Step, ...] = (
     _append("mixed", 2, PASSING),
     _append("t", 3, "third", tag="y"),
     lambda log, _: log.topic("t").delete(tag="y"),
-    _truncate("t", 15),  # in the tail, below what a delete has reached
+    _truncate("t", 15),  # in the tail, below the seq that a delete has reached
     _append("t", 2, "fourth", tag="y"),
-    _truncate("mixed", 5),  # through what is in memory, and lost ones in a segment
+    _truncate("mixed", 5),  # through records in memory, and through lost seqs in a segment
     _append("mixed", 2, PASSING),
     _append("mixed", 2, "fourth"),
     _truncate("t", 7),  # through a sealed segment
@@ -88,7 +90,7 @@ STEPS: tuple[Step, ...] = (
     _append("all", 5, PASSING),
     _truncate("all", 4),
     _append("mixed", 3, PASSING),
-    _truncate("mixed", 9),  # between a segment and what is in memory
+    _truncate("mixed", 9),  # between a segment and the records in memory
     lambda log, _: log.topic("kept").truncate(3),
     _append("kept", 7, "second"),
     lambda log, _: log.checkpoint(),
@@ -98,7 +100,7 @@ STEPS: tuple[Step, ...] = (
     lambda log, _: log.topic("t").truncate(5),  # at the beginning of a segment
     _append("t", 1, "sixth"),
     lambda log, _: log.topic("t").seal(),
-    _truncate("kept", 2),  # below what is on this disk
+    _truncate("kept", 2),  # below the hot floor
     _append("kept", 1, "fourth"),
     lambda log, _: log.topic("kept").evict(2),
     lambda log, _: log.topic("kept").settle_truncation(TruncateOp(3, 1000, 1)),
@@ -127,14 +129,17 @@ STEPS: tuple[Step, ...] = (
     _append("other", 1, "first"),
 )
 
-#: For each step, how much time it takes.
+#: The milliseconds that each step moves the clock.
 PASSED_MS = [step.ms if isinstance(step, Pass) else 0 for step in STEPS]
 
 
 def live(
     directory: Path, files: Files, done: list[Shown | None], settings: LogSettings = SETTINGS, *, look: bool = False
 ) -> None:
-    """All steps, each told to `done` when it is done; `look`: with what the log shows then."""
+    """Run all steps. Append an entry to `done` at the opening and after each step.
+
+    The entry is the state of the log if `look` is set, else None.
+    """
     clock = SetClock()
     with seglog.open(directory, upkeep=InCaller, files=files, settings=settings, clock=clock) as log:
         done.append({} if look else None)
@@ -149,7 +154,10 @@ def shown(log: Log) -> Shown:
 
 
 def check(directory: Path, files: Files, dry: list[Shown], done: int, settings: LogSettings = SETTINGS) -> None:
-    """Recover after a crash when `done` entries had been told, go on, recover again. The clock goes on too."""
+    """Recover after a crash, append a record to each topic, and recover again.
+
+    `done` is the number of entries that `live` appended before the crash. The clock starts at the time of the crash.
+    """
     clock = SetClock(1_000 + sum(ms for place, ms in enumerate(PASSED_MS) if place + 1 < done))
     before, after = dry[max(done - 1, 0)], dry[min(done, len(dry) - 1)]
     with seglog.open(directory, upkeep=InCaller, files=files, settings=settings, clock=clock) as log:
@@ -170,7 +178,7 @@ def check(directory: Path, files: Files, dry: list[Shown], done: int, settings: 
 
 
 def _check_cold_store(log: Log) -> None:
-    """It has what the log says, and nothing that a topic has no more."""
+    """Check that the cold store holds the .data file of every cold segment that the log lists."""
     if log.settings.cold_dir:
         log.checkpoint()
         known = {
@@ -187,8 +195,8 @@ def _check_topic(found: TopicShown | None, before: TopicShown | None, after: Top
     found, before, after = (None if each is None else _restarted(each) for each in (found, before, after))
     if found in (before, after):
         return
-    # An append of several records may have left the first of them, a topic that it made none, and what it evicted for a
-    # cap may still be there.
+    # A crash within an append of several records may keep only the first of them. If the append creates the topic, the
+    # topic may be empty. Records that the append evicts for a cap may still be present.
     assert found is not None
     assert after is not None
     start = () if before is None else before.items
@@ -200,7 +208,10 @@ def _check_topic(found: TopicShown | None, before: TopicShown | None, after: Top
 
 
 def _restarted(shown: TopicShown) -> TopicShown:
-    """Without what is in memory, and without the gap at the end, of which only a checkpoint knows."""
+    """Return the state after a restart: gaps replace ephemeral records, and the gap at the end is left out.
+
+    Only a checkpoint keeps the gap at the end.
+    """
     items: list[tuple[int, bytes] | Gap] = []
     for item in shown.items:
         lost = item if isinstance(item, Gap) else Gap(item[0], item[0]) if PASSING.encode() in item[1] else None
@@ -209,7 +220,7 @@ def _restarted(shown: TopicShown) -> TopicShown:
         items.append(item if lost is None else lost)
     if items and isinstance(items[-1], Gap):
         items.pop()
-    # What is told by the floor and what by its place is the same to a reader.
+    # A reader sees the same gap, whether it comes from the eviction floor or from a lost seq.
     return TopicShown(shown.epoch, 1, tuple(items), shown.truncate_ops)
 
 

@@ -1,4 +1,4 @@
-"""What an open log keeps so that nobody has to count or look it up, against a look at everything."""
+"""A check of the totals that an open log maintains, against totals that the test counts itself."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ __all__ = ["check_totals"]
 
 
 def check_totals(log: Log) -> None:
-    """Of every topic: the bytes that caps and status go by, and that the next checkpoint looks at it if it has to.
+    """Check two things for every topic. Call this while no append, checkpoint or other change runs.
 
-    Call it while nothing is on its way.
+    1. The byte totals that caps and status use are right.
+    2. If the topic changed, the next checkpoint looks at it.
     """
     _check_planned(log._engine)
     for name in log.topics():

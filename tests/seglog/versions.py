@@ -1,17 +1,17 @@
-"""Topics that are truncated, evicted, capped, configured and grow old, as lists of versions.
+"""An oracle for topics that the tests truncate, evict, cap and configure: each topic is a list of versions.
 
-Each operation adds the versions that it may leave to its topic's list, before it starts. An append adds one for each of
-its records. When the operation returns, its last version is acked. A crash leaves one version, from the acked one to
-the newest one: the oracle compares all of it with what a recovery finds.
+Before an operation starts, it adds the versions that it may leave to its topic's list. An append adds one version for
+each of its records. When the operation returns, its last version is acked. A crash leaves one of the versions from the
+acked one to the newest one. The oracle compares that version with the state that recovery finds.
 
-Of a version, each record is known with its time, and so are the epoch and the configuration. `evict_floor` has bounds:
+A version knows each record with its time, the epoch and the configuration. `evict_floor` has two bounds:
 
-    at least   what an eviction was acked for
-    at most    what the caps leave over, and what was past the ttl at any time; or what an eviction was asked for
+    at least   the floor that an eviction was acked for
+    at most    the floor after the caps and after every expiry at any time so far; or the floor that an eviction names
 
-Everything else follows exactly: live records, `earliest_seq`, and the gap that readers are told.
+The rest follows exactly from the version: live records, `earliest_seq`, and the gap that readers see.
 
-Not seen: a time that goes back by a truncation; tags, nodes and ephemeral records (`workload.py`).
+The oracle does not check a time that a truncation sets back. `workload.py` checks tags, nodes and ephemeral records.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Version", "Versions"]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """`records` are time and value of each seq from 1 on. Below `deleted` all was deleted."""
+    """A state of a topic. `records` holds time and value of each seq from 1. All seqs below `deleted` are deleted."""
 
     epoch: int
     config: TopicConfig
@@ -46,7 +46,7 @@ class Version:
         return len(self.records)
 
     def aged(self, now_ms: int) -> Version:
-        """With all that retention may take at that time."""
+        """Return this version with `lost_most` raised to all that retention may evict at `now_ms`."""
         most, config = self.lost_most, self.config
         if config.cap_records is not None and config.discard == "old":
             most = max(most, self.head + 1 - config.cap_records)
@@ -55,7 +55,7 @@ class Version:
         return replace(self, lost_most=most)
 
     def cut(self, seq: int) -> Version:
-        """After a truncation."""
+        """Return the version after a truncation to `seq`."""
         return Version(
             self.epoch + 1,
             self.config,
@@ -84,7 +84,11 @@ class Version:
 
 @dataclass
 class Versions:
-    """`known` are the versions of each topic, None for none; `acked` is the index of the last one that is durable."""
+    """The versions of all topics.
+
+    `known` lists the versions of each topic. A version is None while the topic does not exist.
+    `acked` is the index of the topic's last durable version.
+    """
 
     known: dict[str, list[Version | None]] = field(default_factory=dict[str, "list[Version | None]"])
     acked: dict[str, int] = field(default_factory=dict[str, int])
@@ -94,7 +98,7 @@ class Versions:
         self._do(log, name, lambda: log.create_topic(name, config), lambda _: [Version(1, config)])
 
     def append(self, log: Log, name: str, count: int, durability: str = "fsync") -> None:
-        """A topic that is full refuses it, and no other topic does."""
+        """Append `count` records. Check that TopicFull is raised exactly if the topic is full."""
         topic, ts_ms = log.topic(name), max(_clock(log).ms, log.topic(name).last_ts_ms)
         values = [b"%s %d.%d " % (name.encode(), topic.epoch, topic.head_seq + 1 + i) * 5 for i in range(count)]
         config, wanted = topic.config, topic.head_seq + count + 1 - topic.earliest_seq
@@ -143,37 +147,37 @@ class Versions:
             self._raise(done.topic, done.evicted_seq + 1)
 
     def move_clock(self, log: Log, ms: int) -> None:
-        """Ahead, or back."""
+        """Move the clock ahead by `ms`, or back if `ms` is negative."""
         clock = _clock(log)
         for name, known in self.known.items():
             least = self.acked.get(name, 0)
-            if not log.is_poisoned:  # Else only the next recovery knows which of them the log has.
+            if not log.is_poisoned:  # Only the next recovery knows which version a poisoned log has.
                 self._now(log, name)
                 least = len(known) - 1
             known += [each and each.aged(clock.ms + ms) for each in known[least:]]
         clock.ms += ms
 
     def checkpoint(self, log: Log) -> None:
-        """All is durable after it."""
+        """Run a checkpoint and mark every version as durable."""
         log.checkpoint()
         self.settle(log)
 
     def settle(self, log: Log | None = None) -> None:
-        """All is durable: after a checkpoint, or after the log was closed."""
+        """Mark every version as durable. Call this after a checkpoint, or without `log` after a close."""
         for name, known in self.known.items():
             if log is not None:
                 self._now(log, name)
             self.acked[name] = len(known) - 1
 
     def with_losses(self) -> set[str]:
-        """Topics that an eviction was acked for."""
+        """Return the topics that have an acked eviction."""
         return {name for name, known in self.known.items() if (now := known[-1]) is not None and now.lost_least > 1}
 
     def bounds(self) -> dict[str, tuple[int, int]]:
         return {name: (self.acked.get(name, 0), len(known) - 1) for name, known in self.known.items()}
 
     def lost(self, found: Mapping[str, FoundTopic], bounds: Mapping[str, tuple[int, int]]) -> str | None:
-        """Which topic shows a version that is older than the acked one."""
+        """Return an error text if a topic shows a version older than the acked one, else None."""
         for name, (least, _) in bounds.items():
             is_bound = self._shown(name, found.get(name), *bounds[name]) is not None
             if not is_bound and self._shown(name, found.get(name), 0, least - 1) is not None:
@@ -181,14 +185,14 @@ class Versions:
         return None
 
     def phantom(self, found: Mapping[str, FoundTopic], bounds: Mapping[str, tuple[int, int]]) -> str | None:
-        """Which topic shows what it never was."""
+        """Return an error text if a topic shows none of its versions, else None."""
         for name, (_, most) in bounds.items():
             if self._shown(name, found.get(name), 0, most) is None:
                 return f"{name} is {found.get(name)}, and was {self.known[name][: most + 1]}"
         return None
 
     def resumed(self, found: Mapping[str, FoundTopic], bounds: Mapping[str, tuple[int, int]]) -> Versions:
-        """What was found is durable from now on, and nothing else was ever tried."""
+        """Return the versions for the life after the crash: the state that recovery found is the only version."""
         again = Versions()
         for name, (least, most) in bounds.items():
             shown, topic = self._shown(name, found.get(name), least, most), found.get(name)
@@ -212,7 +216,11 @@ class Versions:
         tried: Callable[[Version | None], list[Version]],
         is_durable: bool = True,
     ) -> None:
-        """If the operation fails, its versions stay as far as the log may have them. A poisoned log has none."""
+        """Add the versions that `tried` returns, then run `act`.
+
+        If `act` fails, delete the versions that the log cannot have. If `act` poisons the log, keep all of them: only
+        recovery shows which one is durable. If the log is poisoned before the call, add no version.
+        """
         if log.is_poisoned:
             act()
             return
@@ -228,7 +236,7 @@ class Versions:
             self.acked[name] = len(known) - 1
 
     def _now(self, log: Log, name: str) -> Version | None:
-        """The newest version that fits the running log. It has no later one."""
+        """Return the newest version that fits the running log, and delete the later ones."""
         known, topic = self.known[name], log.topic(name)
         shown = (topic.epoch, topic.config, topic.head_seq) if topic.exists else None
         for index in range(len(known) - 1, self.acked.get(name, 0) - 1, -1):
@@ -239,11 +247,11 @@ class Versions:
         raise AssertionError(f"{name} shows {shown}, and was {known[self.acked.get(name, 0) :]}")
 
     def _evicted(self, log: Log, name: str) -> None:
-        """What a cap or a ttl took on the way, without what is only known as expired."""
+        """Record the eviction that a cap or a ttl caused during an append. Expiry alone does not count."""
         self._raise(name, log._engine.state(name).floors.evict_floor)
 
     def _raise(self, name: str, floor: int) -> None:
-        """An eviction is durable, with all that came before it."""
+        """Record a durable eviction below `floor`. All earlier versions are durable with it."""
         known = self.known[name]
         if (now := known[-1]) is not None and floor > now.lost_least:
             assert floor <= now.lost_most

@@ -58,7 +58,7 @@ def test_no_flipped_bit_and_no_truncation_passes(data: bytes) -> None:
         for bit in range(8):
             damaged = bytearray(raw)
             damaged[position] ^= 1 << bit
-            # What lies behind may be anything: more room than the item's own must not help.
+            # Any bytes may follow the item. A longer buffer must not make a damaged item pass.
             for behind in (b"", bytes(300)):
                 with pytest.raises(InvalidItem):
                     read_item(bytes(damaged) + behind)

@@ -364,7 +364,7 @@ def test_offsets_end_at_the_highest_u32(tmp_path: Path) -> None:
 
 
 def grown(directory: Path, *, closed: bool) -> bytes:
-    """Two synced items, a mark, two more; `closed` decides whether a mark follows these."""
+    """Return the bytes of a section: two synced items, a mark, two more items. If `closed`, a second mark follows."""
     with Journal(directory, files=UnsyncedFiles()) as journal:
         for data in GOLDEN_ITEMS[:2]:
             journal.append(1, data)
@@ -402,11 +402,11 @@ def test_every_flipped_byte_of_what_is_durable_is_located_and_the_rest_stays_rea
                     next(stream)
                 assert caught.value.offset == spans[hit[0]].start
                 assert file_of(tmp_path / "j").read_bytes() == damaged
-            elif position < len(raw) - UNIT_BYTES:  # in the first mark, which an item could have been
+            elif position < len(raw) - UNIT_BYTES:  # in the first mark, which may be a damaged item
                 assert [item.data for item in itertools.islice(stream, 2)] == GOLDEN_ITEMS[:2]
                 with pytest.raises(FileCorrupt):
                     next(stream)
-            else:  # in the last mark: it is made again
+            else:  # in the last mark: the journal writes it again
                 assert [item.data for item in stream] == GOLDEN_ITEMS
                 assert file_of(tmp_path / "j").read_bytes() == raw
 
@@ -453,7 +453,7 @@ def test_what_is_no_item_behind_the_newest_mark_is_cut_and_told(
 
 
 def test_what_is_torn_does_not_come_back_behind_a_later_item(tmp_path: Path) -> None:
-    """A hole, and behind it an item that no sync has seen: a later item of the size of the hole leads to it."""
+    """The file has a hole, then an unsynced item. A later item fills the hole and ends at the unsynced item."""
     path = file_of(tmp_path / "j")
     raw = grown(tmp_path / "j", closed=True)
     path.write_bytes(raw + b"\xff" * slot_bytes(24) + b"".join(encode_item(b"torn")))
@@ -479,7 +479,7 @@ def test_a_long_unsynced_end_is_found_over_many_looks(tmp_path: Path) -> None:
 
 
 def test_what_was_not_synced_is_written_again_before_it_is_called_durable(tmp_path: Path) -> None:
-    """After a failed fsync the kernel takes the pages for clean: only a fresh write brings them to the disk."""
+    """After a failed fsync the kernel marks the pages clean. Only a second write brings them to the disk."""
 
     class Watching(UnsyncedFiles):
         def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
@@ -685,7 +685,7 @@ def test_a_prune_that_failed_is_finished_by_the_next_one(tmp_path: Path, only: s
                 syncs = Counted(files)
                 journal._files = syncs
                 journal.prune(3)
-                assert syncs.syncs  # it is durable only now
+                assert syncs.syncs  # only this prune is durable
             assert journal.sections == [3]
         with Journal(tmp_path / str(at)) as journal:
             assert journal.sections == [3]
@@ -694,7 +694,7 @@ def test_a_prune_that_failed_is_finished_by_the_next_one(tmp_path: Path, only: s
 
 
 class Counted(Effects):
-    """How often a directory was synced."""
+    """Counts the syncs of directories."""
 
     syncs = 0
 
@@ -723,11 +723,11 @@ def test_a_prune_makes_room_on_a_full_disk(tmp_path: Path) -> None:
         journal.prune(3)
         assert journal.sections == [3]
         files.is_full = True
-        files.unlink = UnsyncedFiles().unlink  # type: ignore[method-assign] - it gives nothing back
+        files.unlink = UnsyncedFiles().unlink  # type: ignore[method-assign] - it frees no space
         with pytest.raises(DiskFull):
             journal.prune(4)
         assert journal.sections == []
         files.is_full = False
-        journal.prune(4)  # repeated: only the floor is left to do
+        journal.prune(4)  # a retry: only the floor remains to write
     with Journal(tmp_path / "j") as journal, pytest.raises(SectionPruned):
         journal.append(3, b"x")

@@ -28,7 +28,7 @@ def _remove(directory: Path, files: Files | None = None) -> None:
 
 
 def _check_rest(directory: Path) -> None:
-    """Each topic is there with all its records, or not at all; and the directory can be used, and removed."""
+    """Check that each topic has all its records or does not exist. Then use the directory, and remove the log."""
     with seglog.open(directory, settings=SETTINGS) as log:
         for name in log.topics():
             assert [record.value for record in log.topic(name).read()] == VALUES[name]

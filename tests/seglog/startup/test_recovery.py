@@ -1,4 +1,4 @@
-"""Torn or damaged: what recovery cuts, and what it reports and leaves alone."""
+"""Recovery cuts torn writes. It reports damage and leaves the file unchanged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAME = "wal-0000000000000001.log"
 
 @pytest.fixture
 def crashed(tmp_path: Path) -> Path:
-    """Six acked records, each in a group of its own, as a killed process leaves them."""
+    """The data directory of a killed process, with six acked records, each in its own group."""
     log = seglog.open(tmp_path / "live", settings=SETTINGS, files=UnsyncedFiles())
     for value in VALUES:
         log.topic("t").append([value])
@@ -62,7 +62,7 @@ def test_any_flipped_byte_of_the_wal_is_reported_or_harmless(crashed: Path, tmp_
         damaged = bytearray(whole)
         damaged[position] ^= 0x55
         directory = _fresh(crashed, tmp_path, damaged)
-        if position >= last_mark:  # the mark itself, or the space behind it: no record is there
+        if position >= last_mark:  # the mark itself, or the space after it: no record
             assert _values(directory) == VALUES
             continue
         with pytest.raises(FileCorrupt) as caught:
@@ -74,7 +74,10 @@ def test_any_flipped_byte_of_the_wal_is_reported_or_harmless(crashed: Path, tmp_
 
 @every(3, part=8)
 def test_a_torn_write_anywhere_keeps_whole_records_only(crashed: Path, tmp_path: Path, every: int) -> None:
-    """The space behind it is reserved, and durable before anything is written there. Each end of a record is tried."""
+    """Tear the WAL at many lengths, including each end of a record.
+
+    The file keeps its length: the writer reserves the space durably before it writes a frame.
+    """
     file = (crashed / "wal" / NAME).read_bytes()
     whole = file.rstrip(b"\0")
     ends = [whole.index(value) + len(value) + 8 for value in VALUES]
@@ -114,7 +117,10 @@ def test_a_file_that_was_cut_below_the_snapshot_is_reported(tmp_path: Path) -> N
 
 
 def test_a_frame_that_goes_past_the_end_of_the_file_is_left_by_no_power_cut() -> None:
-    """W8 of seglog.wal.wal, with a record that no sync has seen, in the first append of each of two lives."""
+    """Check W8 of seglog.wal.wal: the file's length is durable before a frame is written.
+
+    The first append of each of two lives writes an unsynced record.
+    """
     moments, disk = _moments()
     for _ in range(2):
         log = seglog.open("/log", settings=SETTINGS, files=disk)
@@ -131,7 +137,7 @@ def test_a_frame_that_goes_past_the_end_of_the_file_is_left_by_no_power_cut() ->
 
 
 def test_an_unsynced_group_may_have_holes(crashed: Path, tmp_path: Path) -> None:
-    """Pages of one write reach the disk in any order: whole frames behind a hole were never acked."""
+    """Pages of one write reach the disk in any order. Whole frames after a hole were never acked."""
     whole = (crashed / "wal" / NAME).read_bytes().rstrip(b"\0")
     group = append_frames(1, 7, 1, [b"new"] * 3, tag=None, node=None, unterminated=False, durable=True)
     directory = _fresh(crashed, tmp_path, whole + bytes(len(group[0])) + group[1] + group[2])
@@ -159,7 +165,7 @@ def test_a_sound_frame_in_a_wrong_place_is_reported(crashed: Path, tmp_path: Pat
 
 
 def test_a_file_above_the_active_one_that_holds_data_is_reported(crashed: Path) -> None:
-    """One that holds none was made ready, and goes."""
+    """An empty file above the active one was prepared for a rotation. Recovery deletes it."""
     above = crashed / "wal" / NAME.replace("01", "99")
     above.write_bytes((crashed / "wal" / NAME).read_bytes())
     with pytest.raises(FileCorrupt, match="it holds data") as caught:
@@ -174,7 +180,7 @@ def test_damage_in_a_wal_file_that_is_not_active_is_never_cut(tmp_path: Path) ->
     files = CrashingFiles(UnsyncedFiles(), 0)
     log = seglog.open(tmp_path / "data", settings=SETTINGS, files=files)
     values = [b"%d" % number * 20 for number in range(70)]
-    assert log._engine.takes_checkpoint_lock()  # as if one were at work all the time, so that WAL files stay
+    assert log._engine.takes_checkpoint_lock()  # acts as a checkpoint that never ends, so WAL files stay
     for value in values:
         log.topic("t").append([value])
     shutil.copytree(tmp_path / "data", tmp_path / "crashed")
@@ -216,7 +222,7 @@ def test_what_was_cut_does_not_come_back_when_the_power_fails_after_that(crashed
 
 
 def test_the_cut_of_a_torn_write_is_durable_when_the_log_is_open() -> None:
-    """Also if nothing is appended, and the next process looks at the same place."""
+    """The opening truncates the file durably, even if no append follows."""
     disk = SimulatedDisk()
     log = seglog.open("/log", settings=SETTINGS, files=disk)
     log.topic("t").append(VALUES)
@@ -230,7 +236,7 @@ def test_the_cut_of_a_torn_write_is_durable_when_the_log_is_open() -> None:
 
 
 def test_a_power_cut_in_a_rotation_loses_nothing_that_was_acked() -> None:
-    """Each WAL file holds one record; the first is in memory only until the second is acked."""
+    """Each WAL file holds one record. The first record is not synced before the second is acked."""
     acked = 0
     notes: list[tuple[Moment, int]] = []
     disk = SimulatedDisk(note=lambda disk: notes.append((disk.moment(), acked)))
@@ -263,7 +269,7 @@ def test_a_topic_directory_that_the_snapshot_forgot_is_no_orphan(tmp_path: Path)
 
 
 class _Meddling(OsFiles):
-    """Calls `meanwhile` after the next datasync, once; refuses snapshots once it is `dying`."""
+    """A file port that calls `meanwhile` once, after the next datasync. While `dying` is set, it refuses snapshots."""
 
     meanwhile: Callable[[], None] | None = None
     dying = False
@@ -350,7 +356,7 @@ def _values_on(disk: SimulatedDisk) -> list[bytes]:
 
 
 def test_nothing_is_built_on_names_that_a_killed_process_left_unsynced() -> None:
-    """CURRENT, a snapshot, the directory itself: they are seen before they are durable."""
+    """The next process sees CURRENT, a snapshot and the directory itself before their names are durable."""
     moments, disk = _moments()
     with seglog.open("/log", settings=SETTINGS, files=disk) as log:
         for number in range(20):
@@ -430,7 +436,7 @@ def test_what_a_sealed_segment_lost_in_a_power_cut_does_not_come_back() -> None:
 
 
 def test_what_a_killed_recovery_cut_off_a_segment_does_not_come_back_when_it_is_sealed() -> None:
-    """A power cut left the segment's bytes of a record that is in no WAL. A recovery cuts them, and is killed."""
+    """A power cut leaves a record in the segment that no WAL has. A recovery cuts its bytes and is killed."""
     moments, disk = _moments()
     log = seglog.open("/log", settings=SETTINGS, files=disk, upkeep=InCaller)
     log.topic("t").append(VALUES)
@@ -451,7 +457,7 @@ def test_what_a_killed_recovery_cut_off_a_segment_does_not_come_back_when_it_is_
 
 
 def test_a_place_in_the_wal_is_used_again_only_when_what_was_there_is_gone() -> None:
-    """A hole in an unsynced group and a frame behind it: the frame is cut, whatever fills the hole later."""
+    """An unsynced group has a hole, then a frame. Recovery cuts the frame. A later write may fill the hole."""
     disk = SimulatedDisk()
     log = seglog.open("/log", settings=SETTINGS, files=disk)
     log.topic("t").append([b"1"])

@@ -27,7 +27,7 @@ from tests.trees import tree
 
 
 def verified(directory: Path) -> Report:
-    """Every verification in here changes nothing."""
+    """Return the report of `verify`. Check that `verify` changes no file."""
     before = tree(directory)
     report = seglog.verify(directory)
     assert tree(directory) == before
@@ -40,7 +40,7 @@ def damages(directory: Path) -> set[tuple[str, int]]:
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Closed: segments, deletes, released ones, two snapshots, a WAL that segments have absorbed."""
+    """A closed log: segments, deletes, released segments, two snapshots, a WAL whose records are all in segments."""
     directory = tmp_path_factory.mktemp("lived") / "log"
     live(directory, UnsyncedFiles(), Journal())
     return directory
@@ -48,7 +48,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As a crash leaves it: records in two segments, the active one, and the WAL."""
+    """A data directory after a crash, with records in two segments, the active segment, and the WAL."""
     directory = tmp_path_factory.mktemp("killed")
     with seglog.open(directory / "live", files=UnsyncedFiles(), settings=SETTINGS) as log:
         for number in range(10):
@@ -80,7 +80,7 @@ def test_a_sound_directory_is_sound_and_everything_in_it_was_looked_at(lived: Pa
     assert report.is_sound
     items = {kind: sum(file.items for file in report.checked if file.kind == kind) for kind in ("wal", "segment")}
     assert items["segment"] == 10
-    assert items["wal"] > 15 + 15  # a sync mark behind every append
+    assert items["wal"] > 15 + 15  # a sync mark follows every append
     assert {file.topic for file in report.checked if file.kind == "segment"} == {"t"}
     assert verified(killed).path == killed
 
@@ -122,7 +122,7 @@ def test_without_a_lock_file_none_is_made(copied: Path) -> None:
 
 
 def test_every_damaged_byte_is_found_in_its_file(killed: Path, tmp_path: Path) -> None:
-    """At every seventh byte of every file: in the middle of everything that there is, in little time."""
+    """Damage every seventh byte of every file. Every seventh byte still hits every structure, and the test is short."""
     directory = Path(shutil.copytree(killed, tmp_path / "log"))
     count = 0
     for path in sorted(directory.rglob("*")):
@@ -136,7 +136,8 @@ def test_every_damaged_byte_is_found_in_its_file(killed: Path, tmp_path: Path) -
             path.write_bytes(damaged)
             report = seglog.verify(directory)
             if path.suffix == ".log" and report.is_sound:
-                # In the last group, behind the newest sync mark, it looks torn; what segments have is not needed.
+                # In the last group, after the newest sync mark, the damage looks like a torn write. A frame whose
+                # records are in segments is not needed.
                 [note] = report.notes
                 assert ("torn" in note) == (offset > used - 100)
                 assert ("segments have all" in note) == ("torn" not in note)
@@ -146,7 +147,7 @@ def test_every_damaged_byte_is_found_in_its_file(killed: Path, tmp_path: Path) -
             else:
                 assert path in {damage.path for damage in report.damages}
                 places = [damage.offset for damage in report.damages if damage.path == path]
-                # Of a snapshot only the checksum of the whole says that it is damaged.
+                # A snapshot has one checksum over the whole file, so damage is at offset 0.
                 assert places == [0] if path.suffix == ".json" else any(at <= offset < at + 250 for at in places)
             count += 1
         path.write_bytes(body)
@@ -159,7 +160,7 @@ def test_one_damage_does_not_hide_another(copied: Path) -> None:
     first, second = sorted(copied.glob("topics/*/seg-*.data"))[:2]
     idx = first.with_suffix(".idx")
     body = bytearray(wal.read_bytes())
-    assert b"in segments 2" in body  # not needed any more, so no damage
+    assert b"in segments 2" in body  # its record is in a segment, so no damage
     body[body.index(b"in segments 2")] ^= 1
     places = [body.index(b"in the WAL 1"), body.index(b"in the WAL 3")]
     for place in places:
@@ -187,7 +188,7 @@ def test_an_entry_and_a_frame_that_do_not_agree_are_told(copied: Path) -> None:
     assert damages(copied) == {(data.name, 0)}
     idx.write_bytes(encode_entry(1, offset + 1, length, ts_ms, flags) + raw[20:])
     assert (idx.name, 0) in damages(copied)
-    idx.write_bytes(encode_entry(1, offset, length, ts_ms, flags | 8) + raw[20:])  # deleted: that is the entry's own
+    idx.write_bytes(encode_entry(1, offset, length, ts_ms, flags | 8) + raw[20:])  # only the entry has the DELETED flag
     assert damages(copied) == set()
 
 
@@ -203,12 +204,12 @@ def test_every_truncation_of_a_segment_is_found(copied: Path, kind: str) -> None
 
 def test_files_that_are_missing_are_named(killed: Path, tmp_path: Path) -> None:
     for number, path in enumerate(sorted(path for path in killed.rglob("*") if path.is_file())):
-        if path.name in ("LOCK", "seglog.toml") or path.suffix == ".json":  # the older snapshot and the WAL say as much
+        if path.name in ("LOCK", "seglog.toml") or path.suffix == ".json":  # older snapshot and WAL suffice
             continue
         copy = Path(shutil.copytree(killed, tmp_path / str(number)))
         (copy / path.relative_to(killed)).unlink()
         report = seglog.verify(copy)
-        if path.suffix == ".tags":  # it is derivable: no damage, but told
+        if path.suffix == ".tags":  # derivable, so a note and no damage
             assert report.is_sound
             assert [note for note in report.notes if path.name in note and "is missing" in note]
             continue
@@ -260,7 +261,7 @@ def test_two_files_that_changed_places_are_found(copied: Path) -> None:
 
 
 def test_a_sound_frame_that_cannot_be_where_it_is_is_found(copied: Path) -> None:
-    """Nothing is wrong with any file by itself: what recovery says is asked as well."""
+    """Each file is sound by itself. Only the checks of recovery find the frame."""
     wal = only(copied, "wal/wal-*.log")
     body = wal.read_bytes()
     end = len(body.rstrip(b"\0"))
@@ -325,7 +326,7 @@ def test_a_torn_tail_is_a_note_and_nothing_says_that_it_was_cut(copied: Path, ca
 
 @every(13, part=2)
 def test_what_recovery_puts_in_order_is_no_damage(tmp_path: Path, every: int) -> None:
-    """After a crash, or a power cut, at any operation, verify says sound, and recovery agrees."""
+    """After a crash or a power cut at any operation, verify reports a sound log, and recovery opens it."""
     counter = Effects(UnsyncedFiles())
     live(tmp_path / "whole", counter, Journal())
     noted = 0
@@ -340,7 +341,7 @@ def test_what_recovery_puts_in_order_is_no_damage(tmp_path: Path, every: int) ->
             try:
                 report = verified(directory)
             except NotADataDirectory:
-                assert at < 40  # it was never finished
+                assert at < 40  # the crash was within the creation of the log
                 continue
             assert report.is_sound, (at, report.damages)
             noted += bool(report.notes)
@@ -433,13 +434,13 @@ def test_damage_has_the_words_of_the_error_that_opening_gives(copied: Path) -> N
 # ---------------------------------------------------------------- relocated segments
 
 
-RECORD_BYTES = 64  # at least, of each one in these segments
+RECORD_BYTES = 64  # minimum size of a record's frame in these segments
 KEEPS_ONE = replace(TIERED, hot_retain_segments=1)
 
 
 @pytest.fixture
 def tiered(tmp_path: Path) -> Path:
-    """Four segments of four records each are in the cold store, as its settings say, and one of two is hot."""
+    """A log with four cold segments of four records each, and one hot segment of two. seglog.toml names `cold_dir`."""
     (tmp_path / "cold").mkdir()
     with seglog.open(tmp_path / "log", files=UnsyncedFiles(), settings=KEEPS_ONE, upkeep=InCaller) as log:
         log.topic("t").append([b"record %d" % number for number in range(18)], tag="eu")
