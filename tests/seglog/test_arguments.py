@@ -1,4 +1,4 @@
-"""Every public call of the log with arguments of the wrong type or range: refused by name, and nothing changes."""
+"""Every public call of the log refuses an argument of a wrong type or range by its name, and changes nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VALUES = (
     seglog.TruncateOp,
     journal.Item,
 )
-#: The port to the file system, which the log calls, and no user.
+#: The ports to the file system and the clock. Only the log calls them.
 PORTS = (seglog.OsFiles, seglog.SystemClock)
 
 
@@ -193,7 +193,7 @@ def test_every_call_has_a_row_for_every_argument() -> None:
 
 @pytest.mark.parametrize("name", [*LOG, *CONSTRUCTED, *JOURNAL])
 def test_a_wrong_argument_is_refused_by_its_name_and_nothing_changes(world: World, name: str) -> None:
-    """It does not see changes in memory, but for those that reads of the topic show."""
+    """The test sees only those changes in memory that reads and properties show."""
     row = (LOG | CONSTRUCTED | JOURNAL)[name]
     before, read = contents(world.root), list(world.topic.read())
     state = (world.topic.position, world.log.topics(), world.topic.delete_ops(), world.log.topic_defaults)

@@ -319,7 +319,7 @@ def test_an_append_past_32_bit_offsets_is_refused_before_a_seq_is_taken(
         for module in (
             "seglog.writing.write",
             "seglog.wal.wal",
-        ):  # the second one is the last guard, where bytes go to a file
+        ):  # the second one is the last check, before the write to the file
             with monkeypatch.context() as patch:
                 patch.setattr(f"{module}.OFFSET_END", 2000)
                 with pytest.raises(OffsetOverflow) as caught:

@@ -1,7 +1,7 @@
-"""The power is cut at each effect of a checkpoint, a truncation, a removal and a change of shards.
+"""Cut the power at each effect of a checkpoint, a truncation, a removal and a change of shards.
 
-Of the changes that are not durable then, all are lost, or one. The log opens with what was acked.
-`tests/promises/test_crash_images.py` draws more sets of changes, over longer lives.
+The cut loses all changes that are not durable, or only one of them. The log then opens with all acked records.
+`tests/promises/test_crash_images.py` draws more sets of lost changes, over longer lives.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _images(moment: Moment) -> Iterator[Image]:
 
 
 def _check(disk: SimulatedDisk, log: Log, steps: list[Callable[[], object]], settings: LogSettings = SETTINGS) -> None:
-    """Take each of `steps`. A power cut within one leaves the state before it or the one after it."""
+    """Run each of `steps`. Check that a power cut within a step leaves the state before or after the step."""
     for step in steps:
         before, moments = _shown(log), list[Moment]()
         disk.note = lambda disk, moments=moments: moments.append(disk.moment())  # type: ignore[misc]
@@ -72,7 +72,10 @@ def _check(disk: SimulatedDisk, log: Log, steps: list[Callable[[], object]], set
 
 
 def _filled() -> tuple[SimulatedDisk, Log]:
-    """Topic `a` has a sealed segment, an active one, and records in the WAL; topic `b` has records in the WAL only."""
+    """Return a disk and a log with two topics.
+
+    Topic `a` has a sealed segment, an active one, and records in the WAL. Topic `b` has records in the WAL only.
+    """
     disk = SimulatedDisk()
     log = _opened(disk)
     for tag in ("x", "y", "x", None, "x", None):
@@ -94,7 +97,7 @@ def test_a_checkpoint() -> None:
 
 @pytest.mark.parametrize("seq", [2, 6])
 def test_a_truncation(seq: int) -> None:
-    """With a delete that no flag tells yet."""
+    """Truncate a topic that has a delete without flags yet."""
     disk, log = _filled()
     topic = log.topic("a")
     topic.delete(tag="x")

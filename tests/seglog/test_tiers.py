@@ -1,4 +1,4 @@
-"""A log whose older sealed segments go to a cold store: all that a log does goes on over both."""
+"""A log that relocates older sealed segments to a cold store. Every operation works over both stores."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SETTINGS = LogSettings(segment_max_events=10, cold_dir="../cold", hot_retain_seg
 
 
 class Counting(MemorySegmentStore):
-    """`trouble` is raised by every call, if there is one."""
+    """A store that lists its calls. If `trouble` is set, every call raises it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ def opened(
 
 
 def filled(log: Log, records: int = 55, tags: tuple[str | None, ...] = (None,)) -> Topic:
-    """One record each, of times 1000, 1001 and on, sealed as far as segments are full."""
+    """Append `records` records at the times 1000, 1001 and so on, then run a checkpoint. Full segments are sealed."""
     topic = log.topic("t")
     clock = log._engine.clock
     for number in range(records):
@@ -261,7 +261,7 @@ def test_what_is_listed_of_deletes_does_not_grow_with_their_number(log: Log) -> 
 
 def test_a_delete_while_a_segment_is_on_its_way_is_not_lost(tmp_path: Path) -> None:
     class Deleting(Counting):
-        """Records are deleted between the copy and the flip, and the flags of the hot copy are set."""
+        """A store that deletes records between copy and flip, and runs a checkpoint that flags the hot copy."""
 
         log: Log | None = None
 
@@ -341,7 +341,7 @@ def test_the_copy_of_a_segment_that_went_on_its_way_leaves_the_store(
 def test_a_segment_that_is_written_anew_on_its_way_is_sent_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Reclaim has replaced the files of the segment. The cold store has not."""
+    """Reclaim replaces the hot files of the segment after the copy. The cold store has the old files."""
 
     class Reclaiming(Counting):
         log: Log | None = None
@@ -384,7 +384,7 @@ def test_a_front_that_is_dead_as_a_whole_is_dropped_from_the_store(log: Log, sto
     topic = filled(log, tags=("a",))
     topic.append([b"alive"], tag="b")
     topic.delete(tag="a")
-    assert topic.earliest_seq == 56  # the relocator looked
+    assert topic.earliest_seq == 56  # the relocator has looked at the front
     log.checkpoint()
     assert (store.list(), cold(topic), topic.hot_floor) == ([], [], 51)
 
@@ -455,7 +455,7 @@ def test_a_deleted_topic_leaves_the_store(tmp_path: Path, store: Counting) -> No
         store.trouble = None
         with pytest.raises(NoSuchTopic):
             log.topic("t").read()
-    with opened(tmp_path, store) as log:  # what waits is on record
+    with opened(tmp_path, store) as log:  # the snapshot lists the waiting deletions
         assert store.list() == []
         log.topic("other").append([b"so that there is something new"])
     with opened(tmp_path, store):
@@ -463,7 +463,7 @@ def test_a_deleted_topic_leaves_the_store(tmp_path: Path, store: Counting) -> No
 
 
 def test_a_recalled_segment_is_not_read_from_files_of_before(log: Log, store: Counting) -> None:
-    """The hot copy was not deleted, and a late reader has opened it."""
+    """The hot copy still exists, and a late reader has opened it."""
     topic = filled(log)
     left = log._engine.layout.data(1, 11)
     left.write_bytes(store.read_range(SegmentId(11), Part.DATA, 0, store.length(SegmentId(11), Part.DATA)))
@@ -589,7 +589,7 @@ def test_an_older_idx_does_not_bring_deleted_records_back(tmp_path: Path, store:
         topic.delete(tag="a")
         filled(log, 15)
         assert cold(topic) == [1]
-    store._parts[SegmentId(1)][Part.IDX] = older  # a put that hung, and came through late
+    store._parts[SegmentId(1)][Part.IDX] = older  # a delayed put arrives late
     with opened(tmp_path, store) as log, pytest.raises(FileCorrupt, match="not the one that was put there"):
         seqs(log.topic("t"))
 

@@ -1,4 +1,4 @@
-"""A log that is open for reading only: it shows what recovery would find, and changes nothing."""
+"""A read-only log (a view) shows the state that recovery would find, and changes nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NOBODY = 65534
 
 
 def fingerprint(directory: Path) -> str:
-    """Of names, bytes, modes and times of change."""
+    """Return a hash over the names, bytes, modes, inodes, and modification and change times of all files."""
     found = hashlib.blake2b()
     for path in sorted([directory, *directory.rglob("*")]):
         known = path.stat()
@@ -67,7 +67,7 @@ def _view(directory: Path, files: Files | None = None) -> Log:
 
 
 def _filled(directory: Path) -> Path:
-    """Two topics, in sealed segments, an active one, and the WAL; a delete is pending."""
+    """Create a log with two topics, in sealed segments, an active segment, and the WAL. A delete is pending."""
     with seglog.open(directory, settings=SETTINGS, files=UnsyncedFiles(), upkeep=InCaller) as log:
         for number in range(3):
             log.topic("a").append([b"a %d %d" % (number, i) for i in range(3)], tag="x" if number == 1 else None)
@@ -140,7 +140,7 @@ def test_nothing_is_made_where_no_log_is(tmp_path: Path) -> None:
 
 @contextmanager
 def _without_rights(directory: Path) -> Iterator[None]:
-    """The directory may be read only, by a user who owns it and is not root."""
+    """Make the directory read-only, owned by a user who is not root, and act as that user."""
     is_root = os.geteuid() == 0
     places = [directory, *directory.rglob("*")]
     for path in places:
@@ -270,7 +270,7 @@ def test_every_method_is_known_to_read_or_to_change() -> None:
 
 @every(23, part=2)
 def test_at_every_crash_it_shows_what_recovery_finds(tmp_path: Path, every: int) -> None:
-    """So also in the middle of checkpoints, rotations, releases and deletes."""
+    """Crash also within checkpoints, rotations, releases and deletes."""
     counter = Effects(UnsyncedFiles())
     workload.live(tmp_path / "whole", counter, workload.Journal())
     for at in range(1, counter.effects + 1, every):
@@ -288,7 +288,7 @@ def test_at_every_crash_it_shows_what_recovery_finds(tmp_path: Path, every: int)
 
 @every(23, part=2)
 def test_at_every_crash_of_a_topics_life_it_shows_what_recovery_finds(tmp_path: Path, every: int) -> None:
-    """So also in the middle of truncations, evictions and deletions of topics."""
+    """Crash also within truncations, evictions and deletions of topics."""
     counter = Effects(UnsyncedFiles())
     topic_life.live(tmp_path / "whole", counter, [])
     for at in range(1, counter.effects + 1, every):
@@ -322,7 +322,7 @@ def _shown(log: Log, archive: workload.Archive) -> dict[str, object]:
 
 
 class Interrupting(OsFiles):
-    """Before call `at` of the port, somebody else does something."""
+    """A file port that calls `act` before its call number `at`."""
 
     def __init__(self, at: int, act: Callable[[], object]) -> None:
         self.at = at
@@ -352,7 +352,7 @@ class Interrupting(OsFiles):
 
 
 def _busy(log: Log) -> None:
-    """Two rotations, two checkpoints."""
+    """Make the writer run two rotations and two checkpoints."""
     for _ in range(2):
         log.topic("b").append([b"more" * 1000])
         log.topic("a").append([b"more"])
@@ -407,7 +407,7 @@ def test_a_writer_may_do_anything_at_any_moment(tmp_path: Path, act: Callable[[L
 
 
 def test_a_topic_that_goes_from_shard_to_shard_is_no_damage(tmp_path: Path) -> None:
-    """However often the name is in one shard while that is looked at, and in the other one then."""
+    """While the view reads a shard, the writer moves the topic into that shard, several times."""
     settings = replace(SETTINGS, wal_shards=2)
     looks = 0
 
@@ -475,7 +475,10 @@ def _items(log: Log) -> list[tuple[int, bytes] | Gap]:
 
 
 def _is_between(shown: list[object], before: list[object], after: list[object]) -> bool:
-    """What the writer does is several steps: some of them were seen, and nothing that never was."""
+    """Return whether every item is from `before` or `after`, or is a gap.
+
+    The writer's change has several steps, so the view may show only some of them.
+    """
     return all(item in (*before, *after) or isinstance(item, Gap) for item in shown)
 
 

@@ -1,4 +1,4 @@
-"""What a view logs beside a running writer: nothing that is a race, and damage that is there."""
+"""A view beside a running writer logs real damage, and logs nothing about races with the writer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = LogSettings(segment_max_events=10, reclaim_bytes_per_s=0)
 
 
 class BeforeOpening(UnsyncedFiles):
-    """Calls `then` before a file of that name is opened first."""
+    """A file port that calls `then` before the first open of the file `name`."""
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self.name = name
@@ -32,7 +32,10 @@ class BeforeOpening(UnsyncedFiles):
 
 
 def queue(directory: Path) -> Log:
-    """Three segments; the first record of the topic is deleted by its tag, so a view looks for the first live one."""
+    """Open a log with three segments and a tag for each record.
+
+    If a caller deletes the first record by its tag, a view searches for the first live record.
+    """
     log = seglog.open(directory, settings=SETTINGS, upkeep=InCaller)
     topic = log.topic("t")
     for number in range(30):
@@ -85,7 +88,7 @@ def test_a_view_makes_no_tags_and_says_nothing_of_it(tmp_path: Path, caplog: pyt
         log.topic("t").delete(tag="tag-1*")
         log.topic("t").delete(before=2)
     for path in (tmp_path / "data").rglob("*.tags"):
-        path.write_bytes(path.read_bytes()[:20])  # as a writer is in the middle of it
+        path.write_bytes(path.read_bytes()[:20])  # as if a writer were within its write
     before = {path: path.read_bytes() for path in (tmp_path / "data").rglob("*.tags")}
     caplog.clear()
     with seglog.open(tmp_path / "data", read_only=True) as view:

@@ -1,4 +1,4 @@
-"""The oracle of crash proofs sees what it says that it sees."""
+"""The oracle of the crash tests detects the states that its docstring names."""
 
 from __future__ import annotations
 

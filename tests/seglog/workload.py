@@ -1,21 +1,27 @@
-"""A small life of a log, told to a journal, and what has to be true of it after any crash.
+"""A small life of a log, a journal of its operations, and an oracle for the state after a crash.
 
-The oracle is bounds: durable <= recovered <= appended, values exact and in order, deletes likewise. What the journal
-says at a moment (`Bounds`) is compared with what a recovery finds (`Found`). Of the classes:
+The oracle checks bounds: durable <= recovered <= appended. Values are exact and in order. The same bounds hold for
+deletes. The oracle compares the bounds of the journal at a moment (`Bounds`) with the state that recovery finds
+(`Found`). Durability depends on the class:
 
-    fsync      durable when acked, with all that was appended to its topic before
-    disk       durable when something has synced it
-    memory     the same, by chance only
-    ephemeral  never: its seq is told as lost, and belongs to it once a checkpoint or a later durable record has it
+    fsync      durable when acked, with all records appended to its topic before it
+    disk       durable after a later sync
+    memory     durable after a later sync, which nothing guarantees
+    ephemeral  never durable: readers see its seq as a gap. The seq is taken once a checkpoint or a later durable record
+               covers it
 
-Of what `append` was acked for, each record is compared whole: the time that readers saw, node, unterminated. So are
-the epoch and the configuration of its topic.
+If `append` returned, the oracle also compares the record's time, node and `unterminated` with the values that readers
+saw. It compares the epoch and the configuration of the topic.
 
-The floors are exact where a topic begins in its own segments. Where it begins in the cold tier, `earliest_seq` is not
-below what was deleted by seq, and something was released. `evict_floor` is above an ephemeral record, or 1.
+If a topic begins in its own segments, the oracle knows its floors exactly. If a topic begins in the cold tier, then
+`earliest_seq` is not below the seqs that a delete by seq reached, and some records are released. `evict_floor` is 1, or
+the seq below it is that of an ephemeral record.
 
-Not seen: the time and the node of a record whose append never returned; an attribute that no topic of the life has;
-an `earliest_seq` in the cold tier that is lower because of a delete by tag, as its contract allows.
+The oracle does not check:
+
+- the time and the node of a record whose append never returned
+- an attribute that no topic of this life has
+- an `earliest_seq` in the cold tier that is too low because of a delete by tag; its contract allows that
 """
 
 from __future__ import annotations
@@ -49,13 +55,13 @@ __all__ = [
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096)
 SHARDED = {shards: replace(SETTINGS, wal_shards=shards) for shards in (1, 2, 3)}
-#: With a cold store beside the data directory: the test makes that directory.
+#: Settings with a cold directory beside the data directory. The test creates the cold directory.
 TIERED = replace(SETTINGS, cold_dir="../cold", hot_retain_segments=0)
 
 
 @dataclass
 class Archive:
-    """A cold tier: the frames it was given."""
+    """A cold tier that keeps the released records in memory."""
 
     records: dict[str, dict[int, Record]] = field(default_factory=dict)
 
@@ -63,7 +69,7 @@ class Archive:
         kept = self.records.setdefault(topic.name, {})
         for frame in topic.frames(topic.hot_floor, last):
             header = read_header(frame)
-            # One taken before, for a release that came to nothing, may have been deleted since.
+            # An earlier release may have failed after `take`. A record that it took may be deleted since.
             if header.flags & DELETED:
                 kept.pop(header.seq, None)
             else:
@@ -73,7 +79,7 @@ class Archive:
         return (record for seq, record in self.records[topic].items() if first <= seq <= last)
 
     def below(self, floors: Mapping[str, int]) -> Archive:
-        """A copy, as it was when the floors were those."""
+        """Return a copy with only the records below `floors`."""
         return Archive(
             {
                 name: {seq: record for seq, record in records.items() if seq < floors.get(name, 1)}
@@ -84,7 +90,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class Bounds:
-    """At one moment: for each topic what is durable at least, and what is there at most."""
+    """The bounds at one moment, as pairs: the durable state (at least), and the state tried so far (at most)."""
 
     heads: Mapping[str, tuple[int, int]]
     floors: Mapping[str, tuple[int, int]]
@@ -94,7 +100,11 @@ class Bounds:
 
 @dataclass(frozen=True)
 class FoundTopic:
-    """`live` are seq, value and tag of the live records from the hot floor on, `lost` the gaps that are told."""
+    """The state of a topic that recovery found.
+
+    `live` holds seq, value and tag of each live record at or above the hot floor. `lost` holds the gaps that readers
+    see.
+    """
 
     head: int
     hot_floor: int
@@ -108,19 +118,20 @@ class FoundTopic:
 
 
 Detail: TypeAlias = tuple[int, str | None, bool]
-"""Of a record: time, node, unterminated."""
+"""The time, node and `unterminated` of a record."""
 Kind: TypeAlias = tuple[int, TopicConfig]
-"""Of a topic: epoch and configuration."""
+"""The epoch and the configuration of a topic."""
 Found: TypeAlias = Mapping[str, FoundTopic]
 
 
 @dataclass
 class Journal:
-    """`tried` is what was handed to append, in order; `acked` counts what came back at fsync.
+    """The operations that a life tried, and the operations that are acked.
 
-    `keepers` are the topics with `keep_history`, from which nothing goes but what is released.
-    `ephemeral` are the seqs of that class, and `gone` those of them that are there no more.
-    `versions` has topics of its own, which nothing else here knows.
+    `tried` lists the records given to `append`, in order. `acked` is the number of durable records of each topic.
+    `keepers` are the topics with `keep_history`. They lose hot records only by a release.
+    `ephemeral` are the seqs of the ephemeral class. `gone` are the ephemeral seqs whose records no longer exist.
+    `versions` is the oracle of other topics, which the rest of the journal does not know.
     """
 
     tried: dict[str, list[tuple[bytes, str | None]]] = field(default_factory=dict)
@@ -144,14 +155,14 @@ class Journal:
         topic, node, unterminated = log.topic(name), (None, "n1", "n2")[count % 3], count == 1
         seqs = topic.append(values, tag=tag, node=node, unterminated=unterminated, durability=durability)
         if durability == "fsync":
-            # Others may have noted theirs since.
+            # Other threads may have noted their records since.
             self.acked[name] = max(self.acked.get(name, 0), seqs.stop - 1)
         details = self.details.setdefault(name, {})
         details |= {each.seq: (each.ts_ms, node, unterminated) for each in topic.read(seqs.start) if each.seq in seqs}
         self.kinds[name] = (topic.epoch, topic.config)
 
     def note(self, name: str, values: list[bytes], tag: str | None, durability: str) -> None:
-        """They are about to be appended."""
+        """Record that an append of `values` is about to start."""
         known = self.tried.setdefault(name, [])
         seqs = {*range(len(known) + 1, len(known) + len(values) + 1)}
         known.extend((value, tag) for value in values)
@@ -159,7 +170,7 @@ class Journal:
             self.ephemeral.setdefault(name, set()).update(seqs)
 
     def checkpoint(self, log: Log) -> None:
-        """Whatever the class of the records, their seqs are theirs after it."""
+        """Run a checkpoint. Afterwards the seqs of all records are durable, whatever their class."""
         heads = {name: log.topic(name).head_seq for name in self.tried}
         log.checkpoint()
         self.acked |= heads
@@ -168,7 +179,7 @@ class Journal:
         self.deletes_tried.append((name, log.topic(name).head_seq, before, tag))
         if log.topic(name).delete(before=before, tag=tag).op:
             self.deletes_acked = len(self.deletes_tried)
-            # It is at fsync, so whatever was appended before is durable with it.
+            # A delete is synced, so all earlier appends to the topic are durable with it.
             self.acked[name] = max(self.acked.get(name, 0), log.topic(name).head_seq)
             return
         delete = self.deletes_tried.pop()
@@ -183,7 +194,10 @@ class Journal:
         self.floors_acked[name] = log.topic(name).hot_floor
 
     def live_seqs(self, name: str, head: int, deletes: int, *, is_running: bool = False) -> list[int]:
-        """After that many of the deletes that were tried; `is_running`: with the ephemeral ones that are there yet."""
+        """Return the live seqs up to `head` after the first `deletes` of the tried deletes.
+
+        If `is_running`, include the ephemeral records that still exist.
+        """
         seqs = []
         gone = (self.gone if is_running else self.ephemeral).get(name, set())
         for seq, (_, tag) in enumerate(self.tried.get(name, [])[:head], 1):
@@ -202,7 +216,7 @@ class Journal:
         )
 
     def lost(self, found: Found, bounds: Bounds) -> str | None:
-        """What was durable and is not there."""
+        """Return an error text if durable state is missing, else None."""
         for name, (least, _) in bounds.heads.items():
             topic = found.get(name, _NOTHING)
             if topic.head < least:
@@ -229,7 +243,7 @@ class Journal:
         return self.ephemeral.get(name, set()) - self.gone.get(name, set()) - told - deleted
 
     def phantom(self, found: Found, bounds: Bounds) -> str | None:
-        """What is there and never was, or was deleted, or is in a wrong place."""
+        """Return an error text if `found` has state that the life never made, deleted records or wrong places."""
         for name, topic in self._own(found).items():
             most = bounds.heads.get(name, (0, 0))[1]
             if topic.head > most:
@@ -259,7 +273,11 @@ class Journal:
         return {name: topic for name, topic in found.items() if name not in self.versions.known}
 
     def _wrong_front(self, name: str, topic: FoundTopic, live: list[int], bounds: Bounds) -> str | None:
-        """Segments in front without a live record go by themselves, where no history is kept; others when released."""
+        """Return an error text if the front of a topic is wrong, else None.
+
+        Without history, the log deletes front segments that have no live record. It deletes other segments only after a
+        release.
+        """
         released = bounds.floors.get(name, (1, 1))[1]
         if topic.hot_floor > topic.head + 1 or (name in self.keepers and topic.hot_floor > released):
             return f"{name} begins at {topic.hot_floor}, and {released} was released"
@@ -275,8 +293,9 @@ class Journal:
         return self._wrong_floors(name, topic, bounds)
 
     def _wrong_floors(self, name: str, topic: FoundTopic, bounds: Bounds) -> str | None:
-        """Only what a topic has in the cold tier lies between `earliest_seq` and the hot floor; what was evicted here
-        was ephemeral.
+        """Return an error text if a floor is wrong, else None.
+
+        Only records in the cold tier lie between `earliest_seq` and the hot floor. Every evicted record was ephemeral.
         """
         deletes = self.deletes_tried[: bounds.deletes[0]]
         known = max(
@@ -296,7 +315,7 @@ class Journal:
         return None
 
     def resumed(self, found: Found, bounds: Bounds) -> Journal:
-        """What was found is durable from now on, and nothing else was ever tried."""
+        """Return the journal for the life after the crash: the state that recovery found is the only one tried."""
         versions, found = self.versions.resumed(found, bounds.versions), self._own(found)
         deletes = next(
             count
@@ -331,7 +350,7 @@ class Journal:
         )
 
     def _all(self, name: str, topic: FoundTopic) -> list[tuple[int, bytes, str | None]]:
-        """With what a read below the hot floor gives."""
+        """Return the live records, including the records that a read below the hot floor yields."""
         archived = self.archive.records.get(name, {}).items()
         cold = [
             (seq, record.value, record.tag)
@@ -345,11 +364,11 @@ _NOTHING = FoundTopic(0, 1, (), ())
 
 
 def look(log: Log) -> dict[str, FoundTopic]:
-    """All that is there. Verifies every hot frame."""
+    """Return the state of all topics. Verify every hot frame."""
     found = {}
     for name in log.topics():
         topic = log.topic(name)
-        # What is in the archive is not looked at: there may be none.
+        # Do not read below the hot floor: the log may have no archive.
         first = topic.hot_floor if topic.earliest_seq < topic.hot_floor else 1
         items = list(topic.read(first, gaps=True))
         lost = tuple(item for item in items if isinstance(item, Gap))
@@ -373,10 +392,10 @@ def live(
     settings: LogSettings = SETTINGS,
     later: LogSettings | None = None,
 ) -> None:
-    """Every kind of operation, over two lives of the process, with rotations, rolls and interleaved topics.
+    """Run every kind of operation, over two lives of the process, with rotations, rolls and interleaved topics.
 
-    `later` are the settings of the second one, if they are others. Without a second thread, so that the operations are
-    the same ones every time.
+    The second life has the settings `later` if given, else `settings`. No second thread runs, so the operations are the
+    same in every run.
     """
     with seglog.open(directory, files=files, settings=settings, upkeep=InCaller) as log:
         log.attach_cold(journal.archive)
@@ -419,7 +438,7 @@ def live(
 
 
 def live_on(log: Log, journal: Journal) -> None:
-    """A short life after a crash, whatever was found: all that changes something once more."""
+    """Run a short life after a crash, whatever recovery found. It has every kind of change once more."""
     for name in log.topics():
         log.topic(name).seal()
     journal.append(log, "a", 1, durability="disk")
@@ -436,7 +455,7 @@ def live_on(log: Log, journal: Journal) -> None:
 
 
 def check(directory: Path, files: Files, journal: Journal, settings: LogSettings = SETTINGS) -> dict[str, int]:
-    """Recover, compare with the journal, go on, recover again. Returns the heads that were found."""
+    """Recover, compare with the journal, append to each topic, and recover again. Return the heads that were found."""
     with seglog.open(directory, files=files, settings=settings) as log:
         log.attach_cold(journal.archive)
         found = look(log)

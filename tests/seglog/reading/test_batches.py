@@ -1,4 +1,4 @@
-"""Lists of records are what `read` shows one by one."""
+"""`read_batches` yields the same records, in lists, as `read` yields one by one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 class Cold:
-    """All records up to some, and then an error."""
+    """A cold tier that yields records, and raises ConnectionError at seq `fails_at`."""
 
     def __init__(self, records: list[Record], fails_at: int = 0) -> None:
         self.records = records

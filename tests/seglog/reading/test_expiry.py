@@ -1,4 +1,4 @@
-"""A record past its topic's ttl is not shown by any reader, whatever segment it is in."""
+"""No reader shows a record past its topic's ttl, whatever segment the record is in."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def log(tmp_path: Path, clock: SetClock) -> Iterator[Log]:
 
 
 def filled(log: Log, clock: SetClock, records: int = 25, config: TopicConfig = CONFIG) -> Topic:
-    """Record n is of time 1000 + n."""
+    """Append records up to seq `records`. Record n has the time 1000 + n."""
     topic = log.topic("t") if log.has_topic("t") else log.create_topic("t", config)
     for number in range(topic.head_seq + 1, records + 1):
         clock.ms = 1_000 + number
@@ -45,7 +45,7 @@ def filled(log: Log, clock: SetClock, records: int = 25, config: TopicConfig = C
 
 
 def at_expiry_of(clock: SetClock, seq: int) -> None:
-    """Record `seq` is the last one that is past its ttl."""
+    """Set the clock so that record `seq` is the last one past its ttl."""
     clock.ms = 1_000 + seq + TTL_MS + 1
 
 
@@ -87,7 +87,7 @@ def test_no_reader_shows_what_is_past_its_ttl(
     assert (topic.earliest_seq, topic.evict_floor) == (expired + 1, expired + 1)
     assert topic.seq_at(0) == expired + 1
     assert shown(topic.read(since_ms=0)) == live
-    assert len(list(topic.frames(1, 25))) == 25  # the offload gets all
+    assert len(list(topic.frames(1, 25))) == 25  # the offloader gets expired records too
     if expired:
         with pytest.raises(Evicted) as caught:
             list(topic.read(1))
@@ -163,7 +163,7 @@ def test_the_floor_does_not_go_back(tmp_path: Path, clock: SetClock, change: str
         else:
             log.configure("t", TopicConfig(ttl_ms=10 * TTL_MS if change == "raised" else None))
         for _ in range(2):
-            assert shown(topic.read(25)) == [25]  # by the start of the segment that the floor is in
+            assert shown(topic.read(25)) == [25]  # the read enters at the first record of the floor's segment
             assert topic.earliest_seq == 14
             assert shown(topic.read(1, gaps=True)) == [(1, 13), *range(14, 26)]
             assert topic.earliest_seq == 14
@@ -236,7 +236,7 @@ def test_records_in_the_cold_tier_expire_and_hot_reads_do_not_ask_it(log: Log, c
     assert shown(topic.read()) == list(range(8, 26))
     calls = cold.calls
     assert shown(topic.read()) == list(range(8, 26))
-    assert cold.calls == calls + 1  # the floor is known
+    assert cold.calls == calls + 1  # the second read knows the floor
 
 
 def test_a_branch_begins_its_ttl_with_its_own_records(log: Log, clock: SetClock) -> None:
@@ -276,7 +276,7 @@ def test_a_reader_of_what_is_hot_does_not_wait_for_a_store(tmp_path: Path, clock
 
 
 def test_a_reader_on_its_way_is_told_of_no_loss_where_a_truncation_made_room(log: Log, clock: SetClock) -> None:
-    """The truncation took the expired records. Their seqs belong to live ones now."""
+    """The truncation cut the expired records. Live records now have their seqs."""
     topic = filled(log, clock, config=replace(CONFIG, keep_history=True))
     at_expiry_of(clock, 13)
     reader = topic.read(1, gaps=True)

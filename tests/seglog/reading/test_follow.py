@@ -1,4 +1,4 @@
-"""Following a topic, and finding a place in it by time."""
+"""Following a topic, and searching it by time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever has a sealed segment's files open reads its frames alone, whatever becomes of the segment."""
+"""A process that has a sealed segment's files open reads its frames without the log, even after the segment is gone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def filled(log: Log, count: int = 18) -> Topic:
 
 
 def received(part: SealedPart) -> OpenedSegment:
-    """As another process gets it: with descriptors of its own."""
+    """Return the segment as another process receives it, with its own descriptors."""
     data, idx = (os.dup(fd) for fd in part.fds)
     return OpenedSegment(OsFiles(), part.topic_id, part.first_seq, (data, idx), part.paths)
 

@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 
 class GatedFiles(OsFiles):
-    """A datasync waits for the gate, and is counted."""
+    """A file port whose datasync waits for the gate. It counts the syncs."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -80,7 +80,7 @@ def test_those_who_come_while_one_syncs_share_the_next_sync(log: Log, files: Gat
 def test_a_group_ends_at_its_limit_and_takes_one_entry_whatever_its_size(
     tmp_path: Path, files: GatedFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = seglog.open(tmp_path / "data", files=files)  # not closed if it fails: an entry that nobody takes holds it up
+    log = seglog.open(tmp_path / "data", files=files)  # not closed on failure: a close would wait for a queued entry
     log.create_topic("t")
     monkeypatch.setattr(seglog.wal.group_commit, "_GROUP_MAX_BYTES", 200)
     leader = _start_one_that_waits_in_its_sync(log, files)
@@ -246,7 +246,7 @@ def test_an_interrupt_while_waiting_leaves_the_others_in_peace(log: Log, files: 
 
 
 class InterruptedFiles(UnsyncedFiles):
-    """The next write is interrupted while `handled` is being handled by whoever raised it."""
+    """A file port whose next write is interrupted while its code handles the error `handled`."""
 
     handled: Exception | None = None
 

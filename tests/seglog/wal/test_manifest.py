@@ -84,13 +84,13 @@ def test_no_truncation_and_no_flipped_byte_passes() -> None:
 
 
 def _changed(snapshot: Snapshot, **changes: object) -> Snapshot:
-    """No segment is active, so that whatever sealed ones there are fit."""
+    """Return the snapshot with changes to its topic. No segment is active, so any sealed segments are valid."""
     [topic] = snapshot.topics
     return replace(snapshot, topics=(replace(topic, active=None, head_seq=200, **changes),))
 
 
 def test_whatever_it_encoded_before_an_encoder_encodes_the_same() -> None:
-    """Segments come, go at the front, and change in the middle; topics come and go."""
+    """Add segments, remove them at the front, and change them in the middle. Add and remove topics."""
     encoder = Encoder()
     sealed = tuple(SegmentInfo(seq, seq, 50 + seq, seq, seq, True) for seq in range(111, 140))
     flagged = (*sealed[:5], sealed[5]._replace(dead_records=1, dead_bytes=51), *sealed[6:])

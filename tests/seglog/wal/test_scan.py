@@ -1,4 +1,4 @@
-"""What is read and replayed many at once is what is read and replayed one by one, and so is every verdict."""
+"""Reading and replaying frames in bulk gives the same state and the same errors as one by one."""
 
 from __future__ import annotations
 
@@ -121,9 +121,12 @@ def test_headers_of_many_have_the_verdict_of_one() -> None:
 
 @pytest.fixture
 def crashed(tmp_path: Path) -> Path:
-    """Three topics in turns, groups of one and of many, control frames in between; nothing is in segments."""
+    """The data directory of a killed process: three topics in turns, small and large groups, control frames.
+
+    All records are in the WAL, none in segments.
+    """
     log = seglog.open(tmp_path / "live", settings=LogSettings(wal_file_bytes=1 << 16), files=UnsyncedFiles())
-    assert log._engine.takes_checkpoint_lock()  # as if one were at work all the time
+    assert log._engine.takes_checkpoint_lock()  # acts as a checkpoint that never ends
     for number in range(12):
         log.topic(f"t{number % 3}").append([b"%d" % number] * (number % 5 + 1), tag="eu" if number % 2 else None)
         log.topic("t0").append([b"x" * number] * 3, durability="memory")
@@ -139,9 +142,9 @@ def crashed(tmp_path: Path) -> Path:
 
 
 def _state(value: Any) -> Any:
-    """All that a recovery found, in what can be compared."""
+    """Return the state that recovery found, as comparable values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        # `changed` is the register of a log that is open; opening gives each topic that of its log.
+        # `changed` is the register of an open log. The opening gives each topic the register of its log.
         fields = [field.name for field in dataclasses.fields(value) if field.name != "changed"]
         return {name: _state(getattr(value, name)) for name in fields}
     if isinstance(value, dict):

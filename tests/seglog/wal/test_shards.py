@@ -54,7 +54,7 @@ def test_no_two_shards_have_a_file_number_in_common() -> None:
 
 
 def test_an_append_waits_for_a_checkpoint_if_one_shard_has_too_many_files(tmp_path: Path) -> None:
-    """No other thread makes one. The other shard stays empty."""
+    """No other thread runs a checkpoint. The other shard stays empty."""
     settings = replace(_sharded(2), wal_max_files=2)
     with seglog.open(tmp_path, settings=settings, files=UnsyncedFiles(), upkeep=_Idle) as log:
         for _ in range(10):
@@ -80,7 +80,7 @@ def test_the_number_of_shards_may_be_another_at_every_opening(tmp_path: Path) ->
 
 
 def test_files_in_the_folder_of_a_new_shard_go_before_it_begins(tmp_path: Path) -> None:
-    """They are of a shard that was there long ago, or of a change that did not come to its end."""
+    """The files are left from an older number of shards, or from a change of the number that a crash cut off."""
     log = seglog.open(tmp_path / "data", settings=_sharded(2))
     _fill(log, b"old")
     _copy(tmp_path / "data", tmp_path / "copy")
@@ -109,7 +109,7 @@ def test_what_an_unclean_end_left_is_replayed_from_every_shard(tmp_path: Path) -
 
 
 class GatedFiles(OsFiles):
-    """A datasync waits for the gate."""
+    """A file port whose datasync waits for the gate."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -133,7 +133,7 @@ def test_a_name_is_free_for_another_shard_when_its_delete_is_durable(tmp_path: P
         assert files.waiting.wait(60)
         appending = threading.Thread(target=log.topic("again").append, args=([b"second"],))
         appending.start()
-        # It waits in a flush: a barrier in each shard, and nothing of the new topic in any.
+        # The append waits in a flush: each shard has a barrier, and no shard has an entry of the new topic.
         shards = log._engine.committer._shards
         wait_until(lambda: any(shard.on_their_way[-1:] != shard._group[-1:] for shard in shards))
         assert "again" not in log._engine.topics
@@ -178,7 +178,7 @@ def test_the_file_of_another_shard_in_the_place_of_one_is_reported(tmp_path: Pat
 
 
 def test_the_file_of_another_shard_is_no_torn_write_wherever_the_snapshot_begins(tmp_path: Path) -> None:
-    """The snapshot's place is within a frame of it, so nothing there is a frame."""
+    """The snapshot's position lies within a frame of the other shard's file, so no frame starts there."""
     log = seglog.open(tmp_path / "data", settings=_sharded(2))
     for name in TOPICS:
         log.create_topic(name)

@@ -120,7 +120,7 @@ def test_a_mark_is_found_wherever_it_lies(folder: WalFolder) -> None:
 
 
 class WrittenFiles(OsFiles):
-    """Which bytes of a file were written before, as zeros or as frames."""
+    """Tracks how far a file is written, as zeros or frames, and counts writes beyond that."""
 
     def __init__(self) -> None:
         self.end = 0
