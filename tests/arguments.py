@@ -1,8 +1,8 @@
-"""Arguments of the wrong type or range, for every public call: the values, the table, and the calls that there are.
+"""Arguments of the wrong type or range, for every public call: the values, the table, and the calls that exist.
 
 A package's test has a table of rows, one for each public call that takes arguments. `calls_of` finds these calls in the
-package, so that a call without a row fails the test. `wrong_values` are tried for one argument at a time, and `refused`
-says which of them were not refused as they have to be.
+package, so that a call without a row fails the test. `wrong_values` are tried for one argument at a time. `refused`
+reports the values that the call does not refuse properly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Row", "calls_of", "contents", "refused", "wrong_values"]
 
 NAIVE = dt.datetime(2026, 1, 2, 3, 4, 5)  # noqa: DTZ001 - a naive one is what is tried
 
-#: Kind of an argument to values that it never takes.
+#: Maps the kind of an argument to values that it never takes.
 WRONG: dict[str, tuple[object, ...]] = {
     "whole": ("7", b"7", 1.5, 7.0, math.nan, math.inf, True, -1, 2**63, 2**64, [7], NAIVE, object()),
     "u64": ("7", b"7", 1.5, 7.0, math.nan, math.inf, True, -1, 2**64, [7], NAIVE, object()),
@@ -46,9 +46,10 @@ WRONG: dict[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """`run` makes the call in a world, with keyword arguments. `takes` are the kinds of its arguments.
+    """A row of the table. `run` makes the call in a world, with keyword arguments. `takes` has the kinds of its
+    arguments.
 
-    Of `optional` ones None is a fit value. `fit` are the values of the others while one is wrong.
+    An argument in `optional` accepts None. `fit` has the values of the other arguments while one is wrong.
     """
 
     run: Callable[..., object]
@@ -64,7 +65,10 @@ def wrong_values(row: Row, argument: str) -> Iterator[object]:
 
 
 def refused(world: Any, name: str, row: Row, errors: type[Exception] | tuple[type[Exception], ...]) -> list[str]:
-    """What is wrong with the refusals of one call: it took a value, raised another error, or did not say the name."""
+    """Return the wrong refusals of one call.
+
+    A refusal is wrong if the call took the value, raised another error, or did not name the argument.
+    """
     found = []
     for argument in row.takes:
         for value in wrong_values(row, argument):
@@ -82,7 +86,7 @@ def refused(world: Any, name: str, row: Row, errors: type[Exception] | tuple[typ
 
 
 def calls_of(module: ModuleType, *, values: Iterable[type] = ()) -> dict[str, frozenset[str]]:
-    """The public calls of a module that take arguments, with the names of these. `values` are left out."""
+    """Return the public calls of a module that take arguments, with the arguments' names. Leave out `values`."""
     found: dict[str, frozenset[str]] = {}
     for name in module.__all__:
         public = getattr(module, name)
@@ -115,7 +119,7 @@ def _arguments(call: Callable[..., object]) -> frozenset[str]:
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    """Every file below `root`, but for SQLite's locks and the chunk cache: a reader changes these."""
+    """Return every file below `root` except SQLite's locks and the chunk cache, because a reader changes these."""
     return {
         path: content
         for path, content in tree(root).items()

@@ -1,4 +1,4 @@
-"""Forked children that report what happened to them, and are ended if they hang."""
+"""Forked children that report what happened to them. A child that hangs is killed."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ _HANGS_S = 60
 
 
 def quiet_fork() -> int:
-    """`os.fork`, of a process with threads: that is what these tests are about, and Python 3.12 warns of it."""
+    """Call `os.fork` without the warning of Python 3.12. These tests fork a process with threads on purpose."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def in_child(work: Callable[[], Any]) -> Any:
-    """What `work` returns in a forked child. The child ends without finalizers, as multiprocessing's do.
+    """Return the result of `work` in a forked child. The child ends without finalizers, as a child of multiprocessing
+    does.
 
-    A child that raises, or does not end, fails the test.
+    If the child raises, or does not end, the test fails.
     """
     reading, writing = os.pipe()
     pid = quiet_fork()
@@ -54,7 +55,7 @@ def _report(work: Callable[[], Any], writing: int) -> None:
 
 
 def outcome_of(call: Callable[[], Any]) -> str:
-    """The name of the error that it raises; of an iterator, that its next item raises."""
+    """Return the name of the error that the call raises. For an iterator, return the error of its next item."""
     try:
         result = call()
         if isinstance(result, Iterator):

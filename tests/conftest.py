@@ -1,4 +1,4 @@
-"""What every test may ask for: the S3 server, a remote of each kind, and no waiting between attempts."""
+"""Fixtures for every test: the S3 server, a remote of each kind, and no pauses between attempts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.s3_server import s3_endpoint, s3_environment, s3_remote
 
 __all__ = ["no_pauses", "remote", "s3_endpoint", "s3_environment", "s3_remote"]
 
-#: Files that take longest, then directories. Of two processes that share the files none is idle at the end.
+#: Files that take longest, then directories. If two processes share the files, neither is idle at the end.
 _LONG_FILES = [
     "test_whole_way_in_spark",
     "test_source",
@@ -32,14 +32,14 @@ _LONG_FILES = [
     "test_pool",
     "test_topic_crashes",
 ]
-#: Files that share what is dear to start, here the JVM of Spark: one process of the run takes all of them.
+#: Files that share an expensive start, here the JVM of Spark. One process of the run takes all of them.
 _TOGETHER = {"tests/promises/test_whole_way_in_spark.py": "spark", "tests/offload/spark/test_source.py": "spark"}
 _LONG_DIRECTORIES = {"promises", "seglog"}
 _HANGS_AFTER_S = 3 * 3600
 
 
 def pytest_configure() -> None:
-    """The processes of a run inherit its seed, so it is drawn before they begin."""
+    """Draw the seed before the processes of a run begin, because they inherit it."""
     work.run_seed()
 
 
@@ -48,9 +48,9 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long goes first.
+    """Sort the tests that take longest to the front.
 
-    A test of the soak belongs to one of its parts, and gets a time that only a hang reaches.
+    A test of the soak belongs to one of its parts, and gets a timeout that only a hang reaches.
     """
     items.sort(key=_rank)
     for item in items:
@@ -79,7 +79,7 @@ def _rank(item: pytest.Item) -> int:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """The lines that a proof told travel in its report, from whatever process ran it."""
+    """Put the lines that a proof told into its report, so that they reach the end of the run from any process."""
     item.user_properties += [(work.LINE, line) for line in work.taken()]
     return (yield)
 
@@ -101,7 +101,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(params=["file", "s3"])
 def remote(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty remote as a user writes it: `file:///path`, then `s3://bucket/prefix`."""
+    """Return an empty remote as a user writes it: `file:///path`, then `s3://bucket/prefix`."""
     if request.param == "s3":
         return str(request.getfixturevalue("s3_remote"))
     return (tmp_path / "remote").as_uri()
@@ -109,6 +109,6 @@ def remote(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the attempts of a request."""
+    """Remove the pauses between the attempts of a request."""
     monkeypatch.setattr("catalog.objects.put_once.backoff_s", lambda _: 0.0)
     monkeypatch.setattr("catalog.objects.change.backoff_s", lambda _: 0.0)

@@ -1,4 +1,4 @@
-"""Real daemons, each a process of its own, asked over HTTP."""
+"""Real daemons, each a process of its own, that tests call over HTTP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TIMEOUT_S = 120
 
 
 class ServedDirectory:
-    """A running one. `lines` are what it wrote to standard error."""
+    """A running daemon. `lines` are its lines on standard error."""
 
     def __init__(self, directory: Path, variables: dict[str, str]) -> None:
         given = {"SEGLOG_SERVE_PORT": "0", "SEGLOG_SERVE_CHECK_INTERVAL_MS": "50", **variables}
@@ -38,7 +38,7 @@ class ServedDirectory:
         assert self._port, "".join(self.lines)
 
     def append(self, topic: str, value: bytes) -> int:
-        """The seq that it got."""
+        """Append a record and return its seq."""
         headers = {"Content-Type": "application/octet-stream"}
         return int(self._ask(f"/topics/{topic}/records", value, headers)[0]["first_seq"])
 
@@ -46,7 +46,7 @@ class ServedDirectory:
         return self._ask(path, None, {})
 
     def call(self, command: str, **given: object) -> list[dict[str, Any]]:
-        """What the command says, an object a line; for an error, that of the problem, with its `title`."""
+        """Run a command and return its output, an object a line. An error is one object with a `title`."""
         return self._ask(f"/rpc/{command}", json.dumps(given).encode(), {"Content-Type": "application/json"})
 
     def values(self, topic: str) -> list[str]:
@@ -57,7 +57,7 @@ class ServedDirectory:
         return found
 
     def kill(self) -> None:
-        """SIGKILL: nothing gets to clean up."""
+        """Send SIGKILL, so that no cleanup runs."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(_TIMEOUT_S)
@@ -86,7 +86,7 @@ class ServedDirectory:
 
 @contextmanager
 def served(directory: Path, remote: str, **variables: str) -> Iterator[ServedDirectory]:
-    """A daemon on a directory that is there. `variables` is its environment, without the prefix SEGLOG_."""
+    """Run a daemon on an existing directory. `variables` is its environment, without the prefix SEGLOG_."""
     given = {f"SEGLOG_{name}": text for name, text in variables.items()}
     daemon = ServedDirectory(directory, {"SEGLOG_REMOTE": remote, **given})
     try:

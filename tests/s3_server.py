@@ -1,14 +1,14 @@
 """A real S3 HTTP server (moto's, or MinIO's) for the tests, in a process of its own, on a free loopback port.
 
-In a process of its own, because tests turn every warning into an error, and kill processes. It ends when its standard
-input does, so none outlives the test run.
+The process is separate because tests turn every warning into an error, and kill processes. The server ends when its
+standard input does, so none outlives the test run.
 
-Where moto falls short of S3 in what we rely on, it is mended here:
-- it checks `If-None-Match` and `If-Match` and writes in two steps: what writes or deletes an object takes turns;
-- it answers 500 for an upload that is gone when a part comes or it is completed: NoSuchUpload;
-- it takes any checksum on trust: one that does not match is refused (BadDigest), one that does is kept and told.
+This module mends moto where the tests rely on S3 and moto falls short of it:
+- moto checks `If-None-Match` and `If-Match` and writes in two steps. Here, requests that change an object take turns.
+- moto answers 500 to a part or a completion of an upload that is gone. Here, the answer is NoSuchUpload.
+- moto trusts any checksum. Here, a wrong checksum is refused (BadDigest), and a right one is kept and returned.
 
-tests/faults/front.py counts what is asked of it, and fails it.
+tests/faults/front.py counts the requests to the server, and fails them.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ SECRET_KEY = "seglog-test-secret"
 REGION = "us-east-1"
 MINIO = os.environ.get("TESTS_MINIO", "")
 
-#: Keys of other users, encryption by a key service, uploads listed by prefix: MinIO as it starts has none of these.
+#: Keys of other users, encryption by a key service, uploads listed by prefix: a default MinIO has none of these.
 not_of_minio = pytest.mark.skipif(bool(MINIO), reason="MinIO, as it starts, does not have it")
 
 
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
-    """The URL of a running server: moto's, or MinIO's if TESTS_MINIO says where that program is (`make test-minio`)."""
+    """The URL of a running server: moto's, or MinIO's if TESTS_MINIO names that program (`make test-minio`)."""
     if not MINIO:
         with running_s3() as endpoint:
             yield endpoint
@@ -58,7 +58,7 @@ def s3_endpoint() -> Iterator[str]:
 
 @contextmanager
 def running_s3(**environment: str) -> Iterator[str]:
-    """The URL of a server of one's own; `environment` goes to moto."""
+    """The URL of a separate server. `environment` goes to moto."""
     with tempfile.TemporaryFile("w+") as log:
         server = subprocess.Popen(
             [sys.executable, str(Path(__file__))],
@@ -82,7 +82,7 @@ def running_s3(**environment: str) -> Iterator[str]:
 
 @pytest.fixture
 def s3_environment(s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An environment whose AWS settings lead to the server and nowhere else; yields the endpoint."""
+    """Set AWS settings that lead to the server and nowhere else, and yield the endpoint."""
     for name in list(os.environ):
         if name.startswith(("AWS_", "SEGLOG_")):
             monkeypatch.delenv(name)
@@ -103,7 +103,7 @@ def s3_environment(s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def s3_remote(s3_environment: str) -> str:
-    """`s3://bucket/prefix` in a bucket of the test's own."""
+    """Return `s3://bucket/prefix` in a bucket of the test's own."""
     bucket = f"test-{uuid.uuid4().hex[:12]}"
     client = boto3.client("s3")
     client.create_bucket(Bucket=bucket)
@@ -112,7 +112,7 @@ def s3_remote(s3_environment: str) -> str:
 
 
 class _WritesTakeTurns:
-    """All of them: nor may one without a condition come between the check of another and its write."""
+    """Execute one write at a time. Otherwise any write could come between the check of another and its effect."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -122,7 +122,7 @@ class _WritesTakeTurns:
         is_part = "partNumber" in parse_qs(environ["QUERY_STRING"])
         if environ["REQUEST_METHOD"] not in {"DELETE", "POST", "PUT"} or is_part:
             return self._app(environ, start_response)
-        # Whole before the turn comes: nobody waits for a slow client.
+        # Read the whole body before taking the lock, so that no request waits for a slow client.
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
         with self._turn:
@@ -146,9 +146,9 @@ def _name_uploads_that_are_gone() -> None:
 
 
 class _Checksummed:
-    """Compares what a PUT or POST says of its bytes with the bytes, and says in the answer that it did.
+    """Compare the checksum of a PUT or POST with its bytes, and return the checksum in the answer.
 
-    A completion has those of its parts.
+    The bytes of a completion are those of its parts.
     """
 
     def __init__(self, app: Any) -> None:
@@ -193,7 +193,7 @@ def _body_of_upload(path: str, upload_id: str) -> bytes | None:
 
 
 def _compute_every_checksum() -> None:
-    """Without a package of its own moto computes a CRC32 in place of a CRC32C."""
+    """Replace moto's checksums. Unless an optional package is installed, moto computes a CRC32 in place of a CRC32C."""
     from moto.s3 import models
 
     computed = models.compute_checksum

@@ -1,4 +1,4 @@
-"""What holds for the repository as a whole: the lock file, generated files, names, documents, set-up, policies."""
+"""Test the repository as a whole: the lock file, generated files, names, documents, set-up, policies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def run(*command: str, env: dict[str, str] | None = None) -> subprocess.Complete
 
 
 def modules() -> list[str]:
-    """Every module of ours that may be imported: a `__main__` acts on import, generated code names what it likes."""
+    """Return every module of the project that a test may import.
+
+    A `__main__` acts on import, and generated code does not follow the rules for names, so both are left out.
+    """
     files = [path.relative_to(ROOT) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
     names = [".".join(file.with_suffix("").parts).removesuffix(".__init__") for file in files]
     return [name for name in names if not name.endswith(("__main__", "_pb2"))]
@@ -41,7 +44,7 @@ def modules() -> list[str]:
 
 
 def locked() -> dict[str, list[str]]:
-    """Requirement line to what follows it, up to the next one."""
+    """Map each requirement line to the lines after it, up to the next requirement."""
     entries: dict[str, list[str]] = {}
     for line in (ROOT / "requirements.lock").read_text().splitlines():
         if line and not line.startswith((" ", "#")):
@@ -110,7 +113,7 @@ def _exported(name: str) -> list[str]:
 
 
 def _sort_key(name: str) -> tuple[int, str]:
-    """Constants, then classes, then the rest: the order that ruff keeps."""
+    """Sort constants, then classes, then the rest, which is the order that ruff keeps."""
     if name.isupper():
         return 0, name
     return (1 if name[0].isupper() else 2), name
@@ -122,7 +125,7 @@ _NO_MODULES = ("seglog.toml", "seglog.sock", "seglog.service", "seglog.v1", "cat
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """Docstrings of modules, classes and functions, comments, and pages: the place of each, and its text."""
+    """Yield the place and the text of docstrings of modules, classes and functions, of comments, and of pages."""
     for name in modules():
         path = ROOT / name.replace(".", "/")
         source = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
@@ -137,7 +140,7 @@ def texts() -> Iterator[tuple[str, str]]:
 
 
 def _exists(name: str) -> bool:
-    """Whether a module has that name, or an attribute of one."""
+    """Return True if a module, or an attribute of a module, has that name."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:
@@ -220,7 +223,7 @@ def test_every_link_between_documents_leads_somewhere() -> None:
 
 
 def test_no_file_names_the_host_of_a_package_registry() -> None:
-    # In pieces, so that this file passes its own test.
+    # The names are in pieces, so that this file passes its own test.
     hosts = ["pypi." + "org", "python" + "hosted.org", "npmjs." + "org", "proxy.golang." + "org", "crates." + "io"]
     hosts += ["maven." + "org", "maven.apache." + "org", "debian." + "org", "deb." + "debian"]
     listing = run("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z")
@@ -246,7 +249,7 @@ def test_make_alone_lists_every_target() -> None:
 
 @pytest.fixture
 def bare_path(tmp_path: Path) -> Path:
-    """A PATH with what set-up needs besides Python and Java, and neither of those."""
+    """Return a PATH with the tools that set-up needs, except Python and Java."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for tool in ("awk", "cat", "cksum", "dirname", "head", "mkdir", "rm", "sed", "sh"):
@@ -259,7 +262,7 @@ def bare_path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """As much of the repository as set-up looks at before it begins."""
+    """Make a checkout with the files that set-up reads before it begins."""
     place = tmp_path / "checkout"
     (place / "scripts").mkdir(parents=True)
     for name in ("scripts/setup.sh", "requirements.lock", "pyproject.toml"):

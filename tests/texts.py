@@ -1,7 +1,7 @@
-"""Texts to run the main job on: eleven real logs where they are at hand, else lines of the same shapes made up here.
+"""Texts to run the main job on: eleven real logs if they are on this machine, else invented lines of the same shapes.
 
-The real ones come from the loghub collection (github.com/logpai/loghub; Jieming Zhu, Shilin He, Pinjia He, Jinyang Liu,
-Michael R. Lyu: Loghub, ISSRE 2023). They are read where they are and not part of this project.
+The real logs come from the loghub collection (github.com/logpai/loghub; Jieming Zhu, Shilin He, Pinjia He, Jinyang Liu,
+Michael R. Lyu: Loghub, ISSRE 2023). The tests read them in place. The logs are not part of this project.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ENDS = (b"\n", b"\r\n", b"\n", b"\r\r\n")
 
 
 def text(name: str) -> bytes:
-    """The log of that name, or a text with what the real ones hold: CRLF, bare CR, long lines, invalid UTF-8."""
+    """Return the log of that name, or a text with the same oddities: CRLF, bare CR, long lines, invalid UTF-8."""
     path = _SHARED / f"{name}_2k.log"
     return path.read_bytes() if path.is_file() else _made(name)
 

@@ -1,4 +1,4 @@
-"""The files below a directory, to be compared before and after."""
+"""The files below a directory, for a comparison before and after."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WHOLE_BYTES = 4096
 
 
 def tree(directory: Path) -> dict[str, bytes]:
-    """The content of each file below `directory`, by its path from there.
+    """Return the content of each file below `directory`, by its path from there.
 
     A file above 4 KiB is given as its length and digest. When two trees differ, pytest compares the contents line by
     line, and a WAL file of 64 MiB has four million lines.

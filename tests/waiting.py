@@ -1,4 +1,4 @@
-"""Waiting for what another thread or process does, with a bound, so that a mistake ends the test."""
+"""Wait for another thread or process, with a bound, so that a mistake ends the test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LOOKS = 60_000
 
 
 def wait_until(holds: Callable[[], object], pause_s: float = 0.001) -> None:
-    """Looks again and again. Raises AssertionError after so many looks that only a hang explains them."""
+    """Wait until `holds` returns True. Raise AssertionError after so many looks that only a hang explains them."""
     for _ in range(_LOOKS):
         if holds():
             return

@@ -1,4 +1,4 @@
-"""How much work a proof does, where its seeds come from, and the line that tells the work.
+"""How much work a proof does, where its seeds come from, and the line that reports the work.
 
 Bounds are numbers of images, faults, schedules and histories, never seconds. So a proof does the same on every machine.
 
@@ -19,7 +19,7 @@ import pytest
 __all__ = ["LINE", "PARTS", "SEED", "amounts", "run_seed", "seed_of", "shares", "taken", "tell"]
 
 SEED = "SEGLOG_TEST_SEED"
-LINE = "work"  # The name of the property of a report that has the line.
+LINE = "work"  # The name of the report property that has the line.
 
 PARTS = {
     1: "crash images: one directory, a cold store, shards",
@@ -36,34 +36,34 @@ _told: list[str] = []
 
 
 def amounts(default: int, *, soak: int, part: int) -> pytest.MarkDecorator:
-    """The test's argument `amount`: `default`, and in that part of the soak `soak`."""
+    """Parametrize the argument `amount` of a test: `default`, and `soak` in that part of the soak."""
     return pytest.mark.parametrize("amount", [default, pytest.param(soak, marks=pytest.mark.soak(part=part))])
 
 
 def shares(*parts: int) -> pytest.MarkDecorator:
-    """The test's argument `share`: 0, 1, 2, each in the part of the soak that is given for it."""
+    """Parametrize the argument `share` of a test: 0, 1, 2, each in its part of the soak."""
     return pytest.mark.parametrize(
         "share", [pytest.param(share, marks=pytest.mark.soak(part=part)) for share, part in enumerate(parts)]
     )
 
 
 def run_seed() -> int:
-    """The seed of this run, the same in all its processes. Draws it if the environment has none."""
+    """Return the seed of this run, the same in all its processes. Draw it if the environment has none."""
     return int(os.environ.setdefault(SEED, str(random.SystemRandom().randrange(1 << 31))))
 
 
 def seed_of(proof: str) -> int:
-    """The seed of that proof in this run."""
+    """Return the seed of that proof in this run."""
     return zlib.crc32(f"{run_seed()} {proof}".encode())
 
 
 def tell(line: str) -> None:
-    """Say what the running test did: the end of the run shows it."""
+    """Record a line about the work of the running test. The end of the run shows it."""
     _told.append(line)
 
 
 def taken() -> list[str]:
-    """The lines since the last call."""
+    """Return the lines since the last call."""
     lines, _told[:] = _told.copy(), []
     return lines
 

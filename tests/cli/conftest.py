@@ -1,4 +1,4 @@
-"""Runs the command as a user does, in this process so that it is quick: argv in, exit code, stdout and stderr out."""
+"""Run a command as a user does, in this process for speed: argv in; exit code, stdout and stderr out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input: one clear line on stderr, the documented exit code, nothing changed."""
+"""Test bad input: one clear line on stderr, the documented exit code, no change."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_directory_that_may_not_be_written(started: Run, tmp_path: Path) -> No
     for parent in [path for path in tmp_path.parents if path.stat().st_uid == os.geteuid() and path != Path("/")]:
         parent.chmod(parent.stat().st_mode | 0o011)
     tmp_path.chmod(0o755)
-    root = os.geteuid() == 0  # root writes everywhere, so it has to be somebody else for a moment
+    root = os.geteuid() == 0  # root can write everywhere, so the test becomes another user for a moment
     try:
         if root:
             os.seteuid(65534)

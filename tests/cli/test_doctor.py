@@ -1,4 +1,4 @@
-"""`seglog doctor`: every promise of a store, over a directory and over S3, and over stores that break one."""
+"""Test `seglog doctor`: every promise of a store, over a directory and over S3, and over stores that break one."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def test_s3_keeps_every_promise_tells_its_time_and_is_left_as_it_was(run: Run, s
 
 
 def test_a_clock_that_goes_wrong_is_told(run: Run, s3_remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seglog.SystemClock.now_ms", lambda _: 4_102_444_800_000)  # 2100
+    monkeypatch.setattr("seglog.SystemClock.now_ms", lambda _: 4_102_444_800_000)  # the year 2100
     done = run("--remote", s3_remote, "doctor")
-    assert done.code == 0  # a check of nothing that was promised
+    assert done.code == 0  # no store promises a right clock
     assert "s ahead of the store's" in done.text.splitlines()[-1]
 
 
@@ -86,7 +86,7 @@ def test_a_clock_that_goes_wrong_is_told(run: Run, s3_remote: str, monkeypatch: 
     ("asked", "told", "answered", "ahead"),
     [
         (5_000, 5_000, 5_100, 0),
-        (5_999, 5_000, 6_400, 0),  # the store's second may have ended later than it was asked
+        (5_999, 5_000, 6_400, 0),  # the store tells whole seconds: this one may have ended after the request
         (4_900, 5_000, 5_000, 0),
         (6_100, 5_000, 6_200, 101),
         (4_000, 5_000, 4_200, -800),

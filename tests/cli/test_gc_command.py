@@ -1,4 +1,4 @@
-"""`seglog gc`: what it keeps, tells and takes away."""
+"""Test `seglog gc`: the objects that it keeps, reports and deletes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def started(run: Run, tmp_path: Path) -> Run:
 
 
 def rows(run: Run, *arguments: str, code: int = 0) -> dict[str, Any]:
-    """Every key of every row; lists for those that come more than once."""
+    """Run a command and return every key of every row. If a key occurs more than once, the last row wins."""
     done = run("--json", *arguments)
     assert done.code == code, done.err
     return {key: value for line in done.out.splitlines() for key, value in json.loads(line).items()}
@@ -144,7 +144,7 @@ def test_a_clock_that_is_not_the_stores_deletes_nothing(
 ) -> None:
     before = objects(tmp_path / "remote")
     with monkeypatch.context() as patch:
-        patch.setattr("seglog.SystemClock.now_ms", lambda _: 4_102_444_800_000)  # 2100
+        patch.setattr("seglog.SystemClock.now_ms", lambda _: 4_102_444_800_000)  # the year 2100
         for arguments in (["gc", "--grace", "0", "--retain", "0"], ["gc", "--dry-run"]):
             done = started(*arguments)
             assert (done.code, done.out) == (1, b"")

@@ -1,4 +1,4 @@
-"""What a command does not need it does not import: boto3 and obstore alone take a quarter of a second."""
+"""Test that a command imports only the packages it needs: boto3 and obstore alone take a quarter of a second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands in the order a user would meet them."""
+"""Test the commands in the order in which a user meets them."""
 
 from __future__ import annotations
 

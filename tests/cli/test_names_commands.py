@@ -1,4 +1,4 @@
-"""Branches and tags from the command line: made, listed, compared, renamed, deleted, had back; and undo."""
+"""Test branches and tags from the command line: create, list, compare, rename, delete, undelete, and undo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that only read change nothing, and work beside a running writer."""
+"""Test that commands that only read change nothing, and work beside a running writer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ READING = (
     ("status", "t"),
 )
 
-# Commands that ask the remote too, with their exit codes.
+# Commands that send requests to the remote too, with their exit codes.
 ASKING = (
     (("log", "t"), 0),
     (("log", "t", "--branch", "b"), 0),
@@ -63,7 +63,7 @@ ASKING = (
 
 @pytest.fixture
 def filled(run: Run, remote: str) -> Path:
-    """Some is in the remote only, some sealed, some in the WAL."""
+    """Make a topic with two records in the remote only and one record that is not sealed."""
     run("init", "--remote", remote)
     run("append", "t", stdin=b"a\nb\n")
     run("seal", "t")
@@ -74,7 +74,7 @@ def filled(run: Run, remote: str) -> Path:
 
 @pytest.fixture
 def told(run: Run, filled: Path) -> Path:
-    """The same with names, a delete that waits for its records, and a topic of which nothing is offloaded."""
+    """Add names, a delete that waits for its records, and a topic without any offloaded record."""
     run("tag", "create", "t", "first")
     run("branch", "create", "t", "b")
     run("append", "t", stdin=b"d\n")
@@ -85,7 +85,9 @@ def told(run: Run, filled: Path) -> Path:
 
 
 def test_a_command_that_asks_the_remote_changes_nothing_there_or_here(run: Run, told: Path, remote: str) -> None:
-    """Not beside a writer that holds the lock either. What is only hot comes from the log."""
+    """The commands also change nothing beside a writer that holds the lock. Records that are only hot come from the
+    log.
+    """
     with seglog.open(told) as log, offload.attach(log), unchanged_remote(remote):
         for arguments, code in ASKING:
             with unchanged(told.absolute()):

@@ -1,4 +1,7 @@
-"""Push, pull, fetch, sync, reset, takeover and recover, as a user types them; without a daemon, and through one."""
+"""Test push, pull, fetch, sync, reset, takeover and recover, as a user types them.
+
+The tests run them without a daemon, and through one.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ def remote(tmp_path: Path) -> str:
 
 @pytest.fixture
 def two(run: Run, remote: str) -> Run:
-    """Directory `one` writes the topic t; `two` has only the remote's address."""
+    """Directory `one` writes the topic t. Directory `two` has only the remote's address."""
     for directory in ("one", "two"):
         assert run("init", "--remote", remote, directory=directory).code == 0
     ship(run, b"a\nb\n")
@@ -60,7 +63,7 @@ def test_a_replica_is_followed_while_it_is_read_and_then_no_more(two: Run) -> No
     assert two("sync", "t", "--follow", "--interval", "0.05", directory="nowhere").code == 3
     assert two("topic", "delete", "t", "--yes", directory="two").code == 0
     assert "t:" not in two("status", directory="two").text
-    assert two("read", "t", directory="two").out == b"a\nb\nc\n"  # a look at the remote, as before
+    assert two("read", "t", directory="two").out == b"a\nb\nc\n"  # a read from the remote, as before
     assert two("status", "t", directory="two").code == 3
 
 

@@ -1,4 +1,4 @@
-"""`seglog serve` as a real process: the commands go through it, HTTP does, and its end loses nothing."""
+"""Test `seglog serve` as a real process: it serves the commands and HTTP, and its end loses nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOKEN = "correct-horse-battery-staple"
 
 @dataclass
 class Daemon:
-    """A running one. `lines` are what it wrote to standard error."""
+    """A running daemon. `lines` are its lines on standard error."""
 
     process: subprocess.Popen[str]
     directory: Path
@@ -47,7 +47,7 @@ class Daemon:
     def ask(
         self, method: str, path: str, body: bytes | str | None = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, bytes, Mapping[str, str]]:
-        """Over TCP: status, body and headers."""
+        """Send a request over TCP. Return status, body and headers."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, path, body, dict(headers or {}))
@@ -74,7 +74,7 @@ NDJSON = {"Content-Type": "application/x-ndjson"}
 
 @contextmanager
 def _starting(place: Path) -> Iterator[Start]:
-    """`start(SERVE_MAX_REQUESTS="2")` serves a directory with a file:// remote. At the end, kill what still runs."""
+    """`start(SERVE_MAX_REQUESTS="2")` serves a directory with a file:// remote. The end kills the running daemons."""
     running: list[Daemon] = []
 
     def begin(**variables: str) -> Daemon:
@@ -130,7 +130,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """One daemon for all requests that it refuses. It holds one record of `t`."""
+    """One daemon for all refused requests. It holds one record of `t`."""
     with _starting(tmp_path_factory.mktemp("strict")) as begin:
         daemon = begin(SERVE_MAX_BODY_BYTES="4096")
         assert daemon.ask("POST", "/topics/t/records", b"first", BYTES)[0] == 201
@@ -284,7 +284,7 @@ def test_what_others_append_meanwhile_is_not_counted(start: Start) -> None:
 def test_what_does_not_fit_is_refused_with_a_reason(
     strict: Daemon, method: str, path: str, body: bytes | None, headers: dict[str, str], status: int, title: str
 ) -> None:
-    """A request that is refused changes nothing, so the next one finds the daemon as it was."""
+    """A refused request changes nothing, so all cases share one daemon."""
     found, answer = strict.ask(method, path, body, headers)[:2]
     assert (found, json.loads(answer)["title"]) == (status, title)
     bounds = {"earliest_seq": 1, "head_seq": 1, "hot_first_seq": 1}
@@ -305,12 +305,15 @@ def test_the_token_is_asked_for_on_tcp_and_not_in_the_directory(start: Start, ru
 
 
 def test_a_connection_that_was_reset_is_asked_for_the_token_too(start: Start, tmp_path: Path) -> None:
-    """Its peer is unknown when the daemon comes to take it, and so it was once taken for the Unix socket."""
+    """The daemon accepts the connection after its reset and cannot learn the peer.
+
+    An earlier version took such a connection for one of the Unix socket.
+    """
     (tmp_path / "token").write_text(TOKEN)
     daemon = start(SERVE_TOKEN_FILE=str(tmp_path / "token"))
     daemon.process.send_signal(signal.SIGSTOP)
     stranger = socket.create_connection(("127.0.0.1", daemon.port), timeout=60)
-    stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close resets
+    stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close() resets the connection
     stranger.sendall(b"POST /topics/t/records HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nevil")
     stranger.close()
     daemon.process.send_signal(signal.SIGCONT)
@@ -379,7 +382,7 @@ def test_tls_answers_https_and_nothing_else(start: Start, tmp_path: Path) -> Non
 
 
 def _certificate(directory: Path) -> tuple[Path, Path]:
-    """For localhost, signed by itself: PEM files of it and of its key."""
+    """Make a self-signed certificate for localhost. Return the PEM files of the certificate and of its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.now(UTC)
@@ -417,7 +420,7 @@ def test_a_follower_gets_what_is_appended_later_and_ends_with_the_daemon(start: 
 
 
 def _command(daemon: Daemon, path: str, parameters: dict[str, Any]) -> http.client.HTTPConnection:
-    """Sent, as the command line does, and not waited for."""
+    """Send a command as the command line does, and do not wait for the answer."""
     connection = http.client.HTTPConnection("localhost", timeout=60)
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.connect(str(daemon.directory / "seglog.sock"))
@@ -441,7 +444,7 @@ def test_followers_that_wait_leave_commands_and_metrics_alone_and_end_with_the_d
 def test_a_command_whose_client_is_gone_gives_its_place_back(start: Start, run: Run) -> None:
     daemon = start(SERVE_MAX_REQUESTS="4")
     run("append", "t", stdin=b"x\n")
-    for first in (1, 2):  # with an answer that has begun, and without
+    for first in (1, 2):  # with an answer that has begun, and without one
         for _ in range(2):
             followers = [_command(daemon, "read", {"topic": "t", "start": first, "follow": True}) for _ in range(4)]
             wait_until(lambda: daemon.ask("POST", "/topics/t/rpc/status")[0] == 429, pause_s=0.01)
@@ -502,7 +505,7 @@ def test_a_connection_whose_reader_takes_nothing_is_closed(start: Start) -> None
 
 
 def _is_held(daemon: Daemon, peer_port: int) -> bool:
-    """Whether the daemon has an open connection with that port of the client's side, by what the kernel knows."""
+    """Return True if, by the kernel's tables, the daemon has an open connection from that client port."""
     rows = [line.split() for line in Path(f"/proc/{daemon.process.pid}/net/tcp").read_text().splitlines()[1:]]
     inodes = {row[9] for row in rows if row[1].endswith(f":{daemon.port:04X}") and row[2].endswith(f":{peer_port:04X}")}
     links = [str(each.readlink()) for each in Path(f"/proc/{daemon.process.pid}/fd").iterdir() if each.is_symlink()]

@@ -1,4 +1,4 @@
-"""Settings as the command sees them: the environment before seglog.toml."""
+"""Test the settings as the command sees them: the environment overrides seglog.toml."""
 
 from __future__ import annotations
 

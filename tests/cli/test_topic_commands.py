@@ -1,4 +1,4 @@
-"""Topics that keep less than all, and what their readers are told."""
+"""Test topics that drop records, and the messages to their readers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def started(run: Run) -> Run:
 
 
 def _fill(run: Run) -> None:
-    """Four sealed segments of five records, then two keep-worthy ones."""
+    """Append and seal four segments of five records each."""
     for number in range(4):
         run("append", "t", stdin=b"".join(b"record %d\n" % (number * 5 + i) for i in range(1, 6)))
         run("seal", "t")
@@ -133,7 +133,7 @@ def test_status_shows_what_is_hot_and_what_is_relocated_and_verify_looks_at_both
     (tmp_path / "data/seglog.toml").write_text('[log]\ncold_dir = "../cold"\nhot_retain_segments = 1\n')
     _fill(started)
     started("seal", "t")
-    for _ in range(200):  # A thread relocates, while a command runs.
+    for _ in range(200):  # A thread relocates segments while a command runs.
         started("seal", "t")
         shown = json.loads(started("--json", "status", "t").out)
         if shown["relocated_bytes"] > 2 * shown["hot_bytes"]:
@@ -248,7 +248,7 @@ def test_an_ephemeral_topic_has_nothing_to_offload(run: Run, tmp_path: Path) -> 
 
 def test_status_tells_of_records_that_are_ahead_of_the_clock(started: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("seglog.SystemClock.now_ms", lambda _: 4_102_444_800_000)  # 2100
+        patch.setattr("seglog.SystemClock.now_ms", lambda _: 4_102_444_800_000)  # the year 2100
         assert started("append", "orders", stdin=b"one\n").code == 0
         assert "AHEAD" not in started("status", "orders").text
     told = started("status", "orders").text

@@ -1,4 +1,4 @@
-"""`seglog verify --remote`: sound, damaged, and without a data directory."""
+"""Test `seglog verify --remote`: with a sound remote, with a damaged one, and without a data directory."""
 
 from __future__ import annotations
 

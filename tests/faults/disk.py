@@ -1,20 +1,20 @@
-"""A disk in memory behind the port to the file system, which knows what of it is durable.
+"""A disk in memory behind the port to the file system. It knows which changes are durable.
 
     SimulatedDisk   files, folders, and the changes to them that no sync has made durable yet
-    Moment          the disk at one point of a run: what is durable, and the changes on their way, in order
+    Moment          the disk at one point of a run: the durable content, and the changes on their way, in order
     Image           a tree of files as a power cut may leave it; a disk begins from one
 
-What a power cut may do is what POSIX does not forbid, which is more than most file systems do:
+A power cut may do anything that POSIX does not forbid, which is more than most file systems do:
 
 P1  A change to a file is durable after `datasync` of the file, an entry of a folder after `sync_dir` of the folder.
-P2  Of the others any subset may be there, in the order they were made: so a rename without the data, the data without
-    the rename, a write behind a truncation that never happened.
-P3  A write may be there in part, sector by sector, or only as a larger size that reads as zeros. Where nothing was
-    before it may end at any byte; a sector that had data has the old or the new.
+P2  Any subset of the other changes may be there, in the order they were made. So a rename may be there without the
+    data, the data without the rename, or a write behind a truncation that never happened.
+P3  A write may be there in part, sector by sector, or only as a larger size that reads as zeros. A write to an empty
+    range may end at any byte. A sector that had data has the old or the new data.
 P4  A rename within a folder is there or not, never half.
-P5  After a failed `datasync` the file shows what the disk does not have, and a second `datasync` succeeds without it.
+P5  After a failed `datasync` the file shows data that the disk does not have. A second `datasync` succeeds without it.
 
-A process that dies takes nothing with it: `SimulatedDisk.resume` goes on with the changes still on their way.
+A process that dies loses none of its changes: `SimulatedDisk.resume` continues with the changes still on their way.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """`only_grow`: a file that is longer stays so."""
+    """A change of a file's size. With `only_grow`, a longer file keeps its size."""
 
     node: int
     length: int
@@ -70,7 +70,7 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Enter:
-    """`node` None: the name goes."""
+    """A change of a folder's entry. `node` None removes the name."""
 
     folder: int
     name: str
@@ -100,7 +100,7 @@ Change: TypeAlias = Write | Resize | Enter | Move
 
 @dataclass(frozen=True)
 class Image:
-    """Absolute paths; None is a folder."""
+    """A tree of files by absolute path. A value of None is a folder."""
 
     tree: Mapping[str, bytes | None]
 
@@ -115,7 +115,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Moment:
-    """`files` and `folders` are what is durable of each node, `pending` what came after. All of it is never changed."""
+    """`files` and `folders` are the durable content of each node, `pending` the later changes. All are immutable."""
 
     files: Mapping[int, bytes]
     folders: Mapping[int, Mapping[str, int]]
@@ -142,8 +142,9 @@ class Moment:
         return Image(tree)
 
     def images(self, chance: random.Random, subsets: int) -> Iterator[Image]:
-        """What a power cut may leave now; many are equal. Of the pairs of changes, up to half of `subsets` are
-        tried: each pair alone, and all changes but the pair.
+        """Yield the images that a power cut may leave now; many are equal.
+
+        Of the pairs of changes, try up to half of `subsets`: each pair alone, and all changes but the pair.
         """
         pending = self.pending
         for count in range(len(pending) + 1):
@@ -170,7 +171,7 @@ class Moment:
 
 
 class SimulatedDisk(Files):
-    """Safe for many threads. `note`, if there is one, is called after each effect, with the disk locked."""
+    """A disk that is safe for many threads. Each effect calls `note`, if there is one, with the disk locked."""
 
     def __init__(self, image: Image | None = None, note: Callable[[SimulatedDisk], None] | None = None) -> None:
         self.note = note
@@ -191,7 +192,7 @@ class SimulatedDisk(Files):
 
     @classmethod
     def resume(cls, moment: Moment, note: Callable[[SimulatedDisk], None] | None = None) -> SimulatedDisk:
-        """The disk after the process died at that moment: the system still has what is on its way."""
+        """Return the disk after the process died at that moment. The system still has the changes on their way."""
         disk = cls(None, note)
         disk._next = 1 + max([*moment.files, *moment.folders])
         disk._durable_files = dict(moment.files)
@@ -207,17 +208,17 @@ class SimulatedDisk(Files):
             return Moment(dict(self._durable_files), dict(self._durable_folders), tuple(self.pending))
 
     def after_power_cut(self) -> Image:
-        """With nothing that was not synced."""
+        """Return the disk without any unsynced change."""
         return self.moment().image(())
 
     def after_kill(self) -> Image:
-        """As the system shows it."""
+        """Return the disk as the system shows it."""
         with self._mutex:
             files = {node: bytes(body) for node, body in self._files.items()}
             return Moment(files, self._folders, ()).image(())
 
     def lose(self, fd: int) -> bool:
-        """P5: what a failing datasync of `fd` leaves behind. Whether it lost any data."""
+        """Drop the changes to the file of `fd`, as a failing datasync does (P5). Return True if data is lost."""
         with self._mutex:
             node = self._node(fd)
             lost = any(isinstance(change, Write) and change.node == node for change in self.pending)
@@ -225,7 +226,7 @@ class SimulatedDisk(Files):
             return lost
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
-        """A folder is opened by its name only, to lock it."""
+        """Open a file. A folder is opened by its name only, to lock it."""
         with self._mutex:
             folder, name = self._folder(path), path.name
             node = self._folders[folder].get(name)
@@ -389,11 +390,11 @@ class SimulatedDisk(Files):
             raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
 
     def _folder(self, path: Path) -> int:
-        """The folder that `path` is in."""
+        """Return the folder that contains `path`."""
         return self._walk(_names(path)[:-1], path)
 
     def _folder_at(self, path: Path) -> int:
-        """The folder that `path` names."""
+        """Return the folder that `path` names."""
         return self._walk(_names(path), path)
 
     def _walk(self, names: Sequence[str], path: Path | str) -> int:
@@ -409,7 +410,7 @@ class SimulatedDisk(Files):
 
 
 def _names(path: Path) -> list[str]:
-    """The names on the way to `path`. There are no links, so a `..` is what its name says."""
+    """Return the names on the way to `path`. There are no links, so `..` simply removes a name."""
     text = str(path)
     if ".." in text:
         text = os.path.normpath(text)
@@ -421,7 +422,10 @@ def _file_of(change: Change) -> int | None:
 
 
 def _torn(write: Write, *, is_fresh: bool) -> Iterator[Change]:
-    """The first part of it: up to each sector's end, and, of a small one, each length of a frame's header; or zeros."""
+    """Yield first parts of the write: up to the end of each sector, and zeros of the full size.
+
+    A small fresh write is also cut at each length of a frame's header.
+    """
     end = write.offset + len(write.data)
     cuts = set(range((write.offset // SECTOR_BYTES + 1) * SECTOR_BYTES, end, SECTOR_BYTES))
     if is_fresh and len(write.data) <= _SMALL_BYTES:
@@ -433,7 +437,7 @@ def _torn(write: Write, *, is_fresh: bool) -> Iterator[Change]:
 
 
 def _sectors(change: Change, chance: random.Random) -> Iterator[Change]:
-    """All of the change, or, of a write that covers more than one sector, any of them."""
+    """Yield the whole change, or a random subset of the sectors of a write."""
     if not isinstance(change, Write) or chance.random() < 0.5:
         yield change
         return

@@ -1,20 +1,21 @@
-"""The life of a topic over a store that fails, and the judge of what it leaves there.
+"""The life of a topic over a store that fails, and the judge of the store's content afterwards.
 
-A life is a row of steps: append and seal, offload in several blocks, delete, append and offload again, release with its
-read-back, read, restore a branch, read that. `go_on` is one process: it opens the directory and goes on from the step
-that failed. It ends at its first error, or tries the step again, as a daemon does. The judge looks at the store itself,
-past all faults. No power is cut, so the directory is not synced.
+A life is a row of steps: append and seal, offload in several blocks, delete, append and offload again. Then it releases
+with the read-back, reads, restores a branch and reads the branch. `go_on` is one process: it opens the directory and
+continues with the step that failed. The process ends at its first error, or repeats the step, as a daemon does. The
+judge looks at the store itself, past all faults. No power is cut, so the directory is not synced.
 
 J1  Nothing is visible that is not whole: each object that a commit names is there, and every byte reads back.
-J2  What a call reported is so: its commits, each once and in order, its branch, its reads. If a call fails with
+J2  A report of a call is true: its commits, each once and in order, its branch, its reads. If a call fails with
     anything but `OutcomeUnknown`, the commit that it made or the branch that it named is not there. Only the store may
     excuse it: it said that it refused that very object (`lied_about`).
-J3  An error names what the fault was: no lost race (there is one writer), no damage or absence that was not told.
+J3  An error names the fault. There is one writer, so no error names a lost race. An error that names damage or a
+    missing object needs an answer that reported one.
 J4  In the end there is one commit for each thing that happened. An upload is left only where the fault hid it from its
     maker, and then `orphan_uploads` finds it.
 
-What the judge does not see: whether `OutcomeUnknown` was told without need (`tests.faults.verdicts` does, for single
-faults), the pauses between tries, and a commit that an earlier call was in doubt about.
+The judge does not see an `OutcomeUnknown` without need (`tests.faults.verdicts` does, for single faults). It does not
+see the pauses between tries, nor a commit that an earlier call was in doubt about.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _DAY_MS = 24 * 3600 * 1000
 
 
 def _with_small_blocks() -> OffloadSettings:
-    """Smaller than S3 takes parts: thousands of lives are lived."""
+    """Return settings with blocks smaller than S3 takes parts. The tests run thousands of lives."""
     settings = OffloadSettings(codec="none", concurrency=2)
     object.__setattr__(settings, "block_size", BLOCK_BYTES)
     return settings
@@ -67,24 +68,25 @@ SMALL_BLOCKS = _with_small_blocks()
 
 
 class _KeptOpen(CountingStore):
-    """An archive closes its store; the judge goes on."""
+    """A store that stays open. An archive closes its store, and the judge still reads it."""
 
     def close(self) -> None:
         pass
 
 
 class _TwoDaysOn:
-    """The clock of somebody who looks for orphans later."""
+    """A clock two days ahead, for the later search for orphans."""
 
     def now_ms(self) -> int:
         return seglog.files.clock.SystemClock().now_ms() + 2 * _DAY_MS
 
 
 class Life:
-    """In `directory`, over the stores that `open_store` gives, all of them doors to what `store` shows without faults.
+    """The life of a topic in `directory`.
 
-    `wrong` lists wrong verdicts, `dangling` names without their object, `doubled` commits that are there twice.
-    `uploads_left` were found as orphans in the end, and aborted. `put_off` says why the remote hears of a delete later.
+    Each store that `open_store` returns leads to the content of `store`; `store` itself has no faults. `wrong` lists
+    wrong verdicts, `dangling` names without their object, `doubled` commits that are there twice. `uploads_left` counts
+    the uploads that the end found as orphans and aborted. `put_off` says why the remote hears of a delete later.
     """
 
     def __init__(self, directory: Path, open_store: Callable[[], ObjectStore], store: ObjectStore) -> None:
@@ -113,7 +115,10 @@ class Life:
         return self._step == len(self._steps)
 
     def go_on(self, stays_for: int = 0) -> None:
-        """One process, which lives through so many errors and ends at the next one, or at the end of the life."""
+        """Run one process. It repeats a step after each of the first `stays_for` errors and ends at the next error.
+
+        The process also ends at the end of the life.
+        """
         with (
             seglog.open(self._directory, files=UnsyncedFiles(), settings=SMALL_LOG) as log,
             self._attach(log, self._open_store()) as archive,
@@ -133,7 +138,9 @@ class Life:
         self._judge_store()
 
     def judge_errors(self, *, damage_was_told: bool, absence_was_told: bool, lied_about: Collection[str]) -> None:
-        """`lied_about`: "commit" and "ref", where a store said that it refused what it did."""
+        """Judge the errors of the life. `lied_about` has "commit" or "ref" if a store refused that object and still
+        stored it.
+        """
         if self._is_branch_untold and "ref" not in lied_about:
             self.wrong.append("a restore failed as if it had made nothing, and its branch is there")
         self.wrong += [f"a call says that it wrote no {what}, and it is there" for what in self._denied - {*lied_about}]
@@ -147,7 +154,7 @@ class Life:
                 self.wrong.append(f"{type(error).__name__}: {error}")
 
     def judge_end(self) -> None:
-        """What a fresh process, a fresh directory and the store itself show when all is done."""
+        """Judge the end of the life as a fresh process, a fresh directory and the store itself show it."""
         with (
             seglog.open(self._directory, files=UnsyncedFiles(), settings=SMALL_LOG) as log,
             self._attach(log, _KeptOpen(self._store)) as archive,
@@ -211,7 +218,7 @@ class Life:
         except BranchExists:
             if not self._failed_restores:
                 raise
-            # Made by the call whose answer was lost, which told the volume. What it holds is read next.
+            # An earlier call made the branch, lost the answer and told the volume. The next step reads the branch.
             vid = str(Branches(Volumes(self._store)).resolve(TOPIC, BRANCH))
             self._is_branch_untold = not any(
                 isinstance(error, OutcomeUnknown) and vid in str(error.hint) for error in self._failed_restores
@@ -235,7 +242,7 @@ class Life:
             self.wrong.append(f"{what}: not what was written")
 
     def _judge_denial(self, archive: Archive, error: Exception) -> None:
-        """Whether what the error says was not written is there."""
+        """Record a denial if the object exists that the error says was not written."""
         handle = archive._handles.find(TOPIC)
         if handle is not None and handle.pending_lsn is not None and handle.pending_body is not None:
             if isinstance(error, OutcomeUnknown):
@@ -262,7 +269,7 @@ class Life:
         return True
 
     def _judge_done(self, commits: int) -> None:
-        """After a call that ended well: its commits are there, each once, and nothing is in doubt."""
+        """Check that after a call without error its commits are there, each once, and nothing is in doubt."""
         vid = Branches(Volumes(self._store)).resolve(TOPIC)
         kinds = [stored.commit.kind for stored in Volumes(self._store).next_commits(vid, 0)]
         if kinds != _KINDS[:commits]:
@@ -277,7 +284,7 @@ class Life:
             self.wrong.append(f"commits {lsns} were reported, there are {sorted(there)}")
 
     def _judge_store(self) -> None:
-        """Nothing is visible, or all of a state that the topic once had."""
+        """Check that nothing is visible, or all of a state that the topic once had."""
         volumes = Volumes(self._store)
         branches = Branches(volumes)
         try:
@@ -335,7 +342,7 @@ class Life:
 
 @dataclass(slots=True)
 class Figures:
-    """Of lives under plans of faults."""
+    """Count the lives, faults and wrong results under plans of faults."""
 
     plans: int = 0
     struck: int = 0
@@ -350,7 +357,7 @@ class Figures:
         return f"{self.plans} plans, {self.struck} faults struck, {self.rounds} rounds; {counts}"
 
     def add(self, plan: object, life: Life, struck: int, *, hides_uploads: bool) -> None:
-        """`hides_uploads`: a fault that was met may leave an upload that its maker cannot know or abort."""
+        """Add a life. `hides_uploads` says that a fault may leave an upload that its maker cannot know or abort."""
         self.plans += 1
         self.struck += struck
         self.rounds += 1 + len(life.errors)

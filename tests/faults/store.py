@@ -3,11 +3,12 @@
     FaultyStore(inner, plan)              fails at the nth call, in the way that the plan says
     KillingStore(inner, effect, when)     kills the process before or after the nth effect
     CountingStore(inner)                  counts calls by method
-    StrayKeysStore(inner, strays)         lists keys that are none of ours
-    UnorderedStore()                      is no wrapper: one in memory that says of its LISTs what a directory does
+    StrayKeysStore(inner, strays)         lists keys that are not seglog's
+    UnorderedStore()                      is no wrapper: a store in memory whose LISTs have no order, as a directory's
 
-An effect is a call that changes the store. A fault "after" lets the call happen and loses its answer; a late one sends
-the call again some calls later, when nobody waits for it any more. `faults_of` has every way in which a call may fail.
+An effect is a call that changes the store. A fault "after" lets the call happen and loses its answer. A late fault
+sends the call again some calls later, when no caller waits for it any more. `faults_of` returns every way in which a
+call may fail.
 """
 
 from __future__ import annotations
@@ -107,10 +108,10 @@ def damaged(key: str) -> CatalogError:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """At call `nth` (from 1) of `method`, or of all effects if `method` is None. `nth` None: at every one.
+    """A fault at call `nth` (from 1) of `method`, or of all effects if `method` is None. `nth` None means every call.
 
-    It raises `error`; "flipped" has one bit of the answer changed instead, "stale" lists nothing. "half" deletes every
-    other key, and then raises. With `is_next` the call that follows one which met a fault meets it.
+    The fault raises `error`. Instead, "flipped" changes one bit of the answer, and "stale" lists nothing. "half"
+    deletes every other key, and then raises. With `is_next` the fault meets the call after one that met a fault.
     """
 
     nth: int | None = None
@@ -128,7 +129,7 @@ class Fault:
 
     @property
     def is_lie(self) -> bool:
-        """Whether the store says that it refused what it did."""
+        """Return True if the store reports a refusal of a call that it executed."""
         return self.answer == "error" and self.when == "after" and self.error not in {lost, taken, changed, gone}
 
     def __str__(self) -> str:
@@ -138,7 +139,7 @@ class Fault:
 
 
 def faults_of(method: str, nth: int) -> list[Fault]:
-    """Every way in which call `nth` of `method` may fail."""
+    """Return every way in which call `nth` of `method` may fail."""
     errors = [unreachable, denied]
     if method in _SENT_ONCE:
         errors += [lost]
@@ -165,9 +166,9 @@ def faults_of(method: str, nth: int) -> list[Fault]:
 
 
 class FaultyStore(WrappedStore):
-    """Fails as `plan` says. `effects` counts those that were tried, `calls` what was called, `struck` the faults.
+    """Fail as `plan` says. `effects` counts the effects that were tried, `calls` the calls by method.
 
-    `struck_at` has the key of each.
+    `struck` lists the faults that calls met. `struck_at` has the key of each.
     """
 
     def __init__(self, inner: ObjectStore, plan: Iterable[Fault]) -> None:
@@ -180,7 +181,7 @@ class FaultyStore(WrappedStore):
         self.struck_at: list[str] = []
         self.effects = 0
 
-    # What lands late has the bytes of its call, whatever the caller does with them meanwhile.
+    # A late call sends the bytes of its first sending, even if the caller changes its buffer meanwhile.
 
     def put(self, key: Key, body: bytes | bytearray, metadata: Mapping[str, str]) -> None:
         super().put(key, bytes(body), metadata)
@@ -189,11 +190,11 @@ class FaultyStore(WrappedStore):
         return super().put_part(key, upload_id, number, bytes(body))
 
     def fail(self, plan: Iterable[Fault]) -> None:
-        """As this plan says, from now on."""
+        """Replace the plan from now on."""
         self._plan = tuple(plan)
 
     def land(self, *, up_to: int | None = None) -> None:
-        """Send again what was to come late, and is due at call `up_to` (None: all). Nobody hears the answer."""
+        """Send the late calls again that are due at call `up_to` (None: all). No caller gets the answers."""
         with self._lock:
             due = [act for at, act in self._late if up_to is None or at <= up_to]
             self._late = [(at, act) for at, act in self._late if up_to is not None and at > up_to]
@@ -251,7 +252,7 @@ def _flipped(answer: bytes) -> bytes:
 
 
 class KillingStore(WrappedStore):
-    """SIGKILL to this very process at effect number `effect`, from 1: nothing gets to clean up."""
+    """Send SIGKILL to this very process at effect number `effect`, from 1, so that no cleanup runs."""
 
     def __init__(self, inner: ObjectStore, effect: int, when: When) -> None:
         super().__init__(inner)
@@ -275,7 +276,9 @@ class KillingStore(WrappedStore):
 
 
 class StrayKeysStore(WrappedStore):
-    """Lists `strays`, too, which may be keys that no store takes from us: a console's "folder" ends with a slash."""
+    """List `strays` too. A stray may be a key that no store accepts from seglog: a console's "folder" ends with a
+    slash.
+    """
 
     def __init__(self, inner: ObjectStore, strays: Iterable[str]) -> None:
         super().__init__(inner)
@@ -290,7 +293,7 @@ class StrayKeysStore(WrappedStore):
 
 
 class CountingStore(WrappedStore):
-    """`counts` maps a method to its number of calls."""
+    """Count calls. `counts` maps a method to its number of calls."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
