@@ -1,25 +1,25 @@
 """The HTTP API: records of a topic, and the commands.
 
     GET  /topics/{topic}/index_bounds          earliest_seq, head_seq, hot_first_seq
-    GET  /topics/{topic}/records/{seq}         one value, as it is; seq, time, tag and node in headers
+    GET  /topics/{topic}/records/{seq}         one value, unchanged; seq, time, tag and node in headers
     GET  /topics/{topic}/records               live records as JSON lines: from, to, since_ms, until_ms, tag, limit,
-                                               gaps, follow (then the answer goes on with what is appended)
+                                               gaps, follow (the answer then continues with new records)
     POST /topics/{topic}/records               append, by content type: application/octet-stream is one value,
                                                application/x-ndjson is `append --format jsonl`, and
                                                application/vnd.seglog.values is values, each after its length (u32,
                                                little-endian); tag, node, durability, unterminated as query.
-                                               201 when they are as safe as the durability says
+                                               The answer 201 comes when the records are as safe as the durability says
     POST /topics/{topic}/rpc/truncate          {"seq": N}
-    POST /topics/{topic}/rpc/{command}         the others: offload.daemon.commands
-    POST /rpc/{command}                        the same, with the topic in the body, or of none
+    POST /topics/{topic}/rpc/{command}         the other commands (offload.daemon.commands)
+    POST /rpc/{command}                        the same, with the topic in the body, or without a topic
     GET  /topics, /healthz, /readyz, /metrics, /openapi.json
 
-Errors are application/problem+json with title (the error's class), detail and hint. One in the middle of JSON lines is
-a last line with a key `error`.
+Errors are application/problem+json with title (the error's class), detail and hint. If an error comes after the first
+JSON lines, the answer ends with a line that has the key `error`.
 
-H1  A connection has one thread at most at work for it, and only while it asks for more.
-H2  A read that begins below the hot floor uses other threads than one that does not: a store that hangs takes no
-    thread from hot reads or appends.
+H1  At most one thread works for a connection, and only while the connection asks for more.
+H2  Reads that begin below the hot floor use the threads of `cold_reads`, other reads those of `hot_reads`. So a store
+    that hangs takes no thread from hot reads or appends.
 
 Source: the commit log server of "Building segmented logs in Rust" (index_bounds, records, rpc/truncate); PIP-17.
 """
@@ -62,11 +62,11 @@ _BYTES_TYPE = "application/octet-stream"
 _READ_RECORDS = 512
 _READ_BYTES = 1024 * 1024
 _LOOK_AGAIN_S = 1.0
-_CLIENT_GONE = 499  # for the metrics: nobody is there to read it
+_CLIENT_GONE = 499  # a status for the metrics only: the client is gone
 
 
 def make_app(service: Service) -> Starlette:
-    """Without the guard (offload.daemon.guard)."""
+    """Return the ASGI application of the API. The caller puts the guard in front of it (offload.daemon.guard)."""
     api = _Api(service)
     routes = [
         Route("/healthz", api.health),
@@ -119,12 +119,12 @@ class _Api:
     # ------------------------------------------------------------ probes
 
     async def health(self, _request: Request) -> Response:
-        """200 as long as what was acked is safe and the log can be read."""
+        """Answer 200 while acked records are safe and the log is readable, else 503."""
         is_poisoned = self._service.sync.is_poisoned
         return JSONResponse({"status": "poisoned" if is_poisoned else "ok"}, 503 if is_poisoned else 200)
 
     async def ready(self, _request: Request) -> Response:
-        """200 when appends are taken."""
+        """Answer 200 while the daemon takes appends, else 503."""
         service = self._service
         body = {"ready": service.is_ready, "disk": service.disk.name.lower(), "stopping": service.stopping.is_set()}
         return JSONResponse(body, 200 if service.is_ready else 503)
@@ -153,7 +153,7 @@ class _Api:
         query = _query(request, {"tag", "node", "durability", "unterminated"})
         topic = request.path_params["topic"]
         kind, body = request.headers.get("content-type", _BYTES_TYPE), await request.body()
-        # Many lines take their time, in which the loop would answer nobody.
+        # Decoding a large body takes long. In the event loop it would delay every other answer.
         is_short = len(body) <= _READ_BYTES
         batches = (
             _batches(kind, body, query)
@@ -179,7 +179,7 @@ class _Api:
         return JSONResponse({"first_seq": first or None, "last_seq": last or None, "appended": count}, 201)
 
     def _check_batches(self, batches: list[Batch], durability: str | None) -> None:
-        """What a later one would be refused for is said before the first one is appended."""
+        """Check all batches before the first one is appended. Raises `RecordTooLarge`, `InvalidSetting`."""
         limit = self._service.sync.settings.max_record_bytes
         longest = max((len(value) for batch in batches for value in batch.values), default=0)
         if longest > limit:
@@ -188,7 +188,10 @@ class _Api:
             check_durability(durability)
 
     async def _check_takes_records(self, topic: str) -> None:
-        """The first append to a branch or replica asks the remote; that to a new topic only looks at its name."""
+        """Prepare the first append to a topic: take over a branch or replica, or check the name of a new topic.
+
+        Only a branch or a replica asks the remote.
+        """
         archive = self._service.archive
         if archive is None or self._service.sync.has_topic(topic):
             return
@@ -233,7 +236,10 @@ class _Api:
     async def _lines(
         self, pool: Callable[[], ThreadPoolExecutor], items: Iterator[Record | Gap | None]
     ) -> AsyncGenerator[bytes]:
-        """JSON lines, a batch at a time; none where `items` has a None. The first one decides the answer's status."""
+        """Yield JSON lines, one batch at a time. A None in `items` ends a batch, which may be empty.
+
+        An error before the first batch is raised, and decides the answer's status. A later one becomes the last line.
+        """
         is_begun = False
         while True:
             try:
@@ -251,7 +257,7 @@ class _Api:
     async def _followed(
         self, topic: Topic, follower: Follower, items: Iterator[Record | Gap | None]
     ) -> AsyncGenerator[bytes]:
-        """JSON lines until the daemon stops. No thread waits for news (H1)."""
+        """Yield JSON lines until the daemon stops. No thread waits for new records (H1)."""
         loop, news = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -352,7 +358,7 @@ class _Api:
         return await self._in(self._service.cold_reads, ReplicaTopic, archive, name)  # type: ignore[no-any-return]
 
     def _pool(self, topic: Topic | ReplicaTopic, first: int) -> ThreadPoolExecutor:
-        """H2."""
+        """Return the threads for a read from seq `first` on: cold ones below the hot floor, else hot ones (H2)."""
         return self._service.cold_reads if first < topic.hot_floor else self._service.hot_reads
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[..., Any], *arguments: Any) -> Any:
@@ -360,7 +366,7 @@ class _Api:
 
 
 class _Deleted(LookupError):
-    """The answer for a seq whose record was deleted: 404, as for one that never was."""
+    """The error for a seq whose record was deleted: 404, as for a seq that never had a record."""
 
     exit_code = 3
 
@@ -369,9 +375,10 @@ class _Deleted(LookupError):
 
 
 async def _begun(request: Request, body: AsyncGenerator[bytes], media_type: str) -> Response:
-    """The answer, once its first bytes are there: what is raised before them becomes its status.
+    """Return the answer once `body` has yielded its first bytes. An error before them becomes the answer's status.
 
-    That may take long, or never be, as for who follows a topic that rests: so it ends when the client is gone.
+    The first bytes may take long or never come, for example if a command follows a topic without new records. So the
+    wait also ends when the client disconnects.
     """
 
     async def begin() -> bytes:
@@ -384,7 +391,7 @@ async def _begun(request: Request, body: AsyncGenerator[bytes], media_type: str)
             return Response(status_code=_CLIENT_GONE)
         begun = first.result()
     finally:
-        first.cancel()  # ends `body`, if it has not begun
+        first.cancel()  # ends `body` if it has not yielded yet
         gone.cancel()
         await asyncio.wait({first, gone})
 
@@ -419,7 +426,7 @@ def _batches(content_type: str, body: bytes, query: Mapping[str, str]) -> list[B
 
 
 def _news(follower: Follower) -> Iterator[Record | Gap | None]:
-    """What there is, a None, what came since then, and so on, until the log closes."""
+    """Yield the existing records, a None, the records that came since, a None, and so on, until the log closes."""
     try:
         while True:
             yield from follower.news()
@@ -445,7 +452,10 @@ def _wanted(
 
 
 def _take(items: Iterator[Record | Gap | None]) -> tuple[list[Record | Gap], bool]:
-    """The next ones, as many as make a piece of an answer or as there are up to a None, and whether that was all."""
+    """Return the next batch of items, and whether `items` has ended.
+
+    A batch ends at a None, at `_READ_RECORDS` items or at `_READ_BYTES` bytes of values.
+    """
     taken: list[Record | Gap] = []
     size_bytes = 0
     for item in items:

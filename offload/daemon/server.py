@@ -1,13 +1,13 @@
 """`seglog serve` as a process: its sockets, its signals, its end.
 
-    signal             does
-    SIGTERM, SIGINT    takes no more connections, lets requests on their way end (stop_timeout_s), stops the offload at
-                       its next step, makes everything durable, ends with 0
-    the same again     ends at once, as a kill does: recovery makes up for it, attempts stay on record
-    SIGHUP             takes the settings of [offload] and [serve] anew
+    signal             what the daemon does
+    SIGTERM, SIGINT    It takes no more connections, and lets running requests end (stop_timeout_s). It stops the
+                       offload at its next step, makes everything durable, and ends with exit code 0.
+    the same again     It ends at once, as a kill does. Attempts stay on record, and the next start runs recovery.
+    SIGHUP             It reads its settings again (`Service.reload`).
 
 B1  An address that is not loopback needs a token and TLS. The Unix socket is DIR/seglog.sock, mode 0600.
-B2  The socket of a daemon that is gone is removed by the next one: the lock on the directory says that it is gone.
+B2  A daemon removes the socket of an earlier one. It holds the lock on the directory, so the earlier one has ended.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _log = logging.getLogger("seglog.daemon")
 def run(
     directory: Path, *, remote: str | None, variables: Mapping[str, str], on_ready: Callable[[list[str]], None]
 ) -> None:
-    """Serve `directory` until a signal says stop. `on_ready` hears the addresses, once requests are taken.
+    """Serve `directory` until a signal stops the daemon. Once it takes requests, call `on_ready` with the addresses.
 
-    Raises `InvalidAddress`, `InvalidSetting`, and what opening the log raises.
+    Raises `InvalidAddress`, `InvalidSetting`, and the errors of opening the log.
     """
     asyncio.run(_run(directory, remote, variables, on_ready))
 
@@ -97,7 +97,7 @@ async def _serve(
     ]
     while not all(server.started for server in servers) and not any(task.done() for task in serving):
         await asyncio.sleep(0.005)
-    if not any(task.done() for task in serving):  # else it has failed, as without a certificate that can be read
+    if not any(task.done() for task in serving):  # else a server failed, for example on an unreadable certificate
         on_ready()
     await asyncio.gather(*serving)
 
@@ -132,14 +132,15 @@ def _server(guard: Guard, listening: socket.socket, settings: ServeSettings) -> 
 class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """They are ours: one signal ends both servers and the service."""
+        """Leave the signals to `_serve`, where one signal ends both servers and the service."""
         yield
 
 
 class _TimedProtocol(H11Protocol):
-    """Closes a connection whose request is not there, up to its body, in time, or whose answer is not taken.
+    """HTTP/1.1 with two timeouts: for a request to arrive up to its body, and for the client to take its answer.
 
-    A close alone would wait for the reader to take what is buffered: an abort follows.
+    If a request is late, it closes the connection. A close waits until the client takes the buffered bytes, so an abort
+    follows. If the client takes no byte of its answer, only the abort comes.
     """
 
     header_timeout_s: float
@@ -159,7 +160,7 @@ class _TimedProtocol(H11Protocol):
         self.loop.call_later(self.header_timeout_s, self._close_if_still, before)
 
     def _close_if_still(self, before: Any) -> None:
-        is_idle = before is None or before.response_complete  # else it is a pipelined request, still at work
+        is_idle = before is None or before.response_complete  # else a pipelined request is still at work
         if self.cycle is before and is_idle and not self.transport.is_closing():
             self.transport.close()
             self._abort_later()
@@ -178,13 +179,13 @@ class _TimedProtocol(H11Protocol):
         super().resume_writing()
 
     def _abort_later(self) -> None:
-        # After the guard, which counts it and ends the request.
+        # The guard's timeout comes first: the guard counts the slow client and ends the request.
         self._reader_timer = self.loop.call_later(self.reader_timeout_s + _ABORT_AFTER_S, self.transport.abort)
 
 
 @contextmanager
 def _sockets(directory: Path, settings: ServeSettings) -> Iterator[tuple[list[socket.socket], list[str]]]:
-    """The Unix socket, and one for TCP if there is a host; bound and listening."""
+    """Yield the listening sockets and their addresses: the Unix socket, and a TCP socket if a host is set."""
     path = directory / SOCKET_FILE
     with contextlib.ExitStack() as stack:
         unix = stack.enter_context(_unix_socket(directory))
@@ -200,9 +201,12 @@ def _sockets(directory: Path, settings: ServeSettings) -> Iterator[tuple[list[so
 
 @contextmanager
 def _unix_socket(directory: Path) -> Iterator[socket.socket]:
-    """By way of the directory's descriptor: a path of any length fits an address of 108 bytes."""
+    """Yield the listening Unix socket, and remove it at the end.
+
+    An address takes 108 bytes. The bind goes through the directory's descriptor, so that a path of any length fits.
+    """
     path = directory / SOCKET_FILE
-    path.unlink(missing_ok=True)  # B2: the lock is held
+    path.unlink(missing_ok=True)  # B2: this daemon holds the lock
     listening = socket.socket(socket.AF_UNIX)
     inside = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     mask = os.umask(0o177)
@@ -248,7 +252,7 @@ def _token(settings: ServeSettings) -> bytes | None:
 
 
 def _check_address(settings: ServeSettings, token: bytes | None) -> None:
-    """B1."""
+    """Raise `InvalidAddress` if the host is not loopback and the token or TLS is missing (B1)."""
     if not settings.host or settings.host == "localhost":
         return
     try:
@@ -261,6 +265,6 @@ def _check_address(settings: ServeSettings, token: bytes | None) -> None:
 
 
 def announce(addresses: list[str]) -> None:
-    """For people and for scripts that wait for it: one line on standard error, when requests are taken."""
+    """Write the addresses as one line on standard error, for people, and for scripts that wait for the daemon."""
     sys.stderr.write(f"seglog: serving {', '.join(addresses)}\n")
     sys.stderr.flush()
