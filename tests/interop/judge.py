@@ -1,7 +1,7 @@
-"""Apache Pulsar's own code, in two releases, each built once a test session and asked by lines (tests/interop/pulsar).
+"""Runs Apache Pulsar's own code, in two releases, each built once a test session (tests/interop/pulsar).
 
-Its tests are skipped, with the reason, without a JDK, without Maven, or if the registry does not answer. Any other
-trouble is a failure.
+A test sends a command as one line and reads the answers as lines. Without a JDK, without Maven, or if the registry does
+not answer, the tests are skipped with the reason. Any other trouble is a failure.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _UNREACHABLE = re.compile(
 
 
 class JudgeRefused(Exception):
-    """Pulsar's code threw; the text is the chain of its exceptions."""
+    """Pulsar's code threw. The text is the chain of its exceptions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The entries that a command gave, and what it said at its end."""
+    """The entries that a command returned, and its last line."""
 
     entries: list[dict[str, Any]]
     end: dict[str, Any]
@@ -58,7 +58,7 @@ class Judge:
         self._log = log
 
     def ask(self, *words: object) -> Answer:
-        """Raises `JudgeRefused`."""
+        """Send one command and return its answer. Raises `JudgeRefused`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\t".join(map(str, words)) + "\n")
@@ -81,7 +81,7 @@ class Judge:
 
 @pytest.fixture(scope="session", params=RELEASES)
 def judge(request: pytest.FixtureRequest, s3_endpoint: str) -> Iterator[Judge]:
-    """Pulsar's code, with the tests' S3 server as its object storage."""
+    """A judge for each release. Its object storage is the tests' S3 server."""
     release = str(request.param)
     for tool in ("java", "javac", "mvn"):
         if shutil.which(tool) is None:

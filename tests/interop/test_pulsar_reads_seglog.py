@@ -1,4 +1,4 @@
-"""Apache Pulsar's own reader, over HTTP, on objects that an archive of ours offloaded."""
+"""Apache Pulsar's own reader reads, over HTTP, objects that our archive offloaded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIZES = [size * 1000 for size in random.Random(3).choices(range(50), k=260)]
 
 @dataclass(frozen=True, slots=True)
 class Offloaded:
-    """A topic in a bucket. `frames` are what its entries must hold, in order."""
+    """A topic in a bucket. `frames` are the expected contents of its entries, in order."""
 
     bucket: str
     data_key: str
@@ -41,7 +41,7 @@ class Offloaded:
 
 
 def offloaded(path: Path, remote: str, codec: str, sizes: list[int], *, block_size: int = MIN_BLOCK_SIZE) -> Offloaded:
-    """Records of the given sizes, as one data object."""
+    """Append records of the given sizes and offload them as one data object."""
     noise = random.Random(5).randbytes(max(sizes) + len(sizes))
     with (
         seglog.open(path, settings=LogSettings(max_record_bytes=MIB)) as log,
@@ -64,7 +64,7 @@ def read(judge: Judge, made: Offloaded, order: str, *, index_key: str | None = N
 
 
 def with_block_entries_alone(made: Offloaded, block_size: int) -> str:
-    """Put an index object beside ours as Pulsar itself writes it: an entry a block. Returns its key."""
+    """Put an index object beside ours, with one entry for each block as Pulsar itself writes it. Return its key."""
     client = boto3.client("s3")
     got = client.get_object(Bucket=made.bucket, Key=made.index_key)
     body = got["Body"].read()

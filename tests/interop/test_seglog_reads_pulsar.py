@@ -1,4 +1,4 @@
-"""Our reader on what Apache Pulsar's own offloader writes, over HTTP: whole ledgers, and streams of several."""
+"""Our reader reads, over HTTP, objects of Apache Pulsar's own offloader: whole ledgers, and streams of several."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_ledgers_that_it_streamed_into_one_object_are_read(judge: Judge, bucket:
 def test_a_block_that_it_streamed_beyond_the_length_it_says_is_told(
     judge: Judge, bucket: str, store: ObjectStore
 ) -> None:
-    # It leaves the first entry out when it adds a full block up, so the index object is wrong from the next one on.
+    # Pulsar leaves out the first entry when it adds up a full block. So the index is wrong from the next block on.
     ledger = Ledger(21, 0, 280, 50)
     found = opened(store, judge.ask("stream", bucket, uuid.uuid4(), ledger.length // 4, ledger))
     read = []

@@ -1,8 +1,8 @@
 """T9: random histories of a prefix and GC. GC deletes nothing reachable, and in the end leaves nothing else.
 
 A history has writers, forks of forks, tags, pins, deletes, merges, truncations, checkpoints, deleted branches and
-pending uploads. The clocks of machines are wrong either way. Between the requests of a GC run another actor may act. The
-actor writes, forks, pins, undeletes a branch, makes a checkpoint, or wakes after a stall. A fault may end the run.
+pending uploads. The clocks of machines are wrong either way. Between the requests of a GC run another actor may act.
+The actor writes, forks, pins, undeletes a branch, makes a checkpoint, or wakes after a stall. A fault may end the run.
 
 After each run the test reads every state that must exist by its objects, record by record. It compares them with a
 model that knows commits only. All recorded uploads are there, and no volume that has a name is closed. A point that a

@@ -1,4 +1,4 @@
-"""A hot copy is deleted only after its commit is visible and its objects have been read back."""
+"""The archive deletes a hot copy only after its commit is visible and its objects have been read back."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_clock_that_goes_back_releases_nothing(log: Log, remote: str, clock: H
 def test_a_hot_copy_stays_if_one_before_it_was_not_read_back(
     log: Log, tmp_path: Path, state: AttemptState | None
 ) -> None:
-    """This directory has lost its record of the first offload, or that it was published."""
+    """This directory has lost its record of the first offload, or the record of its publication."""
     with offload.attach(log, f"file://{tmp_path}/archive") as archive:
         archive.offload("t")
         log.topic("t").append([b"c"])

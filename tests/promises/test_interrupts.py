@@ -1,8 +1,8 @@
-"""An interrupt (Ctrl-C, a signal whose handler raises) stops who it hits, and nobody else.
+"""An interrupt (Ctrl-C, a signal whose handler raises) stops the call that it hits, and no other thread.
 
-every point   a change of a topic is interrupted wherever the interpreter looks for signals, while it leads a group;
-              then another thread goes on, what was acked is there, and so it is after the log was opened again
-a process     appends from several threads, and gets SIGINT over and over in its main thread, which appends too
+every point   An interrupt hits a change of a topic at each point where the interpreter looks for signals, while the
+              change leads a group. Then another thread appends. Every acked record is there, before and after a reopen.
+a process     Several threads append. The main thread appends too, and gets SIGINT over and over.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.work import tell
 
 DIRECTORY = Path("/log")
 SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
-# This one too: `_Disk`.
+# This module too, because of `_Disk`.
 MODULES = (
     "seglog.wal.group_commit",
     "seglog.engine.entries",
@@ -36,7 +36,7 @@ MODULES = (
     "seglog.writing.write",
     __name__,
 )
-# Checkpoints are made by another thread, as usual.
+# Another thread makes checkpoints, as usual.
 CHANGES: dict[str, Callable[[Log], object]] = {
     "append": lambda log: log.topic("t").append([b"x", b"y"]),
     "append that rotates": lambda log: log.topic("t").append([b"x" * 3000]),
@@ -50,7 +50,7 @@ CHANGES: dict[str, Callable[[Log], object]] = {
 
 
 class _Disk(SimulatedDisk):
-    """Work on files is interrupted where `OsFiles` would be: it is done, and its caller is not told."""
+    """An interrupt hits work on files where it would hit `OsFiles`: the work is done, but the call does not return."""
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         return super().open(path, flags, mode)
@@ -192,7 +192,7 @@ def test_a_process_that_is_interrupted_over_and_over_loses_and_stops_nothing(tmp
             sent += 1
             time.sleep(0.004)
         while reader.is_alive() and child.poll() is None:
-            # Two may have become one: those that are missing.
+            # The kernel may merge two signals into one: send the missing ones.
             reader.join(0.2)
             if reader.is_alive() and b"ended" not in b"".join(output):
                 child.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Kill -9 at each step of a record's way: nothing acked is missing or twice, no half object is visible."""
+"""Kill -9 at each step of a record's way: no acked record is missing or twice, and no partial object is visible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.faults.way import RECORDS, SETTINGS, TOPIC, run, values
 
 
 def _run(directory: Path, remote: str, step: str) -> tuple[int, int]:
-    """The child's exit code, and the last seq that it saw acked."""
+    """Return the child's exit code, and the last seq that it saw acked."""
     code, acked = run(directory, remote, step)
     assert code in {0, -signal.SIGKILL}, code
     return code, acked
@@ -30,12 +30,12 @@ def _read(log: Log) -> Iterator[bytes]:
 
 
 def _check_after_kill(directory: Path, remote: str) -> None:
-    """What a restarted process finds, before and after it has finished the job."""
+    """Check what a restarted process finds, before and after it has finished the job."""
     with seglog.open(directory, settings=SETTINGS) as log, offload.attach(log, remote, settings=_settings()) as archive:
         assert list(_read(log)) == values()
         before = archive.status(TOPIC)
         committed = _commits(remote)
-        assert before.lsn in {committed, committed - 1}  # a commit whose answer was lost is not claimed
+        assert before.lsn in {committed, committed - 1}  # a commit whose answer was lost does not count as done
         assert before.head_seq == RECORDS
         if before.hot_first_seq > RECORDS:
             assert before.offloaded_seq == RECORDS
@@ -77,10 +77,11 @@ def test_kill_after_a_local_step(step: str, tmp_path: Path, remote: str) -> None
 @every(4, part=2)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_kill_before_and_after_each_effect_on_the_store(when: str, tmp_path: Path, remote: str, every: int) -> None:
-    """Control, entry of the oplog, ref, upload begun, three parts, upload completed, index object, commit.
+    """The effects: control, oplog entry, ref, upload begun, three parts, upload completed, index object, commit.
 
-    By default before every other one, and after those between. Over S3, where each takes a second and more, half as
-    many: before the first, the fifth and so on, and after the third, the seventh and so on.
+    By default the test kills before every other effect, and after the effects between. Over S3 each kill takes a second
+    or more, so the test makes half as many. It kills before the first, the fifth and so on, and after the third, the
+    seventh and so on.
     """
     by = every if remote.startswith("s3:") else -(-every // 2)
     first = 1 + (when == "after") * (by // 2)

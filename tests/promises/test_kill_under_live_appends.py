@@ -1,4 +1,4 @@
-"""Kill -9 in a loop, while records are appended and offloaded at once: nothing acked is missing or there twice."""
+"""Kill -9 in a loop, while a process appends and offloads at once: no acked record is missing or there twice."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A remote. `front` is what children reach an S3 server through."""
+    """A remote. If the remote is an S3 server, children reach it through `front`."""
 
     url: str
     front: Front | None
 
     def settle(self) -> None:
-        """What a killed process had sent has its effect."""
+        """Wait until the requests of a killed process have had their effect."""
         if self.front is not None:
             self.front.await_left()
 
@@ -62,7 +62,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def _shot(directory: Path, place: Place, remote: str, step: str, after_s: float) -> int:
-    """The last seq that a child saw acked before it killed itself, or was killed so long after its first record."""
+    """Return the last seq that a child saw acked before it died.
+
+    The child kills itself at `step`, or the test kills it `after_s` seconds after its first record.
+    """
     environment = os.environ | ({} if place.front is None else {"AWS_ENDPOINT_URL": place.front.url})
     with subprocess.Popen(
         [sys.executable, "-m", "tests.faults.busy_way", str(directory), remote, step],
@@ -82,7 +85,7 @@ def _shot(directory: Path, place: Place, remote: str, step: str, after_s: float)
 
 
 def _read_all(log: seglog.Log) -> int:
-    """How many records there are, each of which has to be the one that follows the one before."""
+    """Return the number of records. Assert that each record follows the one before it."""
     number = 0
     for number, record in enumerate(log.topic(TOPIC).read(), start=1):
         assert (record.seq, record.value) == (number, value(number))
@@ -90,7 +93,7 @@ def _read_all(log: seglog.Log) -> int:
 
 
 def _check_finished(archive: Archive, remote: str) -> None:
-    """Every run is in exactly one commit, and nothing else lies in the store."""
+    """Assert that every run is in exactly one commit, and that the store holds nothing else."""
     runs = [past.commit for past in archive.history(TOPIC)][::-1]
     assert {commit.kind for commit in runs} <= {CommitKind.OFFLOAD}
     segments = [segment for commit in runs for segment in commit.segments]

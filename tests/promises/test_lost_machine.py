@@ -1,4 +1,4 @@
-"""A machine is lost, and another one goes on; if the first comes back, it does not write any more. Real daemons."""
+"""A machine is lost, and another machine takes over. If the first one comes back, it no longer writes. Real daemons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.daemons import ServedDirectory, served
 
 
 def ship(daemon: ServedDirectory, value: bytes) -> dict[str, object]:
-    """Append, seal, offload: what offload said."""
+    """Append, seal and offload. Return the answer to the offload."""
     daemon.append("t", value)
     daemon.call("seal", topic="t")
     [said] = daemon.call("offload", topic="t")
@@ -70,7 +70,7 @@ def test_what_was_offloaded_reads_back_elsewhere_and_writing_goes_on(tmp_path: P
 
 
 def test_two_daemons_on_one_topic_cannot_take_turns(tmp_path: Path, remote: str) -> None:
-    """Whoever was fenced stays fenced, whatever it tries, and its background leaves the topic alone."""
+    """A fenced daemon stays fenced, whatever commands it gets, and its background tasks leave the topic alone."""
     for name in ("one", "two"):
         seglog.open(tmp_path / name).close()
     with (
@@ -81,7 +81,7 @@ def test_two_daemons_on_one_topic_cannot_take_turns(tmp_path: Path, remote: str)
         two.call("sync", topic="t")
         assert two.values("t") == ["1"]
         ship(one, b"2")
-        until_synced(two, "t", ["1", "2"])  # by itself
+        until_synced(two, "t", ["1", "2"])  # the background of `two` syncs
         assert two.get("/topics") == [{"topics": ["t"]}]
         assert two.get("/topics/t/index_bounds") == [{"earliest_seq": 1, "head_seq": 2, "hot_first_seq": 3}]
         assert [each["value"] for each in two.get("/topics/t/records?from=2")] == ["2"]

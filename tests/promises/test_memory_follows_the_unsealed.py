@@ -1,4 +1,4 @@
-"""What an open log keeps in memory, and open, follows what is not sealed yet, not the history. Sizes are counted.
+"""The memory and open files of an open log follow the unsealed records, not the history. The tests count sizes.
 
 unsealed   at most 28 bytes a record, of which 24 are the index; a million records
 sealed     next to nothing a record: one value a segment
@@ -24,7 +24,7 @@ TOPICS = 2_000
 
 
 class CountingFiles(UnsyncedFiles):
-    """`most` is how many files were open at once."""
+    """`most` is the highest number of files open at once."""
 
     def __init__(self) -> None:
         super().__init__()

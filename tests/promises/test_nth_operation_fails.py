@@ -1,12 +1,12 @@
-"""Any call of the file system may fail, once or for good: no ack that is not durable, and nothing acked is lost.
+"""Any call of the file system may fail, once or for good. The log acks only what is durable, and loses nothing acked.
 
-A life of a log runs on a simulated disk of which call N fails. The soak takes each call of a life without a failure,
-the default a part of the calls of each kind. What the caller is told is compared with what a good disk shows
+A life of a log runs on a simulated disk, whose call N fails. The soak fails each call of a life that has no failure.
+The default run fails some calls of each kind. The test compares the answers to the caller with what a good disk shows
 afterwards, as the system has it and after a power cut:
 
     no ack that is not durable      the same bounds as after a crash (tests/seglog/workload.py)
-    no exception that hides         the caller gets an error of ours, the system's own, or MemoryError; nothing else
-    the first failed sync is final  after one of the WAL that lost data no append at fsync is acked until the log is
+    no exception that hides         the caller gets a seglog error, the system's own error, or MemoryError; no other
+    the first failed sync is final  after a failed WAL sync that lost data, the log acks no append at fsync until it is
                                     opened again
 """
 
@@ -52,7 +52,7 @@ ERRORS = {
 
 @dataclass
 class Caller:
-    """Goes on whatever is refused, as an application may. `journal` knows what it was told."""
+    """Continues after every error, as an application may. `journal` records the answers that the caller got."""
 
     files: FailingCalls
     settings: LogSettings = SETTINGS
@@ -95,14 +95,15 @@ class Caller:
                 step()
 
     def _create_kept(self, log: Log) -> None:
-        """If that fails, its first append makes it, as one that keeps no history."""
+        """Create the topic `kept`. If that fails, its first append creates it as a topic that keeps no history."""
         log.create_topic("kept", TopicConfig(keep_history=True))
         self.journal.keepers = frozenset({"kept"})
 
     def _append(self, log: Log, name: str, count: int, durability: str) -> None:
-        """What is refused may be there after `WriterPoisoned` and never is after `DiskFull`.
+        """Append, and note the attempt in the journal.
 
-        Of a writer that was poisoned before nothing is ever there, so that is not noted.
+        A refused record may be there after `WriterPoisoned`, and is never there after `DiskFull`.
+        A writer that was poisoned before writes nothing, so the journal does not note the attempt.
         """
         if log._engine.committer.is_poisoned:
             log.topic(name).append([b"never"] * count, durability=durability)
@@ -111,7 +112,7 @@ class Caller:
         head = log.topic(name).head_seq
         values = [b"%s %d" % (name.encode(), head + 1 + index) * 3 for index in range(count)]
         if log._engine.committer.is_poisoned:
-            # What came before it may be there or not: that stays what was tried for these seqs.
+            # An earlier attempt at these seqs may be there or not, so it stays in the journal.
             with pytest.raises(WriterPoisoned):
                 log.topic(name).append(values, durability=durability)
             return

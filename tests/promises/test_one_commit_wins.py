@@ -1,4 +1,4 @@
-"""One commit at most for each (volume, LSN): of two writers one wins, the other is told, and nothing is lost."""
+"""Each (volume, LSN) has at most one commit. Of two writers one wins, the other gets an error, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_two_processes_that_offload_the_same_range(tmp_path: Path, remote: str) 
             assert [record.value for record in log.topic("t").read()] == [b"a", b"b"]
             status = archive.status("t")
             assert status.diverged_lsn == (2 if lost else None)
-            assert status.hot_first_seq == (1 if lost else 3)  # the loser keeps what it could not commit
+            assert status.hot_first_seq == (1 if lost else 3)  # the loser keeps the records that it could not commit
             if lost:
                 with pytest.raises(Diverged):
                     archive.offload("t")
@@ -68,7 +68,7 @@ def test_a_topic_whose_name_is_taken_by_another_history_is_told(tmp_path: Path, 
 
 
 def test_eight_processes_that_race_commits_to_one_volume(tmp_path: Path, remote: str) -> None:
-    """No LSN twice, no gap, every commit that was acked is there, and the chain is whole."""
+    """No LSN appears twice, no LSN is missing, every acked commit is there, and the chain is whole."""
     racers, commits = 8, 12
     with seglog.open(tmp_path / "data") as log, offload.attach(log, remote) as archive:
         vid = Branches(archive._volumes).create("race", now_ms=0)

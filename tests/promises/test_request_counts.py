@@ -27,7 +27,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "requests.md"
 
 
 def documented(table: int = 0) -> dict[str, int]:
-    """Of the page's first table, or the one of that number."""
+    """Return the requests of each operation from a table of the page, the first one by default."""
     section = PAGE.read_text().split("| --- | --- | --- |")[1 + table]
     rows = re.findall(r"^\| ([^|]+?) \| (\d+) \|", section.partition("\n\n")[0], re.MULTILINE)
     return {operation: int(requests) for operation, requests in rows}
@@ -35,7 +35,7 @@ def documented(table: int = 0) -> dict[str, int]:
 
 @pytest.fixture(params=["memory", "http"])
 def counted(request: pytest.FixtureRequest) -> Iterator[tuple[ObjectStore, Callable[[], int]]]:
-    """A store, and how many requests it got since that was asked last."""
+    """A store, and a function that returns the number of requests since its last call."""
     if request.param == "memory":
         store = CountingStore(MemoryStore())
 
@@ -147,7 +147,7 @@ def _last(archive: offload.Archive) -> SegmentView:
 
 @pytest.mark.parametrize("to", ["head", f"seq:{_SEGMENTS + 3}"])
 def test_a_restore_of_10_tib_makes_the_requests_of_a_restore_of_one_segment(tmp_path: Path, to: str) -> None:
-    """By somebody who has never seen the topic, nor any of its objects."""
+    """The restoring directory has never seen the topic, nor any of its objects."""
     counts = []
     for segments in (1, _SEGMENTS):
         store = CountingStore(_described(tmp_path / f"{segments}", segments))
@@ -164,7 +164,7 @@ def test_a_restore_of_10_tib_makes_the_requests_of_a_restore_of_one_segment(tmp_
 
 
 def _described(path: Path, segments: int) -> MemoryStore:
-    """A topic of which a commit says that it has so many segments, of 1 GiB each, but for the last one."""
+    """Return a store with a topic whose commit names `segments` segments of 1 GiB each, and a small last one."""
     store = MemoryStore()
     with (
         seglog.open(path) as log,

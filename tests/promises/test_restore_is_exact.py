@@ -1,4 +1,4 @@
-"""Any past state comes back exact to the record, by seq and by time, whatever was deleted or offloaded since."""
+"""Any past state comes back exact to the record, by seq and by time, after any deletes and offloads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START_MS = 1_790_000_000_000
 
 @dataclass
 class Model:
-    """What the topic means: the live seqs after each event, by its time and by the head it happened at."""
+    """The model of the topic: the live seqs after each event, by its time and by the head at the event."""
 
     live: set[int] = field(default_factory=set)
     tags: dict[int, str] = field(default_factory=dict)

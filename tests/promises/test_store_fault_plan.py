@@ -1,7 +1,8 @@
-"""T6: a store that fails in every way it can, at every call: what is told is true, and the next round completes.
+"""T6: a store fails in every way it can, at every call. Each answer is true, and the next round completes.
 
-All faults one at a time, then all pairs, over the port in memory. A round ends at an error, and every other plan has a
-process for each. With the faults over, the round that follows has to reach the end.
+The tests try each fault alone, and then pairs, over the port in memory. A round ends at an error. In half of the plans
+each round is a new process. In the other half one process makes all rounds. After the faults, the next round must
+complete.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ def _singles(calls: Counter[str]) -> list[Fault]:
 
 
 def _each_kind_first(faults: Sequence[Fault]) -> list[Fault]:
-    """In any order, but one of each kind comes before a second one of any: a part of them has all kinds."""
+    """Return the faults in random order, but one of each kind before a second one of any kind.
+
+    So a prefix that is long enough has all kinds.
+    """
     shuffled = random.Random(5).sample(faults, len(faults))
     ranks: Counter[Fault] = Counter()
     ranked = []
@@ -110,7 +114,10 @@ def test_pairs_of_faults_in_memory(tmp_path: Path) -> None:
 
 
 def test_the_question_after_each_write_without_an_answer_fails(tmp_path: Path) -> None:
-    """Nobody can say then whether it is there. A call that says "not written" is wrong, and so is "done"."""
+    """The caller cannot know then whether the object is there.
+
+    A call that says "not written" is wrong, and so is "done".
+    """
     calls = _calls(tmp_path)
     plans = [
         [Fault(nth, when, lost, method), Fault(error=error, is_next=True)]

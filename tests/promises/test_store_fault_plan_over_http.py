@@ -1,6 +1,7 @@
-"""T6 over HTTP: a front before a real S3 server fails any request in any way; the clients are those of the product.
+"""T6 over HTTP: a front before a real S3 server fails any request in any way. The clients are those of the product.
 
-Once with clients that repeat what fails, and once without, so that the fault reaches those who reason about it.
+The plans run with clients that repeat failed requests, and with clients that do not. So the fault reaches the code
+that decides what happened.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from tests.work import tell
 
 BUCKET = "faults"
 URL = f"s3://{BUCKET}/acme"
-ROUNDS = 3  # the one with the fault, and the next; a machine under load may time out once more
-PLANS = 8  # And one of each way to fail that these have not.
+ROUNDS = 3  # the round with the fault, and the next one; on a loaded machine one more may time out
+PLANS = 8  # and one of each way to fail that these lack
 TIMEOUT_S = 1.0
 _DAMAGE = frozenset({"flipped", "BadDigest"})
 _REFUSALS = frozenset({"ExpiredToken", "RequestTimeTooSkewed"})
@@ -36,7 +37,7 @@ _ABSENCE = frozenset({"NoSuchUpload", "stale", "flipped"})
 
 
 class Bench:
-    """The server, the front, and stores behind each."""
+    """The server, the front, and a store behind each."""
 
     def __init__(self, endpoint: str, front: Front, open_at: Callable[[str, int], S3Store]) -> None:
         self._endpoint = endpoint
@@ -80,7 +81,7 @@ class Bench:
         shutil.rmtree(directory, ignore_errors=True)
 
     def plans(self, tmp_path: Path) -> list[HttpFault]:
-        """Every fault at every request of a life without one, and one more of each kind."""
+        """Return every fault at every request of a life without faults, and at one more request of each kind."""
         figures = Figures()
         self.live(tmp_path / "none", [], 4, figures)
         assert not any(figures.faults.values()), figures.faults

@@ -1,7 +1,7 @@
-"""A topic does what a plain list would, whatever is done to it, over crashes, reopens and jumps of the clock.
+"""A topic does what a plain list does, after any operations, over crashes, reopens and jumps of the clock.
 
-The log runs on a simulated disk. The model is a list of what was appended and a list of deletes; what a crash may take
-of it is told by the same bounds as in tests/seglog/workload.py: durable <= recovered <= appended, values exact.
+The log runs on a simulated disk. The model is a list of appended records and a list of deletes. The bounds of
+tests/seglog/workload.py say what a crash may take of it: durable <= recovered <= appended, values exact.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TAGS = st.sampled_from([None, "eu-1", "eu-2", "us", "ü"])
 
 
 class ColdStore:
-    """Segments in a directory of the same disk, while it is not away."""
+    """Segments in a directory of the same disk. Every access fails while `is_away` is set."""
 
     is_away = False
 
@@ -94,7 +94,10 @@ class TopicModel(RuleBasedStateMachine):
 
     @rule(durability=st.sampled_from(CLASSES))
     def configure(self, durability: str) -> None:
-        """Durable, and with it all that was written before; of ephemeral records no frame of their own."""
+        """Change the durability.
+
+        The change is durable, and so is everything written before it. Ephemeral records get no frame.
+        """
         if durability in self.classes:
             self.log.configure("t", replace(self.topic.config, durability=durability))
             self.journal.kinds["t"] = (self.topic.epoch, self.topic.config)
@@ -124,7 +127,7 @@ class TopicModel(RuleBasedStateMachine):
     @precondition(lambda self: self.settings.hot_retain_segments == 0)
     @rule(tag=st.sampled_from(["eu-1", "us", "*"]))
     def go_on_without_the_cold_store(self, tag: str) -> None:
-        """All that asks nothing of it; what is due waits."""
+        """Do everything that needs no cold store while it is away. Segments that are due wait."""
         self.store.is_away = True
         self.append(6, 10, "eu-1", "fsync")
         self.topic.seal()
@@ -139,7 +142,7 @@ class TopicModel(RuleBasedStateMachine):
 
     @rule(ms=st.integers(0, 10_000))
     def jump(self, ms: int) -> None:
-        """Forward or back, as clocks do."""
+        """Set the clock forward or back."""
         self.clock.ms = ms
 
     @rule()
@@ -177,7 +180,7 @@ class TopicModel(RuleBasedStateMachine):
         check_totals(self.log)
 
     def _check_batches(self, items: list[Record | Gap]) -> None:
-        """They end with an error at the first gap."""
+        """Check that batches hold the same records, and end with an error at the first gap."""
         sound = list(takewhile(lambda item: isinstance(item, Record), items))
         found: list[Record] = []
         with nullcontext() if len(sound) == len(items) else pytest.raises(Evicted):
@@ -217,13 +220,13 @@ class TopicModel(RuleBasedStateMachine):
 
 
 class TieredTopicModel(TopicModel):
-    """Sealed segments leave at once."""
+    """A topic whose sealed segments go to the cold store at once."""
 
     settings = replace(SETTINGS, hot_retain_segments=0)
 
 
 class ShardedTopicModel(TopicModel):
-    """The number of WAL shards is another one now and then."""
+    """A topic of a log whose number of WAL shards changes now and then."""
 
     settings = replace(SETTINGS, wal_shards=2)
 

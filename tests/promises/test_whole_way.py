@@ -1,4 +1,4 @@
-"""The main job on real input: every byte comes back, from wherever it is read."""
+"""The main job on real input: every byte comes back, from every place that it can be read from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main job, seen from Spark: the same bytes as from the log, of the topic and of a branch."""
+"""The main job, seen from Spark: the topic and a branch give the same bytes as the log."""
 
 from __future__ import annotations
 
