@@ -11,6 +11,6 @@ _ROW = re.compile(r" {4}(\d+) +(\d+) ")
 
 
 def table_of(module: str) -> list[tuple[int, int]]:
-    """Offset and size of each row that has numbers for both."""
+    """Return offset and size of each row that has numbers for both."""
     text = importlib.import_module(module).__doc__ or ""
     return [(int(match[1]), int(match[2])) for line in text.splitlines() if (match := _ROW.match(line))]

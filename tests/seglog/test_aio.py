@@ -29,7 +29,7 @@ from tests.faults.files import FailingFiles, UnsyncedFiles
 
 
 class GatedFiles(UnsyncedFiles):
-    """A write-ahead log whose syncs are counted and wait for the gate."""
+    """A file port whose datasync waits for the gate. It counts the syncs and does not sync."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -145,7 +145,7 @@ def test_one_that_is_refused_fails_alone(tmp_path: Path) -> None:
         outcomes = await asyncio.gather(
             topic.append([b"a"]),
             topic.append([b"x" * 1001]),
-            topic.append(["text"]),  # type: ignore[list-item] - what a mistaken caller does
+            topic.append(["text"]),  # type: ignore[list-item] - a caller's mistake
             topic.append([b"b"]),
             return_exceptions=True,
         )
@@ -308,7 +308,7 @@ def test_appends_wait_for_room_in_order(tmp_path: Path) -> None:
 
 
 def test_what_waits_is_bounded_when_a_group_is_done_too(tmp_path: Path) -> None:
-    """Other appends wait while the group before them ends. Their bytes count."""
+    """Other appends wait while the previous group ends. Their bytes count towards the bound."""
     files = GatedFiles()
     waiting = []
 

@@ -1,4 +1,7 @@
-"""A crash at some of the file operations of a small life, in the soak at each: process, power, and recovery itself."""
+"""Crash at some file operations of a small life: the process, the power, and recovery itself.
+
+The soak crashes at every operation.
+"""
 
 from __future__ import annotations
 

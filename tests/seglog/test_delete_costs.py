@@ -1,4 +1,4 @@
-"""Reads, deletes and checkpoints cost the same, whatever number of deletes no checkpoint has applied yet."""
+"""The cost of reads, deletes and checkpoints does not depend on the number of deletes not yet checkpointed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_a_read_or_a_delete_does_is_the_same_after_one_delete_and_after_man
         counts[-1]["delete"] = count_calls(lambda: delete(topic, 2))
         for number in range(300):
             delete(topic, number)
-    # Where a delete without a tag reached a record, there is one less to show.
+    # If a delete without a tag reaches a record, a read shows one record fewer.
     for name, count in counts[1].items():
         assert count <= counts[0][name] + 30, name
 
@@ -107,7 +107,7 @@ def test_a_reader_on_its_way_is_told_of_what_is_evicted_before_it_gets_there(log
 
 
 def test_an_acknowledged_front_is_found_without_looking_at_the_segment_each_time(log: Log) -> None:
-    """A queue whose messages have a tag each: every delete takes the first record."""
+    """A queue has one tag per message. Every delete reaches the first record."""
     topic = log.topic("t")
     first = topic.append([b"x"], tag="ack-0", durability="fsync")[0]
     for number in range(1, 400):

@@ -1,4 +1,4 @@
-"""A process that has no file descriptor left: the log goes on, or refuses, and nothing is lost."""
+"""If a process has no file descriptor left, the log works or refuses a call, and loses nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ VALUE = b"x" * 1000
 
 
 class NoDescriptors(UnsyncedFiles):
-    """Refuses all that opens a file while `is_exhausted`, or the `at`th (from 1) alone."""
+    """A file port that raises EMFILE. While `is_exhausted`, every call that opens a file raises.
+
+    Otherwise only call number `at` raises, counted from 1.
+    """
 
     def __init__(self) -> None:
         self.is_exhausted = False
@@ -84,7 +87,7 @@ def test_what_was_acked_meanwhile_survives_a_kill(tmp_path: Path) -> None:
     files.is_exhausted = True
     for _ in range(30):
         log.topic("t").append([VALUE])
-    # As a killed process leaves it.
+    # The close fails, so the directory is as after a kill.
     with pytest.raises(TooManyOpenFiles):
         log.close()
     assert values(tmp_path / "data") == [VALUE] * 30
@@ -124,7 +127,10 @@ def test_a_checkpoint_is_refused_and_may_be_tried_again(tmp_path: Path) -> None:
 
 
 def live(directory: Path, files: NoDescriptors, at: int) -> tuple[int, bool]:
-    """A life with rotations, checkpoints and seals, in which the `at`th descriptor is refused: how many were acked."""
+    """Run a life with rotations, checkpoints and seals, in which the port refuses descriptor number `at`.
+
+    Return the number of acked records, and whether the log was poisoned.
+    """
     acked = 0
     log = seglog.open(directory, settings=SETTINGS, files=files, upkeep=InCaller)
     files.count, files.at = 0, at
@@ -182,7 +188,7 @@ def test_a_journal_refuses_a_new_section_and_goes_on(tmp_path: Path) -> None:
 
 @contextmanager
 def no_descriptor_left() -> Iterator[None]:
-    """For real: the limit of this process is what it has open now."""
+    """Lower the process's descriptor limit to the lowest free descriptor, so that no file can be opened."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest_free = os.dup(0)
     os.close(lowest_free)
@@ -217,7 +223,7 @@ def test_a_full_disk_is_still_a_full_disk(tmp_path: Path) -> None:
     files = Full()
     with seglog.open(tmp_path / "data", settings=SETTINGS, files=files, upkeep=InCaller) as log:
         files.is_full = True
-        for _ in range(7):  # as many as the active file has room for
+        for _ in range(7):  # the active file has room for seven
             log.topic("t").append([VALUE])
         with pytest.raises(DiskFull):
             log.topic("t").append([VALUE])

@@ -8,7 +8,7 @@ from seglog.errors import SeglogError
 
 
 def _drawn() -> dict[str, str]:
-    """Class and base, as the docstring's tree has them."""
+    """Return each class and its base, as the tree in the docstring shows them."""
     bases: dict[str, str] = {}
     path = ["SeglogError"]
     for line in (errors.__doc__ or "").splitlines():

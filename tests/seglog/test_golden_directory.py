@@ -1,4 +1,4 @@
-"""Files that an older release wrote are read, and the same calls still write the same bytes."""
+"""The log reads files that an older release wrote. The same calls still write the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A crash at every file operation of a small life of a journal: the process dies, the power is cut, opening crashes."""
+"""Crash at every file operation of a small life of a journal: a killed process, a power cut, a crash in the opening."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedC
 
 @dataclass
 class Told:
-    """What was handed to each section, how much of that was acked by a sync, and what was pruned."""
+    """The items appended to each section, the number of them that a sync acked, and the prunes tried and acked."""
 
     tried: dict[int, list[bytes]] = field(default_factory=dict)
     acked: dict[int, int] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Told:
 
 
 def live(directory: Path, files: Files, told: Told) -> None:
-    """Items of every kind of size over three lives, with syncs, prunes, and ends that no sync has seen."""
+    """Append items of many sizes over two lives, with syncs, a prune, and unsynced items at the end of sections."""
     with Journal(directory, files=files) as journal:
         for size in (4, 0, 8, 600, 1400):
             told.append(journal, 1, size)
@@ -64,7 +64,7 @@ def live(directory: Path, files: Files, told: Told) -> None:
 
 
 def check(directory: Path, told: Told) -> None:
-    """Nothing acked is lost, nothing is there that was not appended, in its order, and it goes on from there."""
+    """Check that the journal has every acked item, and only items that were appended, in order. Then append more."""
     if not directory.exists():
         assert not any(told.acked.values())
         return
@@ -72,7 +72,7 @@ def check(directory: Path, told: Told) -> None:
     with Journal(directory, files=UnsyncedFiles()) as journal:
         assert all(section >= told.prune_acked for section in journal.sections)
         below = {section for section in told.acked if section < told.prune_tried}
-        # A prune that nobody heard of is there as a whole, or not at all.
+        # A prune that did not return took effect as a whole, or not at all.
         assert below.intersection(journal.sections) in (set(), below)
         if told.prune_acked:
             with pytest.raises(SectionPruned):
@@ -169,7 +169,7 @@ def test_the_power_may_be_cut_while_it_is_opened_after_a_power_cut(tmp_path: Pat
 
 @pytest.mark.parametrize("seed", [None, 1, 2])
 def test_the_power_may_be_cut_in_the_life_after_a_crash(tmp_path: Path, seed: int | None) -> None:
-    """What the first life left undone, as a directory entry that is not synced, is not taken for done by the second."""
+    """The second life does not rely on unsynced work of the first life, such as an unsynced directory entry."""
     for at in range(1, effects(tmp_path) + 1):
         base, left = tmp_path / str(at), tmp_path / f"{at}-left"
         base.mkdir()

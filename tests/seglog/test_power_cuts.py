@@ -1,6 +1,6 @@
 """Cut the power at each effect of a checkpoint, a truncation, a removal and a change of shards.
 
-The cut loses all changes that are not durable, or only one of them. The log then opens with all acked records.
+The cut loses all changes that are not durable, one of them, or none. The log then opens with all acked records.
 `tests/promises/test_crash_images.py` draws more sets of lost changes, over longer lives.
 """
 

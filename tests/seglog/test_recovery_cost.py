@@ -1,4 +1,7 @@
-"""What an opening costs: it follows what is not checkpointed, and not what is sealed but for the names of its files."""
+"""The cost of an opening depends on the records that no checkpoint has covered.
+
+Of sealed segments, the opening only lists the names of the files.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ class Counting(UnsyncedFiles):
 
 
 def _grown(directory: Path, have: int, wanted: int, *, tag: str | None = None) -> None:
-    """To that many sealed segments."""
+    """Append records and seal, until the topic has `wanted` sealed segments."""
     with seglog.open(directory, files=UnsyncedFiles(), settings=SETTINGS) as log:
         log.topic("t").append([b"x"] * (wanted - have), tag=tag)
         log.topic("t").seal()
@@ -104,7 +107,7 @@ def test_records_in_sealed_segments_cost_nothing(tmp_path: Path) -> None:
 
 
 def test_frames_that_are_checkpointed_are_not_read_again(tmp_path: Path) -> None:
-    """Of the WAL, only what comes after the snapshot's place."""
+    """The opening reads the WAL only from the snapshot's position."""
     with seglog.open(tmp_path / "data", files=UnsyncedFiles()) as log:
         log.topic("t").append([b"x" * 1000] * 1000)
     files = Counting()

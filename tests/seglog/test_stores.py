@@ -1,6 +1,6 @@
-"""One conformance suite over every segment store: what `seglog.tiers.segment_store` promises, Q1 to Q4.
+"""A conformance suite for every segment store: the promises Q1 to Q4 of `seglog.tiers.segment_store`.
 
-Another implementation joins by a line in STORES: what makes an empty one, given a directory of its own.
+To test another implementation, add it to STORES: a function that takes an own directory and returns an empty store.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def test_half_a_segment_is_not_listed_and_may_be_deleted(tmp_path: Path) -> None
 
 
 class Broken(MemorySegmentStore):
-    """A cold store that hangs nobody who does not need it: every call fails."""
+    """A cold store whose `exists` and `read_range` fail. Only a caller that needs the cold copy may notice."""
 
     def exists(self, segment: SegmentId, part: Part) -> bool:
         raise OSError(5, "cold trouble")

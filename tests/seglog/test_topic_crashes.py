@@ -1,7 +1,7 @@
-"""A crash at file operations while topics are truncated, evicted, deleted and made again.
+"""Crash at file operations while a life truncates, evicts, deletes and recreates topics.
 
-Each way of crashing takes a part of the operations, in the soak all of them. The crash images of tests/promises take
-every one.
+Each test crashes at some of the operations, and in the soak at all of them. The crash images of tests/promises cover
+every operation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.seglog.clocks import SetClock
 from tests.seglog.topic_life import SETTINGS, SHARDED, TIERED, Shown, check, live
 
 Life = tuple[list[Shown], int]
-"""What a life without a crash shows, and how many effects it has."""
+"""The states that a life without a crash shows, and the number of its effects."""
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_the_power_may_be_cut_at_any_operation(whole: Life, tmp_path: Path, seed
 
 @pytest.fixture(scope="module")
 def whole_tiered(whole: Life, tmp_path_factory: pytest.TempPathFactory) -> Life:
-    """What the log shows is what it shows without a cold store."""
+    """Run the life with a cold store. Check that the log shows the same states as without one."""
     base = tmp_path_factory.mktemp("whole-tiered")
     (base / "cold").mkdir()
     counter = Effects(UnsyncedFiles())
@@ -104,7 +104,7 @@ def test_the_power_may_be_cut_at_any_operation_with_a_cold_store(
 
 @every(53, part=2)
 def test_the_power_may_be_cut_at_any_operation_with_shards(whole: Life, tmp_path: Path, every: int) -> None:
-    """A topic that is deleted and made again is in another shard then; and the number changes with the recovery."""
+    """A recreated topic lies in another shard. Most recoveries also change the number of shards."""
     dry, _ = whole
     counter = Effects(UnsyncedFiles())
     live(tmp_path / "sharded", counter, [], SHARDED)

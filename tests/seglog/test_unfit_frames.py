@@ -1,4 +1,4 @@
-"""Frames and snapshots with a sound checksum that cannot be applied: damage with a place, and no other error."""
+"""A frame or snapshot with a sound checksum that recovery cannot apply is damage with a place, and no other error."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _open(directory: Path) -> seglog.Log:
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A killed process's directory: topic 1 has five records in a segment, five in the WAL, and one delete."""
+    """The directory of a killed process. Topic 1 has five records in a segment, five in the WAL, and one delete."""
     home = tmp_path_factory.mktemp("left")
     log = _open(home / "live")
     log.topic("orders").append([b"x"] * 5, tag="eu")
@@ -62,7 +62,7 @@ def _end(wal: bytes) -> int:
 
 
 def _with_frame(left: Path, directory: Path, frame: bytes) -> int:
-    """Offset of the frame, which is the last one."""
+    """Copy `left`, write the frame after the last frame of the WAL, and return its offset."""
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(left, directory)
     path = directory / "wal" / NAME
@@ -107,7 +107,7 @@ def _bodies() -> Iterator[tuple[str, bytes]]:
     yield from named(FrameType.TOPIC_DELETE, {"epoch": 1}, {"epoch": (2, 2**63, *NO_WHOLES)})
 
 
-#: Not given up by leaving a key out: the key is one that only an eviction has.
+#: A body that stays valid without the key: only the delete of an eviction has the key.
 FINE = {(FrameType.DELETE.name, json.dumps(DELETE).encode())}
 SEQS = {"DELETE": 10, "EVICT_WATERMARK": 3, "TRUNCATE": 8}
 
@@ -160,7 +160,7 @@ def test_a_frame_that_cannot_be_where_it_is_is_damage(left: Path, tmp_path: Path
     offset = _with_frame(left, tmp_path / "data", frame)
     with pytest.raises(FileCorrupt) as caught:
         _open(tmp_path / "data").close()
-    if what == "a topic with the name of another":  # told when all shards are read, for any may have deleted the other
+    if what == "a topic with the name of another":  # any shard may delete the other topic, so recovery checks last
         assert "there twice" in caught.value.reason
     else:
         assert (caught.value.path, caught.value.offset) == (tmp_path / "data" / "wal" / NAME, offset)
@@ -177,7 +177,7 @@ KINDS = [kind for kind in FrameType if kind not in (FrameType.APPEND, FrameType.
 
 
 def _is_opened_or_damaged(directory: Path) -> None:
-    """Only our errors come, also from what is done with a log that opens."""
+    """Check that the opening, and calls on the opened log, raise only our own errors."""
     try:
         log = _open(directory)
     except Corrupt:
@@ -208,7 +208,7 @@ def _snapshot(directory: Path) -> Path:
 
 
 def _places(value: object, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to every value within, the value itself included."""
+    """Yield the path to every nested value, including the value itself."""
     yield at
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in parts:

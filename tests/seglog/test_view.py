@@ -140,7 +140,7 @@ def test_nothing_is_made_where_no_log_is(tmp_path: Path) -> None:
 
 @contextmanager
 def _without_rights(directory: Path) -> Iterator[None]:
-    """Make the directory read-only, owned by a user who is not root, and act as that user."""
+    """Make the directory read-only, give it to a user other than root, and act as that user."""
     is_root = os.geteuid() == 0
     places = [directory, *directory.rglob("*")]
     for path in places:

@@ -6,16 +6,16 @@ deletes. The oracle compares the bounds of the journal at a moment (`Bounds`) wi
 
     fsync      durable when acked, with all records appended to its topic before it
     disk       durable after a later sync
-    memory     durable after a later sync, which nothing guarantees
-    ephemeral  never durable: readers see its seq as a gap. The seq is taken once a checkpoint or a later durable record
-               covers it
+    memory     as disk, but only by chance
+    ephemeral  never durable: after a crash, readers see a gap in its place. Its seq stays taken if a checkpoint or a
+               later durable record covers it
 
 If `append` returned, the oracle also compares the record's time, node and `unterminated` with the values that readers
 saw. It compares the epoch and the configuration of the topic.
 
 If a topic begins in its own segments, the oracle knows its floors exactly. If a topic begins in the cold tier, then
 `earliest_seq` is not below the seqs that a delete by seq reached, and some records are released. `evict_floor` is 1, or
-the seq below it is that of an ephemeral record.
+the record directly below it was ephemeral.
 
 The oracle does not check:
 

@@ -1,4 +1,4 @@
-"""Chunks of records in memory: what is found in them, and that what they take is counted."""
+"""Chunks of records in memory: finding records, and counting their bytes."""
 
 from __future__ import annotations
 

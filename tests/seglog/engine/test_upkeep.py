@@ -1,4 +1,4 @@
-"""Checkpoints are made in the background, and an append waits for one only when too many WAL files do."""
+"""Checkpoints run in the background. An append waits for a checkpoint only if too many WAL files wait for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = LogSettings(segment_max_events=10, wal_file_bytes=4096)
 
 
 class GatedFiles(UnsyncedFiles):
-    """The first write of a segment waits for the gate. `is_waiting` says that one does."""
+    """A file port whose writes to segments wait for the gate. A write sets `is_waiting` before it waits."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()

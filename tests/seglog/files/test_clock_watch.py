@@ -1,4 +1,4 @@
-"""A clock that goes wrong is told at an append, once for each time."""
+"""An append logs a warning about a wrong clock, once for each time that the clock goes wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START_MS = 1_790_000_000_000
 
 
 class Machine:
-    """A log, its clock, and the machine's steady one."""
+    """A log, its clock, and the machine's steady clock."""
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
         self.steady_ms = 5_000
@@ -84,7 +84,7 @@ def test_a_clock_that_was_put_right_is_told_once_for_each_topic_with_records_ahe
         machine.passes(31 * DAY_MS)
         assert machine.told("a") == []
         machine.clock.ms += 30 * DAY_MS
-        assert len(machine.told("b")) == 1  # the second jump is told as well
+        assert len(machine.told("b")) == 1  # the second jump has its own warning
         machine.clock.ms -= 30 * DAY_MS
         assert len(machine.told("b")) == 1
 

@@ -1,4 +1,4 @@
-"""The real port keeps to the directory that a log opened, whatever comes to be at its path."""
+"""OsFiles keeps the directory that a log opened, whatever the path leads to later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many frames at once are what they are one by one."""
+"""Decoding many frames at once gives the same result as decoding them one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint: what comes while it is made, what it seals, and what it removes."""
+"""A checkpoint: changes that arrive while it runs, the segments that it seals, and the files that it removes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTINGS = LogSettings(segment_max_events=6, reclaim_bytes_per_s=0)
 
 
 class Meanwhile(UnsyncedFiles):
-    """Another thread acts right before the next snapshot has its name."""
+    """A file port that runs `act` in another thread, right before the rename of the next snapshot."""
 
     act: Callable[[], object] | None = None
 
@@ -47,7 +47,7 @@ def _opened(tmp_path: Path, files: UnsyncedFiles | None = None, clock: SetClock 
 def test_a_delete_that_comes_meanwhile_is_listed_and_flagged(
     tmp_path: Path, before: int | None, tag: str | None, live: list[int]
 ) -> None:
-    """While the archive settles the one before it."""
+    """The delete arrives while the archive settles an earlier delete."""
     files = Meanwhile()
     with _opened(tmp_path, files) as log:
         topic = log.create_topic("t", TopicConfig(keep_history=True))
@@ -96,7 +96,7 @@ class NoRoomForSnapshots(UnsyncedFiles):
 
 
 def test_a_sealed_segment_has_nothing_of_a_checkpoint_that_failed(tmp_path: Path) -> None:
-    """The record that it wrote to the segment is truncated. Nothing else is added to the segment."""
+    """The failed checkpoint wrote a record to the segment. A truncation cuts it, and no other record follows."""
     files = NoRoomForSnapshots()
     with _opened(tmp_path, files) as log:
         topic = log.topic("t")

@@ -1,4 +1,4 @@
-"""Ephemeral records: never written, all there while the process runs, and told as lost after it."""
+"""Ephemeral records are never written. Readers see them while the process runs, and a gap after a restart."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_both_sides_of_a_gap_read_back(log: Log) -> None:
 
 
 def test_no_gap_goes_beyond_the_end_of_a_read(log: Log) -> None:
-    """Behind the segments, where nothing but memory has had the records."""
+    """Read after the last segment, where only memory had the records."""
     topic = log.topic("mixed")
     _append(topic, "1")
     log.checkpoint()
@@ -193,7 +193,7 @@ def test_no_gap_goes_beyond_the_end_of_a_read(log: Log) -> None:
 
 
 def test_a_gap_ends_where_the_next_record_in_memory_begins(tmp_path: Path) -> None:
-    """The first of the ephemeral records are lost, and the others are in memory."""
+    """The first ephemeral records are lost, and memory holds the others."""
     settings = LogSettings(ephemeral_max_bytes=16_384)
     with seglog.open(tmp_path / "data", settings=settings, upkeep=InCaller) as log:
         topic = log.topic("mixed")
@@ -243,7 +243,7 @@ def test_a_snapshot_may_know_of_more_seqs_than_a_frame_that_was_on_its_way(log: 
     with engine.committer.lock:
         state = engine.state("t")
         engine.committer.enqueue(evict := EvictEntry(state, state.floors.evicted(3, Gap(1, 2))))
-    # Another thread, for this one has an entry on its way.
+    # Use another thread, because this thread has an entry in the queue.
     for work in (lambda: _append(topic, "waits for nothing"), log.checkpoint):
         thread = threading.Thread(target=work)
         thread.start()

@@ -33,7 +33,7 @@ def _open(path: Path, files: Files | None = None, *, upkeep: UpkeepFactory = InC
 
 
 def _fill(topic: Topic, count: int = 12) -> None:
-    """Of six records a segment, four are tagged."""
+    """Append `count` records and seal. Four of the six records of each segment have the tag `go`."""
     for number in range(1, count + 1):
         topic.append([b"%d " % number * 100], tag="go" if number % 3 else None, node="n")
     topic.seal()
@@ -123,7 +123,7 @@ def test_a_thread_of_its_own_does_it(tmp_path: Path) -> None:
         _fill(log.topic("t"))
         log.topic("t").delete(tag="go")
         log.checkpoint()
-        # The thread is on its way to the first of them, and `reclaim` waits until it is through.
+        # The thread rewrites the first segment, and `reclaim` waits until the thread is done.
         log.reclaim()
         assert len(swapped) == 2
         assert [seq for seq, *_ in _live(log.topic("t"))] == [3, 6, 9, 12]
@@ -172,7 +172,7 @@ def test_closing_does_not_wait_for_the_pace(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_closing_waits_for_who_copies_and_ends_it(tmp_path: Path) -> None:
-    """In the directory of the next owner nobody else writes."""
+    """After the close, the next owner may open the directory, so the copying thread must not write there."""
     copying, closed = threading.Event(), threading.Event()
     touched_after: list[str] = []
 
@@ -180,7 +180,7 @@ def test_closing_waits_for_who_copies_and_ends_it(tmp_path: Path) -> None:
         def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
             if threading.current_thread() is copier and not copying.is_set():
                 copying.set()
-                # Long enough for who does not wait.
+                # A close that does not wait for this thread returns within this time.
                 closed.wait(0.5)
             super().pwrite(fd, data, offset)
 
@@ -286,7 +286,7 @@ def test_damage_is_not_copied_and_a_damaged_deleted_record_is_not_missed(
     assert {damage.path for damage in seglog.verify(tmp_path).damages} == {first}
 
 
-# Crashes and failures: a topic with deletes on a simulated disk, then nothing but the reclaim.
+# Crashes and failures: a topic with deletes on a simulated disk, then only the reclaim.
 
 
 def _prepared() -> Image:
@@ -302,7 +302,7 @@ LIVE = [(seq, b"%d " % seq * 100, None) for seq in (3, 6, 9, 12)] + [(13, b"end"
 
 
 class _RenameFails(Effects):
-    """The rename of a .data fails."""
+    """A file port whose rename of a .data file fails."""
 
     def __init__(self, inner: Files) -> None:
         super().__init__(inner)
@@ -359,7 +359,7 @@ def test_the_names_are_durable_before_a_snapshot_says_how_many_bytes_there_are()
 
 
 def test_a_swap_that_failed_half_way_ends_the_writer() -> None:
-    """Readers keep the old files. A flag that is set there would be lost: the next opening finds the new ones."""
+    """Readers keep the old files. The next opening finds the new files, so a flag set in the old ones would be lost."""
     disk = SimulatedDisk(_prepared())
     log = _open(DIRECTORY, disk)
     failing = _RenameFails(disk)
@@ -394,7 +394,7 @@ def test_a_crash_in_the_recovery_of_a_crash() -> None:
 
 
 def test_a_crash_in_a_truncation_that_came_before_the_swap() -> None:
-    """Of as many bytes as the rewrite has: sizes tell nothing of a segment that is cut."""
+    """The cut segment has as many bytes as the rewritten one, so recovery cannot tell them apart by size."""
     moments: list[Moment] = []
     disk = SimulatedDisk()
     log = _open(DIRECTORY, disk)
@@ -463,7 +463,7 @@ def test_any_call_may_fail(for_good: bool, number: int, caplog: pytest.LogCaptur
     assert at > 10
 
 
-# A crash after the swap, before a snapshot that says how many bytes there are now.
+# A crash after the swap, before a snapshot with the new number of bytes.
 
 
 def _swapped() -> Image:
@@ -547,7 +547,7 @@ def test_any_other_length_is_damage() -> None:
         body = tree[path] or b""
         first, rest = body[: ENTRY.size], body[ENTRY.size :]
         assert ENTRY.unpack(first)[1] == 0
-        # As if the first record still had its bytes: sound by itself.
+        # Write the segment as if the first record still had its bytes. The files are sound by themselves.
         entries = read_entries(body, 1)
         moved = [encode_entry(1, 0, 60, entries[0].ts_ms, entries[0].flags)]
         moved += [
@@ -567,7 +567,7 @@ def test_any_other_length_is_damage() -> None:
 
 
 def test_a_file_of_which_only_the_new_one_is_left_gets_its_name_back() -> None:
-    """No crash leaves that: somebody removed it."""
+    """No crash leaves this state: an operator removed the old files."""
     disk = SimulatedDisk(_prepared())
     log = _open(DIRECTORY, disk)
     topic = log.topic("t")

@@ -26,7 +26,7 @@ ONE = SegmentId(1)
 
 
 def infos(*sizes: int, active: bool = False) -> list[SegmentInfo]:
-    """One record a segment, so that the first seqs are 1, 2, 3 and so on."""
+    """Return segments of one record each, with the first seqs 1, 2, 3 and so on."""
     segments = [SegmentInfo(seq, seq, size, 0, 0, sealed=True) for seq, size in enumerate(sizes, 1)]
     return [*segments, SegmentInfo(99, 99, 1000, 0, 0, sealed=False)] if active else segments
 
@@ -78,7 +78,7 @@ def test_a_bound_below_zero_is_refused(bound: str) -> None:
 
 
 class Pointer:
-    """Which segments are cold, in a file: what the topic's metadata will hold."""
+    """A file that lists the cold segments. It stands for the topic's metadata."""
 
     def __init__(self, files: Files, path: Path) -> None:
         self._files = files
@@ -115,7 +115,7 @@ def check_whole(tier: TopicTier) -> None:
 
 
 def check(root: Path, *, finished: bool) -> None:
-    """Readable now, by the pointer and without it, and relocation comes to its end from here."""
+    """Check that the segment is readable, from where the pointer says too. Then complete the relocation."""
     tier, pointer = opened(UnsyncedFiles(), root)
     assert tier.list() == [ONE]
     check_whole(tier)
@@ -167,7 +167,7 @@ def test_a_relocation_may_be_repeated(tmp_path: Path) -> None:
 
 
 class Lossy(MemorySegmentStore):
-    """Takes everything, and gives back less, or more, or something else."""
+    """A store that accepts every put, and keeps fewer, more or other bytes."""
 
     def __init__(self, spoil: int | None) -> None:
         super().__init__()

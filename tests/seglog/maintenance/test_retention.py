@@ -1,4 +1,4 @@
-"""Floors, gaps, ttl, caps and the age of segments, as users meet them."""
+"""Floors, gaps, ttl, caps and the age of segments, through the public API."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_what_retention_took_is_told_in_band_or_raised(log: Log, clock: SetClock
 
 
 def test_no_reader_is_told_of_an_eviction_before_it_is_durable() -> None:
-    """Else a power cut would bring back records that a reader has got a `Gap` for."""
+    """Otherwise a power cut could bring back records after a reader got a `Gap` for them."""
     told: list[tuple[int, Moment]] = []
     disk = SimulatedDisk()
     clock, settings = SetClock(), replace(SETTINGS, wal_file_bytes=4096)
@@ -202,7 +202,7 @@ def test_appends_keep_to_the_cap(log: Log) -> None:
 def test_a_cap_of_bytes_counts_frames(log: Log) -> None:
     topic = log.create_topic("t", TopicConfig(cap_bytes=47 * 20))
     topic.append([b"x"] * 95)
-    assert topic.enforce_retention() == Retention("t")  # The append has done it.
+    assert topic.enforce_retention() == Retention("t")  # The append has evicted already.
     assert topic.hot_floor == 71
     assert 20 * 47 <= topic.bytes_hot <= 30 * 47
 

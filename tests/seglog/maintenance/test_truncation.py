@@ -104,7 +104,7 @@ def _with_history(log: Log) -> seglog.Topic:
 def test_with_a_history_it_is_listed_and_may_go_below_what_is_here(
     log: Log, tmp_path: Path, cut: int, released: int
 ) -> None:
-    """What a crash leaves is the same, and what is appended after it lies where the old records are no more."""
+    """The truncated topic is the same after a crash. Later appends reuse the seqs of the truncated records."""
     topic = _with_history(log)
     topic.append([b"old %d" % seq for seq in range(1, 24)])
     log.checkpoint()
@@ -300,9 +300,11 @@ def test_deletes_never_reach_what_takes_an_old_seq_before_the_next_checkpoint(tm
 
 @pytest.mark.parametrize("module", ["read", "batches"])
 def test_a_cut_between_two_looks_of_a_reader(log: Log, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
-    """The reader has looked how far the topic goes. A truncation comes before it takes the lock to find the records.
+    """A truncation comes between two steps of a reader.
 
-    The records are in the WAL only: the truncation's own checkpoint comes later.
+    1. The reader reads the topic's head.
+    2. A truncation cuts the topic. The records are in the WAL only, because the truncation's checkpoint comes later.
+    3. The reader takes the lock and finds the records.
     """
     topic = log.topic("t")
     monkeypatch.setattr("seglog.writing.write.checkpoint_locked", lambda *_: None)

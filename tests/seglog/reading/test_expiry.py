@@ -163,7 +163,7 @@ def test_the_floor_does_not_go_back(tmp_path: Path, clock: SetClock, change: str
         else:
             log.configure("t", TopicConfig(ttl_ms=10 * TTL_MS if change == "raised" else None))
         for _ in range(2):
-            assert shown(topic.read(25)) == [25]  # the read enters at the first record of the floor's segment
+            assert shown(topic.read(25)) == [25]  # this search finds only the start of the floor's segment
             assert topic.earliest_seq == 14
             assert shown(topic.read(1, gaps=True)) == [(1, 13), *range(14, 26)]
             assert topic.earliest_seq == 14

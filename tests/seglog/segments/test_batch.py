@@ -1,4 +1,4 @@
-"""What is verified at once is what would be verified one by one."""
+"""Verifying a batch of frames gives the same result as verifying them one by one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TS_MS = 1720000000661
 
 
 def _run(values: list[bytes], *, tag: str | None = None, gap: int = 0, topic_id: int = 7, first_seq: int = 100) -> Run:
-    """As read from offset 1000 of a file, with `gap` bytes of something else between frames."""
+    """Return a run of frames as read from offset 1000 of a file, with `gap` other bytes between frames."""
     frames = append_frames(7, 100, TS_MS, values, tag=tag, node=None, unterminated=False, durable=True)
     lengths = np.array([len(frame) for frame in frames])
     entries = np.zeros(len(frames), ENTRIES)

@@ -1,4 +1,4 @@
-"""What a segment's files have to be when they are first opened."""
+"""The checks of a segment's files at their first opening."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def _written(layout: Layout, *, sealed: bool = True, ts_ms: int = 50) -> SegmentInfo:
-    """Ten records, of which some are deleted."""
+    """Write a segment of ten records. The records in DEAD are flagged as deleted."""
     files = OsFiles()
     cache = SegmentCache(files, layout)
     writer = SegmentWriter(files, cache.create(1, 1), None)
@@ -53,7 +53,7 @@ def _found(layout: Layout, info: SegmentInfo, *, is_shared: bool = False, pendin
     try:
         assert cache.get(1, info).entries(1, info.last_seq)["flags"].any()
     except FileCorrupt as error:
-        # It is found as often as it is looked for.
+        # Each further look raises the same error.
         with pytest.raises(FileCorrupt, match=error.reason):
             cache.get(1, info)
         return error
@@ -131,7 +131,7 @@ def test_flags_are_those_that_were_counted_or_more_where_a_delete_is_on_its_way(
 
 
 def test_one_that_was_written_anew_is_taken_for_what_it_is(layout: Layout) -> None:
-    """Whether the snapshot knows it yet or not; and no other length is."""
+    """The cache accepts a rewritten segment with the old or the new snapshot. It refuses any other length."""
     files = OsFiles()
     before = _written(layout)
     cache = SegmentCache(files, layout)
@@ -161,7 +161,7 @@ def test_a_damaged_entry_is_found_where_it_is(layout: Layout) -> None:
 
 
 def test_who_looks_beside_a_writer_may_meet_two_files_that_do_not_belong_together(layout: Layout) -> None:
-    """.data of before a rewrite, and .idx of after it: then it looks again."""
+    """The reader opens .data from before a rewrite and .idx from after it. It then opens both again."""
     info = _written(layout)
 
     class Swapping(OsFiles):

@@ -34,7 +34,7 @@ class CountingFiles(OsFiles):
         super().pwrite(fd, data, offset)
 
     def pwritev(self, fd: int, pieces: Sequence[bytes], offset: int) -> None:
-        self.writes += len(pieces) > 1  # a single one goes through pwrite
+        self.writes += len(pieces) > 1  # OsFiles writes a single piece with pwrite
         super().pwritev(fd, pieces, offset)
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
@@ -185,7 +185,7 @@ def test_offsets_past_32_bits_are_refused_before_anything_is_written(
 
 
 def test_an_entry_that_does_not_follow_the_one_before_is_damage(tmp_path: Path, layout: Layout) -> None:
-    """Each is sound by itself, as in an .idx that has entries of two writes."""
+    """Each entry is sound by itself. An .idx that mixes entries of two writes has such entries."""
     cache = SegmentCache(OsFiles(), layout)
     info = _write(cache, OsFiles(), 1, [b"x"] * 4)
     segment = cache.get(1, info)

@@ -1,4 +1,4 @@
-"""Totals of a topic's segments: what they add up to, and that nobody adds them up at each append."""
+"""Totals of a topic's segments: their sums, and that an append does not compute the sums again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A delete by tag finds its records by the .tags of sealed segments: what it reads is counted."""
+"""A delete by tag finds its records with the .tags files of sealed segments. The tests count its reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTINGS = LogSettings(segment_max_events=4, reclaim_bytes_per_s=0)
 
 
 class CountingFiles(OsFiles):
-    """`reads` counts calls of pread by the kind of file."""
+    """A file port that counts calls of pread in `reads`, by the suffix of the file."""
 
     def __init__(self) -> None:
         self.reads: Counter[str] = Counter()
@@ -40,7 +40,10 @@ def _open(path: Path, files: OsFiles | None = None) -> Log:
 
 
 def _fill(topic: Topic) -> None:
-    """Segments 1-4: eu-1, eu-2 and none; 5-8: us; 9-12: none; 13-16: eu-1. Then 17 in the active one, 18 in the WAL."""
+    """Append 17 records. Tags of seqs 1-4: eu-1, none, eu-2, eu-1; 5-8: us; 9-12: none; 13-17: eu-1.
+
+    A segment has room for four records, so a checkpoint puts seq 17 into the active segment.
+    """
     for tags in (("eu-1", None, "eu-2", "eu-1"), ("us",) * 4, (None,) * 4, ("eu-1",) * 4):
         for tag in tags:
             topic.append([b"x" * 20], tag=tag)
@@ -68,7 +71,7 @@ def test_a_segment_without_a_match_is_not_read_and_one_with_a_match_not_its_data
         files.reads.clear()
         topic.delete(tag="us", before=17)
         log.checkpoint()
-        # One record for the front, and those of the active segment for their tags.
+        # One read for the record at the front, and one for the tags in the active segment.
         assert files.reads[".data"] <= 2
         assert files.reads[".tags"] == 4
         assert [segment.dead_records for segment in topic.segments()] == [0, 4, 0, 0, 0]

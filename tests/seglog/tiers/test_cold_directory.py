@@ -1,4 +1,4 @@
-"""A cold directory is apart from the data directory, and of one log only."""
+"""A cold directory lies apart from the data directory and belongs to one log only."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_a_directory_that_is_swapped_while_the_log_is_open_costs_nothing(tmp_pat
 
 
 class Wrapped:
-    """A store whose directory nobody can see from outside."""
+    """A store that hides its directory."""
 
     def __init__(self, inner: SegmentStore) -> None:
         self.inner = inner
@@ -204,7 +204,7 @@ def test_a_store_that_writes_into_the_hot_tier_in_a_hidden_way_costs_nothing(tmp
 
 @pytest.mark.parametrize("how", ["hard link", "link"])
 def test_a_hot_file_that_is_its_own_copy_is_not_deleted(tmp_path: Path, how: str) -> None:
-    """The hot copy has lost its idx, so relocation goes on with what is cold; and that is the same file."""
+    """The hot copy has no .idx, so relocation continues with the cold copy. Both copies are the same file."""
     hot, there = (LocalSegmentStore(OsFiles(), Layout(tmp_path / name), 1) for name in ("hot", "cold"))
     for name in ("hot", "cold"):
         (tmp_path / name).mkdir()
@@ -229,7 +229,7 @@ def test_two_logs_do_not_share_a_cold_directory(tmp_path: Path) -> None:
     with opened(tmp_path / "one", "../cold") as log:
         fill(log)
         assert cold(log) == 5
-        with pytest.raises(ColdDirectoryTaken, match="/one"):  # while it is open, and after it
+        with pytest.raises(ColdDirectoryTaken, match="/one"):  # while the first log is open, and below after its close
             opened(tmp_path / "two", "../cold")
     for read_only in (False, True):
         with pytest.raises(ColdDirectoryTaken, match=r"which was at .*/one") as caught:
@@ -245,7 +245,7 @@ def test_a_log_whose_cold_directory_has_no_owner_yet_takes_it(tmp_path: Path) ->
     (tmp_path / "cold").mkdir()
     with opened(tmp_path / "one", "../cold") as log:
         fill(log)
-    (tmp_path / "cold/OWNER").unlink()  # as a version before this one left it
+    (tmp_path / "cold/OWNER").unlink()  # an older version wrote no OWNER file
     (tmp_path / "one/meta/log-id").unlink()
     with opened(tmp_path / "two") as log:
         log.topic("t").append([b"another"] * 50)
@@ -269,7 +269,7 @@ def test_a_copy_of_a_data_directory_does_not_share_the_cold_directory(tmp_path: 
     shutil.copytree(tmp_path / "cold", tmp_path / "copied")
     with opened(tmp_path / "two", "../copied") as log:
         assert values(log) == VALUES
-    shutil.rmtree(tmp_path / "one")  # a restored backup
+    shutil.rmtree(tmp_path / "one")  # "two" stands for a restored backup
     with opened(tmp_path / "two", "../cold") as log:
         assert values(log) == VALUES
     assert "two" in (tmp_path / "cold/OWNER").read_text()

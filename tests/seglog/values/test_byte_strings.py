@@ -1,4 +1,4 @@
-"""A value is what `bytes()` of it is, and it is copied before anything is computed from it."""
+"""An append stores `bytes(value)`. It copies the value before it computes anything from it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VIEWS: dict[str, Callable[[], memoryview]] = {
 
 
 class Shouting(bytes):
-    """A subclass that says something else of its length."""
+    """A subclass of bytes that reports a wrong length."""
 
     def __len__(self) -> int:
         return 1000
@@ -112,7 +112,7 @@ def test_a_subclass_is_copied_too() -> None:
 
 
 class _Changed(bytearray):
-    """What another thread does to it, at the worst moment: it grows whenever somebody has asked for its length."""
+    """A bytearray that grows after each call of `len`, as if another thread changed it at the worst moment."""
 
     def __len__(self) -> int:
         length = super().__len__()
@@ -131,7 +131,7 @@ def test_what_changes_while_it_is_appended_tears_no_frame(tmp_path: Path) -> Non
 
 
 class _WhileWritten(UnsyncedFiles):
-    """Changes a caller's bytearray between the checksum and the write."""
+    """A file port that changes a caller's bytearray between the checksum and the write."""
 
     def __init__(self, value: bytearray) -> None:
         self.value = value

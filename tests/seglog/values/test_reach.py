@@ -1,4 +1,4 @@
-"""Many deletes together reach what each of them does, and a record takes one look."""
+"""A `Reach` of many deletes reaches the same records as each delete alone. A record needs one lookup."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_list_of_them_is_merged_as_it_grows_and_ends_where_the_topic_was_cut(o
     listed = Listed()
     for count, op in enumerate(ops, 1):
         listed.add(op)
-        listed.add(op)  # as after an interrupt
+        listed.add(op)  # a repeated add, as after an interrupt
         assert (len(listed), tuple(listed)) == (count, (*ops[:count],))
         if op.op % 2:
             assert all(listed.reach.reaches(each.seq, each.tag) == _reached(ops[:count], each) for each in RECORDS)
