@@ -1,6 +1,6 @@
-"""A prefix in memory with writers, branches, tags and pins, that says by itself what GC has to keep and may keep.
+"""A prefix in memory with writers, branches, tags and pins. It computes by itself what GC must keep and may keep.
 
-It works on commits and objects only, knows what each commit showed when it was made, and asks GC's own code nothing.
+It works on commits and objects only. It remembers what each commit showed when it was made. It uses no code of GC.
 """
 
 from __future__ import annotations
@@ -71,7 +71,11 @@ TOPIC = "orders"
 
 @dataclass(slots=True)
 class Branch:
-    """As its writer knows it. `shown` is what each of its states showed, `at_ms` up to when all had happened."""
+    """A branch as its writer knows it, by LSN.
+
+    `shown` holds the snapshot of each state when it was made. `at_ms` holds the time by which everything in the state
+    had happened.
+    """
 
     name: str
     vid: Vid
@@ -79,7 +83,7 @@ class Branch:
     tip: Snapshot
     shown: dict[int, Snapshot] = field(default_factory=dict)
     holds: dict[int, dict[int, int]] = field(default_factory=dict)
-    """Which record has which seq in each state, by the model alone. Records are told apart by a number."""
+    """For each state, the record at each seq, computed by the model alone. A number identifies each record."""
     heads: dict[int, int] = field(default_factory=dict)
     at_ms: dict[int, int] = field(default_factory=dict)
 
@@ -88,23 +92,23 @@ class World:
     def __init__(self, seed: int = 0, *, window_ms: int = 6 * HOUR_MS) -> None:
         self.random = random.Random(seed)
         self.true_ms = START_MS  # the store's clock
-        self.off_ms = 0  # by how much the machines' clocks are ahead of it
+        self.off_ms = 0  # how far the machines' clocks are ahead of the store's clock
         self.store = (UnorderedStore if seed % 2 else MemoryStore)(lambda: self.true_ms)
-        self.everything = MemoryStore()  # controls and commits, of which nothing ever goes
+        self.everything = MemoryStore()  # a copy of all controls and commits, in which no object is ever deleted
         self.window_ms = window_ms
-        self.latest_ms = START_MS  # that any run of GC has seen
+        self.latest_ms = START_MS  # the latest time that any GC run has seen
         self.branches: dict[Vid, Branch] = {}
         self._numbers = count(1)
         self._records = count(1)
         self.contents: dict[Sid, list[int]] = {}  # the records of each segment, in order
-        self.attempts: dict[Sid, Vid] = {}  # uploads under way that are on record where GC runs
+        self.attempts: dict[Sid, Vid] = {}  # unfinished uploads that the local catalog beside GC records
         self.refused = 0
-        self.unsure: set[str] = set()  # tags and pins that may be taken back yet
-        self.undeleting: dict[str, int] = {}  # names of which nobody was told yet that they are back; when they went
+        self.unsure: set[str] = set()  # tags and pins whose maker may still delete them
+        self.undeleting: dict[str, int] = {}  # names whose undelete is not acked yet, with the time of their delete
 
     @property
     def now_ms(self) -> int:
-        """What the machines' clocks say. If it is set, time passes for the store, too."""
+        """Return the time of the machines' clocks. Setting it moves the store's clock too."""
         return self.true_ms + self.off_ms
 
     @now_ms.setter
@@ -134,7 +138,7 @@ class World:
         return next(each for each in self.branches.values() if each.name == name)
 
     def upload(self, vid: Vid, first: int, last: int, records: Sequence[int] = ()) -> SegmentRef:
-        """Of new records, or of these."""
+        """Upload a segment of `records`, or of new records if none are given."""
         sid = self.sid()
         self.contents[sid] = list(records) or [next(self._records) for _ in range(first, last + 1)]
         assert len(self.contents[sid]) == last - first + 1
@@ -177,7 +181,7 @@ class World:
         )
 
     def publish(self, branch: Branch, commit: Commit) -> bool:
-        """False if another commit has its place: the writer has to go on from there."""
+        """Publish the commit. Return False if another commit has its LSN: the writer must catch up first."""
         volumes = Volumes(self.store)
         try:
             volumes.publish(branch.vid, commit.lsn, encode_commit(commit)[0])
@@ -191,7 +195,7 @@ class World:
         self.everything.put(key, self.store.get(key), {})
 
     def catch_up(self, branch: Branch) -> None:
-        """What was committed since, by GC or by the writer itself."""
+        """Apply the commits that GC or the writer itself made since."""
         volumes = Volumes(self.store)
         for stored in volumes.next_commits(branch.vid, branch.tip.lsn):
             lsn = stored.commit.lsn
@@ -201,7 +205,7 @@ class World:
             self._model(branch, stored.commit)
 
     def _model(self, branch: Branch, commit: Commit) -> None:
-        """What the state after `commit` shows, worked out without any code of the product's."""
+        """Compute the records after `commit` without any code of the product."""
         holds, head = dict(branch.holds[commit.lsn - 1]), branch.heads[commit.lsn - 1]
         if commit.kind is CommitKind.OFFLOAD:
             for ref in commit.segments:
@@ -225,13 +229,13 @@ class World:
         branch.holds[commit.lsn], branch.heads[commit.lsn] = holds, head
 
     def modelled(self, point: ForkPoint) -> tuple[dict[int, int], int]:
-        """What a point shows, and its head."""
+        """Return the records that a point shows, and its head seq."""
         branch = self.branches[point.vid]
         head = branch.heads[point.lsn] if point.seq is None else min(point.seq, branch.heads[point.lsn])
         return {seq: record for seq, record in branch.holds[point.lsn].items() if seq <= head}, head
 
     def read(self, found: Snapshot) -> dict[int, int]:
-        """The records that a state shows, by the objects that it leads to."""
+        """Return the records that a state shows. Check that the objects it names are there."""
         shown: dict[int, int] = {}
         for view in found.segments:
             sid, records = view.ref.sid, self.contents[view.ref.sid]
@@ -305,7 +309,7 @@ class World:
             make_checkpoint(Volumes(self.store), branch.vid, self.random.choice(lsns), now_ms=self.now_ms)
 
     def checkpoint_steps(self, vid: Vid, lsn: int) -> Iterator[str]:
-        """As `make_checkpoint`, of who may stall before the mark."""
+        """Do the steps of `make_checkpoint`. The caller may stall before the mark."""
         volumes = Volumes(self.store)
         try:
             checkpoint = checkpoint_of(volumes.snapshot(vid, lsn), now_ms=self.now_ms)
@@ -319,10 +323,10 @@ class World:
         except OutOfWindow:
             self.refused += 1
 
-    # ------------------------------------------------------------ names; each step may be the last for days
+    # ------------------------------------------------------------ names: the caller may stall for days after each step
 
     def fork_steps(self, name: str, point: ForkPoint | None) -> Iterator[str]:
-        """As `catalog.refs.branch` says, and looking at the boundaries after each write (G2 of
+        """Create a branch by the steps of `catalog.refs.branch`, and check the boundaries after each write (G2 of
         `catalog.gc.collector`)."""
         control = Control(self.vid(), point, self.now_ms, TOPIC, name)
         self.store.put_new(control_key(control.vid), encode_control(control))
@@ -371,7 +375,7 @@ class World:
         self.unsure.discard(key)
 
     def is_good(self, point: ForkPoint) -> bool:
-        """What whoever makes a holder has to ask after it is made."""
+        """Return True if the state at `point` is kept. The maker of a fork, tag or pin asks this after its write."""
         try:
             check_kept(Volumes(self.store), point)
         except OutOfWindow:
@@ -405,7 +409,7 @@ class World:
         del self.undeleting[name]
 
     def is_deleted(self, name: str) -> bool:
-        """Or not known to be back."""
+        """Return True if the name is deleted, or its undelete is not acked yet."""
         return name in self.undeleting or self.ref(name).deleted_at_ms is not None
 
     def ref(self, name: str) -> Ref:
@@ -429,7 +433,7 @@ class World:
         except NoSuchObject:
             return 0
 
-    # ------------------------------------------------------------ GC, and what it has to keep
+    # ------------------------------------------------------------ GC, and the states that it must keep
 
     def collect(
         self, grace_s: int = 0, store: ObjectStore | None = None, attempts: Callable[[], tuple[Sid, ...]] = tuple
@@ -450,7 +454,7 @@ class World:
                         self.catch_up(branch)
 
     def held(self) -> Iterator[tuple[Branch, int]]:
-        """Every state that has to be there."""
+        """Yield every state that GC must keep."""
         since_ms = self.latest_ms - self.window_ms
         for branch in self.named():
             lsns = sorted(branch.shown)
@@ -470,7 +474,7 @@ class World:
                 yield branch
 
     def points(self, *, sure: bool = False) -> Iterator[ForkPoint]:
-        """Of tags and pins; if `sure`, of those whose makers have looked whether it is kept."""
+        """Yield the points of tags and pins. If `sure`, leave out each one whose maker has not checked it yet."""
         unsure = self.unsure if sure else ()
         for key in self.store.list(tags_prefix()):
             tag = self.tag(key)
@@ -482,13 +486,13 @@ class World:
                 yield pin.point
 
     def objects(self) -> dict[str, bytes]:
-        """All there are, but for what only a look tells."""
+        """Return every object that a LIST shows."""
         return {key: self.store.get(Key(key)) for key in self.store.list("")}
 
     def check(self) -> int:
-        """Every state that has to be there reads as it did, and all its objects are there. Returns how many.
+        """Check that every state that GC must keep reads as before and has all its objects. Return their number.
 
-        What has a name takes commits.
+        Also check that no volume with a name is dead.
         """
         for branch in self.named():
             assert self.boundary(branch.vid) != DEAD, branch.name
@@ -496,7 +500,7 @@ class World:
         volumes, last = Volumes(self.store), None
         for vid, lsn in sorted(held):
             if vid != last or self.random.random() < 0.1:
-                volumes, last = Volumes(self.store), vid  # which has to begin anew
+                volumes, last = Volumes(self.store), vid  # a reader that has cached nothing
             found = volumes.snapshot(vid, lsn)
             branch = self.branches[vid]
             assert found == branch.shown[lsn], (branch.name, lsn)
@@ -507,7 +511,11 @@ class World:
         return len(held)
 
     def drill(self, branch: Branch, target: Target) -> bool:
-        """Whether it can be restored. If so it is what it would be had nothing ever gone, and all of it is there."""
+        """Return True if the target can be restored.
+
+        If so, check that all its objects are there. Check that its records equal those of a store where no object was
+        ever deleted.
+        """
         kept, whole = Volumes(self.store), Volumes(self.everything)
         try:
             expected = resolve(target, whole.history(branch.vid, branch.tip.lsn), last_seq_at)
@@ -519,7 +527,7 @@ class World:
             assert expected is None or not self.is_due(branch, target, expected), (target, expected)
             return False
         if expected is None:
-            # A cut history may begin with a time that is later than its last record, when a fork cut the state.
+            # If a fork cut the state, a cut history may begin with a time later than its last record.
             history = whole.history(branch.vid, branch.tip.lsn)
             known = span(history)
             assert known is not None
@@ -534,9 +542,10 @@ class World:
         return True
 
     def is_due(self, branch: Branch, target: Target, expected: ForkPoint) -> bool:
-        """Whether the target has to be restorable: it is of within the window of the branch whose own it is.
+        """Return True if the target must be restorable, because it lies within the window of the branch that made it.
 
-        An inherited one is, too, if its branch is kept and this one's history still goes back to the fork.
+        A target that `branch` inherited must be restorable if its own branch is kept, and if the history of `branch`
+        still goes back to the fork.
         """
         since_ms = self.latest_ms - self.window_ms
         first = max((lsn for lsn, at_ms in branch.at_ms.items() if at_ms <= since_ms), default=0)
@@ -549,7 +558,7 @@ class World:
         return target.ms >= since_ms if isinstance(target, Time) else expected.lsn > first
 
     def left_over(self) -> list[str]:
-        """Objects that GC should not have left, with a grace of 0 and nothing under way."""
+        """Return the objects that GC should have deleted, given a grace of 0 and no unfinished work."""
         since_ms = self.latest_ms - self.window_ms
         commits: set[tuple[Vid, int]] = set()
         volumes: set[Vid] = set()
@@ -577,7 +586,7 @@ class World:
             if lsn in self.branches[vid].shown
             for view in self.branches[vid].shown[lsn].segments
         }
-        # A fork object stays as long as its volume does, and holds its parent's control.
+        # A fork object stays as long as its volume does. It keeps the control of its parent.
         with_fork = {volume_of(key) for key in self.store.list("5") if "/forks/" in key}
         return [key for key in self.store.list("5") if not self._may_be(key, volumes | with_fork, commits, sids)]
 
@@ -605,12 +614,12 @@ class World:
 
 
 def last_seq_at(_: Vid, ref: SegmentRef, ms: int) -> int:
-    """Records are spread evenly over the time of their segment."""
+    """Return the last seq at `ms`, given records that are spread evenly over the time of their segment."""
     return ref.first_seq + (ms - ref.min_ts_ms) * (ref.last_seq - ref.first_seq) // (ref.max_ts_ms - ref.min_ts_ms)
 
 
 def live_seqs(snapshot: Snapshot) -> BitMap:
-    """A merge, and what GC commits, change the segments but not these."""
+    """Return the live seqs. A merge or a commit of GC changes the segments but not the live seqs."""
     live = BitMap()
     for view in snapshot.segments:
         seqs = BitMap(range(view.first, view.last + 1))
@@ -621,7 +630,7 @@ def live_seqs(snapshot: Snapshot) -> BitMap:
 
 
 def grown(world: World, commits: int = 10) -> Branch:
-    """A topic with a commit each hour."""
+    """Return the main branch of a new topic with one commit each hour."""
     branch = world.root()
     for _ in range(commits):
         world.offload(branch)

@@ -1,4 +1,4 @@
-"""Commits and segments for the tests: fixed ones, and short ways to make a history."""
+"""Commits and segments for the tests: fixed ones, and helpers that make a history."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def sid(number: int) -> Sid:
 
 
 def ts_of(seq: int) -> int:
-    """In the samples, record `seq` was appended `seq` seconds after the start."""
+    """Return the time of record `seq`. In the samples it is `seq` seconds after the start."""
     return START_MS + seq * 1_000
 
 
@@ -62,7 +62,7 @@ def segment(first: int, last: int, number: int | None = None) -> SegmentRef:
 
 
 class HistoryMaker:
-    """Commits of one volume, each joined to the one before, as an offloader would make them."""
+    """Makes commits of one volume as an offloader would. Each commit names the hash of the one before it."""
 
     def __init__(self, volume: Vid, head_seq: int = 0, parent_hash: bytes = NO_PARENT) -> None:
         self.vid = volume

@@ -1,6 +1,6 @@
-"""Every public call of the catalog with arguments of the wrong type or range: refused by name, before it does anything.
+"""Every public call of the catalog refuses an argument of the wrong type or range by name, before it does anything.
 
-Checks come first: so one wrong argument alone, without the others that the call needs, is refused for its value.
+Checks come first. So a call with one wrong argument, and without its other arguments, is refused for the wrong value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from catalog.errors import CatalogError, InvalidArgument
 from catalog.refs import tag
 from tests.arguments import WRONG, calls_of, contents
 
-#: Ports, which the catalog calls with keys and bodies of its own; a wrong key is `InvalidKey` (catalog.format.keys).
+#: Ports. The catalog calls them with its own keys and bodies. A wrong key raises `InvalidKey` (catalog.format.keys).
 PORTS = (catalog.LocalStore, catalog.MemoryStore)
 #: Values that the catalog makes, and their parts.
 VALUES = (
@@ -33,7 +33,7 @@ VALUES = (
     catalog.Snapshot,
     catalog.Vid,
 )
-#: Name of a parameter to the kind of its values.
+#: Maps the name of a parameter to the kind of its values.
 KINDS = {
     "back": "whole",
     "below_lsn": "u64",
@@ -126,6 +126,6 @@ def test_nothing_changes_in_store_or_local_catalog(tmp_path: Path) -> None:
 
 
 def test_it_is_the_same_text_as_for_the_log() -> None:
-    """Neither package imports the other."""
+    """Both packages carry a copy of the module, because neither imports the other."""
     [ours, theirs] = [Path(f"{name}/arguments.py").read_text() for name in ("catalog", "seglog")]
     assert ours == theirs.replace("from seglog.", "from catalog.")

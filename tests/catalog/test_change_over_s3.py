@@ -1,4 +1,7 @@
-"""Changes and deletes over a wire that fails each request in every way: what is said is true, the next one is made."""
+"""Changes and deletes over a wire that fails each request in every way.
+
+Each answer to the caller is true, and the next change or delete succeeds.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from tests.faults.front import Front, HttpFault, When, ways_of
 
 A, B = Key("vol/boundary"), Key("vol/log/B")
 TIMEOUT_S = 0.5
-LIES = frozenset({"BadDigest", "ExpiredToken", "NoSuchUpload", "RequestTimeTooSkewed"})  # a refusal, and the effect
+# Refusals that a faulty wire sends although the request took effect.
+LIES = frozenset({"BadDigest", "ExpiredToken", "NoSuchUpload", "RequestTimeTooSkewed"})
 Reader = Literal["obstore", "boto3"]
 KINDS: list[tuple[Reader, str]] = [
     ("obstore", "PUT boundary"),
@@ -30,7 +34,7 @@ WAYS = [
     (reader, kind, way, when)
     for reader, kind in KINDS
     for way, when in ways_of(kind)
-    if (kind, way) != ("GET boundary", "flipped")  # what is read is checked by who reads it: catalog.format.envelope
+    if (kind, way) != ("GET boundary", "flipped")  # catalog.format.envelope finds flipped bits
 ]
 
 

@@ -1,4 +1,4 @@
-"""Every check can fail: for each there are stores that break what it proves, in the ways that stores do."""
+"""Every conformance check can fail. For each check there are stores that break its promise as real stores do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BY_NAME = {check.name: check for check in CHECKS}
 
 
 class Broken(WrappedStore):
-    """Keeps every promise but the one that a subclass breaks."""
+    """A store that keeps every promise. Each subclass breaks one."""
 
     def __init__(self) -> None:
         super().__init__(MemoryStore())
@@ -41,7 +41,7 @@ class Broken(WrappedStore):
         return act()
 
     def wait_for_all(self, check: str, key: Key) -> None:
-        """In that check, until every racer is here."""
+        """Wait until every racer is here, if the key belongs to `check`."""
         if f"/{check}/" in key:
             self.turns.wait(10)
 
@@ -58,7 +58,7 @@ class ListsLate(Broken):
 
 
 class RemembersAbsence(Broken):
-    """As a cache of answers in front of a store."""
+    """A store behind a cache that also remembers absent keys."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ class AbsentHasASize(Broken):
 
 
 class AbsentIsDenied(Broken):
-    """S3 to a role that may not list."""
+    """A store that denies a GET of an absent key, as S3 does for a role that may not list."""
 
     def get(self, key: Key) -> bytes:
         if not self.is_there(key):
@@ -200,7 +200,7 @@ class IgnoresRanges(Broken):
 
 
 class ListsInItsOwnWay(Broken):
-    """`own` changes a listing."""
+    """A store with its own order or limits of listings. A subclass overrides `own`."""
 
     def own(self, keys: list[str], limit: int | None) -> list[str]:
         return keys[:limit]
@@ -302,7 +302,7 @@ class KeepsTheFirstOfEachPart(Broken):
 
 
 class JoinsAnything(Broken):
-    """Whatever parts and checksums it is told, it makes the object of what it has."""
+    """A store that completes an upload from the parts it has. It ignores the checksums in the request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -340,7 +340,7 @@ class ListsAllUploads(Broken):
 
 
 class ListsUploadsOfWholeKeys(Broken):
-    """As MinIO does."""
+    """A store that lists uploads by whole keys only, as MinIO does."""
 
     def list_uploads(self, prefix: str) -> Iterator[tuple[Key, str]]:
         return (each for each in self.inner.list_uploads(prefix) if each[0] == prefix)
@@ -462,10 +462,10 @@ def test_a_check_works_under_its_own_prefix_and_no_other(check: Check) -> None:
     watched = Watched()
     watched.inner = store
     check.run(Place(watched, PREFIX))
-    assert {key for key in seen if not key.startswith(PREFIX)} <= {""}  # a delete of no keys has none
+    assert {key for key in seen if not key.startswith(PREFIX)} <= {""}  # a delete of no keys has the key ""
 
 
-# ---------------------------------------------------------------- the whole
+# ---------------------------------------------------------------- a whole examination
 
 
 def states(store: ObjectStore) -> dict[str, str]:
@@ -565,7 +565,7 @@ def test_a_store_that_refuses_everything_is_asked_by_one_check(error: Callable[[
 
 def test_racers_whose_outcome_is_unknown_are_no_proof_of_anything() -> None:
     class Conflicts(Broken):
-        """The winner's answer is lost, as are those of all others: a 409 each."""
+        """A store that answers 409 to every racer, including the winner."""
 
         def put_new(self, key: Key, body: bytes) -> None:
             try:

@@ -1,4 +1,4 @@
-"""Deleting, renaming and bringing back of branches, tags, pins, the oplog and undo; and the race with GC."""
+"""Deletes, renames and undeletes of branches; tags, pins, the oplog and undo; and the race with GC."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_a_volume_that_gc_took_while_its_name_was_made_is_no_branch(store: Memor
     main = topic_of_three(store)
 
     class Stalled(CountingStore):
-        """GC comes by right before the ref is put, and finds a volume without a name."""
+        """A store where GC runs right before the ref is put, and finds a volume without a name."""
 
         def put_new(self, key, body):  # type: ignore[no-untyped-def]
             if key == ref_key("orders", "half"):
@@ -273,7 +273,7 @@ def test_a_tag_that_was_deleted_does_not_come_back_by_a_request_that_lands_late(
     late: list[Callable[[], None]] = []
 
     class Slow(CountingStore):
-        """The answer to the tag's PUT is lost, and the request comes once more, later."""
+        """A store that loses the answer to the tag's PUT. `late` repeats the request later."""
 
         def put_new(self, key, body):  # type: ignore[no-untyped-def]
             super().put_new(key, body)
@@ -317,7 +317,7 @@ def test_of_racing_creators_of_a_tag_one_wins(store: MemoryStore) -> None:
 
 
 class Between(WrappedStore):
-    """Before the first write of a key `act` happens."""
+    """A store that calls `act` before the first write of a key."""
 
     def __init__(self, inner: ObjectStore, key: str, act: Callable[[], object]) -> None:
         super().__init__(inner)
@@ -458,7 +458,7 @@ def test_each_undo_goes_one_step_further_back(store: MemoryStore) -> None:
     tags.create("orders", "v1", ForkPoint(main, 2), branch="main", now_ms=NOW_MS)
     branches.delete("orders", "half", now_ms=NOW_MS + 1)
     faulty = FaultyStore(store, [Fault(error=unreachable, method="swap")])
-    with pytest.raises(StoreUnreachable):  # put down, and never made
+    with pytest.raises(StoreUnreachable):  # the oplog has the change, but the change never happens
         branches_of(faulty).undelete("orders", "half", now_ms=NOW_MS + 2)
     undone = [undo(Volumes(store), now_ms=NOW_MS + number).entry.operation for number in range(3, 6)]
     assert undone == ["branch delete", "tag create", "branch create"]
@@ -501,7 +501,7 @@ def test_what_cannot_be_undone_says_why(store: MemoryStore, change: Callable[[Br
 def test_nothing_is_changed_that_was_not_put_down_before(store: MemoryStore) -> None:
     main = topic_of_three(store)
     before = {key: store.get(key) for key in [*store.list("refs/")]}  # type: ignore[arg-type]
-    faulty = FaultyStore(store, [Fault(3, "before", unreachable)])  # control, fork, oplog
+    faulty = FaultyStore(store, [Fault(3, "before", unreachable)])  # the effects are: control, fork, oplog
     with pytest.raises(StoreUnreachable):
         branches_of(faulty).create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
     assert {key: store.get(key) for key in [*store.list("refs/")]} == before  # type: ignore[arg-type]
@@ -520,7 +520,7 @@ def test_a_lost_answer_while_a_branch_is_deleted_leaves_it_deleted_once(store: M
     assert len([each for each in Oplog(store).entries() if each.entry.operation == "branch delete"]) == 1
 
 
-# ---------------------------------------------------------------- keys that are none of ours
+# ---------------------------------------------------------------- foreign keys
 
 STRAYS = (
     *("refs/", "refs/README", "refs/orders/", "refs/orders/a/b", "refs/empty/", "refs/orders/.x"),

@@ -1,4 +1,4 @@
-"""Every check of `catalog.objects.conformance` over every store of ours; and that none leaves its prefix."""
+"""Every store of ours passes every check of `catalog.objects.conformance`, and no store leaves its prefix."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_store_with_nothing_in_it_lists_nothing(store: ObjectStore) -> None:
     assert list(store.list_uploads("")) == []
 
 
-# ---------------------------------------------------------------- P7
+# ---------------------------------------------------------------- keys stay under the prefix (P7)
 
 
 BAD_KEYS = ["", "/a", "a/", "a//b", ".", "..", "a/../b", "../b", ".multipart/x", "a/.b", "a b", "a\n", "é", "a\x00"]
@@ -59,7 +59,7 @@ BAD_PREFIXES = ["/", "../", "..", "a/../", ".multipart/", "a//"]
 
 
 def test_a_key_that_could_leave_the_prefix_is_refused_before_any_request(store: ObjectStore) -> None:
-    store.close()  # a request now would be another error
+    store.close()  # a request to a closed store would raise another error
     for bad in map(Key, BAD_KEYS):
         for call in (
             lambda bad: store.put_new(bad, b""),

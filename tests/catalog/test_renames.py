@@ -1,4 +1,4 @@
-"""A rename is one operation and one undo, wherever it ends and whoever renames at the same time."""
+"""A rename is one operation and one undo, wherever it crashes and whatever other renames run at the same time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_rename_is_one_operation_and_one_undo(store: MemoryStore, half: Vid) -
     assert [change.subject for change in renamed.entry.changes] == ["refs/orders/fix", "refs/orders/half"]
     assert take_back(store) == renamed.number
     assert names_of(store, half) == ["half"]
-    assert take_back(store) == renamed.number - 1  # the branch itself
+    assert take_back(store) == renamed.number - 1  # the creation of the branch
     assert names(store) == ["main"]
 
 
@@ -61,7 +61,7 @@ def test_an_undo_of_a_rename_is_undone_by_its_number_and_so_on(store: MemoryStor
     for expected in ("half", "fix") * 3:
         number = take_back(store, number) and next(iter(Oplog(store).entries())).number
         assert names_of(store, half) == [expected]
-    # The last one put the rename back into effect, so it is what an undo without a number takes back.
+    # The last undo redid the rename, so an undo without a number reverts the rename.
     take_back(store)
     assert names_of(store, half) == ["half"]
 
@@ -81,7 +81,7 @@ def test_a_rename_that_ends_anywhere_is_taken_back_as_a_whole(
     if not crashed(lambda faulty: rename(faulty), store, effect, when):
         return
     assert names_of(store, half) in (["half"], ["fix"], ["fix", "half"])
-    if names(store) == ["half", "main"]:  # nothing was made: there is nothing to take back but the branch
+    if names(store) == ["half", "main"]:  # the rename had no effect, so undo would revert the branch's creation
         return
     take_back(store)
     assert names_of(store, half) == ["half"]
@@ -123,7 +123,7 @@ def test_a_lost_answer_is_settled_by_looking(store: MemoryStore, half: Vid, effe
 
 
 class Meanwhile(WrappedStore):
-    """Before its nth effect `act` happens."""
+    """A store that calls `act` before the nth effect."""
 
     def __init__(self, inner: MemoryStore, effect: int, act: Callable[[], object]) -> None:
         super().__init__(inner)
@@ -161,7 +161,7 @@ def test_a_rename_of_a_branch_that_is_deleted_meanwhile_is_refused_and_leaves_no
     store: MemoryStore, half: Vid
 ) -> None:
     with pytest.raises(KeyChanged):
-        rename(Meanwhile(store, 3, lambda: _delete("half")(store)))  # the new name is given by then
+        rename(Meanwhile(store, 3, lambda: _delete("half")(store)))  # the new name exists by then
     assert names_of(store, half) == []
 
 

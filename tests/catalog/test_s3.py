@@ -1,4 +1,4 @@
-"""What only S3 has: refusals and trouble on the wire, each as the error that says what to do."""
+"""S3Store alone: each refusal and each failure on the wire becomes an error that tells the caller what to do."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ BREAKS_OFF = (206, "breaks off")
 
 
 class ScriptedS3:
-    """An HTTP server that gives the answers it was told, and keeps what it was asked, and by whom.
+    """An HTTP server that gives scripted answers, and records the requests with their headers and credentials.
 
-    An answer is a status and a code; None resets the connection, `BREAKS_OFF` sends half of what it announced.
+    An answer is a status and a code. None resets the connection. `BREAKS_OFF` sends half of the announced bytes.
     """
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
@@ -364,7 +364,7 @@ def test_a_bucket_in_another_region_is_left_to_boto3(script: ScriptedS3) -> None
 
 
 class Deletions:
-    """What `delete_objects` was asked, with another answer in place of the store's."""
+    """Records the calls of `delete_objects`, and answers each with `errors` instead of calling the store."""
 
     def __init__(self, store: S3Store, monkeypatch: pytest.MonkeyPatch, errors: list[dict[str, str]]) -> None:
         self.asked: list[list[str]] = []
@@ -473,7 +473,7 @@ def test_a_limited_listing_is_one_request_and_a_whole_one_follows_the_pages(
         assert list(store.list("t/", start_after="t/b")) == ["t/c", "t/d", "t/e"]
         assert all(request["Prefix"] == "acme/t/" for request in requests)
         requests.clear()
-        assert next(store.list("t/")) == "t/a"  # the next pages are asked for when they are wanted
+        assert next(store.list("t/")) == "t/a"  # the store requests the next pages only when the caller wants them
         assert len(requests) == 1
 
 
@@ -627,7 +627,7 @@ def test_aws_is_asked_by_the_buckets_name_and_other_stores_by_path(
 
 
 def _certificates(folder: Path) -> tuple[Path, ssl.SSLContext]:
-    """The file of an authority of our own, and a server context with a certificate of it for 127.0.0.1."""
+    """Return the file of our own certificate authority, and a server context with its certificate for 127.0.0.1."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -1,4 +1,7 @@
-"""What goes with a write: which checksum a store keeps is asked, not guessed; storage class and encryption arrive."""
+"""The parameters of a write: a first write finds out which checksum the store keeps.
+
+The storage class and the encryption reach the store.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def open_store(s3_remote: str) -> Iterator[Callable[..., S3Store]]:
 
 
 class Calls:
-    """Of one method of a store's client: what was asked. `change` makes another answer of each, or raises."""
+    """Records the calls of one method of a store's client. `change` replaces each answer, or raises."""
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class Calls:
 
 
 def forgets(_: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    """A store that takes no notice of checksums."""
+    """Return the answer of a store that ignores checksums."""
     return {name: value for name, value in answer.items() if "Checksum" not in name}
 
 
@@ -118,7 +121,7 @@ def test_auto_falls_back_to_crc32_of_each_part_once_the_store_has_shown_that_it_
     assert parts.asked[0]["ChecksumCRC32"] == str(Checksum.of(ChecksumKind.CRC32, PART))
     assert "ChecksumType" not in done.asked[0]
     assert store.get(B) == WHOLE
-    if change is forgets:  # the upload that was begun in vain is gone
+    if change is forgets:  # the abandoned upload was aborted
         assert list(store.list_uploads("")) == []
 
 

@@ -28,7 +28,7 @@ from tests.work import shares, tell
 SCHEDULES, SOAK_SCHEDULES = 16, 4_000
 FOUND_WITHIN = 60
 # Each of these mistakes takes twenty schedules or more to find. Tests of their own find them in the default run:
-# test_closing.py, which tries every order, test_rebase.py, test_reset.py and test_gc.py.
+# test_volume_deletion.py, which tries every order, test_rebase.py, test_reset.py and test_collector.py.
 RARE = {
     "a LIST of names is late for gc",
     "a name leaves its volume closing",

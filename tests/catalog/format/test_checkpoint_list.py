@@ -1,4 +1,4 @@
-"""The list of checkpoints: opening a volume reads its beginning, and who looks back finds all of it."""
+"""The list of checkpoints: opening a volume reads its beginning, and a read of older states finds all of it."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Out(WrappedStore):
 
 
 class Weighing(WrappedStore):
-    """How many bytes were read of the list."""
+    """A store that counts the bytes read of the list."""
 
     read_bytes = 0
 
@@ -118,7 +118,7 @@ class Weighing(WrappedStore):
 
 
 def pushed(commits: int) -> MemoryStore:
-    """Of which each commit is a checkpoint."""
+    """Return a store with a volume of which each commit is a checkpoint."""
     store, history = MemoryStore(), HistoryMaker(MAIN)
     for number in range(commits):
         history.offload((number * 10 + 1, number * 10 + 10))
@@ -156,7 +156,7 @@ def test_what_is_kept_here_of_the_list_is_asked_for_no_more(tmp_path: Path) -> N
         whole = store.get(checkpoints_key(MAIN))
         assert cache.object(checkpoints_key(MAIN)) == whole
         Volumes(store, cache).snapshot(MAIN, 3)
-        Volumes(store, cache).newest_checkpoints(MAIN)  # which are those that are here
+        Volumes(store, cache).newest_checkpoints(MAIN)  # the cached marks suffice
         assert cache.object(checkpoints_key(MAIN)) == whole
         counting = CountingStore(store)
         assert Volumes(counting, cache).snapshot(MAIN, 3).lsn == 3

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from catalog.format.checksum import Checksum, ChecksumKind, SizedChecksum, joined
 
-CHECK = {  # of b"123456789", from the catalogue of CRCs
+CHECK = {  # the checksums of b"123456789", from the catalogue of CRCs
     ChecksumKind.CRC32C: 0xE3069283,
     ChecksumKind.CRC32: 0xCBF43926,
 }

@@ -206,7 +206,7 @@ def test_any_bytes_in_a_sound_envelope_decode_or_are_invalid(kind: str, data: by
 u64 = st.integers(0, 2**64 - 1)
 u32 = st.integers(0, 2**32 - 1)
 hashes = st.binary(min_size=32, max_size=32)
-ms = st.integers(0, 253_402_300_799_999)  # what protobuf's Timestamp holds
+ms = st.integers(0, 253_402_300_799_999)  # the range of protobuf's Timestamp
 text = st.text(max_size=20)
 vids = st.builds(lambda tail: Vid(b"\x80" + tail[:6] + b"\x80" + tail[6:]), st.binary(min_size=14, max_size=14))
 sids = st.builds(lambda tail: Sid(b"\xc0" + tail[:6] + b"\x80" + tail[6:]), st.binary(min_size=14, max_size=14))
@@ -297,7 +297,7 @@ def test_the_hash_is_over_the_bytes_that_the_docstring_lists() -> None:
 
 
 def changed(value: object) -> object:
-    """Another value of the same type."""
+    """Return another value of the same type."""
     match value:
         case Vid() | Sid():
             return type(value)(value.raw[:-1] + bytes([value.raw[-1] ^ 1]))
@@ -317,7 +317,7 @@ def changed(value: object) -> object:
 
 
 def variants(value: object) -> list[object]:
-    """`value` with one thing in it changed, for each thing in it."""
+    """Return copies of `value`, each with one part changed."""
     if isinstance(value, Vid | Sid) or not dataclasses.is_dataclass(value):
         if isinstance(value, tuple):
             found = [(*value[:n], other, *value[n + 1 :]) for n in range(len(value)) for other in variants(value[n])]
@@ -375,7 +375,7 @@ def test_becoming_a_checkpoint_changes_no_hash() -> None:
     assert decode_commit(wrap(MessageType.COMMIT, message.SerializeToString()), "here") == KINDS["commit"][0]
 
 
-# ---------------------------------------------------------------- identity, and values that cannot be
+# ---------------------------------------------------------------- identity, and impossible values
 
 
 def test_a_commit_under_another_key_is_in_the_wrong_place() -> None:

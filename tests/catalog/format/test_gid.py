@@ -1,4 +1,4 @@
-"""GIDs against vectors, and against everything that is not one."""
+"""GIDs: test vectors, and texts and bytes that are no GID."""
 
 from __future__ import annotations
 

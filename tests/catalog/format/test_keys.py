@@ -1,4 +1,4 @@
-"""The one key builder: the tree of its docstring, and names that could break out of it."""
+"""The key builder: it makes the tree of its docstring, and refuses names that could break out of the tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CBE64 against vectors, and its order."""
+"""CBE64: test vectors, and its order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A change from the state that is there, when answers get lost and others are faster: every row of the table."""
+"""A change of an object's current state, when answers are lost and other writers are faster: every row of the table."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ WHENS: tuple[When, ...] = ("before", "after")
 
 
 def no_pause(_: float) -> None:
-    """Tests do not wait."""
+    """Do not wait between tries."""
 
 
 def line(text: bytes) -> Callable[[bytes | None], bytes | None]:
-    """Adds a line, unless it is there."""
+    """Return a change that adds a line unless the line is there."""
 
     def make(body: bytes | None) -> bytes | None:
         lines = (body or b"").splitlines()
@@ -167,7 +167,7 @@ def test_an_object_that_is_gone_meanwhile_is_another_state() -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_a_change_that_is_in_under_anothers_is_not_made_twice(state: bytes | None) -> None:
-    """Our write landed, its answer got lost, and somebody went on from there before we looked (X1)."""
+    """Our write landed and its answer was lost. Another writer built on it before we read it back (X1)."""
     inner = store_with(state)
 
     class Overtaken(FaultyStore):
@@ -183,7 +183,7 @@ def test_a_change_that_is_in_under_anothers_is_not_made_twice(state: bytes | Non
 
 def test_an_equal_state_with_another_tag_is_the_state_before() -> None:
     class Retagged(MemoryStore):
-        """As a store whose tags are not of the content, and an object that somebody wrote once more."""
+        """A store whose ETags do not depend on the content. Another writer has put the same content again."""
 
         tag = "first"
 
@@ -269,7 +269,7 @@ def test_another_state_ends_the_doubt_of_the_round_before() -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_no_pair_of_faults_leads_to_a_wrong_verdict(state: bytes | None) -> None:
-    """Every pair of faults of writes and reads, at the first three calls of each. What is said must be true."""
+    """Try every pair of faults at the first three writes and reads. The verdict must be true."""
     method = METHODS[state]
     singles = [
         Fault(nth, when, error, name)
@@ -292,7 +292,7 @@ def test_no_pair_of_faults_leads_to_a_wrong_verdict(state: bytes | None) -> None
 
 @pytest.mark.parametrize("kind", ["file", "memory", "s3"])
 def test_of_racing_changes_none_is_lost(kind: str, request: pytest.FixtureRequest) -> None:
-    """Eight writers of five lines each: every line is in, once."""
+    """Eight writers add five lines each. Every line is there exactly once."""
     racers, lines = 8, 5
     start = threading.Barrier(racers)
     with pytest.MonkeyPatch.context() as patch:

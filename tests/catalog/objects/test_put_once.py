@@ -1,4 +1,4 @@
-"""Put-if-absent when answers get lost: never a guess, and never other bytes."""
+"""Put-if-absent when answers are lost: the verdict is never a guess, and the object never has other bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHENS: tuple[When, ...] = ("before", "after")
 
 
 def no_pause(_: float) -> None:
-    """Tests do not wait."""
+    """Do not wait between tries."""
 
 
 def test_an_absent_key_is_written_by_one_request() -> None:
@@ -88,7 +88,7 @@ def test_a_refusal_of_the_first_try_is_certain_and_of_a_later_one_is_not(error: 
 
 @pytest.mark.parametrize("taken", [None, b"theirs"])
 def test_no_pair_of_faults_leads_to_a_wrong_verdict(taken: bytes | None) -> None:
-    """Every pair of faults of writes and reads, at the first three calls of each. What is said must be true."""
+    """Try every pair of faults at the first three writes and reads. The verdict must be true."""
     singles = [
         Fault(nth, when, error, method)
         for nth, when, error, method in itertools.product((1, 2, 3), WHENS, (lost, unreachable), ("put_new", "get"))
