@@ -1,4 +1,4 @@
-"""`python -m offload.cli` is `seglog`."""
+"""Run `seglog` as `python -m offload.cli`."""
 
 from offload.cli.app import main
 

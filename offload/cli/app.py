@@ -1,7 +1,7 @@
-"""The command line: global options, the list of commands, and how errors leave the process.
+"""The command line: the global options, the list of commands, and the report of errors.
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 diverged or conflict, 5 corruption found. An error is one line on
-stderr that says what to do; `--debug` adds the traceback.
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 diverged or conflict, 5 corruption found. For an error the command
+writes one line to stderr, with a hint what to do. `--debug` adds the traceback.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _command() -> Callable[[], object]:
 
 
 def main() -> None:
-    """The entry point: runs the app, and turns an error into one line and an exit code."""
+    """Run the app, and turn an error into one line on stderr and an exit code."""
     debug = "--debug" in sys.argv
     try:
         _command()()

@@ -1,4 +1,4 @@
-"""`seglog append`."""
+"""The command `seglog append`."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _append(
     record_max_bytes = session.log_settings().max_record_bytes
     with _target(session, topic, durability) as target:
         if file is not None and file.is_file() and input_format is Format.LINES:
-            # A line that will be refused is found before the first one is appended: a file goes in whole or not at all.
+            # Look for a line that is too long before the first append, so that a file goes in whole or not at all.
             longest = longest_line(stream)
             if longest > record_max_bytes:
                 raise RecordTooLarge(longest, record_max_bytes)
@@ -113,7 +113,7 @@ def _append(
 
 @contextmanager
 def _target(session: Session, topic: str, durability: str | None) -> Iterator[Topic | RemoteTopic]:
-    """What takes the records: the daemon, while one holds the directory."""
+    """Yield the topic that takes the records. While a daemon holds the directory, the daemon appends them."""
     daemon = session.daemon()
     if daemon is not None:
         yield daemon.topic(topic)

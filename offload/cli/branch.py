@@ -1,4 +1,4 @@
-"""`seglog branch`."""
+"""The commands `seglog branch ...`."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def diff(
 
 
 def _tree(rows: Sequence[tuple[Branch, Distance]]) -> Iterator[tuple[int, tuple[Branch, Distance]]]:
-    """Each with its depth, a branch right after the one it came from."""
+    """Yield each branch with its depth. A branch follows the branch that it was forked from."""
     there = {branch.vid for branch, _ in rows}
 
     def below(parent: Vid | None, depth: int) -> Iterator[tuple[int, tuple[Branch, Distance]]]:
@@ -162,7 +162,7 @@ def _line(branch: Branch, distance: Distance, depth: int, names: Mapping[Vid, st
 
 
 def branch_of_target(session: Session, topic: str, target: str, name: str, message: str) -> None:
-    """Make the branch and say what it holds, down to the last record's time."""
+    """Make a branch of a past state. Print how many records it holds, and the seq and time of the last one."""
     with session.archive() as (_, archive):
         restored = archive.restore(topic, to=target, name=name, message=message)
         base = topic.partition("@")[0]

@@ -1,4 +1,4 @@
-"""`seglog compact`."""
+"""The command `seglog compact`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seglog delete`."""
+"""The command `seglog delete`."""
 
 from __future__ import annotations
 

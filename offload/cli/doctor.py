@@ -1,4 +1,4 @@
-"""`seglog doctor`."""
+"""The command `seglog doctor`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def doctor(context: typer.Context) -> None:
 
 
 def _tell(session: Session, outcome: Outcome) -> bool:
-    """Whether it failed."""
+    """Print the outcome of a check, and return whether the check failed."""
     word = _WORDS[outcome.state]
     check = outcome.check
     value = {"check": check.name, "outcome": word.lower(), "proves": check.proves, "reason": outcome.reason}
@@ -69,7 +69,7 @@ def _tell_time(session: Session, store: ObjectStore, now_ms: Callable[[], int]) 
     try:
         ahead = measured_ahead_ms(store, now_ms)
     except CatalogError:
-        return  # the checks told why
+        return  # the checks have reported the trouble
     if ahead is None:
         return
     text = (

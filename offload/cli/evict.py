@@ -1,4 +1,4 @@
-"""`seglog evict`."""
+"""The command `seglog evict`."""
 
 from __future__ import annotations
 

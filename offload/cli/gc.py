@@ -1,4 +1,4 @@
-"""`seglog gc`."""
+"""The command `seglog gc`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seglog init`."""
+"""The command `seglog init`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seglog inspect`."""
+"""The command `seglog inspect`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _read(target: str) -> bytes:
 
 
 def _place(target: str) -> tuple[ObjectStore, Key]:
-    """The store and the key of an object that is named by a path or a URL."""
+    """Return the store and the key of an object. `target` is a path or a URL."""
     from catalog.format import keys
     from offload.wiring import open_store
 
@@ -90,7 +90,7 @@ def _write_entries(session: Session, target: str, index: str | None, first: int,
 
 
 def _open(store: ObjectStore, key: Key, index: str | None) -> OffloadedLedgers:
-    """The ledgers of a data object; `index` is where its index object is, if not beside it. Raises `NoSuchObject`."""
+    """Return the ledgers of a data object. `index` names an index object elsewhere. Raises `NoSuchObject`."""
     from catalog.errors import NoSuchObject
     from catalog.format import keys
     from offload.read.ledger import open_ledgers

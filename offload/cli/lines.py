@@ -1,11 +1,11 @@
-"""Bytes to records and back, without losing one: the two text formats of `append` and `read`.
+"""The two text formats of `append` and `read`. No byte is lost on the way to records and back.
 
-    lines   a record is what stands between line feeds; every other byte (CR, NUL, invalid UTF-8) is part of it. A last
-            line without a line feed becomes a record marked `unterminated`, and is written back without one.
-    jsonl   a record is a JSON object with `value` (text) or `value_base64`, and if it likes `tag` and `node`; what
-            `seglog --json read` prints is taken back, other keys are ignored.
+    lines   A record is the bytes between two line feeds. Every other byte (CR, NUL, invalid UTF-8) is part of it. A
+            last line without a line feed becomes a record marked `unterminated`. `read` writes it without a line feed.
+    jsonl   A record is a JSON object with `value` (text) or `value_base64`, and optionally `tag` and `node`. `append`
+            accepts the output of `seglog --json read`, and ignores other keys.
 
-This module does no I/O of its own: streams come in.
+This module opens no files: the caller passes streams.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BATCH_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records to append together. `size_bytes` is what they took in the input."""
+    """Records to append together. `size_bytes` is their size in the input."""
 
     values: list[bytes]
     size_bytes: int
@@ -39,9 +39,9 @@ class Batch:
 
 
 def line_batches(stream: BinaryIO, tag: str | None, node: str | None, longest: int) -> Iterator[Batch]:
-    """Batches of whole lines, in order. Memory is bounded by one read and `longest`, the longest line that is taken.
+    """Yield batches of whole lines, in order. Memory holds one read and a rest of at most `longest` bytes.
 
-    Raises `RecordTooLarge`.
+    Raises `RecordTooLarge` for an unfinished line of more than `longest` bytes.
     """
     rest = b""
     while block := stream.read(_READ_BYTES):
@@ -57,7 +57,7 @@ def line_batches(stream: BinaryIO, tag: str | None, node: str | None, longest: i
 
 
 def longest_line(stream: BinaryIO) -> int:
-    """Length in bytes of the longest line, without its line feed."""
+    """Return the length in bytes of the longest line, without its line feed."""
     longest = current = 0
     while block := stream.read(_READ_BYTES):
         first, *others = block.split(b"\n")
@@ -70,7 +70,7 @@ def longest_line(stream: BinaryIO) -> int:
 
 
 def json_batches(stream: BinaryIO, tag: str | None, node: str | None) -> Iterator[Batch]:
-    """Batches of adjacent records with the same tag and node. Raises `InvalidInput` with the line's number."""
+    """Yield batches of adjacent records with the same tag and node. Raises `InvalidInput` with the line's number."""
     values: list[bytes] = []
     size_bytes = 0
     labels = (tag, node)
@@ -94,7 +94,7 @@ def to_line(record: Record) -> bytes:
 
 
 def to_json(record: Record) -> str:
-    """One line. A value that is not UTF-8 is given as base64."""
+    """Return a record as one line of JSON. A value that is not UTF-8 becomes base64."""
     body: dict[str, Any] = {"seq": record.seq, "ts_ms": record.ts_ms}
     if record.tag is not None:
         body["tag"] = record.tag
@@ -124,7 +124,7 @@ def _parse(line: bytes, number: int) -> tuple[bytes, str | None, str | None]:
 
 
 def _label(body: dict[str, Any], key: str, number: int) -> str | None:
-    """Checked here, so that a line that no log takes is refused before a line above it is appended."""
+    """Return a label of a line. Raises `InvalidInput`, before the lines above in the same batch are appended."""
     text = body.get(key)
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""`seglog log`."""
+"""The command `seglog log`."""
 
 from __future__ import annotations
 

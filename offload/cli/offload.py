@@ -1,4 +1,4 @@
-"""`seglog offload`, `pause`, `resume` and `retry`."""
+"""The commands `seglog offload`, `pause`, `resume` and `retry`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def offload(
             except Exception as error:
                 if topic is not None:
                     raise
-                # One topic's trouble does not hold up the others; the last one's exit code is the command's.
+                # An error of one topic does not stop the others. The last error gives the command its exit code.
                 say(f"{name}: {error}")
                 failed = error
         if failed is not None:

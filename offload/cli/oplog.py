@@ -1,4 +1,4 @@
-"""`seglog oplog` and `seglog undo`."""
+"""The commands `seglog oplog` and `seglog undo`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _line(found: NumberedEntry) -> str:
 
 
 def _subject(key: str) -> str:
-    """As it is named on the command line."""
+    """Return the subject of an operation as the command line names it."""
     kind, _, rest = key.partition("/")
     topic, _, name = rest.partition("/")
     return {"refs": f"{topic}@{name}", "tags": f"{topic} tag:{name}"}.get(kind, key)

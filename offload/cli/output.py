@@ -1,6 +1,6 @@
-"""Where a command writes: the terminal, or the answer to whoever asked the daemon to run it.
+"""The output of a command: the terminal, or the answer to the client for which the daemon runs the command.
 
-A context variable, so that commands which the daemon runs at the same time do not write into each other's.
+The output is a context variable, so that commands that the daemon runs at the same time do not share one.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ __all__ = ["Output", "Terminal", "output", "write_to"]
 
 
 class Output(Protocol):
-    """Raises `BrokenPipeError` when nobody takes it any more."""
+    """The port for a command's output. Its methods raise `BrokenPipeError` if the reader has gone."""
 
     def text(self, text: str) -> None:
-        """To standard output."""
+        """Write to standard output."""
         ...
 
     def data(self, body: bytes) -> None:
-        """To standard output, byte for byte."""
+        """Write to standard output, byte for byte."""
         ...
 
     def note(self, text: str) -> None:
-        """A line to standard error."""
+        """Write a line to standard error."""
         ...
 
     def flush(self) -> None: ...
     def abandon(self) -> None:
-        """What is still buffered for standard output is not wanted."""
+        """Discard the bytes that are still buffered for standard output."""
         ...
 
     @property
     def is_watched(self) -> bool:
-        """Whether somebody sees a progress bar."""
+        """Return whether the output can show a progress bar to a person."""
         ...
 
 
@@ -68,5 +68,5 @@ def output() -> Output:
 
 
 def write_to(target: Output) -> None:
-    """Of this context, from now on."""
+    """Make `target` the output of this context from now on."""
     _current.set(target)

@@ -1,4 +1,4 @@
-"""A progress bar on stderr, only where somebody watches and only when there is time to see it."""
+"""A progress bar on stderr, only on a terminal and only for work of 16 MiB or more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORTH_A_BAR_BYTES = 16 * 1024 * 1024
 
 @contextmanager
 def progress(title: str, total_bytes: int | None) -> Iterator[Callable[[int], None]]:
-    """Yields a function that takes the bytes done since it was last called."""
+    """Yield a function that takes the number of bytes done since its last call."""
     if total_bytes is None or total_bytes < _WORTH_A_BAR_BYTES or not output().is_watched:
         yield lambda _: None
         return

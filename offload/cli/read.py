@@ -1,4 +1,4 @@
-"""`seglog read`."""
+"""The command `seglog read`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _time(text: str | None) -> int | None:
     target = parse_target(text, now_ms=SystemClock().now_ms())
     if not isinstance(target, Time):
         raise InvalidTarget(text, "a time is needed here")
-    return max(0, target.ms)  # no record is older than the epoch
+    return max(0, target.ms)  # no record is older than 1970
 
 
 def read(
@@ -89,7 +89,7 @@ def read(
             if (since_ms is None or item.ts_ms >= since_ms) and (tag is None or item.tag == tag):
                 yield item
 
-    # Records that are followed have to be appended by the process that holds the log.
+    # --follow needs the log itself: a read-only view does not grow.
     with session.log_and_maybe_archive(read_only=not follow) as (log, archive):
         if archive is None and at is not None:
             raise NoRemote(log.path)
@@ -110,12 +110,15 @@ def read(
                     output().flush()
             output().flush()
         except BrokenPipeError:
-            # The reader of our output has enough, as with `seglog read t | head`: not an error.
+            # The reader of the output has closed it, as `head` does in `seglog read t | head`. That is no error.
             output().abandon()
 
 
 def _follow(session: Session, topic: Topic, start: int | None, wait_s: float | None) -> Iterator[Record | Gap]:
-    """Looks now and then whether anybody still listens."""
+    """Yield records until the log closes, the daemon stops, or `wait_s` seconds pass without a record.
+
+    The flush after each idle slice raises `BrokenPipeError` if the daemon runs the command and its client has gone.
+    """
     idle_s = 0.0
     while not session.is_ending and (wait_s is None or idle_s < wait_s):
         slice_s = _LISTENER_CHECK_S if wait_s is None else min(_LISTENER_CHECK_S, wait_s - idle_s)
@@ -133,7 +136,10 @@ def _follow(session: Session, topic: Topic, start: int | None, wait_s: float | N
 def _follow_replica(
     session: Session, archive: Archive, name: str, start: int | None, wait_s: float | None
 ) -> Iterator[Record | Gap]:
-    """What is there, and what comes with each sync, until the name is written here."""
+    """Yield the records of a replica, and then the new ones after each sync.
+
+    It ends as `_follow` does, and also if this directory becomes the writer of `name`.
+    """
     idle_s = 0.0
     while archive.is_replica(name):
         for record in archive.read(name, start):
@@ -149,7 +155,7 @@ def _follow_replica(
 
 
 def _limited(items: Iterator[Record | Gap], limit: int | None) -> Iterator[Record | Gap]:
-    """Gaps are no records."""
+    """Yield items up to `limit` records. A gap does not count."""
     for item in items:
         yield item
         if limit is not None and isinstance(item, Record):

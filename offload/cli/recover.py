@@ -1,4 +1,4 @@
-"""`seglog recover`."""
+"""The command `seglog recover`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seglog restore`."""
+"""The command `seglog restore`."""
 
 from __future__ import annotations
 

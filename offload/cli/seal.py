@@ -1,4 +1,4 @@
-"""`seglog seal`."""
+"""The command `seglog seal`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seglog serve`."""
+"""The command `seglog serve`."""
 
 from __future__ import annotations
 

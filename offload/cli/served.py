@@ -1,4 +1,4 @@
-"""A command that a daemon runs, while one holds the data directory; else it runs here."""
+"""Commands that the daemon runs while it holds the data directory. Without a daemon they run in this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Served"]
 
 
 class Served(TyperCommand):
-    """For `app.command(cls=Served)`."""
+    """A typer command that runs in the daemon if there is one. Use `app.command(cls=Served)`."""
 
     def invoke(self, ctx: Any) -> Any:
         session = session_of(ctx)

@@ -1,4 +1,7 @@
-"""What every command needs: the data directory, the remote, how to print. Opened late, closed in order."""
+"""The parts that every command needs: the data directory, the remote, the output.
+
+A session opens the log and the remote when a command asks for them, and closes the remote before the log.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ __all__ = [
 
 
 def without_main(name: str | None) -> str | None:
-    """`orders@main` is `orders`."""
+    """Return the name without `@main`: `orders` for `orders@main`."""
     return name.removesuffix("@main") if name else name
 
 
@@ -47,7 +50,7 @@ TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="TOPIC or TOPIC@
 
 
 def with_branch(topic: str, branch: str | None) -> str:
-    """The topic, or with --branch, the branch of it."""
+    """Return the name of the topic, or of its branch if --branch gives one."""
     return f"{topic}@{branch}" if branch and branch != "main" else topic
 
 
@@ -61,32 +64,32 @@ class Session:
     debug: bool
 
     def daemon(self) -> DaemonClient | None:
-        """The one that holds the directory, if there is one."""
+        """Return a client of the daemon that holds the directory, or None if there is none."""
         from offload.client import DaemonClient
 
         return DaemonClient.of(self.directory)
 
     @property
     def is_ending(self) -> bool:
-        """Whether a command that would wait for more should end: the daemon that runs it stops."""
+        """Return whether the daemon that runs the command stops, so that a waiting command should end."""
         return False
 
     def retry(self, _name: str, /) -> None:
-        """The daemon's; here there is none. Raises `NoDaemon`."""
+        """Let the daemon try a failed offload again. Raises `NoDaemon` here, as only a daemon offloads on its own."""
         raise NoDaemon(self.directory)
 
     def work(self, _name: str, /) -> dict[str, object]:
-        """What the daemon knows of a topic's offload; without one there is nothing to know."""
+        """Return the daemon's state of a topic's offload. Without a daemon it is empty."""
         return {}
 
     def log_settings(self) -> LogSettings:
-        """Of seglog.toml and the environment."""
+        """Return the log's settings, from seglog.toml and the environment."""
         import seglog
 
         return seglog.load_settings(self.directory / seglog.SETTINGS_FILE, os.environ)
 
     def remote_url(self) -> str:
-        """Of --remote, the environment or seglog.toml. Raises `NoRemote`."""
+        """Return the URL of the remote, from --remote, the environment or seglog.toml. Raises `NoRemote`."""
         from offload.errors import NoRemote
         from offload.settings import load_archive_settings
         from seglog import SETTINGS_FILE
@@ -97,21 +100,21 @@ class Session:
         return url
 
     def offload_settings(self) -> OffloadSettings:
-        """Of seglog.toml and the environment."""
+        """Return the offload's settings, from seglog.toml and the environment."""
         from offload.settings import load_archive_settings
         from seglog import SETTINGS_FILE
 
         return load_archive_settings(self.directory / SETTINGS_FILE, os.environ)[1]
 
     def cold_settings(self) -> ColdSettings:
-        """Of seglog.toml and the environment."""
+        """Return the settings of the section [cold], from seglog.toml and the environment."""
         from offload.cold_settings import load_cold_settings
         from seglog import SETTINGS_FILE
 
         return load_cold_settings(self.directory / SETTINGS_FILE, os.environ)
 
     def catalog_settings(self) -> CatalogSettings:
-        """Of seglog.toml and the environment."""
+        """Return the catalog's settings, from seglog.toml and the environment."""
         from offload.catalog_settings import load_catalog_settings
         from seglog import SETTINGS_FILE
 
@@ -119,7 +122,7 @@ class Session:
 
     @contextmanager
     def log(self, *, read_only: bool = False) -> Iterator[Log]:
-        """The log alone, without its remote."""
+        """Yield the log, without its remote."""
         import seglog
 
         with seglog.open(self.directory, create=False, read_only=read_only, settings=self.log_settings()) as log:
@@ -127,7 +130,7 @@ class Session:
 
     @contextmanager
     def archive(self, *, read_only: bool = False) -> Iterator[tuple[Log, Archive]]:
-        """The log with its remote. Raises `NoRemote` if none is configured."""
+        """Yield the log and its archive. Raises `NoRemote` if no remote is configured."""
         with (
             self.log(read_only=read_only) as log,
             self._attach(log) as archive,
@@ -136,7 +139,7 @@ class Session:
 
     @contextmanager
     def log_and_maybe_archive(self, *, read_only: bool = False) -> Iterator[tuple[Log, Archive | None]]:
-        """The log, with its remote if one is configured."""
+        """Yield the log and its archive, or None for the archive if no remote is configured."""
         from offload.errors import NoRemote
 
         with self.log(read_only=read_only) as log:
@@ -167,17 +170,20 @@ def session_of(context: typer.Context) -> Session:
 
 
 def emit(session: Session, value: Mapping[str, Any], text: str) -> None:
-    """A command's result on stdout: `text` for people, `value` as one line of JSON with --json."""
+    """Print a command's result on stdout: `text` for people, or with --json `value` as one line of JSON."""
     output().text((json.dumps(value) if session.as_json else text) + "\n")
 
 
 def say(text: str) -> None:
-    """Progress and notes, on stderr."""
+    """Print a note on stderr."""
     output().note(text)
 
 
 def format_time(ts_ms: int) -> str:
-    """UTC, with milliseconds: what a restore target takes back unchanged. Beyond the year 9999 it is a number of ms."""
+    """Return a time in UTC with milliseconds, in the form that a restore target accepts.
+
+    A time beyond the year 9999 becomes a number of milliseconds after 1970.
+    """
     try:
         moment = datetime.fromtimestamp(ts_ms / 1000, UTC)
     except (OverflowError, ValueError):

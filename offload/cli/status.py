@@ -1,4 +1,4 @@
-"""`seglog status`."""
+"""The command `seglog status`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _names(log: Log, archive: Archive | None, topic: str | None) -> list[str]:
 
 
 def _ahead(topic: Topic) -> tuple[dict[str, object], str]:
-    """Of a topic whose newest record is of a time still to come; else nothing."""
+    """Return a field and a remark if the newest record's time is over a minute ahead of the clock, else nothing."""
     ahead_ms = topic.last_ts_ms - SystemClock().now_ms()
     if ahead_ms <= _TOLD_FROM_MS:
         return {}, ""
@@ -86,12 +86,12 @@ def _describe_local(topic: Topic) -> str:
 
 
 def _bytes(hot: int, relocated: int) -> str:
-    """What is in the cold store is told where there is any."""
+    """Return the hot bytes as text, with the relocated bytes if there are any."""
     return f"{format_bytes(hot)} hot, {format_bytes(relocated)} relocated" if relocated else format_bytes(hot)
 
 
 def _floors(earliest_seq: int, evict_floor: int) -> list[str]:
-    """Nothing while the topic begins where it began."""
+    """Return a line with the first live record, or no line if the topic still begins with seq 1."""
     if earliest_seq == 1:
         return []
     evicted = f", evicted below seq {evict_floor:,}" if evict_floor > 1 else ""
@@ -105,7 +105,7 @@ def _describe_run(run: RunStatus) -> str:
 
 
 def _erasure(state: TopicStatus) -> list[str]:
-    """Nothing where nothing was deleted, or all that was is gone."""
+    """Return lines about deleted records that the remote still holds, or no line if it holds none."""
     lines = []
     if state.unerased_objects:
         lines.append(

@@ -1,4 +1,4 @@
-"""`seglog push`, `pull`, `fetch`, `sync`, `reset` and `takeover`."""
+"""The commands `seglog push`, `pull`, `fetch`, `sync`, `reset` and `takeover`."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def takeover(context: typer.Context, topic: TopicName) -> None:
 
 
 def _wait(session: Session, seconds: float) -> bool:
-    """Whether to look again; no longer when the daemon that runs it stops, or nobody listens."""
+    """Wait so many seconds, and return True. If the daemon that runs the command stops, return False at once."""
     end_s = time.monotonic() + seconds
     while (left_s := end_s - time.monotonic()) > 0:
         if session.is_ending:

@@ -1,4 +1,4 @@
-"""`seglog tag`."""
+"""The commands `seglog tag ...`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seglog topic create`, `set`, `show`, `delete` and `list`."""
+"""The commands `seglog topic create`, `set`, `show`, `delete` and `list`."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _describe_gone(topic: str, gone: TopicGone) -> str:
 
 
 def _trigger(key: str, text: str) -> str | None:
-    """As an attribute of the topic; None takes the setting of the daemon again."""
+    """Return a trigger as an attribute of the topic. None removes the attribute: the daemon's setting holds again."""
     from offload.settings import NEVER, trigger_overrides
 
     if text == "default":
@@ -201,7 +201,7 @@ def _trigger(key: str, text: str) -> str | None:
 
 
 def _window(text: str) -> str | None:
-    """Seconds, as an attribute of the topic; None takes the setting again."""
+    """Return the window in seconds, as an attribute of the topic. None removes it: the setting holds again."""
     if text in {"default", "0"}:
         return None if text == "default" else text
     ms = parse_duration_ms(text)

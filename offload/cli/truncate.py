@@ -1,4 +1,4 @@
-"""`seglog truncate`."""
+"""The command `seglog truncate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them: `90s`, `12h`, `7d`; `500000`, `64MB`, `1GiB`; `none`."""
+"""Parsers of durations, sizes and counts as people write them: `90s`, `12h`, `7d`; `500000`, `64MB`, `1GiB`; `none`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _NUMBER = re.compile(r"([1-9][0-9]{0,17}) ?([A-Za-z]*)", re.ASCII)
 
 
 def parse_duration_ms(text: str) -> int | None:
-    """None for `none`."""
+    """Return a duration in milliseconds, or None for `none`."""
     return _parse(text, _DURATIONS_MS, "a duration such as 90s, 15m, 12h or 7d")
 
 
 def parse_bytes(text: str) -> int | None:
-    """None for `none`."""
+    """Return a size in bytes, or None for `none`."""
     return _parse(text, _SIZES, "a size such as 500000, 64MB or 1GiB")
 
 
 def parse_count(text: str) -> int | None:
-    """None for `none`."""
+    """Return a count, or None for `none`."""
     return _parse(text, {"": 1}, "a whole number from 1 on")
 
 

@@ -1,4 +1,4 @@
-"""`seglog uploads`."""
+"""The command `seglog uploads`."""
 
 from __future__ import annotations
 

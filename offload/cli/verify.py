@@ -1,4 +1,4 @@
-"""`seglog verify`."""
+"""The command `seglog verify`."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _verify_remote(session: Session, *, deep: bool) -> None:
 
 
 def _summary(report: Report) -> list[str]:
-    """One line each for the snapshots, the WAL and every topic."""
+    """Return one line for the snapshots, one for the WAL and one for each topic."""
     groups: dict[str, list[Checked]] = {}
     for file in report.checked:
         name = {"snapshot": "snapshots", "wal": "WAL"}.get(file.kind) or f"topic {file.topic or file.path.parent.name}"
