@@ -13,7 +13,7 @@ from seglog.engine.upkeep import InCaller
 from tests.seglog.clocks import SetClock
 from tests.seglog.totals import check_totals
 
-# Both more than the segments that are kept open (64).
+# Both numbers are above the number of segments that stay open (64).
 MANY = (70, 200)
 
 

@@ -455,7 +455,7 @@ def test_a_deleted_topic_leaves_the_store(tmp_path: Path, store: Counting) -> No
         store.trouble = None
         with pytest.raises(NoSuchTopic):
             log.topic("t").read()
-    with opened(tmp_path, store) as log:  # the snapshot lists the waiting deletions
+    with opened(tmp_path, store) as log:  # the deletions that wait are on record
         assert store.list() == []
         log.topic("other").append([b"so that there is something new"])
     with opened(tmp_path, store):

@@ -107,7 +107,7 @@ def _bodies() -> Iterator[tuple[str, bytes]]:
     yield from named(FrameType.TOPIC_DELETE, {"epoch": 1}, {"epoch": (2, 2**63, *NO_WHOLES)})
 
 
-#: A body that stays valid without the key: only the delete of an eviction has the key.
+#: A body that stays valid without `evict_from`: only an eviction has that key.
 FINE = {(FrameType.DELETE.name, json.dumps(DELETE).encode())}
 SEQS = {"DELETE": 10, "EVICT_WATERMARK": 3, "TRUNCATE": 8}
 

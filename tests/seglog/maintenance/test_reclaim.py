@@ -123,7 +123,7 @@ def test_a_thread_of_its_own_does_it(tmp_path: Path) -> None:
         _fill(log.topic("t"))
         log.topic("t").delete(tag="go")
         log.checkpoint()
-        # The thread rewrites the first segment, and `reclaim` waits until the thread is done.
+        # The thread is about to rewrite the first segment. `reclaim` waits until the thread is done.
         log.reclaim()
         assert len(swapped) == 2
         assert [seq for seq, *_ in _live(log.topic("t"))] == [3, 6, 9, 12]

@@ -115,7 +115,7 @@ def check_whole(tier: TopicTier) -> None:
 
 
 def check(root: Path, *, finished: bool) -> None:
-    """Check that the segment is readable, from where the pointer says too. Then complete the relocation."""
+    """Check that the segment is readable with and without the pointer. Then complete the relocation."""
     tier, pointer = opened(UnsyncedFiles(), root)
     assert tier.list() == [ONE]
     check_whole(tier)

@@ -122,7 +122,7 @@ def test_without_a_lock_file_none_is_made(copied: Path) -> None:
 
 
 def test_every_damaged_byte_is_found_in_its_file(killed: Path, tmp_path: Path) -> None:
-    """Damage every seventh byte of every file. Every seventh byte still hits every structure, and the test is short."""
+    """Damage every seventh byte of every file. That hits the middle of every structure, and keeps the test short."""
     directory = Path(shutil.copytree(killed, tmp_path / "log"))
     count = 0
     for path in sorted(directory.rglob("*")):
@@ -136,8 +136,8 @@ def test_every_damaged_byte_is_found_in_its_file(killed: Path, tmp_path: Path) -
             path.write_bytes(damaged)
             report = seglog.verify(directory)
             if path.suffix == ".log" and report.is_sound:
-                # In the last group, after the newest sync mark, the damage looks like a torn write. A frame whose
-                # records are in segments is not needed.
+                # In the last group, after the newest sync mark, damage looks like a torn write. Damage to a frame whose
+                # records are all in segments is only a note.
                 [note] = report.notes
                 assert ("torn" in note) == (offset > used - 100)
                 assert ("segments have all" in note) == ("torn" not in note)

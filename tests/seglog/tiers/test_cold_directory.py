@@ -69,7 +69,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-# ---------------------------------------------------------------- apart
+# ---------------------------------------------------------------- outside the data directory
 
 
 def the_directory_itself(data: Path) -> str:
@@ -221,7 +221,7 @@ def test_a_hot_file_that_is_its_own_copy_is_not_deleted(tmp_path: Path, how: str
     assert path.read_bytes() == b"data"
 
 
-# ---------------------------------------------------------------- of one log only
+# ---------------------------------------------------------------- one owner
 
 
 def test_two_logs_do_not_share_a_cold_directory(tmp_path: Path) -> None:

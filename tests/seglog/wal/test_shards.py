@@ -80,7 +80,7 @@ def test_the_number_of_shards_may_be_another_at_every_opening(tmp_path: Path) ->
 
 
 def test_files_in_the_folder_of_a_new_shard_go_before_it_begins(tmp_path: Path) -> None:
-    """The files are left from an older number of shards, or from a change of the number that a crash cut off."""
+    """The files are left from an earlier shard, or from a change of the number of shards that a crash cut off."""
     log = seglog.open(tmp_path / "data", settings=_sharded(2))
     _fill(log, b"old")
     _copy(tmp_path / "data", tmp_path / "copy")
