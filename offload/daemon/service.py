@@ -483,7 +483,7 @@ async def open_service(
                 check_remote_apart(loaded.url or "", log.sync.path)
             inner = store or open_store(loaded.url or "", cold, offload_settings)
             gate = Gate(metrics, rates.requests, rates.uploads)
-            # A store that the caller gives exists in this process only, so worker processes cannot open it.
+            # Worker processes open a store by its URL. Uploads to a store that the caller gives stay in this process.
             pool = (
                 WorkerPool(inner.url, cold, offload_settings, gate)
                 if offload_settings.worker == PROCESS and store is None
