@@ -21,7 +21,7 @@ The oracle does not check:
 
 - the time and the node of a record whose append never returned
 - an attribute that no topic of this life has
-- an `earliest_seq` in the cold tier that is too low because of a delete by tag; its contract allows that
+- an `earliest_seq` in the cold tier that is below the first live seq after a delete by tag, as its contract allows
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def log(tmp_path: Path, clock: SetClock) -> Iterator[Log]:
 
 
 class Follower:
-    """In a thread of its own. `waits` returns once it has so many and sleeps."""
+    """A follower that reads in its own thread. `ends` waits for the thread and returns the seqs that it read."""
 
     def __init__(self, topic: Topic, start: int | None = None) -> None:
         self.found: list[Record | Gap] = []
