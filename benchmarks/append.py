@@ -6,13 +6,13 @@ Yardsticks, in the same run on the same directory, slice by slice in turns (`ben
     sqlite     SQLite, write-ahead log, synchronous=FULL, one transaction an append
     rocksdb    RocksDB (rocksdict), sync writes, one write batch an append
     lmdb       LMDB, one transaction an append
-    jetstream  NATS JetStream on loopback, sync_interval: always; its server is a process of its own
-    ungrouped  our own frames and write-ahead log for one writer, without the queue of the group commit
+    jetstream  NATS JetStream on loopback, sync_interval: always; its server is a separate process
+    ungrouped  seglog's frames and write-ahead log for one writer, without the queue of the group commit
 
-A task appends one record each time: `seglog.aio` and JetStream take them as they come; the others get the records of
-all tasks in one append, which is the best they could make of them. Threads share one store. "Half load" is half of
-what 256 tasks reached just before, from as many tasks; its raw yardstick is a lone write and fdatasync. "During a
-checkpoint" is of those single appends that were on their way while one was made.
+An asyncio task appends one record each time. `seglog.aio` and JetStream take the records one by one. The other stores
+get the records of all tasks in one append, which is the best case for them. Threads share one store. "Half load" is
+half of the rate that 256 tasks reached just before, from as many tasks. Its raw yardstick is a single write and
+fdatasync. "During a checkpoint" covers the single appends that run while a checkpoint is made.
 """
 
 from __future__ import annotations
@@ -143,7 +143,10 @@ def _tails(rounds: Rounds, label: str, *yardsticks: str) -> list[Row]:
 
 
 def _during_a_checkpoint(options: Options) -> list[Row]:
-    """Appends of one value, until a checkpoint has been made of a full WAL file: p99 of those meanwhile."""
+    """Append single values until a checkpoint of a full WAL file is complete.
+
+    Report percentiles of the appends meanwhile.
+    """
     count = 4 if options.quick else STALL_BYTES // STALL_RECORD_BYTES
     batches = [[line] for line in log_lines(count, STALL_RECORD_BYTES)]
 
@@ -175,7 +178,10 @@ def _during_a_checkpoint(options: Options) -> list[Row]:
 
 
 def _timed_during(append: Append, batches: Sequence[Sequence[bytes]], wal_bytes: Callable[[], int]) -> list[float]:
-    """Of the appends after the first full file, until a checkpoint has freed it; of all if there was none."""
+    """Return the times of the appends after the first full file, until a checkpoint frees it.
+
+    If there was no such append, return the times of all appends.
+    """
     clock = time.perf_counter
     times: list[float] = []
     during: list[float] = []

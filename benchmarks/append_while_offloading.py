@@ -1,8 +1,8 @@
-"""Appends at `fsync` while segments are offloaded at full speed, beside the same log left alone.
+"""Appends at `fsync` while seglog offloads segments at full speed, against the same log without offloads.
 
-What is offloaded is read, verified, encoded and given its checksums as ever, by a worker process as in the daemon, or
-by a thread of the process that appends. The store takes the parts and forgets them, at once, so that nothing but this
-machine sets the pace. One thread appends single records of 200 bytes.
+The offload reads, verifies, encodes and checksums as usual. A worker process does it, as in the daemon, or a thread of
+the process that appends. The store accepts the parts and forgets them at once. So only this machine sets the pace. One
+thread appends single records of 200 bytes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def run(options: Options) -> Report:
 
 
 class _Forgetting(MemoryStore):
-    """A store that is never what is waited for."""
+    """A store that no caller ever waits for."""
 
     def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:  # noqa: ARG002 - of the port
         return PartTag(number, "", len(body), Checksum.of(ChecksumKind.CRC32C, body))
@@ -77,7 +77,7 @@ class _Forgetting(MemoryStore):
 
 
 def main(descriptor: int) -> None:
-    """Of the worker process."""
+    """Run the worker process."""
     child.main(descriptor, lambda _: _Forgetting())
 
 
@@ -120,7 +120,7 @@ class _Load:
 
     @property
     def mb_per_s(self) -> float:
-        """Since it is on."""
+        """Return the rate since the load was switched on."""
         return self._taken_bytes / (time.perf_counter() - self._since) / 1e6
 
     def end(self) -> None:

@@ -1,4 +1,7 @@
-"""How much a call does, counted: what takes longer the more there is makes more calls the more there is."""
+"""Counts the calls that a function makes.
+
+If a function takes longer for more data, it makes more calls for more data.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ __all__ = ["count_calls"]
 
 
 def count_calls(work: Callable[[], object]) -> int:
-    """Of Python functions, generator steps and built-in functions, in this thread.
+    """Return the calls of Python functions, generator steps and built-in functions that `work` makes in this thread.
 
-    The garbage collector waits meanwhile: its callbacks and finalizers are not calls of `work`.
+    The garbage collector is off meanwhile: its callbacks and finalizers are not calls of `work`.
     """
     count = 0
 

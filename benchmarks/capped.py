@@ -1,8 +1,8 @@
-"""This measures an append to a capped topic with few segments and with many.
+"""Appends to a capped topic, with few segments and with many.
 
-Records go to the page cache only (`memory`), so that the disk does not hide what the log itself does under its lock.
-The caps are never reached: what is timed is the look whether they are. The yardstick is a topic with 10 segments.
-"Calls" are those of functions, Python's own included, for one append.
+Records go to the page cache only (`memory`), so that the disk does not hide the log's own work under its lock. The
+appends never reach the caps: the benchmark times the check for them. The yardstick is a topic with 10 segments.
+"Calls" are function calls, Python's own included, for one append.
 """
 
 from __future__ import annotations

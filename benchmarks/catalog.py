@@ -1,11 +1,11 @@
-"""What the catalog costs by the length of a history: requests first, times as ratios.
+"""The cost of the catalog by the length of a history: requests first, times as ratios.
 
-Two volumes of one shape: a hundred commits, and a million. Every one is an offload of a segment; every 32nd takes away
-what is old, so that some 100 segments are live, and every 64th is a checkpoint. In memory each commit is a whole one,
-joined to the one before. In the directory those that lie before the newest checkpoint are empty files, as nobody may
-read them: what counts there is that their names are.
+Two volumes have the same shape, one with a hundred commits, one with a million. Every commit is an offload of a
+segment. Every 32nd commit also deletes old records, so that some 100 segments are live. Every 64th carries a
+checkpoint. In memory each commit is complete and joined to the one before. In the directory the commits before the
+newest checkpoint are empty files. No reader reads them: only their names count there.
 
-Another volume has a checkpoint of 10,000 live segments of 1 GiB, beside one of a single small one.
+Another volume has a checkpoint of 10,000 live segments of 1 GiB. Its counterpart has a single small segment.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ _GIB = 1 << 30
 _SEGMENTS_OF_10_TIB = 10_240
 _REPLICA_COMMITS = 1_000
 _RESOLVED = 20
-_CONSTANT = 3  # the marks, the checkpoint, and its list where that is an object of its own
+_CONSTANT = 3  # the marks, the checkpoint, and its list if that is a separate object
 _INLINE_BYTES = 256 * 1024
-_NO_SLOWER = 0.8  # as far as medians of milliseconds tell
+_NO_SLOWER = 0.8  # as far as medians of milliseconds can show
 _TOPIC = "bench"
 _T = TypeVar("_T")
 
@@ -106,7 +106,7 @@ def run(options: Options) -> Report:
 
 
 class _Counted(WrappedStore):
-    """`counts` of calls by method, and the bytes that GETs gave."""
+    """`counts` are calls by method, `read_bytes` the bytes that GETs returned."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
@@ -170,7 +170,7 @@ def _median_ms(built: _Built, act: Callable[[_Built], None]) -> Figures:
 
 
 def _names(history: _Built) -> list[Row]:
-    """A commit, and branches of a small topic and a large one."""
+    """Measure a commit, and branches of a small topic and a large one."""
     rows: list[Row] = []
     store = MemoryStore()
     sizes = {"1 MB": _described(store, 1, 1_000_000), "10 TiB": _described(store, _SEGMENTS_OF_10_TIB, _GIB)}
@@ -202,7 +202,8 @@ def _following(built: _Built, many: int) -> list[Row]:
     [behind] = volumes.commits(built.vid, many - commits, many - commits)
     counted.counts.clear()
     assert pull(volumes, built.vid, many - commits, behind.hash, each=False).lsn == many
-    # A few before it sees how far behind it is; the newest LSN, the marks, the boundary, and what finds nothing.
+    # The replica makes a few requests before it sees how far behind it is. The others:
+    # the newest LSN, the marks, the boundary, and a request that finds nothing.
     most = 15 + _CONSTANT + _SINCE_CHECKPOINT + 3
     return [alone(f"follow {commits:,} commits", "requests", counted.counts.total(), at_most=most)]
 
@@ -279,7 +280,7 @@ def _commit(vid: Vid, lsn: int, parent_hash: bytes) -> Commit:
 
 
 def _first_live(lsn: int) -> int:
-    """The first seq that a commit which drops leaves."""
+    """Return the first seq that stays live after a commit with deletes."""
     return (lsn - _LIVE) * _RECORDS + 1
 
 
@@ -309,7 +310,10 @@ def _built(store: MemoryStore, commits: int) -> _Built:
 
 
 def _copied(built: _Built, store: LocalStore, place: Path) -> _Built:
-    """To a directory: what a reader of the newest state needs, and the names of the rest."""
+    """Copy to a directory what a reader of the newest state needs.
+
+    The other commits become empty files with their names.
+    """
     vid = built.vid
     last_mark = built.newest_lsn // _EVERY * _EVERY
     needed = [keys.commit_key(vid, lsn) for lsn in range(last_mark, built.newest_lsn + 1)]
@@ -321,7 +325,7 @@ def _copied(built: _Built, store: LocalStore, place: Path) -> _Built:
 
 
 def _described(store: MemoryStore, segments: int, segment_bytes: int) -> _Built:
-    """A volume of one commit, a checkpoint that lists so many segments."""
+    """Return a volume of one commit, with a checkpoint that lists so many segments."""
     vid = Vid.new(_START_MS + segments)
     _put_control(store, vid, f"{_TOPIC}-{segments}")
     refs = [_segment(number, segment_bytes) for number in range(1, segments + 1)]

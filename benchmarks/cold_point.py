@@ -1,7 +1,8 @@
-"""How long a point read of a cold topic takes, index in memory and nothing in the disk cache, beside a bare GET.
+"""How long a point read of a cold topic takes, against a bare GET.
 
-The bare GET asks for the same chunk of the same object through the same client, and looks at nothing. Both take turns,
-read by read, in an order that is drawn, so that the server and the machine are the same for both.
+The index is in memory, and the disk cache is empty. The bare GET asks for the same chunk of the same object through the
+same client, and checks nothing. Both take turns, read by read, in a random order, so that the server and the machine
+are the same for both.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""How fast a cold topic of 1 KB records is read from the first record to the last, verified, beside plain GETs.
+"""How fast a cold topic of 1 KB records is read from the first record to the last, verified, against plain GETs.
 
-"Chunks" are what every reader is made of: fetched ahead and checked against their XXH3. "Records" are what
-`Archive.read` hands out, each checked too and made a Python object, which is what their figure shows.
+Every reader is built on "chunks": fetched ahead and checked against their XXH3. "Records" are the output of
+`Archive.read`: each record is checked too and becomes a Python object, and their figure shows that cost.
 
-The plain GETs do nothing else: 8 MiB, 16 at a time, as our windows are; and on the store that is far away, one at a
-time of 1 MiB, as Apache Pulsar reads, and of 4 MiB, as plug-ins for Kafka do. The stores are named in the table; all
-figures of a store are of the same bytes and the same server. The object is 8 times `--size`, so that how a scan begins
-does not count for more than it would.
+The plain GETs check nothing. They fetch 8 MiB, 16 at a time, like seglog's windows. On the store that is far away they
+also run one at a time. Then they fetch 1 MiB, as Apache Pulsar reads, or 4 MiB, as plug-ins for Kafka do. The table
+names the stores. All figures of a store are of the same bytes and the same server. The object is 8 times `--size`, so
+that the start of a scan does not weigh too much.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SUMMARY = "cold scan: every chunk and every record, verified, against plain rang
 _MB = 1_000_000
 _MIB = 1 << 20
 _PLAIN = "8 MiB x 16"
-_SERIAL_BYTES = 64 * _MIB  # no more says more: their rate does not change
+_SERIAL_BYTES = 64 * _MIB  # more bytes do not change their rate
 _SERIAL = {"1 MiB x 1": 1 * _MIB, "4 MiB x 1": 4 * _MIB}
 _AIMS = (Aim(0.9, _PLAIN), Aim(15, "1 MiB x 1"), Aim(5, "4 MiB x 1"))
 
@@ -76,7 +76,7 @@ def _serial(store: ObjectStore, cold: Cold, size_bytes: int) -> Callable[[], int
 
 
 def _timed(work: Callable[[], int]) -> Callable[[], Figures]:
-    """`work` returns how many bytes of the data object it went over."""
+    """Return a timed form of `work`, which returns how many bytes of the data object it covered."""
 
     def figures() -> Figures:
         start = time.perf_counter()

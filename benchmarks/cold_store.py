@@ -1,6 +1,6 @@
-"""Stores with one cold topic in them, for the benchmarks of cold reads, and plain GETs of its data object beside them.
+"""Stores with one cold topic in them, for the benchmarks of cold reads, and plain GETs of its data object.
 
-moto is none of them: it takes time in proportion to the object for each ranged GET.
+moto is not among the stores: its time for a ranged GET grows with the object.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BUCKET = "bench"
 
 @dataclass(frozen=True, slots=True)
 class Cold:
-    """A topic of `count` records, all of them in the one data object of `view`, codec none."""
+    """A topic of `count` records, all in the one data object of `view`, codec none."""
 
     directory: Path
     view: SegmentView
@@ -50,14 +50,14 @@ class Cold:
 
     @contextmanager
     def reader(self, store: ObjectStore) -> Iterator[ColdReader]:
-        """Without a disk cache: what is measured is the way to the store."""
+        """Yield a reader without a disk cache, so that every read goes to the store."""
         with closing(ColdReader(store, ColdSettings(cache_bytes=0))) as reader:
             reader.index(self.view)
             yield reader
 
 
 def cold_topic(place: Path, size_mib: int) -> Cold:
-    """Made in `place`/remote, as `file://` has it."""
+    """Make a cold topic in `place`/remote, in the layout of `file://`."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     with seglog.open(place / "log") as log:
@@ -71,7 +71,7 @@ def cold_topic(place: Path, size_mib: int) -> Cold:
 
 @contextmanager
 def stores(cold: Cold) -> Iterator[dict[str, ObjectStore]]:
-    """By name: a directory, a bare HTTP server of ours, the same one shaped, and MinIO if it is on PATH."""
+    """Yield the stores by name: a directory, our bare HTTP server, the same one shaped, and MinIO if it is on PATH."""
     with ExitStack() as stack:
         found = {"file://": stack.enter_context(closing(open_store(cold.directory.as_uri())))}
         bare = stack.enter_context(serving(cold.directory))
@@ -87,7 +87,10 @@ def stores(cold: Cold) -> Iterator[dict[str, ObjectStore]]:
 
 
 def plain_gets(store: ObjectStore, cold: Cold, length: int, size_bytes: int, at_a_time: int) -> int:
-    """The first `length` bytes of the data object by ranged GETs, in order, and nothing else. Returns how many."""
+    """Get the first `length` bytes of the data object by ranged GETs, in order, and nothing else.
+
+    Return how many came.
+    """
     work: list[Callable[[], bytes]] = [
         partial(store.get_range, cold.key, start, min(size_bytes, length - start))
         for start in range(0, length, size_bytes)
@@ -98,7 +101,7 @@ def plain_gets(store: ObjectStore, cold: Cold, length: int, size_bytes: int, at_
 
 
 def _s3(endpoint: str) -> ObjectStore:
-    """A client keeps the endpoint and the credentials that it was opened with."""
+    """Open a client. It keeps the endpoint and the credentials of the moment of opening."""
     before = dict(os.environ)
     os.environ.update(
         AWS_ENDPOINT_URL=endpoint,

@@ -1,9 +1,9 @@
-"""Appends and hot reads while the cold store hangs or fails, beside the same with a cold store that nobody asks.
+"""Appends and hot reads while the cold store hangs or fails, against a log whose cold store gets no reads.
 
-Four threads read what is only in the cold store, a `SegmentStore` with faults, and the relocator has something to put
-there. Where it hangs, each waits in its call to the end of the run; where it fails, each tries again every 10 ms.
-Meanwhile one thread appends at `fsync`, or reads the newest 1,000 records from hot segments. The log is the same but
-for its cold store, and the aim is a ratio of 1: no difference but noise.
+Four threads read cold segments from a `SegmentStore` with faults, and the relocator has a segment to put there. If the
+store hangs, each thread waits in its call to the end of the run. If it fails, each thread tries again every 10 ms.
+Meanwhile one thread appends at `fsync`, or reads the newest 1,000 records from hot segments. The logs differ only in
+their cold store. The aim is a ratio of 1: no difference but noise.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _RETRY_S = 0.01
 
 
 class FaultySegments(MemorySegmentStore):
-    """Once `is_faulty`, each call fails: at once, or, where it `hangs`, when `release` is set."""
+    """A segment store whose calls fail once `is_faulty` is set: at once, or after `release` if `hangs` is given."""
 
     def __init__(self, *, hangs: bool) -> None:
         super().__init__()
@@ -118,13 +118,13 @@ def _subject(work: Callable[[seglog.Topic], Slice], trouble: str | None) -> Open
             topic = log.topic("bench")
             if trouble is not None:
                 topic.append(log_lines(1, SIZE_BYTES))
-                topic.seal()  # one more is to be relocated
+                topic.seal()  # so that one more segment is due for relocation
             is_on, stop = threading.Event(), threading.Event()
             readers = [threading.Thread(target=_read_cold, args=(topic, is_on, stop)) for _ in range(READERS)]
             measure = work(topic)
 
             def in_trouble(slice_s: float) -> Figures:
-                """The readers work while it is this subject's turn."""
+                """Let the readers work during this subject's turn only."""
                 if trouble is not None:
                     is_on.set()
                 figures = measure(slice_s)

@@ -1,18 +1,17 @@
-"""This measures reads and deletes after many deletes that no checkpoint has applied.
+"""Reads and deletes after many deletes that no checkpoint has applied.
 
     before      a consumer that acknowledges each record: `delete(before=seq)`
     tag         a delete for each of as many tags
-    prefix      the same, of a tag with a trailing `*`
+    prefix      the same, by a tag with a trailing `*`
 
 Each log has as many deletes since its checkpoint as its subject says. Behind the records that they reach, all logs have
-the same records. A read of these is timed, by `read` and by `read_batches`, and then a further delete. The records have
-a hundred tags. The yardstick is the log without a delete. Upkeep is off: it would apply deletes by tag once there are
-10,000.
+the same records. The benchmark times a read of these records, by `read` and by `read_batches`, and then a further
+delete. The records have a hundred tags. The yardstick is the log without a delete. Upkeep is off: it would apply
+deletes by tag once there are 10,000.
 
-The files are in the page cache, so reads are timed by the CPU that they take.
+The files are in the page cache, so the benchmark times reads by their CPU time.
 
-"Calls" are those of functions, Python's own included, for a thousand records that are read: they do not depend on the
-machine.
+"Calls" are function calls, Python's own included, for a thousand records read. They do not depend on the machine.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _TAGS = 100
 _RECORD_BYTES = 200
 _DELETES = 200
 _THREADS = 16
-# At most 1.2 times as slow.
+# A log with deletes is at most 1.2 times as slow.
 _AIM = Aim(1 / 1.2, "no delete")
 
 DELETES: dict[str, Callable[[seglog.Topic, int], object]] = {
@@ -103,7 +102,7 @@ def _filled(place: Path, way: str, count: int, share: int) -> seglog.Log:
 
 
 def _figures(log: seglog.Log, way: str, records: int, *, stays: bool) -> Figures:
-    """`stays`: the deletes that are made here may stay pending, beside many others."""
+    """Measure the reads and further deletes. With `stays`, these deletes may stay pending beside many others."""
     topic = log.topic("bench")
     first = topic.head_seq - records + 1
     reads: dict[str, Callable[[], int]] = {

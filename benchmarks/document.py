@@ -21,7 +21,10 @@ def put_in(document: Path, report: Report) -> None:
 
 
 def with_table(text: str, report: Report) -> str:
-    """`text` with the report in the place of the table before. Raises `ValueError` if there is no such place."""
+    """Return `text` with the report in place of the earlier table.
+
+    Raises `ValueError` if `text` has no place for it.
+    """
     begin, end = f"<!-- measured: {report.name} -->\n", f"<!-- end: {report.name} -->\n"
     before, begin_found, rest = text.partition(begin)
     _, end_found, after = rest.partition(end)

@@ -1,14 +1,13 @@
 """Appends by durability class, and to many topics at once over shards of the write-ahead log.
 
-`disk` and `memory` are acked without a sync; so are their yardsticks:
-
+`disk` and `memory` are acked without a sync. Their yardsticks do not sync either:
     raw       pwrite of as many bytes as the frames take, on a preallocated file
     sqlite    write-ahead log, synchronous=OFF, one transaction an append
     rocksdb   one write batch an append, not synced
     lmdb      one transaction an append, not synced
 
-Mixed topics: 256 asyncio tasks append 200 B at `fsync`, to 64 topics in turn. The yardstick is one topic, and the same
-with one shard where the setting `wal_shards` is there.
+Mixed topics: 256 asyncio tasks append 200 B at `fsync`, to 64 topics in turn. The yardstick is one topic. If the
+setting `wal_shards` exists, one shard is a yardstick too.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A GC plan over a million objects: time, memory and requests.
 
-The store is a simulated one in memory: commits, checkpoints and names are real, and the segments' objects are only what
-a LIST shows. There are 50 topics of 10,000 segments each, in 100 offloads; 20 % of the segments were merged into others
-before the window, and 1 % were never committed. Half of the commits lie before the window. Memory is what Python
-allocates (tracemalloc) above what the store itself has, at its highest, in a run of its own: looking makes it slower.
+The store is simulated in memory. Commits, checkpoints and names are real; the segments' objects exist only in a LIST.
+There are 50 topics of 10,000 segments each, in 100 offloads. Merges before the window replaced 20 % of the segments.
+Another 1 % were never committed. Half of the commits are older than the window. Memory is the peak of Python's
+allocations (tracemalloc) above the store's own. A separate run measures it, because tracing makes the run slower.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WINDOW_OFFLOADS = 50
 
 
 class _SimulatedStore(MemoryStore):
-    """Lists objects of segments that it does not have: their sids are put in order, 16 bytes each."""
+    """Lists objects of segments that it does not hold. It keeps their sids in order, 16 bytes each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class _SimulatedStore(MemoryStore):
 
 
 class _Counted(WrappedStore):
-    """Passes listings through as they come: a list of a million keys would be the memory that is measured."""
+    """Passes listings through key by key. A list of a million keys would itself be the measured memory."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
@@ -81,7 +81,7 @@ class _Counted(WrappedStore):
     def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
         self.requests += 1
         for number, key in enumerate(self.inner.list(prefix, limit=limit, start_after=start_after)):
-            self.requests += number % 1000 == 999  # S3 gives 1,000 keys an answer
+            self.requests += number % 1000 == 999  # S3 returns 1,000 keys an answer
             yield key
 
 
@@ -114,7 +114,7 @@ def run(options: Options) -> Report:
 
 
 def _plan(store: ObjectStore) -> GcReport:
-    """As a dry run: what it plans is counted page by page, and not written."""
+    """Plan as a dry run: GC counts the plan page by page, and does not write it."""
     now_ms = _START_MS + (_OFFLOADS + 1) * _STEP_MS
     policy = GcPolicy(_WINDOW_OFFLOADS * _STEP_MS // 1000, 3600)
     return Collector(store, policy, clock=lambda: now_ms, writer_id="benchmark").run(dry_run=True)

@@ -1,4 +1,4 @@
-"""An upkeep that does nothing: what is to stay as it is while it is measured is not put into segments in between."""
+"""An upkeep that does nothing, so that no background work moves records into segments during a measurement."""
 
 from __future__ import annotations
 

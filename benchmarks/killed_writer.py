@@ -1,7 +1,7 @@
-"""A process that fills a store and is killed before it could tidy up: `python -m benchmarks.killed_writer`.
+"""A process that fills a store and dies before any cleanup: `python -m benchmarks.killed_writer`.
 
-Its arguments: "seglog" or "rocksdb", the directory, the size of a record, how many records. All of it is on the disk,
-and none of it anywhere but in the write-ahead log.
+Its arguments: "seglog" or "rocksdb", the directory, the size of a record, the number of records. All records are on the
+disk, and only in the write-ahead log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MUCH_BYTES = 8 << 30
 
 
 class _NoUpkeep:
-    """No checkpoint is made."""
+    """An upkeep that makes no checkpoint."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         pass
@@ -41,7 +41,7 @@ class _NoUpkeep:
 
 
 def fill_and_be_killed(store: str, directory: Path, size_bytes: int, records: int) -> None:
-    """In a process of its own; returns when it is dead."""
+    """Run the writer in a separate process. Return when it is dead."""
     arguments = [store, str(directory), str(size_bytes), str(records)]
     ended = subprocess.run([sys.executable, "-m", "benchmarks.killed_writer", *arguments])
     if ended.returncode != -signal.SIGKILL:
@@ -80,7 +80,7 @@ def _fill_rocksdb(directory: Path, batches: Sequence[Sequence[bytes]]) -> None:
             seq += 1
         write.sync = number == len(batches) - 1
         database.write(together, write)
-    # Within the function: once nobody holds the database, it is closed, and its records are in a table.
+    # Die within the function: RocksDB closes a database that has no references left, and writes its records to a table.
     _die()
 
 

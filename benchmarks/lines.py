@@ -1,6 +1,6 @@
-"""Records to measure with: access-log lines of an exact length, the same ones every time.
+"""Records for measurements: access-log lines of an exact length, the same ones every time.
 
-Random bytes would make compression look useless and repeated ones make it look free; lines like these compress about
+Random bytes would make compression look useless, and repeated bytes would make it look free. These lines compress about
 as well as real logs do.
 """
 
@@ -17,7 +17,7 @@ _AGENTS = ("Mozilla/5.0 (X11; Linux x86_64)", "curl/8.5.0", "okhttp/4.12.0", "Mo
 
 
 def log_lines(count: int, size_bytes: int, *, seed: int = 1) -> list[bytes]:
-    """`count` lines of exactly `size_bytes` bytes, without line ends."""
+    """Return `count` lines of exactly `size_bytes` bytes, without line ends."""
     source = random.Random(seed)
     return [_line(source, number, size_bytes) for number in range(count)]
 

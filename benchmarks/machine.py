@@ -1,4 +1,4 @@
-"""What a figure was measured on: one line that is printed with every result."""
+"""Describes the machine of a measurement, in one line that is printed with every result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Machine:
 
 
 def describe(directory: Path) -> Machine:
-    """The machine as it is now; `directory` is where the benchmark writes."""
+    """Return the machine as it is now. `directory` is where the benchmark writes."""
     return Machine(
         processor=_processor(),
         cores=os.cpu_count() or 1,
@@ -38,7 +38,7 @@ def describe(directory: Path) -> Machine:
 
 
 def file_system(directory: Path, mounts: str) -> str:
-    """Type and device of the file system that holds `directory`, from the text of /proc/mounts."""
+    """Return the type and device of the file system that holds `directory`, from the text of /proc/mounts."""
     found = "unknown file system"
     longest = -1
     for line in mounts.splitlines():

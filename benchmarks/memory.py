@@ -1,8 +1,8 @@
-"""What an open log costs: bytes of memory a record, and open files with 10,000 topics. Counted, not timed.
+"""The cost of an open log: bytes of memory a record, and open files with 10,000 topics. Counted, not timed.
 
-Memory is what Python allocates (tracemalloc) for a topic of 100-byte records: before a checkpoint, when they are in the
-write-ahead log only, and after `seal`. Open files are those of the process, beyond those it had before the log was
-opened: with 10,000 topics of one record each, all in segments, after each of them was read.
+Memory is what Python allocates (tracemalloc) for a topic of 100-byte records. It is measured before a checkpoint, when
+the records are in the write-ahead log only, and after `seal`. Open files are those of the process, minus the files that
+it had open before the log. There are 10,000 topics of one record each, all in segments, and each topic has been read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OPEN_FILES_AIM = 160
 
 
 class _Unsynced(OsFiles):
-    """Counts do not depend on syncs, and 10,000 new directories need many."""
+    """Files without syncs. Counts do not depend on syncs, and 10,000 new directories need many."""
 
     def datasync(self, fd: int) -> None:
         pass

@@ -1,4 +1,4 @@
-"""MinIO, where it is on PATH: a server in a process of its own on a free loopback port, gone at the end."""
+"""MinIO, if it is on PATH: a server in a separate process on a free loopback port, stopped at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _START_LIMIT_S = 30.0
 
 @contextmanager
 def serving_minio(program: str, directory: Path, user: str = USER, password: str = PASSWORD) -> Iterator[str]:
-    """Gives the endpoint's URL. What it stores is in `directory`, which it makes."""
+    """Yield the endpoint's URL. The server stores its data in `directory`, which this function makes."""
     directory.mkdir()
     address = f"127.0.0.1:{free_port()}"
     server = subprocess.Popen(

@@ -1,11 +1,12 @@
 """How fast sealed segments become an offloaded commit: 200 B and 1 KB records, each codec, to a directory and over S3.
 
-The timed part is `Archive.offload`: read and verify the hot segments, encode, upload, publish the commit. The
-yardstick moves the bytes of the same segment files and does nothing else: for file:// a copy with fsync, for S3
-boto3's `upload_fileobj` to the same server, on loopback: MinIO if it is on PATH, else moto's. What the server costs is
-in both times. Segment files are in the page cache for both. Over S3 each run is a process of its own: CPU seconds and
-the peak of memory are of that process, so without the server's. There it is 1 GiB of records at least, for three rounds
-at most: a few parts say nothing of many that are on their way at once.
+The timed part is `Archive.offload`: read and verify the hot segments, encode, upload, publish the commit. The yardstick
+moves the bytes of the same segment files and does nothing else. For file:// it is a copy with fsync. For S3 it is
+boto3's `upload_fileobj` to the same server on loopback: MinIO if it is on PATH, else moto's. The cost of the server is
+in both times. Segment files are in the page cache for both.
+
+Over S3 each run is a separate process. CPU seconds and the peak of memory are of that process, without the server's.
+An S3 run has at least 1 GiB of records, in at most three rounds: a few parts say nothing about many concurrent parts.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def run(options: Options) -> Report:
 
 
 def fill(log: seglog.Log, name: str, size_bytes: int, total_bytes: int) -> int:
-    """Append log lines of `size_bytes` until they are `total_bytes`, and seal. Returns how many."""
+    """Append log lines of `size_bytes` until they are `total_bytes`, and seal. Return their number."""
     topic = log.topic(name)
     lines = log_lines(min(total_bytes // size_bytes, 100_000), size_bytes)
     count = 0
@@ -156,7 +157,7 @@ def _to_s3(options: Options, source: _Source, codec: str, label: str) -> list[Ro
 
 @contextmanager
 def _server(place: Path) -> Iterator[str]:
-    """The name of what serves S3 to the environment of this process."""
+    """Yield the name of the server that serves S3 to the environment of this process."""
     program = shutil.which("minio")
     if not program:
         with s3_server.running() as endpoint:
@@ -180,7 +181,7 @@ def _server(place: Path) -> Iterator[str]:
 
 
 def _empty_bucket() -> None:
-    """Or the server's disk would hold every round."""
+    """Delete all objects. Otherwise the server's disk would hold every round."""
     client = boto3.client("s3")
     for found in client.list_objects_v2(Bucket=s3_server.BUCKET).get("Contents", ()):
         client.delete_object(Bucket=s3_server.BUCKET, Key=found["Key"])
@@ -197,7 +198,7 @@ def _of_process(source: _Source, found: Figures) -> Figures:
 
 
 def _fresh_copy(source: _Source) -> Path:
-    """Sealed segments, which no offload changes, are the same files."""
+    """Copy the data directory. Sealed segments are hard links: no offload changes them."""
     place = source.log.with_name("working-copy")
     shutil.copytree(source.log, place, ignore=shutil.ignore_patterns("seg-*"))
     for path in (source.log / "topics").rglob("seg-*"):

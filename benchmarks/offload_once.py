@@ -1,10 +1,10 @@
-"""One offload, or one plain upload, in a process of its own, whose memory is nobody else's. Prints its figures as JSON.
+"""One offload, or one plain upload, in a separate process with its own memory. Prints its figures as JSON.
 
     python -m benchmarks.offload_once seglog DIRECTORY TOPIC URL CODEC
     python -m benchmarks.offload_once upload_fileobj FILE BUCKET KEY
 
-The AWS environment is that of the caller. Times are of the call alone; the peak of memory is of the whole process, and
-not what getrusage tells: that begins with the peak of the process that started it.
+The process inherits the caller's AWS environment. Times cover the call alone. The peak of memory covers the whole
+process. It does not come from getrusage, which begins with the peak of the parent process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KIB = 1024
 
 
 def in_a_process(*arguments: str) -> Figures:
-    """`elapsed_s`, `cpu_s`, `stored_bytes` and `peak_bytes` of that call."""
+    """Make that call in a separate process. Return its `elapsed_s`, `cpu_s`, `stored_bytes` and `peak_bytes`."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.offload_once", *arguments], stdout=subprocess.PIPE, check=True
     )

@@ -1,4 +1,4 @@
-"""What a user may set for a run, and its defaults."""
+"""The options of a run, and their defaults."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ __all__ = ["Options"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`directory` is where a benchmark writes (and removes) its files: put it on the disk that is to be measured.
+    """The options of a run.
 
-    `slice_s` is how long a subject of `benchmarks.slices` has its turn. `quick`: sizes that say nothing about speed.
+    `directory` is where a benchmark writes and removes its files: put it on the disk to measure. `slice_s` is the
+    length of a subject's turn in `benchmarks.slices`. With `quick`, sizes are so small that they say nothing about
+    speed.
     """
 
     directory: Path = Path("build/bench")
@@ -23,5 +25,5 @@ class Options:
 
     @classmethod
     def smoke(cls, directory: Path) -> Options:
-        """Whether it runs at all, within seconds."""
+        """Return options that show within seconds whether the benchmarks run at all."""
         return cls(directory, rounds=1, size_mib=1, slice_s=0.01, quick=True)

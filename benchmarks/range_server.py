@@ -1,11 +1,11 @@
-"""Serves the files of a directory by ranged GET over HTTP, as a store does that costs nothing; or as one far away.
+"""Serves the files of a directory by ranged GET over HTTP, like a store without costs, or like a store far away.
 
     python -m benchmarks.range_server DIRECTORY [FIRST_BYTE_MS MB_PER_S]
 
-A path is `/bucket/key`; signatures are not looked at. With the two numbers each answer begins so many ms after its
-request, and each connection gets so many MB a second, whatever others get. Prints its port; ends with its standard
-input. A process of its own, so that what it costs is not in the reader's figures; each connection has a thread, which
-lets the kernel send from the page cache.
+A path is `/bucket/key`; the server ignores signatures. With the two numbers, each answer begins so many ms after its
+request. Each connection then gets so many MB a second, independent of the other connections. The server prints its
+port, and ends when its standard input ends. It is a separate process, so that its cost is not in the reader's figures.
+Each connection has a thread, which lets the kernel send from the page cache.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SLICE_BYTES = 256 * 1024
 
 @contextmanager
 def serving(directory: Path, *shape: float) -> Iterator[str]:
-    """The URL of a server of `directory`; `shape` is nothing, or ms to the first byte and MB/s of a connection."""
+    """Yield the URL of a server of `directory`. `shape` is empty, or ms to the first byte and MB/s of a connection."""
     command = [sys.executable, "-m", "benchmarks.range_server", str(directory), *map(str, shape)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

@@ -2,9 +2,9 @@
 
     records     `Topic.read`
     batches     `Topic.read_batches`
-    frames      `Topic.frame_batches`, which offloading and checkpoints take
+    frames      `Topic.frame_batches`, which offloading and checkpoints use
 
-The yardstick is `cat` of the same .data files to /dev/null: what moving the bytes costs, without looking at them. The
+The yardstick is `cat` of the same .data files to /dev/null: the cost of moving the bytes without a look at them. The
 files are in the page cache for both.
 """
 

@@ -1,12 +1,12 @@
 """How long a log takes to open: after its writer was killed, and with a long history.
 
-"Unclean" is a log of which nothing has been absorbed by a checkpoint when its writer is killed; what is timed is
-`seglog.open`, to where appends work: the log is replayed, every frame verified, and a checkpoint made. The yardstick is
-RocksDB (rocksdict), which is killed with the same records in its own log only, and its open.
+"Unclean" is a log whose writer was killed before a checkpoint absorbed any record. The timed part is `seglog.open`,
+until appends work: it replays the log, verifies every frame, and makes a checkpoint. The yardstick is the open of
+RocksDB (rocksdict), killed with the same records in its own log only.
 
-"Sealed" is 100 million records in sealed segments, beside an empty log. Their files are sparse: the first and the last
-entry and frame of each segment are there, made by the log's own encoders. An open looks at none of them; the records at
-both ends of the topic are read after it, so that what is timed is the open of a log that works.
+"Sealed" is 100 million records in sealed segments, against an empty log. The files are sparse: the first and the last
+entry and frame of each segment are there, made by the log's own encoders. An open reads none of them. After the open
+the benchmark reads the records at both ends of the topic, to show that the timed log works.
 """
 
 from __future__ import annotations
@@ -128,7 +128,10 @@ def _sealed(options: Options, segment_records: int, records: int) -> list[Row]:
 
 
 def make_sealed(place: Path, records: int, segment_records: int) -> None:
-    """A closed data directory whose topic `bench` has so many records, all sealed; see above for what is in them."""
+    """Make a closed data directory whose topic `bench` has so many sealed records.
+
+    The module docstring describes its files.
+    """
     with seglog.open(place) as log:
         log.create_topic("bench")
     files, layout = OsFiles(), Layout(place.absolute())

@@ -13,7 +13,7 @@ __all__ = ["Aim", "Report", "Row", "alone", "compare"]
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """The least ratio beside that yardstick; or, with `yardstick` None, the least figure of ours."""
+    """The lowest acceptable ratio to `yardstick`. With `yardstick` None, the lowest acceptable figure of ours."""
 
     least: float
     yardstick: str | None = None
@@ -21,10 +21,11 @@ class Aim:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure beside one yardstick; `yardstick` is None for a figure that stands alone.
+    """One figure beside one yardstick. `yardstick` is None for a figure that stands alone.
 
-    `ratio` says how many times as good ours is: above 1 is better, for rates and for times alike; `spread` are the
-    lowest and the highest of the rounds. `missing` says why the yardstick has no figure. `met`: None without an aim.
+    `ratio` says how many times as good ours is: above 1 is better, for rates and for times alike. `spread` holds the
+    lowest and the highest ratio of the rounds. `missing` says why the yardstick has no figure. `met` is None without an
+    aim.
     """
 
     what: str
@@ -56,7 +57,7 @@ class Report:
         return "\n".join((f"{self.name}: {self.measured}", *(_line(row, widths) for row in cells), self.last_line()))
 
     def as_markdown(self) -> str:
-        """A table for a document, as text that lines up."""
+        """Return the table as a code block, for a document."""
         return f"```text\n{self.as_text()}\n```"
 
     def last_line(self) -> str:
@@ -72,7 +73,7 @@ def compare(
     more_is_better: bool,
     aims: tuple[Aim, ...] = (),
 ) -> list[Row]:
-    """A row for each yardstick; the subject called `seglog` is ours."""
+    """Return a row for each yardstick. The subject called `seglog` is ours."""
     by_yardstick = {aim.yardstick: aim.least for aim in aims}
     ours = rounds.median("seglog", figure)
     rows = [
@@ -85,7 +86,7 @@ def compare(
 
 
 def alone(what: str, unit: str, ours: float, *, at_least: float | None = None, at_most: float | None = None) -> Row:
-    """A figure without a yardstick."""
+    """Return a row without a yardstick."""
     if at_most is not None:
         return Row(what, unit, ours, aim=at_most, met=ours <= at_most)
     return Row(what, unit, ours, aim=at_least, met=None if at_least is None else ours >= at_least)

@@ -5,10 +5,10 @@
 
 M1  The warm-up round is not counted.
 M2  Subjects take turns within a round and the order rotates, so drift of the machine hits all alike.
-M3  A figure of a subject is the median over the rounds; a ratio is the median of the ratios within each round, since
-    two runs that stand side by side share what the machine was doing. The spread is the lowest and the highest of them.
-M4  What was prepared for a measurement is on the disk before it starts (`settle_disk`): otherwise whoever syncs first
-    pays for what others left to write, which made single syncs twenty times as slow.
+M3  A figure of a subject is the median over the rounds. A ratio is the median of the ratios within each round:
+    two adjacent runs share the state of the machine. The spread is the lowest and the highest of these ratios.
+M4  The data prepared for a measurement is on the disk before it starts (`settle_disk`). Otherwise the first subject
+    that syncs pays for the pending writes of the others, which made single syncs twenty times as slow.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Figures = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """`by_subject[name][i]` is what subject `name` gave in round i; `missing[name]` says why it gave nothing."""
+    """`by_subject[name][i]` holds the figures of subject `name` in round i. `missing[name]` says why it has none."""
 
     by_subject: Mapping[str, Sequence[Figures]]
     missing: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def called(self, name: str, subject: str) -> Rounds:
-        """The same, with `subject` under that name."""
+        """Return the same rounds, with `subject` under the name `name` too."""
         return Rounds({**self.by_subject, name: self.by_subject[subject]}, self.missing)
 
     def median(self, subject: str, figure: str) -> float:
@@ -42,7 +42,7 @@ class Rounds:
         return statistics.median(self.ratios(ours, yardstick, figure, more_is_better=more_is_better))
 
     def ratios(self, ours: str, yardstick: str, figure: str, *, more_is_better: bool) -> list[float]:
-        """How many times as good as the yardstick: above 1 means better, for rates and for times alike."""
+        """Return how many times as good as the yardstick ours is: above 1 is better, for rates and for times alike."""
         pairs = zip(self.by_subject[ours], self.by_subject[yardstick], strict=True)
         if more_is_better:
             return [a[figure] / b[figure] for a, b in pairs]
@@ -50,7 +50,7 @@ class Rounds:
 
 
 def settle_disk() -> None:
-    """Call between preparation and the timed part."""
+    """Sync all file systems. Call this between the preparation and the timed part."""
     os.sync()
 
 

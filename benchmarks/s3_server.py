@@ -1,4 +1,4 @@
-"""An S3 server of our own for one benchmark: moto's, as a process on a free loopback port, gone at the end."""
+"""A separate S3 server for one benchmark: moto's, as a process on a free loopback port, stopped at the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _START_LIMIT_S = 30.0
 
 @contextmanager
 def running() -> Iterator[str]:
-    """Gives the endpoint's URL; meanwhile the AWS environment of this process points there."""
+    """Yield the endpoint's URL. Meanwhile the AWS environment of this process points there."""
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
     server = subprocess.Popen(
@@ -48,7 +48,7 @@ def running() -> Iterator[str]:
 
 
 def empty_bucket(endpoint: str) -> Any:
-    """Forget all that the server holds and make the bucket anew. Returns a boto3 client."""
+    """Delete all that the server holds, create an empty bucket, and return a boto3 client."""
     _ask(endpoint, "POST", "/moto-api/reset")
     client = boto3.client("s3", endpoint_url=endpoint)
     client.create_bucket(Bucket=BUCKET)

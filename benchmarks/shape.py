@@ -1,4 +1,4 @@
-"""How a store far away answers: its first byte comes late, and each connection gets so many bytes a second."""
+"""The answers of a store far away: the first byte comes late, and each connection gets so many bytes a second."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ __all__ = ["Shape"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of each answer on each connection, whatever others get. `bytes_per_s` 0: as many as go through."""
+    """The delay and the rate of each answer on each connection, independent of the others.
+
+    `bytes_per_s` 0 means no limit.
+    """
 
     first_byte_s: float = 0.0
     bytes_per_s: float = 0.0
 
     def wait(self, since: float, sent: int) -> None:
-        """Until an answer to the request of `since` (by `time.perf_counter`) may have got `sent` bytes far."""
+        """Sleep until an answer may have sent `sent` bytes.
+
+        `since` is the time of its request, by `time.perf_counter`.
+        """
         due = since + self.first_byte_s + (sent / self.bytes_per_s if self.bytes_per_s else 0.0)
         wait_s = due - time.perf_counter()
         if wait_s > 0:

@@ -18,7 +18,7 @@ VALUE = b"x" * 200
 
 
 def slice_of(directory: Path, shards: int, threads: int, seconds: float) -> float:
-    """Acked appends a second."""
+    """Return the acked appends a second."""
     counts = [0] * threads
     with seglog.open(directory, settings=LogSettings(wal_shards=shards)) as log:
         for topic in range(TOPICS):

@@ -1,11 +1,11 @@
-"""Measuring stores that stay open, each for a slice of time in its turn, so that a slow moment of the disk hits all.
+"""Measures stores that stay open, each for a slice of time in its turn, so that a slow moment of the disk hits all.
 
 The rules of `benchmarks.runner` hold. Besides:
 
-L1  All subjects of a case are open at once, and only one of them works at a time. What it leaves to its background
-    (a checkpoint, a compaction) may fall into another's turn; over the rounds it falls into everybody's.
-L2  A slice ends with the first append that ends after its time: what was begun is counted, and so is its time.
-L3  A subject that cannot be had raises `Unavailable` when it is opened, and is named with the reason in the report.
+L1  All subjects of a case are open at once, and only one of them works at a time. The background work of a subject
+    (a checkpoint, a compaction) may fall into another subject's turn. Over the rounds it falls into every turn.
+L2  A slice ends with the first append that ends after its time. That append counts, and so does its time.
+L3  A subject that is not available raises `Unavailable` when it is opened. The report names it with the reason.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from benchmarks.runner import Figures, Rounds, percentiles, settle_disk
 __all__ = ["Open", "Slice", "Unavailable", "in_slices", "rate_and_percentiles"]
 
 Slice: TypeAlias = Callable[[float], Figures]
-"""Works for about so many seconds and gives what it found."""
+"""A function that measures for about so many seconds and returns its figures."""
 
 Open: TypeAlias = Callable[[Path], AbstractContextManager[Slice]]
-"""Opens a subject in a new, empty directory."""
+"""A function that opens a subject in a new, empty directory."""
 
 
 class Unavailable(Exception):
-    """A yardstick is not installed here, or cannot do what is measured."""
+    """A yardstick is not installed here, or cannot do the measured work."""
 
 
 def in_slices(options: Options, label: str, subjects: Mapping[str, Open]) -> Rounds:
-    """Progress goes to stderr."""
+    """Measure all subjects in slices. Progress goes to stderr."""
     missing: dict[str, str] = {}
     place = options.directory / "slices"
     shutil.rmtree(place, ignore_errors=True)
@@ -62,5 +62,5 @@ def in_slices(options: Options, label: str, subjects: Mapping[str, Open]) -> Rou
 
 
 def rate_and_percentiles(records: int, elapsed_s: float, seconds: list[float]) -> Figures:
-    """Of so many records, and of how long each append took."""
+    """Return the rate of `records` in `elapsed_s`, and the percentiles of `seconds`, the time of each append."""
     return {"records_per_s": records / elapsed_s, **percentiles(seconds)}

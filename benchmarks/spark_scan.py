@@ -1,7 +1,7 @@
 """How fast Spark scans a topic that is only in the cold tier, against the same records in Parquet, in one session.
 
-Two queries. "count, sum(seq)" needs one narrow column: Parquet reads that one and skips the values, a log has to go
-over whole records. "count, sum(length(value))" needs the values of all records from both.
+There are two queries. "count, sum(seq)" needs one narrow column: Parquet reads only that column and skips the values,
+but a log has to read whole records. "count, sum(length(value))" needs the values of all records from both.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _make_cold(place: Path, remote: str, total_bytes: int) -> int:
 @contextmanager
 def _session(place: Path) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # Imported here: an extra that only this benchmark needs.
+    # Imported here: only this benchmark needs this extra.
     from pyspark.sql import SparkSession
 
     from offload.spark import SeglogDataSource

@@ -1,12 +1,12 @@
-"""This measures a log with many topics: a checkpoint when one changed, an opening, and the status of all.
+"""A log with many topics: a checkpoint after one topic changed, an open, and the status of all topics.
 
-    checkpoint   one record was appended to one topic; CPU, for the disk's part is the same
+    checkpoint   one record was appended to one topic; CPU, since the disk's part is the same
     opening      `seglog.open` of a directory that was closed
-    status       what `seglog status` asks of each topic of an open log, per topic
+    status       the calls of `seglog status` for each topic of an open log, per topic
 
-Each topic has a record in an unsealed segment. The files are made by the log's own encoders. The yardstick is a log
-with 10 topics; for opening and status, a topic of it. "Calls" are those of functions, Python's own included. The
-snapshot is written whole by each checkpoint: its bytes follow the number of topics.
+Each topic has a record in an unsealed segment. The log's own encoders make the files. The yardstick is a log with 10
+topics; for opening and status, one of its topics. "Calls" are function calls, Python's own included. Each checkpoint
+writes the whole snapshot: its bytes follow the number of topics.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _figures(place: Path, topics: int) -> Figures:
 
 
 def make_topics(place: Path, topics: int) -> None:
-    """A closed data directory with so many topics, each with a record in its active segment."""
+    """Make a closed data directory with so many topics, each with a record in its active segment."""
     with seglog.open(place) as log:
         log.create_topic("topic-00001")
     files, layout = OsFiles(), Layout(place.absolute())

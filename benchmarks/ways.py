@@ -1,5 +1,6 @@
-"""Ways to append: one after the other, from threads, from asyncio tasks, at a given rate. Each makes subjects for
-`benchmarks.slices` of stores.
+"""Ways to append: one after the other, from threads, from asyncio tasks, at a given rate.
+
+Each function turns a store into a subject for `benchmarks.slices`.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ __all__ = ["AppendOne", "AsyncStore", "by_tasks", "in_a_loop", "loop", "nats", "
 AppendOne: TypeAlias = Callable[[bytes], Awaitable[object]]
 AsyncStore: TypeAlias = Callable[[Path], AbstractAsyncContextManager[AppendOne]]
 
-# Of many tasks so many are timed, so that timing is not what is measured.
+# At most so many tasks are timed: timing all of them would distort the measurement.
 _TIMED_TASKS = 16
-# JetStream syncs one record after the other: the last of 2,000 waits for all of them.
+# JetStream syncs one record after the other: the last of 2,000 tasks waits for all of them.
 _ACK_LIMIT_S = 120
 
 
 def in_a_loop(store: Store, batches: Sequence[Sequence[bytes]]) -> Open:
-    """One caller, batch after batch."""
+    """One caller appends batch after batch."""
 
     @contextmanager
     def open_subject(directory: Path) -> Iterator[Slice]:
@@ -100,7 +101,7 @@ def _from_threads(append: Append, threads: int, batches: Sequence[Sequence[bytes
 
 
 def ours_async(durability: str = "fsync", topics: int = 1, settings: seglog.LogSettings | None = None) -> AsyncStore:
-    """`AsyncTopic.append`, one value each, to so many topics in turn."""
+    """Return a store that appends with `AsyncTopic.append`, one value each, to so many topics in turn."""
 
     @asynccontextmanager
     async def store(directory: Path) -> AsyncIterator[AppendOne]:
@@ -167,9 +168,10 @@ async def _untimed(append: AppendOne, values: Sequence[bytes], end: float, done:
 
 
 def paced(store: AsyncStore, tasks: int, records_per_s: Callable[[], float], values: Sequence[bytes]) -> Open:
-    """Each task appends one value whenever its turn has come, so that all together append so many a second.
+    """Each task appends one value when its turn comes, so that all tasks together append so many values a second.
 
-    One that is late goes at once and makes up for nothing. A time is that of the call, without the wait before.
+    A task that is late appends at once, and does not catch up on missed turns. A time covers the call, not the wait
+    before.
     """
 
     async def work(append: AppendOne, slice_s: float) -> Figures:

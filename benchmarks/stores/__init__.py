@@ -1,7 +1,8 @@
-"""What is measured side by side: seglog, and the yardsticks, each behind one function that appends.
+"""The subjects measured side by side: seglog and the yardsticks, each behind one function that appends.
 
-A store is opened in an empty directory and gives `append(values)`: all of them or none, and on return as safe as the
-store was opened to make them. A yardstick that is not installed raises `benchmarks.slices.Unavailable`.
+A store opens in an empty directory and yields `append(values)`. An append stores all values or none. When it returns,
+they are as safe as the mode in which the store was opened. A yardstick that is not installed raises
+`benchmarks.slices.Unavailable`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """NATS JetStream on loopback, `sync_interval: always`, a stream on the disk to measure; client `nats-py`.
 
-Its server is another process, so it has a core of its own where there is one, and each append is a request to it.
+Its server is another process, so it has its own core on a machine with several cores. Each append is a request to it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _START_LIMIT_S = 20.0
 
 @contextmanager
 def running(directory: Path) -> Iterator[str]:
-    """The address of a server of our own, gone at the end. Raises `Unavailable`."""
+    """Yield the address of a separate server, stopped at the end. Raises `Unavailable`."""
     beside = Path(sys.executable).with_name("nats-server")
     binary = str(beside) if beside.exists() else shutil.which("nats-server")
     if binary is None:
         raise Unavailable("nats-server is not installed")
     try:
-        import nats  # noqa: F401 - only to say so before a server is started
+        import nats  # noqa: F401 - only to raise before the server starts
     except ImportError as error:
         raise Unavailable("nats-py is not installed") from error
     port = _free_port()
@@ -50,7 +50,7 @@ def running(directory: Path) -> Iterator[str]:
 
 @asynccontextmanager
 async def connected(address: str) -> AsyncIterator[Any]:
-    """A JetStream context whose `publish(SUBJECT, value)` returns when the record is on the disk."""
+    """Yield a JetStream context whose `publish(SUBJECT, value)` returns when the record is on the disk."""
     import nats
 
     client = await nats.connect(address)

@@ -16,7 +16,7 @@ _MAP_BYTES = 16 << 30
 
 
 def opened(*, sync: bool = True) -> Store:
-    """It has one writer at a time, so threads take turns."""
+    """Return a store. LMDB has one writer at a time, so threads take turns."""
 
     @contextmanager
     def store(directory: Path) -> Iterator[Append]:

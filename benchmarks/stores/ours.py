@@ -1,4 +1,4 @@
-"""seglog itself: as it is used, and without group commit."""
+"""seglog itself, as applications use it, and without group commit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["opened", "ungrouped"]
 
 
 def opened(durability: str = "fsync", settings: seglog.LogSettings | None = None) -> Store:
-    """`Topic.append` of one topic."""
+    """Return a store that appends to one topic with `Topic.append`."""
 
     @contextmanager
     def store(directory: Path) -> Iterator[Append]:
@@ -31,7 +31,7 @@ def opened(durability: str = "fsync", settings: seglog.LogSettings | None = None
 
 @contextmanager
 def ungrouped(directory: Path) -> Iterator[Append]:
-    """What an append would be for a single writer that needs no queue: frames, one write, one datasync, its mark."""
+    """Yield an append for a single writer that needs no queue: frames, one write, one datasync, its mark."""
     files, folder = OsFiles(), Layout(directory).wal_folders(1)[0]
     files.make_dir(folder.path)
     wal = Wal(files, folder, seglog.LogSettings().wal_file_bytes, create_first(files, folder))

@@ -1,4 +1,4 @@
-"""What the disk allows: `pwrite` of as many bytes as the frames take, on a preallocated file, and `fdatasync`."""
+"""The limit of the disk: `pwrite` of as many bytes as the frames take, on a preallocated file, and `fdatasync`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FILE_BYTES = 64 << 20
 
 
 def opened(*, sync: bool = True) -> Store:
-    """At its end the file begins again. Threads take turns."""
+    """Return a store that writes one file. At its end the store starts again at offset 0. Threads take turns."""
 
     @contextmanager
     def store(directory: Path) -> Iterator[Append]:

@@ -1,4 +1,4 @@
-"""RocksDB (`rocksdict`), one write batch an append, keys ascending, its options as they come."""
+"""RocksDB (`rocksdict`), one write batch an append, keys ascending, with its default options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["library", "opened"]
 
 
 def library() -> Any:
-    """Raises `Unavailable`."""
+    """Return the module `rocksdict`. Raises `Unavailable`."""
     try:
         import rocksdict
     except ImportError as error:
@@ -24,7 +24,7 @@ def library() -> Any:
 
 
 def opened(*, sync: bool = True) -> Store:
-    """With `sync` writes or without. Threads write as they come: it groups commits on its own."""
+    """Return a store, with `sync` writes or without. Threads write concurrently: RocksDB groups commits itself."""
 
     @contextmanager
     def store(directory: Path) -> Iterator[Append]:

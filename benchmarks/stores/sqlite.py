@@ -15,7 +15,10 @@ __all__ = ["opened"]
 
 
 def opened(*, sync: bool = True) -> Store:
-    """synchronous=FULL or OFF. Threads share one connection under a lock, which is its best case."""
+    """Return a store, synchronous=FULL or OFF.
+
+    Threads share one connection under a lock, which is SQLite's best case.
+    """
 
     @contextmanager
     def store(directory: Path) -> Iterator[Append]:
