@@ -1,7 +1,7 @@
 """A signal handler, finalizer or logging handler calls the log within a call of the same thread. No thread ever hangs.
 
 every point   The test makes a first call. At one point where the interpreter looks for signals, a handler makes a
-              second call. The second call works or raises `CalledWithin`. The first call completes. Every record that
+              second call. The second call works or raises `CalledWithin`. The first call continues. Every record that
               either call acked is there.
 not caught    The handler lets `CalledWithin` out. That stops the first call, as an interrupt does, and no other thread.
 

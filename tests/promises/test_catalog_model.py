@@ -75,7 +75,7 @@ _POLICY = GcPolicy(WINDOW_MS // 1000, DAY_MS // 1000)
 _SHM = Path("/dev/shm")
 
 Shown = tuple[bytes, int, str | None, str | None]
-"""Value, time, tag and node."""
+"""A record as a read shows it: value, time, tag and node."""
 
 State = dict[int, Shown]
 

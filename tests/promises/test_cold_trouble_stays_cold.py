@@ -1,4 +1,4 @@
-"""Trouble of cold storage never touches appends or hot reads. Cold storage is the archive's store or the cold store."""
+"""Trouble in the archive's store or in the log's cold store never touches appends or hot reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No byte reaches a user unverified. seglog reports a damaged byte anywhere with its place, and exits with code 5."""
+"""No byte reaches a user unverified. A damaged byte anywhere raises an error with its place and exit code 5."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A topic with a ttl shows what a list of times says, after any operations and any jumps of its clock.
 
-Not tested: crashes, releases to an archive, deletes by tag. tests/promises/test_topic_model.py has those, without a
-ttl.
+Not tested: crashes, releases to an archive, deletes by tag. tests/promises/test_topic_model.py
+has those, without a ttl.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from tests.work import tell
 
 DIRECTORY = Path("/log")
 SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
-# This module too, because of `_Disk`.
+# The last one is this module, because of `_Disk`.
 MODULES = (
     "seglog.wal.group_commit",
     "seglog.engine.entries",

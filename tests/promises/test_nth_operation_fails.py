@@ -6,8 +6,8 @@ afterwards, as the system has it and after a power cut:
 
     no ack that is not durable      the same bounds as after a crash (tests/seglog/workload.py)
     no exception that hides         the caller gets a seglog error, the system's own error, or MemoryError; no other
-    the first failed sync is final  after a failed WAL sync that lost data, the log acks no append at fsync until it is
-                                    opened again
+    the first failed sync is final  after a failed WAL sync that lost data, the log acks no append at fsync until the
+                                    next open
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from tests.faults.verdicts import wrong_answers
 from tests.work import shares, tell
 
 SINGLES, PAIRS, SOAK_PAIRS = 90, 40, 16_000
-MORE_CALLS = 2  # of each kind than a life without faults makes: recovery makes some
+MORE_CALLS = 2  # calls of each kind that recovery adds to those of a life without faults
 
 
 @pytest.fixture(autouse=True)

@@ -60,7 +60,7 @@ class ColdStore:
 
 
 class TopicModel(RuleBasedStateMachine):
-    """`journal` is the model."""
+    """Runs rules on a log. `journal` is the model."""
 
     settings = SETTINGS
 
