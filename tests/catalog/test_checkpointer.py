@@ -1,4 +1,4 @@
-"""Checkpoints: what they show, what they cost, and a crash or a rival at each step."""
+"""Checkpoints: their records, their cost, and a crash or a rival checkpointer at each step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def push(store: ObjectStore, history: HistoryMaker, parent: ForkPoint | None = N
 
 
 def busy(commits: int = 40) -> HistoryMaker:
-    """Offloads with deletes, a merge and a truncation among them."""
+    """Return a history of offloads, with deletes and a truncation among them."""
     history = HistoryMaker(MAIN)
     head = 0
     while len(history.stored) < commits:
@@ -85,7 +85,7 @@ def test_becoming_a_checkpoint_changes_neither_hash_nor_commit() -> None:
     found = decode_commit_at(store.get(commit_key(MAIN, 7)), MAIN, 7)
     assert found.checkpoint is not None
     assert StoredCommit(found.commit, found.hash) == history.stored[6]
-    Volumes(store).publish(MAIN, 7, encode_commit(history.stored[6].commit)[0])  # still its writer's own
+    Volumes(store).publish(MAIN, 7, encode_commit(history.stored[6].commit)[0])  # the writer still finds its own
 
 
 def test_a_fork_reads_its_own_checkpoint_and_nothing_of_its_parent() -> None:
@@ -113,7 +113,7 @@ def test_opening_costs_the_commits_since_the_checkpoint_whatever_lies_before(com
     make_checkpoint(Volumes(store), MAIN, commits - 9, now_ms=START_MS)
     counting = CountingStore(store)
     assert Volumes(counting).snapshot(MAIN).bounds.head_seq == commits * 10
-    # The newest marks, the checkpoint, and what follows it.
+    # The requests read the newest marks, the checkpoint, and the nine commits after it.
     assert counting.counts == {"list": 1, "get_range": 1, "get": 1 + 9}
 
 
@@ -155,7 +155,7 @@ def test_an_end_at_any_step_leaves_what_readers_read_and_the_next_try_makes_it(
         except CatalogError:
             assert Volumes(store).snapshot(MAIN) == shown
         else:
-            assert at == 4  # the list, the commit, the marks
+            assert at == 4  # three effects before: the list, the commit, the marks
             return
         make_checkpoint(Volumes(store), MAIN, 20, now_ms=START_MS + 1)
         assert Volumes(store).snapshot(MAIN) == shown
@@ -176,7 +176,7 @@ def test_a_local_copy_of_before_is_fetched_again(tmp_path: Path) -> None:
     push(store, busy())
     with LocalCatalog(tmp_path / "catalog.db") as cache:
         Volumes(store, cache).snapshot(MAIN)
-        make_checkpoint(Volumes(store), MAIN, 30, now_ms=START_MS)  # by somebody else
+        make_checkpoint(Volumes(store), MAIN, 30, now_ms=START_MS)  # by another process
         assert Volumes(store, cache).snapshot(MAIN) == Volumes(store).snapshot(MAIN)
 
 

@@ -1,4 +1,4 @@
-"""The tree of errors is drawn as it is."""
+"""The docstring of `catalog.errors` draws the real tree of classes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from catalog import errors
 
 
 def drawn() -> list[tuple[str, str]]:
-    """(class, parent) of each line of the tree in the docstring."""
+    """Return (class, parent) for each line of the tree in the docstring."""
     path: list[str] = []
     found = []
     for line in (errors.__doc__ or "").splitlines():

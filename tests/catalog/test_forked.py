@@ -79,7 +79,10 @@ os._exit(0)
 
 
 def test_a_child_that_outlives_the_parent_leaves_the_database_alone(tmp_path: Path) -> None:
-    """It ends with all its finalizers, and nobody else has the database open: SQLite would tidy up."""
+    """The child exits with all its finalizers, as the last process that has the database open.
+
+    There SQLite itself would delete the WAL file.
+    """
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", EXITS, str(tmp_path / "c.db")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -121,7 +124,7 @@ def test_a_child_opens_another_catalog_or_this_one_when_the_parent_has_closed_it
 
 
 def test_forks_while_other_threads_write(tmp_path: Path) -> None:
-    """The child waits for none of their turns, and opens a catalog of its own."""
+    """The child waits for no thread of the parent, and opens its own catalog."""
     stop = threading.Event()
     with LocalCatalog(tmp_path / "c.db") as local:
 

@@ -1,4 +1,4 @@
-"""GC on a machine whose clock is wrong, and the other callers that judge by age."""
+"""GC and other callers that judge by age, on a machine whose clock is wrong."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def collector(world: World, clock: Callable[[], int], grace_s: int = 0) -> Colle
 def test_a_clock_that_stays_wrong_costs_nothing_however_many_runs_there_are(off_ms: int, dry_run: bool) -> None:
     world = World()
     grown(world)
-    world.collect()  # its plan waits, of the right time
+    world.collect()  # its plan, made at the right time, waits
     before = world.objects()
     for days in range(4):
         wrong = collector(world, lambda days=days: world.now_ms + off_ms + days * DAY_MS)
@@ -66,13 +66,13 @@ def test_a_clock_within_the_bound_is_right() -> None:
 
 
 def clock_that_jumps(world: World, after: int) -> Callable[[], int]:
-    """Right for so many looks, and a month ahead from then on."""
+    """Return a clock that is right for `after` readings, and a month ahead from then on."""
     offs: Iterator[int] = chain(repeat(0, after), repeat(30 * DAY_MS))
     return lambda: world.now_ms + next(offs)
 
 
 def test_a_clock_that_jumps_in_the_run_deletes_and_plans_nothing_more() -> None:
-    for after in range(1, 8):  # one look, then two for each question: before it, and after its answer
+    for after in range(1, 8):  # one reading, then two per question to the store: before and after
         world = World()
         grown(world)
         world.collect()
@@ -82,19 +82,19 @@ def test_a_clock_that_jumps_in_the_run_deletes_and_plans_nothing_more() -> None:
         if after <= 3:
             with pytest.raises(ClocksDisagree):
                 run()
-            assert world.objects() == before  # it was about to carry out the plan
+            assert world.objects() == before  # the clock jumped before the run executed the plan
         else:
             assert run().deleted
         assert world.check() > 3
 
 
 def test_no_plan_is_of_before_its_run_began() -> None:
-    """Else a clock that is put back in the run makes its plan look old, and its grace short."""
+    """Otherwise a clock that is set back during the run makes the plan look old and shortens its grace."""
 
     class PutBack(WrappedStore):
         def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
             if method == "list":
-                world.true_ms -= HOUR_MS  # with the machine's clock
+                world.true_ms -= HOUR_MS  # this moves the machine's clock too
             return act()
 
     world = World()

@@ -1,4 +1,7 @@
-"""GC, and who gives a name to what it is about to take, or puts down a mark, at each of its requests."""
+"""GC against another task that acts between any two of its requests.
+
+The other task gives a name to a volume or state that GC is about to delete, or lists a checkpoint's mark.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from tests.faults.store import WrappedStore
 
 
 def _waking(world: World, nth: int, wake: Callable[[], None]) -> WrappedStore:
-    """Somebody gets his turn before the request of that number."""
+    """Return a store that calls `wake` before its request number `nth`."""
     calls = count(1)
 
     class Waking(WrappedStore):
@@ -37,7 +40,7 @@ def _waking(world: World, nth: int, wake: Callable[[], None]) -> WrappedStore:
 
 
 def _forking(world: World, main: Branch) -> Iterator[object]:
-    """A forker who stalls before the ref for longer than the grace."""
+    """Return the rest of a fork that stalls before its ref for longer than the grace."""
     steps = world.fork_steps("half", ForkPoint(main.vid, 2))
     assert [next(steps) for _ in range(3)] == ["control", "fork", "looked"]
     world.now_ms += 30 * HOUR_MS
@@ -45,7 +48,7 @@ def _forking(world: World, main: Branch) -> Iterator[object]:
 
 
 def _undeleting(world: World, main: Branch) -> Iterator[object]:
-    """Of a branch that was deleted longer than a window ago, and is not collected yet."""
+    """Return the undelete of a branch that was deleted longer than a window ago and is not collected yet."""
     fork(world, "half", ForkPoint(main.vid, 2))
     world.delete_ref("half")
     world.now_ms += 30 * HOUR_MS
@@ -57,7 +60,7 @@ def _undeleting(world: World, main: Branch) -> Iterator[object]:
 def test_whoever_names_a_volume_while_gc_closes_it_has_it_open_or_is_refused(
     naming: Callable[[World, Branch], Iterator[object]], steps_at_once: int
 ) -> None:
-    """All that is left of the naming at one request of GC, or half of it there and the rest when the run is over."""
+    """The naming continues at one request of GC. It runs one or two steps there, and the rest after the run."""
     named = refused = 0
     for nth in count(steps_at_once, 2):
         world = World()
@@ -97,7 +100,7 @@ def test_who_stops_right_after_the_ref_of_a_closed_volume_leaves_no_branch() -> 
     for _ in range(2):
         world.collect()
         world.now_ms += 1
-    assert next(steps) == "ref"  # and that is all that ever comes of it
+    assert next(steps) == "ref"  # the forker crashes here
     key = ref_key(TOPIC, "half")
     vid = decode_ref(world.store.get(key), key).vid
     assert world.boundary(vid) == DEAD
@@ -129,11 +132,11 @@ def test_a_ref_that_a_list_does_not_show_keeps_its_volume_open() -> None:
     world.check()
 
 
-# ---------------------------------------------------------------- who wants a state that leaves the window
+# ---------------------------------------------------------------- holding a state that leaves the window
 
 
 def _hold(world: World, point: ForkPoint, how: str, store: ObjectStore | None = None) -> ForkPoint | None:
-    """What is held then; None if it was refused."""
+    """Hold the state by a pin, a tag or a fork. Return the held point, or None if the hold is refused."""
     volumes = Volumes(store or world.store)
     try:
         if how == "pin":
@@ -173,7 +176,7 @@ def _hold_at_each_request(how: str) -> None:
 
 
 def _collect_at_each_request(how: str) -> None:
-    """Of whoever wants to hold the state."""
+    """Run GC before each request of the task that holds the state."""
     held = refused = 0
     for nth in count(1):
         world = World()
@@ -206,7 +209,7 @@ def test_who_wants_a_state_while_gc_passes_it_has_it_or_is_refused(how: str) -> 
 
 
 def test_a_fork_that_looks_before_it_writes_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What these tests can see."""
+    """The tests above find this mistake: a fork that checks its parent's boundary before its write, not after."""
     create = Volumes.create
 
     def looks_first(self: Volumes, control: Control) -> None:
@@ -222,17 +225,17 @@ def test_a_fork_that_looks_before_it_writes_is_found_out(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("how", ["pin", "tag"])
 def test_who_does_not_look_is_found_out(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What these tests can see."""
+    """The tests above find this mistake: a pin or a tag whose maker never checks the boundary."""
     monkeypatch.setattr(f"catalog.{how}.check_kept", lambda *_: None)
     with pytest.raises((AssertionError, CatalogError)):
         _hold_at_each_request(how)
 
 
-# ---------------------------------------------------------------- marks of who stalls
+# ---------------------------------------------------------------- marks of a stalled checkpointer
 
 
 def test_a_mark_that_comes_after_gc_has_passed_its_commit_lets_nobody_in() -> None:
-    """At each request of GC: the mark, and then somebody who wants to pin the state."""
+    """At each request of GC, a checkpointer lists its mark, and then another task pins the state."""
     pinned = refused = 0
     for nth in count(1):
         world = World()
@@ -259,7 +262,7 @@ def test_a_mark_that_comes_after_gc_has_passed_its_commit_lets_nobody_in() -> No
 
 
 def test_gc_vouches_for_nobody_who_comes_too_late() -> None:
-    """Whose commit is there again, by a request that landed late, though what it names may be gone."""
+    """A late request has put a collected commit back. The objects that the commit names may be gone."""
     world = World()
     main = grown(world)
     body = world.store.get(commit_key(main.vid, 1))
@@ -268,7 +271,7 @@ def test_gc_vouches_for_nobody_who_comes_too_late() -> None:
     world.store.put_new(commit_key(main.vid, 1), body)
     point = ForkPoint(main.vid, 1)
     late = world.pin_steps("late", point, 100 * HOUR_MS)
-    assert next(late) == "pin"  # and it has not looked yet
+    assert next(late) == "pin"  # the pin's maker has not checked the boundary yet
     for _ in range(3):
         world.offload(main)
         world.now_ms += 9 * HOUR_MS

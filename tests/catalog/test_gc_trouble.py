@@ -1,4 +1,4 @@
-"""GC of one prefix, when something is damaged or missing, the store fails, or two do something at once."""
+"""GC of one prefix, with damaged or missing objects, with faults of the store, and beside other tasks."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_fork_that_does_not_decode_is_no_ground_to_delete_what_it_stands_on(ke
 
 @pytest.mark.parametrize("seed", [0, 1], ids=["ordered", "unordered"])
 def test_a_missing_commit_is_damage_too(seed: int) -> None:
-    """In a store without order the search for the newest commit may end below it."""
+    """In a store with unordered LISTs, the search for the newest commit may end below the missing one."""
     for lsn in range(2, 10):
         world = World(seed)
         main = grown(world)
@@ -130,7 +130,7 @@ def test_one_in_the_oplog_stays_and_stops_nothing(key: str) -> None:
 
 
 def _collect_among(pattern: str) -> GcReport:
-    """Plan and carry out what there is with such a key there; the last report."""
+    """Run GC, with plans and their execution, in a prefix that has such a key. Return the last report."""
     world = World()
     main = grown(world)
     half = fork(world, "half", ForkPoint(main.vid, 2))
@@ -138,7 +138,7 @@ def _collect_among(pattern: str) -> GcReport:
     [*world.tag_steps("v1", ForkPoint(main.vid, 3))]
     world.now_ms += 50 * HOUR_MS
     key = pattern.format(vid=main.vid)
-    with contextlib.suppress(InvalidKey):  # that one is only shown, and whoever deletes or reads it fails
+    with contextlib.suppress(InvalidKey):  # only a LIST shows an invalid key; other requests fail
         world.store.put(check_key(key), b"hello", {})
     store = StrayKeysStore(world.store, [key])
     for _ in range(4):
@@ -182,7 +182,7 @@ def test_a_list_that_shows_nothing_deletes_nothing_that_is_held(prefix: str) -> 
         def _call(self, method, key, act):  # type: ignore[no-untyped-def]
             return iter(()) if method == "list" and key == prefix else act()
 
-    world.collect(store=Behind(world.store))  # the plan of this one may say anything
+    world.collect(store=Behind(world.store))  # the plan of this run may be wrong
     world.now_ms += 1
     world.collect()
     world.check()
@@ -225,7 +225,7 @@ def test_pages_are_of_bounded_size_and_those_without_a_plan_go(monkeypatch: pyte
 @every(4, part=8)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_end_at_any_request_leaves_all_that_is_held_and_the_next_runs_finish(when: str, every: int) -> None:
-    """Of two runs, each request that changes something fails once. So do those that only look, by default some."""
+    """Each changing request of two runs fails once. So do the reads and LISTs: a sample by default, all in the soak."""
     changes = looks = 0
     for method in (None, "get", "list"):
         first, step = (1, 1) if method is None else (1 + 2 * (when == "after") % every, every)
@@ -251,14 +251,14 @@ def test_an_end_at_any_request_leaves_all_that_is_held_and_the_next_runs_finish(
 
 @every(23, part=8)
 def test_a_store_that_fails_in_any_way_costs_nothing_that_is_held(every: int) -> None:
-    """Errors before and after the effect, lost and late ones, flipped bits, and listings that show nothing."""
+    """The faults are errors before and after the effect, lost and late requests, flipped bits, and empty LISTs."""
     plans = 0
     for method in ("put_new", "swap", "delete_many", "delete", "list", "get", "get_tagged"):
         for nth in range(1, 46):
             struck = False
             for number, fault in enumerate(faults_of(method, nth)):
                 if (nth + number) % every:
-                    struck = True  # as far as anybody knows
+                    struck = True  # a skipped fault counts as struck
                     continue
                 world = _busy()
                 faulty = FaultyStore(world.store, [fault])
@@ -366,7 +366,7 @@ def test_a_mark_that_was_taken_away_before_a_holder_was_seen_is_put_back() -> No
     class Holding(WrappedStore):
         def _call(self, method, key, act):  # type: ignore[no-untyped-def]
             if method == "swap" and key == checkpoints_key(main.vid):
-                held.extend(pin)  # and it looked: the mark was there
+                held.extend(pin)  # the pin's maker checked too, and found the mark
             return act()
 
     world.now_ms += 1
@@ -393,7 +393,7 @@ def test_a_branch_that_is_made_right_before_the_mark_goes_has_its_point() -> Non
                 list(steps)
                 act()
                 if next(ends) == 1:
-                    raise unreachable(key)  # the run ends right after it took the mark away
+                    raise unreachable(key)  # the run crashes right after it removed the mark
                 return None
             return act()
 
@@ -426,11 +426,14 @@ def test_what_a_tag_holds_of_a_dead_volume_can_be_forked() -> None:
 def test_a_late_commit_where_a_run_shuts_writers_out_ends_no_run_if_another_one_has_passed_it() -> None:
     world = World()
     main = grown(world)
-    commit = world.offload(main, prepare_only=True)  # an orphan, for which GC takes LSN 11
+    commit = world.offload(main, prepare_only=True)  # an orphan: GC takes LSN 11 to shut it out
     world.collect()
 
     class Passed(WrappedStore):
-        """Another run comes by, and then one of somebody who stalled has the LSN, though others have gone on."""
+        """A store where a second GC run passes LSN 11 before this run puts its commit there.
+
+        Then the stalled writer's commits take LSNs 11 and 12, below the boundary.
+        """
 
         def _call(self, method, key, act):  # type: ignore[no-untyped-def]
             if method == "put_new" and key == commit_key(main.vid, 11):

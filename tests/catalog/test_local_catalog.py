@@ -1,4 +1,4 @@
-"""The SQLite catalog: what it keeps, durably and all or nothing, and what it refuses to open."""
+"""The SQLite catalog: it saves rows durably, all or nothing, and refuses to open some files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a store on a directory has: durability by link and rename, modes, and the faults of a file system."""
+"""LocalStore alone: durability by link and rename, modes, and the faults of a file system."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def root(tmp_path: Path) -> Path:
 
 
 class Crash(BaseException):
-    """Nobody catches it, as nobody catches a power cut."""
+    """A power cut. It derives from BaseException, so that the store does not catch it."""
 
 
 def effects_of(monkeypatch: pytest.MonkeyPatch, at: int | None, when: str = "before") -> list[str]:
-    """Record the calls that change the disk or make it durable, and crash at the one numbered `at`."""
+    """Record the calls that change the disk or make it durable. Crash before or after call number `at`."""
     seen: list[str] = []
 
     def wrap(name: str) -> None:
@@ -67,7 +67,7 @@ STEPS = [(at, when) for at in range(1, 30) for when in ("before", "after")]
 
 
 def crash_in(act: Callable[[], object], at: int, when: str) -> bool:
-    """Run `act` with a crash at that step; whether it got that far."""
+    """Run `act` with a crash at that step. Return True if `act` reached the step."""
     with pytest.MonkeyPatch.context() as patch:
         effects_of(patch, at, when)
         try:
@@ -116,7 +116,7 @@ def test_a_crash_at_any_step_of_swapping_leaves_the_old_or_the_new_with_no_wrong
         assert info.checksum in {None, Checksum.of(ChecksumKind.CRC32C, body)}
         assert info.metadata in ({}, {"software": "one"} if body == b"old" else {})
         outcomes.add((crashed, body))
-        store.swap(A, b"next", store.get_tagged(A).etag)  # the lock went with who held it
+        store.swap(A, b"next", store.get_tagged(A).etag)  # the crash released the lock
         if not crashed and when == "before":  # there are no more steps
             break
     assert outcomes == {(True, b"old"), (True, b"new"), (False, b"new")}
@@ -148,7 +148,7 @@ def test_a_crash_at_any_step_of_completing_leaves_an_upload_or_a_whole_object(tm
         if not crashed and when == "before":  # there are no more steps
             break
     assert outcomes == {(True, False, True), (True, True, True), (True, True, False), (False, True, False)}
-    # The later the crash, the further it was: each step leaves one of these, in this order.
+    # The later the crash, the later the state. Each crash leaves one of these states, in this order.
     assert [state for state, _ in groupby(states)] == [(False, True), (True, True), (True, False)]
 
 
@@ -170,7 +170,7 @@ def test_what_is_put_in_the_place_of_another_is_durable_when_it_returns(
     seen = effects_of(monkeypatch, None)
     store.put(A, b"body", {})
     of_one_file = ["write", "fsync", "rename", "fsync", "unlink"]
-    assert seen == [*of_one_file, *of_one_file]  # what is known of it, and the object
+    assert seen == [*of_one_file, *of_one_file]  # the metadata file, then the object
 
 
 def test_a_range_beyond_the_end_is_no_shorter_one(root: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_taken_key_is_durable_before_it_is_reported(root: Path, monkeypatch: p
 
 
 def changed_once(store: LocalStore) -> str:
-    """A, with the directories that a swap makes; its etag."""
+    """Put A, make the directories that a swap needs, and return A's ETag."""
     store.put_new(A, b"older")
     store.swap(A, b"old", store.get_tagged(A).etag)
     return store.get_tagged(A).etag
@@ -244,7 +244,7 @@ def test_a_swap_whose_entry_cannot_be_synced_is_an_open_outcome(root: Path, monk
     real_fsync, calls = os.fsync, iter(range(10))
 
     def fsync(fd: int) -> None:
-        if next(calls) == 1:  # the first one is that of the new bytes
+        if next(calls) == 1:  # call 0 syncs the new bytes
             raise OSError(5, "Input/output error")
         real_fsync(fd)
 
@@ -293,7 +293,7 @@ def test_a_delete_does_not_come_between_what_swap_compares_and_what_it_writes(
         patch.setattr(os, "rename", rename)
         store.swap(A, b"new", etag)
     deleter.join()
-    with pytest.raises(NoSuchObject):  # after the swap, never under it
+    with pytest.raises(NoSuchObject):  # the delete happens after the swap, never during it
         store.get(A)
 
 
@@ -305,7 +305,7 @@ def test_many_deletes_sync_each_directory_once(root: Path, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         seen = effects_of(patch, None)
         store.delete_many([*keys, A, Key("vol"), Key("nothing/at/all")])
-    assert seen.count("fsync") == 4  # two of objects, two of what was known of them
+    assert seen.count("fsync") == 4  # two directories of objects, two of metadata
     assert list(store.list("")) == []
     assert not [path for path in (root / ".metadata").rglob("*") if path.is_file()]
 

@@ -520,7 +520,7 @@ def test_a_lost_answer_while_a_branch_is_deleted_leaves_it_deleted_once(store: M
     assert len([each for each in Oplog(store).entries() if each.entry.operation == "branch delete"]) == 1
 
 
-# ---------------------------------------------------------------- foreign keys
+# ---------------------------------------------------------------- unknown keys
 
 STRAYS = (
     *("refs/", "refs/README", "refs/orders/", "refs/orders/a/b", "refs/empty/", "refs/orders/.x"),

@@ -1,4 +1,4 @@
-"""What the package offers."""
+"""The public names of the package and of its modules."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Publishing over a wire that loses answers: real requests, a real server, and a front between them that fails.
+"""Publishing over a wire that loses answers: real requests, a real server, and a failing front between them.
 
-A store that applies a PUT and then answers 500, or resets, makes an SDK's own retry report a lost race for our own
-commit. These tests hold that it never comes to that.
+A store may apply a PUT and then answer 500 or reset the connection. Then an SDK's own retry would report a lost race
+against our own commit. These tests prove that publishing never does.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def test_our_own_commit_is_never_taken_for_a_lost_race(store: S3Store, front: Fr
     Volumes(store).publish(MAIN, 1, OURS)
     assert store.get(commit_key(MAIN, 1)) == OURS
     landed = next((fault.nth for fault in plan if fault.when == "after"), len(plan) + 1)
-    assert puts(front) == landed  # one request a try, and no try after it is there
+    assert puts(front) == landed  # one request a try, and no try after the commit has landed
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)

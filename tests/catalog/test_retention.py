@@ -1,4 +1,4 @@
-"""What is kept, as a decision of values."""
+"""The retention window, decided from values alone."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def test_the_window_starts_at_the_last_commit_up_to_which_all_had_happened() -> 
     history = HistoryMaker(MAIN)
     history.offload((1, 10))
     history.offload((11, 20))
-    history.delete(15, before=5)  # happened before the end of the offload that precedes it
+    history.delete(15, before=5)  # made before the last record of the preceding offload
     history.offload((21, 30))
     commits = [stored.commit for stored in history.stored]
     assert first_kept(commits, ts_of(9)) is None
     assert first_kept(commits, ts_of(10)) == 1
-    assert first_kept(commits, ts_of(17)) == 1  # the delete had, the offload before it had not
+    assert first_kept(commits, ts_of(17)) == 1  # the delete had happened, but the offload before it had not
     assert first_kept(commits, ts_of(20)) == 3
     assert first_kept(commits, ts_of(99)) == 4
 

@@ -1,6 +1,6 @@
-"""The parameters of a write: a first write finds out which checksum the store keeps.
+"""The parameters of a write: checksum, storage class and encryption.
 
-The storage class and the encryption reach the store.
+The store's answers, not a guess, decide which checksum the client uses.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def ranges(snapshot: Snapshot) -> list[tuple[int, int]]:
 
 
 def visible(snapshot: Snapshot) -> dict[int, bytes]:
-    """The seqs that a reader gets, each with the segment it comes from."""
+    """Return the seqs that a reader gets, each with the id of its segment."""
     found: dict[int, bytes] = {}
     last = 0
     for view in snapshot.segments:
@@ -280,7 +280,7 @@ def test_a_snapshot_shows_what_a_plain_model_of_the_log_holds(plan: list[tuple[s
                 made += 1
                 ref = segment(head + 1, head + size, number=made)
                 history._head_seq = ref.last_seq
-                history.compact([], ref)  # the fold looks at what a commit adds, not at its kind
+                history.compact([], ref)  # the fold uses the segments that a commit adds, not its kind
                 model.update(dict.fromkeys(range(ref.first_seq, ref.last_seq + 1), ref.sid.raw))
                 head += size
         elif step == "delete":

@@ -1,4 +1,4 @@
-"""What is new in a volume, and whether it is more than maintenance."""
+"""New commits of a volume: which there are, and whether they are more than maintenance."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_news_are_what_follows_each_joined_to_the_one_before(tmp_path: Path) -> 
         news = pull(volumes, VID, 2, history.stored[1].hash)
         assert (news.lsn, news.commits, news.is_empty) == (5, tuple(history.stored[2:]), False)
         counting.counts.clear()
-        assert pull(volumes, VID, 2, history.stored[1].hash) == news  # they are here by now
+        assert pull(volumes, VID, 2, history.stored[1].hash) == news  # the cache has the commits by now
         assert counting.counts == {"get": 2}
         assert pull(volumes, VID, 5, history.stored[4].hash).is_empty
 
@@ -81,7 +81,7 @@ def test_a_store_that_does_not_answer_is_not_without_news() -> None:
 
 
 def test_what_lies_below_the_boundary_does_not_count_whatever_is_there(tmp_path: Path) -> None:
-    """A stalled writer's commit under a key that was free again."""
+    """A stalled writer has put a commit under the key of a collected commit."""
     store, history = published(*["offload"] * 4)
     stalled = replace(history.stored[1].commit, nonce=bytes([1]) * 16, message="late")
     store.delete(commit_key(VID, 2))
@@ -91,7 +91,7 @@ def test_what_lies_below_the_boundary_does_not_count_whatever_is_there(tmp_path:
         volumes = Volumes(store, cache)
         volumes.snapshot(VID, 1)
         with pytest.raises((NoSuchObject, InvalidObject)):
-            pull(volumes, VID, 1, history.stored[0].hash)  # nothing at or above the boundary tells all of the state
+            pull(volumes, VID, 1, history.stored[0].hash)  # no checkpoint from the boundary on has the whole state
         fresh, same = published(*["offload"] * 4)
         make_checkpoint(Volumes(fresh), VID, 4, now_ms=START_MS)
         for key in fresh.list(f"{VID}/log/", limit=1):
@@ -101,7 +101,7 @@ def test_what_lies_below_the_boundary_does_not_count_whatever_is_there(tmp_path:
         assert (news.lsn, news.commits) == (4, ())
         assert news.newest is not None
         assert news.newest.bounds == Bounds(1, 40)
-        assert list(cache.commit_bodies(VID, 1, 3)) == [1]  # where it stood, and nothing that it read after that
+        assert list(cache.commit_bodies(VID, 1, 3)) == [1]  # the follower's own LSN, and no commit read after it
 
 
 def stored(**fields: object) -> StoredCommit:
@@ -210,7 +210,7 @@ def test_a_state_far_from_the_one_that_is_known_is_built_from_a_checkpoint() -> 
     for at, gets in ((5, 5), (60, 55), (200, 1 + 10)):
         counting.counts.clear()
         assert volumes.snapshot(VID, at).bounds.head_seq == at * 10
-        assert counting.counts["get"] == gets + (at == 5)  # and the control
+        assert counting.counts["get"] == gets + (at == 5)  # the first call also reads the control
 
 
 @pytest.mark.parametrize("has_cache", [False, True])

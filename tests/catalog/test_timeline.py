@@ -1,4 +1,4 @@
-"""Points in time: the grammar, the orders that are easy to get wrong, the window, and a model."""
+"""Points in time: the grammar, the orders of commits that are easy to get wrong, the window, and a model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def past(history: HistoryMaker, cut_seq: int | None = None, lsn: int | None = No
 
 
 def joined(*legs: tuple[HistoryMaker, int | None, int | None]) -> History:
-    """Newest first: the commits of each up to an LSN, cut at a seq."""
+    """Return a history of several volumes, newest first. Each leg is the commits up to an LSN, cut at a seq."""
     stored = {each.commit.vid: history.stored for history, _, _ in legs for each in history.stored}
 
     def load(volume: Vid, first: int, last: int) -> list[StoredCommit]:
@@ -37,7 +37,7 @@ def joined(*legs: tuple[HistoryMaker, int | None, int | None]) -> History:
 
 
 def last_seq_at(volume: Vid, ref: SegmentRef, ms: int) -> int:
-    assert ref.min_ts_ms <= ms < ref.max_ts_ms  # asked only when it is needed
+    assert ref.min_ts_ms <= ms < ref.max_ts_ms  # the resolver asks only if the answer is inside the segment
     return min(ref.last_seq, (ms - START_MS) // 1_000)
 
 
@@ -106,7 +106,7 @@ def test_a_target_prints_as_it_is_read(text: str) -> None:
     assert str(parse_target(text, now_ms=NOW_MS)) == text
 
 
-# ---------------------------------------------------------------- plain ones
+# ---------------------------------------------------------------- appends only
 
 
 def plain() -> HistoryMaker:
@@ -168,7 +168,7 @@ def test_a_delete_that_came_later_takes_no_part() -> None:
 def test_a_delete_committed_after_an_offload_of_later_records_takes_part_and_they_are_cut_off() -> None:
     history = HistoryMaker(MAIN)
     history.offload((1, 50), (51, 100))
-    history.delete(50, before=10)  # happened when 50 was the head, committed after 100 was offloaded
+    history.delete(50, before=10)  # made when 50 was the head, and committed after the offload of 100
     assert point(Seq(50), past(history)) == (MAIN, 1, 50)
     assert point(Seq(51), past(history)) == (MAIN, 2, 51)
     assert point(Seq(70), past(history)) == (MAIN, 2, 70)
@@ -202,7 +202,7 @@ def test_an_offload_that_only_brought_later_records_takes_no_part() -> None:
     history.offload((11, 20))
     history.delete(5, before=3)
     assert point(Seq(5), past(history)) == (MAIN, 1, 5)
-    assert point(Seq(10), past(history)) == (MAIN, 3, 10)  # the delete does, over the offload before it
+    assert point(Seq(10), past(history)) == (MAIN, 3, 10)  # the delete takes part, and so does the offload before it
     assert fold(empty(MAIN), history.stored).before_seq == 3
 
 
@@ -352,8 +352,8 @@ def test_both_ends_of_the_window_resolve_as_they_are_printed() -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_every_point_shows_exactly_what_the_topic_showed_then(data: st.DataObject) -> None:
-    """A topic appends and deletes; commits follow later. Each state it had must come back by seq and by time."""
-    states: dict[int, set[int]] = {}  # after record n was acked
+    """A topic appends and deletes, and commits follow later. Each state must be found by seq and by time."""
+    states: dict[int, set[int]] = {}  # the live seqs after record n was acked
     alive: set[int] = set()
     deletes: list[tuple[int, int]] = []
     head = 0
@@ -369,7 +369,7 @@ def test_every_point_shows_exactly_what_the_topic_showed_then(data: st.DataObjec
     history = HistoryMaker(MAIN)
     done = 0
     for at_seq, before in [*deletes, (head, 0)]:
-        while done < at_seq:  # all before the delete, and with the last of them maybe more (C4)
+        while done < at_seq:  # all records before the delete, maybe later ones (C4 of catalog.format.commit)
             last = data.draw(st.integers(done + 1, head))
             history.offload((done + 1, last))
             done = last
@@ -379,7 +379,7 @@ def test_every_point_shows_exactly_what_the_topic_showed_then(data: st.DataObjec
     for seq, expected in states.items():
         found = resolve(Seq(seq), entries, last_seq_at)
         assert shown(history, found) == expected
-        taken_since = [before for at_seq, before in deletes if at_seq == seq]  # at the ts of that record
+        taken_since = [before for at_seq, before in deletes if at_seq == seq]  # deletes made at the time of that record
         then = {kept for kept in expected if all(kept >= before for before in taken_since)}
         assert shown(history, resolve(Time(ts_of(seq)), entries, last_seq_at)) == then
 
@@ -392,11 +392,14 @@ def shown(history: HistoryMaker, found: ForkPoint) -> set[int]:
     return {seq for view in snapshot.segments for seq in range(view.first, view.last + 1)}
 
 
-# ---------------------------------------------------------------- what is left of a history
+# ---------------------------------------------------------------- a history that GC has cut
 
 
 def collected(history: HistoryMaker, first_lsn: int, cut_seq: int | None = None, *, is_listed: bool = True) -> History:
-    """What GC leaves of it: from the checkpoint `first_lsn` on. With `is_listed` False it was ended before its time."""
+    """Return the history that GC leaves, from the checkpoint `first_lsn` on.
+
+    If `is_listed` is False, the checkpoint's mark is missing: GC stopped before it listed the mark.
+    """
     commits = [stored.commit for stored in history.stored[:first_lsn]]
     mark = Mark(first_lsn, max(c.at_ts_ms for c in commits), max(c.bounds.head_seq for c in commits))
     checkpoint = checkpoint_of(fold(empty(MAIN), history.stored[:first_lsn]), now_ms=START_MS)

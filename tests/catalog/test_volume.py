@@ -1,4 +1,4 @@
-"""Volumes: what is read is verified and joined, and a commit is published once whatever the store answers."""
+"""Volumes: reads verify each object and its link to the one before. Faults never publish a commit twice."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_what_was_read_once_is_not_asked_for_again(store: MemoryStore, cache: Lo
     counting = CountingStore(store)
     volumes = Volumes(counting, cache)
     first = volumes.snapshot(FORK)
-    # Controls, the fork's commit, its parent's; and that there are no checkpoints.
+    # GETs: two controls, the fork's commit, two commits of its parent. Ranged GETs: two absent lists of checkpoints.
     assert counting.counts == {"list": 1, "get": 2 + 1 + 2, "get_range": 2}
     counting.counts.clear()
     assert volumes.snapshot(FORK) == first
@@ -235,7 +235,7 @@ def test_a_commit_copied_under_another_key_is_found(store: MemoryStore) -> None:
 
 
 def rewritten(stored: StoredCommit) -> bytes:
-    """Sound in itself, with another content and so another hash."""
+    """Return a valid commit with another content and so another hash."""
     return encode_commit(dataclasses.replace(stored.commit, message="rewritten"))[0]
 
 
@@ -252,7 +252,7 @@ def test_a_rewritten_commit_breaks_the_chain_after_it(store: MemoryStore, known_
         with pytest.raises(InvalidObject, match=f"^{commit_key(MAIN, 3)}: it does not continue lsn 2"):
             volumes.snapshot(MAIN, 3)
     else:
-        assert volumes.snapshot(MAIN, 3).lsn == 3  # what was known before the damage
+        assert volumes.snapshot(MAIN, 3).lsn == 3  # the state that was cached before the damage
 
 
 def test_a_commit_that_does_not_continue_what_is_known_is_refused(store: MemoryStore) -> None:
@@ -471,7 +471,10 @@ def test_a_damaged_object_under_the_key_is_no_verdict(volume: MemoryStore) -> No
 
 @pytest.mark.parametrize("taken", [False, True])
 def test_no_faults_make_publish_say_what_is_not_so(taken: bool) -> None:
-    """All single faults and pairs over the first calls: done means ours is there, Diverged means theirs is."""
+    """Try every fault and every pair of faults at the first two calls.
+
+    The verdict "done" means that our commit is there. Diverged means that theirs is.
+    """
     singles = [
         Fault(nth, when, error, method)  # type: ignore[arg-type]
         for nth, when, error, method in itertools.product(
@@ -495,7 +498,7 @@ def test_no_faults_make_publish_say_what_is_not_so(taken: bool) -> None:
         except (OutcomeUnknown, StoreUnreachable):
             verdict = "unknown"
         verdicts.add(verdict)
-        if verdict == "unknown" and not taken:  # the next run sends the identical bytes, and all is well
+        if verdict == "unknown" and not taken:  # the next run sends the identical bytes and succeeds
             Volumes(inner).publish(MAIN, 1, OURS)
             assert inner.get(commit_key(MAIN, 1)) == OURS
     assert verdicts == {"unknown", "diverged" if taken else "done"}

@@ -156,7 +156,7 @@ def test_what_is_kept_here_of_the_list_is_asked_for_no_more(tmp_path: Path) -> N
         whole = store.get(checkpoints_key(MAIN))
         assert cache.object(checkpoints_key(MAIN)) == whole
         Volumes(store, cache).snapshot(MAIN, 3)
-        Volumes(store, cache).newest_checkpoints(MAIN)  # the cached marks suffice
+        Volumes(store, cache).newest_checkpoints(MAIN)  # the whole list is cached already
         assert cache.object(checkpoints_key(MAIN)) == whole
         counting = CountingStore(store)
         assert Volumes(counting, cache).snapshot(MAIN, 3).lsn == 3

@@ -1,4 +1,4 @@
-"""GC of one prefix: what goes, what stays and why, in small worlds."""
+"""GC of one prefix: which objects it deletes and which it keeps, and why, in small worlds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.faults.store import CountingStore, WrappedStore
 
 T = TypeVar("T")
 
-# ---------------------------------------------------------------- what stays
+# ---------------------------------------------------------------- objects that stay
 
 
 def test_what_lies_before_the_window_goes_and_the_rest_reads_as_before() -> None:
@@ -64,7 +64,7 @@ def test_segments_that_no_kept_state_shows_go_with_their_bytes_told() -> None:
     world.now_ms += 10 * HOUR_MS
     planned = world.collect()
     assert planned.planned["segments"] == 4
-    assert planned.planned_bytes == 4 * 32  # of data and index
+    assert planned.planned_bytes == 4 * 32  # the bytes of data and index objects
     assert world.collect().deleted_bytes == 128
     assert len([*world.store.list(segments_prefix(main.vid))]) == 2
     assert world.check() == 1
@@ -157,7 +157,11 @@ def test_segments_of_a_parent_stay_while_a_fork_shows_them_though_the_parent_is_
 
 
 def test_what_a_deleted_branch_stands_on_stays_until_its_volume_is_dead() -> None:
-    """M2 of catalog.gc.mark. The branch has a state of its own to begin with, which shows segments of main alone."""
+    """A deleted branch keeps its parent's segments until its volume is dead (M2 of catalog.gc.mark).
+
+    The first kept state of the branch is a commit of its own. Only the states of the branch show these two segments of
+    main, because main has merged them.
+    """
     world = World()
     main = grown(world, 3)
     half = fork(world, "half", ForkPoint(main.vid, 2))
@@ -207,7 +211,7 @@ def test_what_is_young_waits_for_its_name_or_its_commit() -> None:
         pass
     world.now_ms += 2 * HOUR_MS
     assert world.collect(grace_s=3600).planned["segments"] == 1
-    assert world.collect(attempts=lambda: (ref.sid,)).deleted["segments"] == 0  # on record somewhere
+    assert world.collect(attempts=lambda: (ref.sid,)).deleted["segments"] == 0  # a local catalog records its upload
     world.check()
 
 
@@ -262,7 +266,7 @@ def test_where_no_store_tells_the_time_one_run_with_a_clock_that_is_ahead_takes_
         assert world.boundary(main.vid) == min(held)
         for lsn in held:
             assert Volumes(world.store).snapshot(main.vid, lsn) == main.shown[lsn]
-    assert all(each.due_ms <= now_ms + HOUR_MS for each in report.waiting)  # none of the time that never was
+    assert all(each.due_ms <= now_ms + HOUR_MS for each in report.waiting)  # no plan is due by the wrong clock
 
 
 def test_a_plan_waits_for_the_grace_and_is_not_planned_again() -> None:
@@ -277,7 +281,7 @@ def test_a_plan_waits_for_the_grace_and_is_not_planned_again() -> None:
     world.now_ms += 2 * HOUR_MS
     third = world.collect(grace_s=7200)
     assert third.deleted == {"commits": 4}
-    assert world.boundary(next(iter(world.branches))) == 5  # where the window began when that was planned
+    assert world.boundary(next(iter(world.branches))) == 5  # the start of the window at the time of the plan
     assert third.planned == {"commits": 2, "boundaries": 1}
 
 
@@ -329,7 +333,7 @@ def test_the_list_of_a_checkpoint_goes_with_its_commit_and_not_before(monkeypatc
 
 
 def test_a_pin_that_is_held_again_since_the_plan_stays() -> None:
-    """The holder looked at the pin before it ended, and stalled."""
+    """The holder read the pin before it expired, stalled, and then renewed it."""
     world = World()
     main = grown(world)
     [*world.pin_steps("job", ForkPoint(main.vid, 10), HOUR_MS)]
@@ -344,7 +348,7 @@ def test_a_pin_that_is_held_again_since_the_plan_stays() -> None:
 
 
 def test_nothing_goes_of_a_volume_that_nobody_held_when_it_was_planned_and_that_has_its_name_again() -> None:
-    """The boundary has not risen, so states below the window count still."""
+    """The boundary has not risen, so the states below the window are still valid."""
     world = World()
     main = grown(world, 2)
     half = fork(world, "half", ForkPoint(main.vid, 2))
@@ -365,7 +369,10 @@ def test_nothing_goes_of_a_volume_that_nobody_held_when_it_was_planned_and_that_
 
 
 def test_an_orphan_that_was_named_since_the_plan_stays_while_the_boundary_is_below_it() -> None:
-    """A merge has replaced it since, and the window has passed both. The plan is older, and so is its boundary."""
+    """A merge replaced the segment after the plan, and the window has passed both commits.
+
+    The plan is older than the commits, so its boundary is below them and the segment stays.
+    """
     world = World()
     main = grown(world)
     stalled = world.offload(main, prepare_only=True)
@@ -416,7 +423,7 @@ def test_an_orphan_goes_only_when_no_stalled_commit_can_name_it_any_more() -> No
     world.check()
     lsn = main.tip.lsn
     settle(world)
-    assert Volumes(world.store).newest_lsn(main.vid) == lsn  # only when there are some
+    assert Volumes(world.store).newest_lsn(main.vid) == lsn  # GC commits only if there are orphans
 
 
 def test_orphans_of_two_moments_right_after_each_other_go_with_two_plans() -> None:
@@ -464,7 +471,7 @@ def test_a_commit_that_comes_after_its_lsn_was_collected_counts_as_refused_and_g
     with pytest.raises(Outdated):
         Volumes(world.store).publish(main.vid, 2, encode_commit(stalled)[0])
     settle(world)
-    Volumes(world.store).publish(main.vid, 2, own)  # commit 3 stands on it
+    Volumes(world.store).publish(main.vid, 2, own)  # commit 3 builds on it
     settle(world)
     assert world.left_over() == []
 
@@ -491,7 +498,7 @@ def test_a_forker_that_looked_before_the_boundary_rose_keeps_its_point() -> None
     assert world.left_over() == []
 
 
-# ---------------------------------------------------------------- what it says, and what it costs
+# ---------------------------------------------------------------- reports and costs
 
 
 def test_notes_come_before_boundaries_rise_and_plans_are_carried_out() -> None:
@@ -534,7 +541,7 @@ def test_a_history_that_gc_passes_while_it_is_looked_at_says_so_and_is_asked_aga
     settle(world)
     with pytest.raises(HistoryCollected, match="lsn 5"):
         list(past)
-    world.store.put_new(commit_key(main.vid, 2), body)  # of somebody who stalled, below the boundary
+    world.store.put_new(commit_key(main.vid, 2), body)  # a stalled writer's PUT, below the boundary
     with pytest.raises(HistoryCollected):
         past.at_lsn(3)
     histories = [past, volumes.history(main.vid)]
@@ -583,7 +590,7 @@ def test_batches_of_a_history_are_joined_and_what_lies_below_the_boundary_by_now
     load = KeptCommits(lambda _, first, last: next(sources).stored[first - 1 : last], lambda _: boundary, {vid: 0})
     assert load(vid, 5, 6) == history.stored[4:]
     with pytest.raises(InvalidObject, match="does not continue lsn 4"):
-        load(vid, 3, 4)  # of itself that batch is whole
+        load(vid, 3, 4)  # the batch alone is consistent
     boundary = 5
     with pytest.raises(HistoryCollected):
         load(vid, 3, 4)
@@ -591,11 +598,11 @@ def test_batches_of_a_history_are_joined_and_what_lies_below_the_boundary_by_now
     load = KeptCommits(lambda _, first, last: next(sources).stored[first - 1 : last], lambda _: boundary, {vid: 5})
     assert load(vid, 5, 5) == other.stored[4:5]
     with pytest.raises(InvalidObject, match="does not continue lsn 5"):
-        load(vid, 6, 6)  # what was known of the boundary is so still
+        load(vid, 6, 6)  # the boundary has not moved
     boundary = 6
     sources = iter([history])
     with pytest.raises(InvalidObject, match="does not continue lsn 5"):
-        load(vid, 6, 6)  # nor does the boundary pass it
+        load(vid, 6, 6)  # the boundary has moved, but not past lsn 6
 
 
 def test_requests_of_a_run_do_not_grow_with_what_was_collected_before() -> None:
@@ -620,7 +627,7 @@ def test_a_writer_on_a_dead_volume_is_told() -> None:
     world.now_ms += 20 * HOUR_MS
     for _ in range(2):
         world.collect()
-    with pytest.raises(Outdated):  # though nothing says any more what its name was
+    with pytest.raises(Outdated):  # although no object holds its name any more
         Volumes(world.store).publish(half.vid, commit.lsn, _body(replace(commit)))
     settle(world)
     assert world.left_over() == []

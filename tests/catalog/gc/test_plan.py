@@ -1,4 +1,4 @@
-"""Plans of GC as objects: golden files, damage at every byte, and a writer that stalls."""
+"""Plans of GC as objects: golden files, damage at every byte, and a GC run that stalls."""
 
 from __future__ import annotations
 

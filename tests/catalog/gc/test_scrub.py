@@ -1,4 +1,4 @@
-"""Scrub: every damage is told with its key, and nothing else is, whoever is at work meanwhile."""
+"""Scrub: it reports every damage with its key, and nothing else, while writers and GC work."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def test_each_object_that_is_missing_is_told() -> None:
             missed.append(key)
         world.store.put(key, body, {})
     assert scrub(world).findings == []
-    # Without its newest commit, its boundary, its checkpoints or its name, a volume is another one, and whole.
+    # Without its newest commit, its boundary, its checkpoints or its name, a volume is still consistent. So scrub
+    # cannot find that they are missing.
     newest = {commit_key(branch.vid, branch.tip.lsn) for branch in world.branches.values()}
     assert {key.split("/")[1] for key in set(missed) - newest} <= {"boundary", "checkpoints", TOPIC}
 

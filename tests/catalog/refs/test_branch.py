@@ -1,4 +1,4 @@
-"""Names: made once, by whoever is first, and never leading to half a volume."""
+"""Names of branches: the first creator wins, and no name leads to an incomplete volume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A volume has one live name, whatever way a second one is given, who else gives one, and where it ends."""
+"""A volume has one live name. No operation, no race of two operations and no crash gives it two for good."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def undelete(store: object, name: str = "half") -> None:
 
 
 def delete(store: MemoryStore, name: str) -> int:
-    """Returns the number of the operation."""
+    """Delete the branch. Return the number of the operation."""
     branches_of(store).delete("orders", name, now_ms=NOW_MS + 2)
     return next(Oplog(store).entries()).number
 
@@ -98,7 +98,7 @@ def test_of_racing_gifts_of_a_name_one_at_most_wins(
     delete(store, "fix")  # half and fix are deleted names of one volume
     tried(lambda: undelete(Meanwhile(store, effect, lambda: tried(lambda: other(store)))))
     assert len(names_of(store, half)) <= 1
-    assert names(store, deleted=True)[:2] == ["fix", "half"]  # a refused one may come back later
+    assert names(store, deleted=True)[:2] == ["fix", "half"]  # a refused name can be undeleted later
 
 
 @pytest.mark.parametrize("effect", range(1, 6))
@@ -124,7 +124,7 @@ def test_a_race_in_which_one_crashes_is_ended_by_a_rename(store: MemoryStore, ha
     crashing = FaultyStore(store, [Fault(2, "after", unreachable)])
     with pytest.raises(StoreUnreachable):
         undelete(Meanwhile(crashing, 2, lambda: undelete(store, "fix")))  # type: ignore[arg-type]
-    assert names_of(store, half) == ["fix", "half"]  # half was acked to nobody
+    assert names_of(store, half) == ["fix", "half"]  # no caller got an ack for half
     with pytest.raises(VolumeHasName, match="the name orders@fix now"):
         undelete(store)
     rename(store, "half", "fix")

@@ -1,4 +1,4 @@
-"""The end of a volume, against everybody who gives it a name, in every order of their requests."""
+"""The deletion of a volume by GC, against operations that give the volume a name, in every order of their requests."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_volume_closes_in_two_steps_and_stays_dead() -> None:
     store = MemoryStore()
     begun = begin_closing(store, VID)
     assert (begun.lsn, begun.is_closing) == (0, True)
-    assert begin_closing(store, VID) == begun  # another run goes on from there
+    assert begin_closing(store, VID) == begun  # a second run continues the closing
     assert close(store, begun).lsn == DEAD
     assert not keep_open(store, VID)
     dead = boundary(store)
@@ -87,7 +87,7 @@ def test_an_open_volume_costs_who_names_it_one_look() -> None:
 
 
 class _Turns(WrappedStore):
-    """Hands over before each request that matters here."""
+    """A store that hands over before each request to the boundary or to a ref."""
 
     def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
         if key == KEY or key.startswith("refs/"):
@@ -107,7 +107,7 @@ def _interleave(store: MemoryStore, acts: list[Act], choose: Callable[[int], int
 
 
 def _every_order(world: Callable[[], tuple[MemoryStore, list[Act], Callable[[], None]]]) -> int:
-    """Depth first: each run takes a path that none before it took. Returns how many there were."""
+    """Run every order of requests, depth first. Return the number of orders."""
     path: list[tuple[int, int]] = []
     runs = 0
     while True:
@@ -150,7 +150,7 @@ def _named(store: MemoryStore) -> bool:
 
 
 def _world(act: Callable[[Branches], object], *, gcs: int = 1) -> tuple[MemoryStore, list[Act], Callable[[], None]]:
-    """A branch `half` that was deleted long ago, `act` on it, and GC."""
+    """Return a store, the tasks `act` and GC, and the final check. In the store, `half` was deleted long ago."""
     store = MemoryStore()
     parent = Vid.new(START_MS)
     store.put(control_key(VID), encode_control(Control(VID, ForkPoint(parent, 1), START_MS, "orders", "half")), {})
@@ -172,7 +172,7 @@ def _world(act: Callable[[Branches], object], *, gcs: int = 1) -> tuple[MemorySt
 
 
 def _rename(branches: Branches) -> object:
-    """Of a branch that is deleted while its new name is made."""
+    """Give the volume the new name `fix`, as a rename does whose old name is deleted meanwhile."""
     return branches._give("branch rename", "orders", "fix", lambda ref: ref or Ref(VID, START_MS), now_ms=START_MS)
 
 
@@ -195,7 +195,7 @@ def test_in_many_orders_with_three_runs_of_gc() -> None:
 
 
 def test_who_looks_before_he_names_it_is_found_out() -> None:
-    """What these tests can see."""
+    """The tests above find this mistake: a look at the boundary before the ref is written."""
 
     def looks_first(branches: Branches) -> object:
         if not keep_open(branches._store, VID):
@@ -208,11 +208,11 @@ def test_who_looks_before_he_names_it_is_found_out() -> None:
         _every_order(lambda: _world(looks_first))
 
 
-# ---------------------------------------------------------------- what is left of who stops
+# ---------------------------------------------------------------- names that a crash leaves
 
 
 def _dead_and_named(branch: str) -> MemoryStore:
-    """Whoever made the branch stopped after the ref, and before its look."""
+    """Return a store whose branch leads to a dead volume. Its creator crashed after the ref, before its check."""
     store = MemoryStore()
     store.put(KEY, encode_boundary(Boundary(VID, DEAD, nonce=b"x")), {})
     store.put(ref_key("orders", branch), encode_ref(Ref(VID, START_MS)), {})
