@@ -1,7 +1,7 @@
-"""`python -m tests.offload.fuzz NAME RUNS DIRECTORY`: a target of `fuzz_targets` under atheris, guided by coverage.
+"""Run a target of `fuzz_targets` under atheris, guided by coverage: `python -m tests.offload.fuzz NAME RUNS DIRECTORY`.
 
-What it found interesting, and what failed, is kept in the directory. Exit code 0 if nothing went wrong. Only our own
-decoders are instrumented: all of Python takes minutes.
+The directory keeps the inputs that the fuzzer finds interesting, and the inputs that fail. The exit code is 0 if no
+input fails. The fuzzer instruments only seglog's decoders, because all of Python takes minutes.
 """
 
 from __future__ import annotations

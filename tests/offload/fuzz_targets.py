@@ -1,8 +1,8 @@
-"""The decoders of what comes from object storage, as functions of any bytes.
+"""The decoders of bytes from object storage, as functions of any bytes.
 
-Each returns for what it takes, and for the rest raises an error that says where: `ObjectDamaged` with key and offset,
-or `FormatUnsupported` with the key. Everything else is a fault of ours. Checksums are made to fit, so that what lies
-behind them is reached.
+For valid bytes a target returns. For other bytes it raises an error with a place: `ObjectDamaged` with key and offset,
+or `FormatUnsupported` with the key. Any other error is a fault of seglog. The targets make the checksums fit, so that
+the bytes reach the code behind the checks.
 
 `tests.offload.fuzz` runs one under a coverage-guided fuzzer.
 """
@@ -57,7 +57,7 @@ def index_object(data: bytes) -> None:
 def index_bitmaps(data: bytes) -> None:
     index = decode_head(_made(Codec.NONE).index.body, KEY)
     bitmap = decode_bitmap(data, index, KEY)
-    # What it gives must be safe to use.
+    # The decoded bitmap must be safe to use.
     len(bitmap & BitMap(range(index.count)))
     len(bitmap | BitMap(range(index.count)))
     list(bitmap)
@@ -156,7 +156,7 @@ SEEDS = _seeds()
 
 
 def run(name: str, data: bytes) -> bool:
-    """Whether the target took it. Raises for what is a fault of ours."""
+    """Return True if the target accepts the data. Raise an error for a fault of seglog."""
     try:
         TARGETS[name](data)
     except ObjectDamaged as error:

@@ -1,4 +1,4 @@
-"""Ledgers whose entries follow from numbers: judge.Ledger makes the same ones in Java."""
+"""Ledgers whose entries follow from numbers. judge.Ledger makes the same ledgers in Java."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Ledger:
 
     @property
     def length(self) -> int:
-        """Bytes of all entries."""
+        """Return the number of bytes of all entries."""
         return sum(map(self.size_of, range(self.first, self.last + 1)))
 
     def size_of(self, entry_id: int) -> int:

@@ -1,8 +1,8 @@
-"""A reader of PIP-17 objects that shares no code with ours: it does what Apache Pulsar's BlobStoreBackedReadHandle
-does.
+"""Read PIP-17 objects as Apache Pulsar's BlobStoreBackedReadHandle does. The reader shares no code with seglog.
 
-It finds an entry by the index, seeks to the index entry's offset plus the header length, reads entries one after the
-other, and takes a negative length for the end of the block: then it seeks to where the index has the entry it expects.
+The reader finds an entry by the index, and seeks to the index entry's offset plus the header length. It reads entries
+one after the other. A negative length is the end of the block. Then the reader seeks to the place that the index has
+for the next expected entry.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Data directories that share a remote, for the tests of whoever follows, takes over, resets and recovers."""
+"""Data directories that share a remote, for the tests of replicas, takeover, reset and recovery."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["opened", "ship", "values"]
 def opened(
     path: Path, store: ObjectStore, clock: Clock | None = None, upkeep: CatalogSettings | None = None
 ) -> Iterator[tuple[Log, Archive]]:
-    """A data directory with its archive over `store`."""
+    """Open a data directory with its archive over `store`."""
     with (
         seglog.open(path, clock=clock) as log,
         offload.attach(log, store=store, clock=clock, upkeep=upkeep) as archive,

@@ -1,4 +1,4 @@
-"""Frames and whole objects, as small or as large as a test needs them."""
+"""Frames and whole objects of the size that a test needs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def frame_of(sample: Sample, seq: int, ts_ms: int) -> bytes:
 def frames_of_samples(
     samples: Iterable[Sample], *, first_seq: int = 1, first_ts_ms: int = 1_700_000_000_000
 ) -> list[bytes]:
-    """Two records share each millisecond."""
+    """Return a frame for each sample. Two records share each millisecond."""
     return [frame_of(sample, first_seq + number, first_ts_ms + number // 2) for number, sample in enumerate(samples)]
 
 

@@ -1,4 +1,4 @@
-"""An archive as an application holds it."""
+"""Test an archive as an application uses it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,10 @@ def test_main_has_one_name(tmp_path: Path) -> None:
 
 
 def test_appends_reads_offloads_and_deletes_go_on_together(tmp_path: Path) -> None:
-    """Four appenders, two offloaders, a reader: every record once, in order, whatever was hot or cold meanwhile."""
+    """Run four appenders, two offloaders and a reader together.
+
+    The reader gets every record once, in order, whether it is hot or cold at that time.
+    """
     settings = LogSettings(segment_max_events=50)
     with seglog.open(tmp_path, settings=settings) as log, offload.attach(log, store=MemoryStore()) as archive:
         topic = log.topic("t")
@@ -128,7 +131,7 @@ def test_appends_reads_offloads_and_deletes_go_on_together(tmp_path: Path) -> No
             thread.join(120)
         assert failures == []
         topic.seal()
-        archive.offload("t")  # what came after the movers' last look
+        archive.offload("t")  # the records after the offloaders' last look
         archive.delete("t", before=1000)
         assert [record.seq for record in topic.read()] == list(range(1000, 1202))
         assert [record.seq for record in archive.read("t", at="head~1")] == list(range(1, 1202))
@@ -193,7 +196,7 @@ def test_a_target_below_what_is_offloaded_waits_for_the_delete_before_it(tmp_pat
         topic.append([b"4", b"5"])
         topic.seal()
         with pytest.raises(StoreUnreachable):
-            archive.offload("t")  # the records are there, the delete is not
+            archive.offload("t")  # the records are in the remote, the delete is not
         assert [record.seq for record in archive.read("t", at="seq:5")] == [3, 4, 5]
         assert [record.seq for record in archive.read("t", at="seq:3")] == [1, 2, 3]
 

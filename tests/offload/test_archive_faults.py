@@ -1,4 +1,7 @@
-"""A store that fails at any request of an offload, before or after its effect: the next offload finishes the job."""
+"""Test a store that fails at any request of an offload, before or after its effect.
+
+The next offload completes the job.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ VALUES = [b"%03d " % number + bytes(700_000) for number in range(10)]
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log with two blocks' worth of sealed records, and a delete that came after them."""
+    """Make a log with two blocks' worth of sealed records, and a later delete."""
     path = tmp_path_factory.mktemp("template") / "data"
     with seglog.open(path, settings=SETTINGS) as log:
         log.create_topic("t", seglog.TopicConfig(keep_history=True))
@@ -127,7 +130,7 @@ def test_requests_of_an_offload_are_those_that_it_needs(template: Path, tmp_path
         log.topic("t").append([b"more"])
         log.topic("t").seal()
         archive.offload("t")
-        # Nothing is asked that is known: data object, index object, commit; and the boundary, which may have risen.
+        # No request is for a known fact: data object, index object, commit; and the boundary, which may have risen.
         assert store.counts == {"put": 2, "put_new": 1, "get": 1}
     assert first["put_part"] == 2
     assert first["put_new"] == 5  # control, oplog, ref, two commits

@@ -1,4 +1,7 @@
-"""Every public call of the archive with arguments of the wrong type or range: refused by name, and nothing changes."""
+"""Test every public call of the archive with arguments of the wrong type or range.
+
+The call refuses the argument by name, and nothing changes.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ VALUES = (
 
 @dataclass
 class World:
-    """`orders` has ten records, five of them offloaded, a branch `half` and a tag `mark`."""
+    """Topic `orders` has ten records, five of them offloaded, a branch `half` and a tag `mark`."""
 
     root: Path
     log: seglog.Log
@@ -154,7 +157,7 @@ def test_every_call_has_a_row_for_every_argument() -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_wrong_argument_is_refused_by_its_name_and_nothing_changes(world: World, name: str) -> None:
-    """Neither here nor in the remote. It does not see the settings that a later call would use."""
+    """The call changes no byte, here or in the remote. The test does not see settings that only a later call uses."""
     before, read = contents(world.root), list(world.log.topic("orders").read())
     assert refused(world, name, CALLS[name], Misuse) == []
     assert contents(world.root) == before

@@ -1,4 +1,4 @@
-"""Cold reads by the requests they make: exact counts, read-ahead, sharing, and what happens in trouble."""
+"""Test cold reads by their requests: exact counts, read-ahead, shared GETs, and trouble."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ NO_CACHE = ColdSettings(cache_bytes=0)
 
 
 class RecordingStore(WrappedStore):
-    """`gets` are the ranged GETs of segments: key, start, length. `hook` is called before each; what it raises, the GET
-    raises.
+    """Record the ranged GETs of segments in `gets`: key, start, length.
+
+    Each GET first calls `hook` and raises its error.
     """
 
     def __init__(self, inner: ObjectStore) -> None:
@@ -106,7 +107,7 @@ class Cold:
 
 @pytest.fixture(scope="module")
 def large() -> Cold:
-    """One object of 40 MiB in one block, which does not compress, in chunks of 64 KiB."""
+    """Make one object of 40 MiB in one block, in chunks of 64 KiB. The values do not compress."""
     return Cold(values(2_600))
 
 
@@ -162,7 +163,10 @@ def test_a_chunk_in_the_disk_cache_is_read_without_any_get_also_after_a_restart(
 
 
 def expected_windows(data_bytes: int, chunk_bytes: int, largest: int) -> int:
-    """How many windows a scan of so many bytes has: one chunk, then 1 MiB, twice as much each time, up to `largest`."""
+    """Return the number of windows of a scan of `data_bytes`.
+
+    The first window is one chunk and the second 1 MiB. Each later one doubles, up to `largest`.
+    """
     count, size, left = 1, MIB, data_bytes - chunk_bytes
     while left > 0:
         left -= size // chunk_bytes * chunk_bytes
@@ -261,7 +265,7 @@ def test_a_reader_that_stops_leaves_no_request_and_no_thread_behind(cold: Cold) 
     def hold(_: int) -> None:
         if threading.current_thread().name.startswith("seglog-cold"):
             begun.set()
-            goes_on.wait(2)  # The reader itself may wait for what is held.
+            goes_on.wait(2)  # The reader itself may wait for a held GET.
 
     cold.store.hook = hold
     for _ in range(200):
@@ -273,7 +277,7 @@ def test_a_reader_that_stops_leaves_no_request_and_no_thread_behind(cold: Cold) 
     records.close()
     goes_on.set()
     reader.close()
-    assert len(cold.store.gets) <= before  # what waited for the one connection was never asked for
+    assert len(cold.store.gets) <= before  # the reader never sent the GETs that waited for the one connection
     assert no_thread_is_left()
     assert reader._flights._budget.taken_bytes == 0
     assert reader._flights._flights == {}
@@ -337,7 +341,7 @@ def test_a_flight_is_joined_and_its_failure_stays_with_who_made_it(cold: Cold) -
         with pytest.raises(StoreUnreachable):
             first.result()
         assert [future.result() for future in others] == [[cold.values[4]]] * 4
-    assert 2 <= len(cold.store.gets) <= 5  # one more for all who waited, unless they came to ask apart
+    assert 2 <= len(cold.store.gets) <= 5  # one more GET for all waiting readers; a late reader may send its own
 
 
 def test_an_interrupt_of_one_who_waits_is_not_taken_for_a_failed_get(cold: Cold) -> None:
@@ -368,7 +372,7 @@ def test_an_interrupt_of_one_who_waits_is_not_taken_for_a_failed_get(cold: Cold)
             reader._flights.bytes_of(flight, flight.places[0])
         flight.done = real
         goes_on.set()
-        # Whoever made the GET is not disturbed: its answer is there, whichever event tells it.
+        # The reader that made the GET is not disturbed. It gets the answer, whichever event signals it.
         assert first.result(30) == [cold.values[4]]
     assert len(cold.store.gets) == 1
     assert reader._flights._flights == {}

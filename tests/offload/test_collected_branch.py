@@ -1,4 +1,7 @@
-"""A branch that was deleted and collected while other directories write and follow it: told so, and nothing is lost."""
+"""Test a branch that is deleted and collected while other directories write and follow it.
+
+Each directory gets an error that says so, and loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ BRANCH = "t@br"
 
 
 class World:
-    """Directory `main` has t and the branch t@br, which `writer` writes: seqs 3 and 4 are there, 5 and 6 are not."""
+    """Directory `main` has t and the branch t@br. Directory `writer` writes the branch.
+
+    Seqs 3 and 4 of the branch are in the remote, 5 and 6 are not.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path, self.store, self.clock = path, MemoryStore(), HandClock()
@@ -131,7 +137,7 @@ def test_a_new_process_does_not_blame_the_remote(gone: World, tmp_path: Path) ->
         with pytest.raises(BranchCollected):
             archive.offload(BRANCH)
         assert archive.status(BRANCH).diverged_lsn == 0
-    # It is on record, and needs no remote.
+    # The local catalog has it on record, so the call needs no remote.
     with opened(tmp_path / "writer", MemoryStore()) as (_, archive), pytest.raises(BranchCollected):
         archive.sync(BRANCH)
 

@@ -1,4 +1,4 @@
-"""How many records a snapshot shows: told by the commits, and by an index only where those cannot know."""
+"""Test the number of records that a snapshot shows. The commits have it; an index is read only if they do not."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def archive(log: Log, store: CountingStore) -> Iterator[Archive]:
 
 
 def check(archive: Archive, store: CountingStore, *, indexes: int) -> int:
-    """For each end that the snapshot may be cut at; returns the records of the whole."""
+    """Check the counts for each seq at which the snapshot may be cut. Return the number of records of the whole."""
     snapshot = archive.snapshot("t")
     for seq in range(snapshot.bounds.head_seq + 1):
         views = cut(snapshot, seq).segments
@@ -82,7 +82,7 @@ def test_what_was_gone_before_is_told_for_a_whole_segment(archive: Archive, stor
         store.counts.clear()
         assert count_live(view, reader) == 5
         assert not store.counts
-    assert check(archive, store, indexes=ASKED) == 5  # of its parts
+    assert check(archive, store, indexes=ASKED) == 5  # its parts need the index
     archive.delete("t", before=2)
     assert check(archive, store, indexes=ASKED) == 4
 

@@ -1,8 +1,9 @@
-"""Decoders of blocks, index objects and trailers, on any bytes: a located error or a value; no crash, no hang, no
-allocation without bound.
+"""Test the decoders of blocks, index objects and trailers on any bytes.
 
-Each target runs in a process of its own, since a fault in a C extension would take pytest with it. By default mutations
-of valid objects, drawn with a seed; `make soak` adds a coverage-guided fuzzer.
+A decoder returns a value or raises a located error. It never crashes, hangs or allocates without bound.
+
+Each target runs in a process of its own, since a fault in a C extension would take pytest with it. The default run
+mutates valid objects, with a seed. `make soak` adds a coverage-guided fuzzer.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ NUMBERS = (0, 1, 127, 128, 255, 1 << 15, (1 << 16) - 1, 1 << 31, (1 << 32) - 1, 
 
 
 def mutated(seed: bytes, random: Random) -> bytes:
-    """One to four changes: a bit, a byte, a number in any width and order, a cut, a piece doubled, removed or moved."""
+    """Return the bytes with one to four changes.
+
+    A change is a bit, a byte, a number in any width and order, a cut, or a piece doubled, removed or moved.
+    """
     data = bytearray(seed)
     for _ in range(random.randint(1, 4)):
         place = random.randrange(len(data) + 1)
@@ -55,7 +59,7 @@ def mutated(seed: bytes, random: Random) -> bytes:
 
 
 def run_mutations(name: str, count: int, seed: int) -> int:
-    """How many were taken. Raises for a fault, and for an allocation out of proportion."""
+    """Return the number of accepted inputs. Raise for a fault, and for an allocation out of proportion."""
     random = Random(seed)
     taken = 0
     tracemalloc.start()
@@ -93,7 +97,7 @@ def test_changed_objects_are_refused_with_their_place_or_read(name: str) -> None
 @settings(max_examples=400)
 @given(name=st.sampled_from(sorted(TARGETS)), data=st.binary(max_size=300))
 def test_any_bytes_are_refused_with_their_place(name: str, data: bytes) -> None:
-    if name != "index_bitmaps":  # that one is tried in a process of its own
+    if name != "index_bitmaps":  # a process of its own tests that target
         run(name, data)
 
 

@@ -1,4 +1,4 @@
-"""A topic that has a history in the archive goes from a directory, and from there only."""
+"""Test that detaching a topic deletes it from its directory and keeps its history in the archive."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_who_was_fenced_drops_what_is_only_here_when_told_to(tmp_path: Path, sto
 
 
 class Damaged(WrappedStore):
-    """The last byte of each data object is another one."""
+    """Change the last byte of each read of a data object."""
 
     def _call(self, method, key, act):  # type: ignore[no-untyped-def]
         found = act()
@@ -94,7 +94,7 @@ def test_it_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> Non
     for name, place in crashes(base, tmp_path, lambda _, archive: archive.delete_topic("t", detach=True), every):
         steps += 1
         with place.opened() as (log, archive):
-            with contextlib.suppress(NoSuchTopic):  # it may have come to its end
+            with contextlib.suppress(NoSuchTopic):  # the first run may have completed
                 archive.delete_topic("t", detach=True)
             assert not log.has_topic("t"), name
             archive.sync("t")

@@ -1,4 +1,4 @@
-"""Evicting what the archive has: readers are told, here and elsewhere, and what came before it stays readable."""
+"""Test eviction of offloaded records: readers here and elsewhere learn of it, and earlier states stay readable."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def clock() -> HandClock:
 
 @pytest.fixture
 def pair(tmp_path: Path, store: MemoryStore, clock: HandClock) -> Iterator[tuple[Log, Archive]]:
-    """A topic t of two offloads of 4 records."""
+    """Make a topic t of two offloads of 4 records each."""
     with opened(tmp_path / "data", store, clock) as (log, archive):
         ship(archive, log, "t", b"1", b"2", b"3", b"4")
         clock.ms += 1000
@@ -183,7 +183,7 @@ def test_without_an_archive_it_frees_the_disk(tmp_path: Path) -> None:
         assert (topic.evict_floor, topic.earliest_seq) == (6, 6)
         log.checkpoint()
         assert topic.hot_floor == 5
-        assert topic.evict(6).evict_from is None  # there was nothing left to take
+        assert topic.evict(6).evict_from is None  # no record was left to evict
     with seglog.open(tmp_path) as log:
         assert [item if isinstance(item, Gap) else item.seq for item in log.topic("t").read(1, gaps=True)] == [
             Gap(1, 5), 6, 7, 8, 9, 10,

@@ -1,4 +1,4 @@
-"""An archive belongs to the process that attached it, with its threads, its caches and its local catalog."""
+"""Test that an archive belongs to the process that attached it, with its threads, its caches and its local catalog."""
 
 from __future__ import annotations
 
@@ -95,7 +95,10 @@ def test_cold_readers_on_their_way_end_after_what_they_have_in_memory(archive: A
         next(reader)
 
     def rest(reader: Iterator[Any]) -> tuple[str, bool]:
-        """How it ends, and whether it came near the end of the topic before."""
+        """Return the error that ends the reader, and True if it returned more than half of the records before.
+
+        If the reader ends without an error, return "nothing" and True.
+        """
         count = 0
         try:
             for item in reader:
@@ -162,14 +165,17 @@ def test_a_child_ends_none_of_its_parents_worker_processes(tmp_path: Path) -> No
 
 
 def test_a_worker_process_has_no_descriptor_of_the_data_directory(log: Log, tmp_path: Path) -> None:
-    """It is a new program, and gets what it is given: so it does not hold the lock of a parent that was killed."""
+    """The worker is a new program and inherits only the descriptors that its parent passes.
+
+    So the worker does not hold the lock of a parent that was killed.
+    """
     log.topic("t").append([b"x"])
     pool = WorkerPool("file:///nowhere", ColdSettings(), OffloadSettings(), turns=None)  # type: ignore[arg-type]
     worker = pool._take()
     try:
         links = []
         for path in Path(f"/proc/{worker.pid}/fd").iterdir():
-            with suppress(FileNotFoundError):  # it starts up: it closes files
+            with suppress(FileNotFoundError):  # the worker starts up and closes files
                 links.append(path.readlink())
         assert not [link for link in links if link.is_relative_to(tmp_path)]
     finally:

@@ -1,4 +1,4 @@
-"""The byte table that opens a format module is the layout that its code uses."""
+"""Test that the byte table at the top of a format module is the layout that its code uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a past state changes nothing, and shows before an offload what it shows after it."""
+"""Test that a read of a past state changes nothing, and shows the same before an offload as after it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _writes(store: CountingStore) -> int:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_every_target_shows_before_an_offload_what_it_shows_after_it(seed: int, tmp_path: Path) -> None:
-    """Appends, deletes, evictions, truncations, and offloads of a part."""
+    """The steps are appends, deletes, evictions, truncations, and offloads of a part."""
     chance = random.Random(seed)
     clock, store = HandClock(), CountingStore(MemoryStore())
     settings = LogSettings(segment_max_events=7)
@@ -175,7 +175,7 @@ def test_what_moves_records_beside_a_look_up_is_no_error(
 
 
 def test_a_reader_of_a_past_state_shows_nothing_that_a_truncation_put_there_meanwhile(tmp_path: Path) -> None:
-    """Each record is a batch of its own."""
+    """Each record is so large that it is a batch of its own."""
     clock = HandClock()
     with (
         seglog.open(tmp_path, clock=clock, files=UnsyncedFiles()) as log,

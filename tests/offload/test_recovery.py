@@ -1,4 +1,4 @@
-"""A directory from the bucket alone: all that was offloaded reads back, and writing goes on."""
+"""Test a directory made from the bucket alone: all offloaded records read back, and a writer can append."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ URL = "file:///somewhere"
 
 @pytest.fixture
 def store(tmp_path: Path) -> MemoryStore:
-    """Two topics; one of them with deletes, a branch that was written on, one that was not, and one deleted."""
+    """Make a store with two topics.
+
+    The first has deletes and three branches: one not written, one written and one deleted.
+    """
     store = MemoryStore()
     with opened(tmp_path / "old", store) as (log, archive):
         log.create_topic("b", TopicConfig(durability="disk", attributes={"codec": "none"}))

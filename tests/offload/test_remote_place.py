@@ -1,4 +1,4 @@
-"""A remote in a directory and a data directory are apart."""
+"""Test that a remote in a directory and a data directory must be apart."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_bucket_is_in_no_directory(tmp_path: Path) -> None:
 
 
 def test_a_directory_is_the_same_by_whatever_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bind mount has a path of its own, which no link explains. Here a link that is not resolved stands for it."""
+    """A bind mount has a path of its own that no link explains. Here an unresolved link stands for the mount."""
     monkeypatch.setattr(os.path, "realpath", os.fspath)
     (tmp_path / "data").mkdir()
     (tmp_path / "mount").symlink_to(tmp_path / "data")

@@ -1,4 +1,7 @@
-"""A target is fixed once, whatever is appended, sealed and deleted meanwhile: one seal, one offload, one commit."""
+"""Test that a target is fixed once, whatever records callers append, seal and delete meanwhile.
+
+The call makes one seal, one offload and one commit.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ from tests.faults.store import EFFECTS, CountingStore
 from tests.promises.test_hot_copy_goes_last import HandClock
 
 T = TypeVar("T")
-_MOST = 400  # appends: on code that looks again this many rounds end at last
+_MOST = 400  # live appends at most: a faulty call that looks again after each append ends at last
 
 
 class LiveStore(WrappedStore):
-    """Before each commit is put, `live` is called, as often as `_MOST` says."""
+    """Call `live` before each PUT of a commit, at most `_MOST` times."""
 
     def __init__(self) -> None:
         super().__init__(MemoryStore())
@@ -70,7 +73,7 @@ def test_head_is_fixed_once_while_each_commit_meets_another_append(
         at = "tag:x" if name_it is _tag else None
         assert [record.seq for record in archive.read("t" if at else "t@b", at=at)] == [1, 2, 3]
         assert topic.head_seq == 4
-        assert len(topic.segments()) == 1  # one seal: what came since is in no segment yet
+        assert len(topic.segments()) == 1  # one seal: no segment has the later records yet
 
 
 @pytest.mark.parametrize("name_it", [_restore, _tag])
@@ -97,7 +100,7 @@ def test_head_is_fixed_once_beside_a_thread_that_appends(name_it: Callable[[Arch
         at = "tag:x" if name_it is _tag else None
         seqs = [record.seq for record in archive.read("t" if at else "t@b", at=at)]
         assert seqs == list(range(1, len(seqs) + 1))
-        assert len(seqs) >= head_seq  # whatever was acked before the call
+        assert len(seqs) >= head_seq  # every record that was acked before the call
 
 
 @pytest.mark.parametrize("act", ["append and seal", "delete", "evict"])
@@ -142,7 +145,7 @@ def test_deletes_that_were_there_when_a_run_began_are_brought_by_it(tmp_path: Pa
         topic.delete(before=3)
         store.live = lambda _: topic.delete(before=4)
         archive.offload("t")
-        assert store.commits == 3  # the records, and the two
+        assert store.commits == 3  # the commit of the records, and the commits of the first two deletes
         store.live = lambda _: None
         archive.offload("t")
         assert store.commits == 4

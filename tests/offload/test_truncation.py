@@ -1,4 +1,4 @@
-"""Truncating what the archive has: a commit of its own, and what came before it stays readable."""
+"""Test truncation of offloaded records: it makes a commit of its own, and earlier states stay readable."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def clock() -> HandClock:
 
 @pytest.fixture
 def pair(tmp_path: Path, store: MemoryStore, clock: HandClock) -> Iterator[tuple[Log, Archive]]:
-    """A topic t of segments of 6 records, of which 12 are offloaded."""
+    """Make a topic t of segments of 6 records, with 12 records offloaded."""
     with (
         seglog.open(tmp_path / "data", settings=_LOG, clock=clock) as log,
         offload.attach(log, store=store, settings=_OFFLOAD, cold=_COLD, clock=clock) as archive,
@@ -150,7 +150,7 @@ def test_at_the_end_there_is_nothing_to_do_and_above_it_nothing_to_cut(pair: tup
 
 
 def test_a_remote_that_is_out_of_reach_learns_of_it_later(pair: tuple[Log, Archive], store: MemoryStore) -> None:
-    """By `Topic.truncate`, which asks nobody."""
+    """The caller uses `Topic.truncate`, which sends no request."""
     log, archive = pair
     topic = log.topic("t")
     topic.truncate(10)
@@ -160,7 +160,7 @@ def test_a_remote_that_is_out_of_reach_learns_of_it_later(pair: tuple[Log, Archi
     assert str(archive.sync_state("t")) == "9+4 r1"
     topic.seal()
     assert archive.status("t").offloaded_seq == 9
-    assert archive.release("t", at_once=True) == 0  # some of it, nobody but the log has as it is now
+    assert archive.release("t", at_once=True) == 0  # only the log has the new records of this segment
     assert values(archive, "t") == old(9) + new(3, 9)
     assert archive.offload("t").offloaded_seq == 12
     assert kinds(archive) == "OTO"
@@ -184,7 +184,7 @@ def test_of_several_that_wait_the_deepest_says_what_the_volume_has_in_common(pai
 def test_the_hot_copy_of_what_it_put_in_the_place_of_others_stays_until_its_commit(
     tmp_path: Path, store: MemoryStore
 ) -> None:
-    """The segment has the seqs of the attempt, and other records than its objects."""
+    """The segment has the seqs of the attempt, and other records than the attempt's objects."""
     settings = OffloadSettings(codec="none", concurrency=1)
     with (
         seglog.open(tmp_path / "data", settings=_LOG, files=UnsyncedFiles()) as log,
@@ -205,7 +205,7 @@ def test_the_hot_copy_of_what_it_put_in_the_place_of_others_stays_until_its_comm
 
 
 class ActsOnce(WrappedStore):
-    """Does something before the next request."""
+    """Call `act` before the next request."""
 
     act: Callable[[], object] | None = None
 
@@ -264,7 +264,7 @@ def test_several_of_them_are_told_in_their_order_with_the_deletes_between(
     assert kinds(archive) == "ODTDTD"
     for ms, state in zip(times, states, strict=True):
         found = values(archive, "t", iso(ms))
-        assert found == [value for value in state if value != b"x"], ms  # which was gone before anybody heard of it
+        assert found == [value for value in state if value != b"x"], ms  # x was gone before any commit had it
 
 
 def test_a_merge_and_an_erasure_leave_out_what_was_cut(pair: tuple[Log, Archive], clock: HandClock) -> None:
@@ -280,7 +280,7 @@ def test_a_merge_and_an_erasure_leave_out_what_was_cut(pair: tuple[Log, Archive]
 
 
 def test_a_merge_leaves_out_a_chunk_of_which_a_truncation_took_all(tmp_path: Path) -> None:
-    """The chunk is of the object still, and of no record that is shown."""
+    """The object still has the chunk, but no reader sees a record of it."""
     with (
         seglog.open(tmp_path / "data", settings=LogSettings(max_record_bytes=2 << 20)) as log,
         offload.attach(
@@ -318,7 +318,7 @@ def test_gc_takes_what_was_cut_when_the_window_has_passed_it(
 
 
 class Meanwhile:
-    """A sender that does something when it has sent."""
+    """A sender that calls `act` after the first send."""
 
     def __init__(self, inner: object, act: Callable[[], object]) -> None:
         self.inner, self.act = inner, act
@@ -350,13 +350,13 @@ def test_what_was_being_sent_when_it_came_is_not_published(
     offloader = archive._offloader
     offloader._sender = Meanwhile(offloader._sender, truncate)  # type: ignore[assignment]
     now = old(18)[: cut - 1] + new(9, cut - 1)
-    if fails and cut == 19:  # where nothing was cut, it is an error like any other
+    if fails and cut == 19:  # if the truncation cut nothing, the offload raises the error as usual
         with pytest.raises(RuntimeError):
             archive.offload("t")
     archive.offload("t", drop_hot=True)
     assert values(archive, "t") == values(archive, "t", "head") == now
     assert kinds(archive) == {10: "OTO"}.get(cut, "OO")
-    if cut == 19 and not fails:  # what was sealed during the run waits for the next one
+    if cut == 19 and not fails:  # the next run takes the segments that were sealed during the run
         archive.offload("t")
         assert kinds(archive) == "OOO"
     named = {str(ref.sid) for past in archive.history("t") for ref in past.commit.segments}
@@ -404,7 +404,7 @@ def test_a_commit_whose_answer_is_lost_is_the_same_one_later(tmp_path: Path, sto
 
 @every(19, part=8)
 def test_it_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> None:
-    """Each effect on the disk, each transaction of the local catalog, each request; and then it is appended to."""
+    """Crash at each effect on the disk, each transaction of the local catalog, each request. Then append."""
     base = Place(tmp_path / "base")
     with base.opened() as (log, archive):
         ship(archive, log, "t", *old(4))

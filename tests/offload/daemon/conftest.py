@@ -1,4 +1,4 @@
-"""A service in this process, with a store and a clock of the test's; and ways to wait for what threads do."""
+"""A service in this process, with a store and a clock of the test, and ways to wait for its threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _QUICK = {
 
 
 class HandClock:
-    """Goes on only when told to."""
+    """A clock that moves only when the test moves it."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self.now = now_ms
@@ -34,7 +34,7 @@ class HandClock:
 async def serving(
     directory: Path, store: ObjectStore | str, clock: HandClock | None = None, **variables: str
 ) -> AsyncIterator[Service]:
-    """Started, and closed at the end. A `store` may be a remote's URL.
+    """Start a service, and close it at the end. `store` may be a remote's URL.
 
     `variables` is the environment, without its prefix SEGLOG_.
     """
@@ -52,7 +52,7 @@ async def serving(
 
 
 async def until(is_so: Callable[[], bool], what: str) -> None:
-    """Fails if it is not so in 30 s."""
+    """Wait until `is_so` returns True. Raise AssertionError after 30 s."""
     for _ in range(3_000):
         if is_so():
             return

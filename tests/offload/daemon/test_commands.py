@@ -1,4 +1,7 @@
-"""Parameters of the commands that the daemon runs for others: of the wrong type or range, they are refused by name."""
+"""Test the parameters of commands that the daemon runs for clients.
+
+The daemon refuses a wrong type or range and names the parameter.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from seglog import InvalidArgument
 
 
 def _wrong_for(parameter: Parameter) -> list[object]:
-    """The values are those that JSON has."""
+    """Return wrong values for the parameter, of the types that JSON has."""
     if parameter.kind is bool:
         return [0, 1, "true", 1.0, [], {}]
     if parameter.kind is int:

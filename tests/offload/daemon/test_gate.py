@@ -1,4 +1,4 @@
-"""Every request to the store is counted and limited, and what sends or brings a body by its bytes."""
+"""Test that the gate counts and limits every request to the store, and the bytes of bodies in both directions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ A, B = Key("vol/log/A"), Key("vol/segments/B")
 
 
 class Recorded(Rate):
-    """Without a limit; keeps what was asked for."""
+    """A rate without a limit. It records the units that callers take."""
 
     def __init__(self) -> None:
         super().__init__(None, threading.Event())

@@ -1,4 +1,7 @@
-"""What stands before every request, asked directly: who may ask, how much, and how many at a time."""
+"""Test the guard before every request, called directly.
+
+The guard checks the client, and limits the size of requests and their number at a time.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ OURS: Headers = {"host": "localhost:8080", "authorization": "Bearer secret"}
 
 
 class Asked:
-    """An application that reads the whole body and answers 200, and a guard before it."""
+    """A guard before an application that reads the whole body and answers 200."""
 
     def __init__(self, settings: ServeSettings | None = None, token: bytes | None = TOKEN) -> None:
         self.bodies: list[bytes] = []
@@ -43,7 +46,7 @@ class Asked:
     async def ask(
         self, headers: Headers, *, path: str = "/v1/topics", pieces: tuple[bytes, ...] = (b"",), tcp: bool = True
     ) -> tuple[int, dict[str, Any]]:
-        """The status, and what an error says."""
+        """Send a request. Return the status, and the content of an error."""
         scope = {
             "type": "http",
             "path": path,

@@ -1,4 +1,4 @@
-"""Followers over HTTP, of a service in this process."""
+"""Test followers over HTTP, of a service in this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from tests.offload.daemon.conftest import serving, until
 
 
 class Request:
-    """A GET, or a POST of what is `sent`, asked of the application without a connection; `body` is what came so far."""
+    """A GET, or a POST of `sent`, that calls the application without a connection.
+
+    `body` is the answer so far.
+    """
 
     def __init__(self, app: Any, path: str, query: str = "", sent: bytes | None = None) -> None:
         self.body = b""

@@ -1,4 +1,4 @@
-"""The background of the daemon: what is due goes, what fails waits, and nothing holds up anything else."""
+"""Test the background of the daemon: due work is done, failed work waits, and no work delays other work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.offload.replicas import opened, ship
 
 
 class TopicFails(WrappedStore):
-    """Every effect on the volumes of the topics that were named fails; which those are, their refs tell."""
+    """Fail every PUT of a ref of the topic, and count the failures."""
 
     def __init__(self, inner: ObjectStore, topic: str) -> None:
         super().__init__(inner)
@@ -38,7 +38,7 @@ class TopicFails(WrappedStore):
 
 
 class Stuck(WrappedStore):
-    """Every request waits until `release` is set."""
+    """Block every request until the test sets `release`."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
@@ -247,7 +247,7 @@ def test_what_is_appended_between_the_look_and_the_seal_of_a_tail_goes_with_it(t
             topic.append([b"one"])
             looked = service.archive.is_unfinished
 
-            def late(name: str) -> bool:  # the last thing that a look asks, after the head
+            def late(name: str) -> bool:  # a look makes this call last, after it reads the head
                 if clock.now > HandClock().now and topic.head_seq == 1:
                     topic.append([b"two"])
                 return looked(name)

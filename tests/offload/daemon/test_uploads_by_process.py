@@ -1,4 +1,4 @@
-"""The daemon uploads by a process beside it: counted, limited and stopped as what it does itself."""
+"""Test that the daemon uploads by a separate process, and counts, limits and stops it like its own work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOW = {"OFFLOAD_OFFLOAD_AFTER_S": "0", "OFFLOAD_CODEC": "none"}
 
 
 def children() -> list[int]:
-    """Of this process."""
+    """Return the ids of the child processes of this process."""
     return [int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
 
 
@@ -40,7 +40,7 @@ def test_what_the_process_sends_is_counted_and_it_is_kept_for_the_next_run(tmp_p
             await append_and_seal(service, bytes(100_000), b"two")
             await until_offloaded(service, 2)
             [worker] = set(children()) - before
-            # Data and index object by the process, commits and names by the daemon.
+            # The worker process puts the data and index objects. The daemon puts commits and names.
             assert count(service, 'seglog_store_requests_total{operation="put",outcome="ok"}') == 2
             assert count(service, "seglog_store_sent_bytes_total") > 100_000
             assert count(service, 'seglog_store_request_seconds_count{operation="put"}') == 2
@@ -70,7 +70,7 @@ def test_a_thread_uploads_where_the_setting_says_so(tmp_path: Path) -> None:
 def test_a_process_that_is_killed_is_a_failed_try_and_the_next_one_completes(tmp_path: Path) -> None:
     async def run() -> None:
         before = set(children())
-        # Four requests a second: the process waits for its turn.
+        # The limit is four requests a second, so the worker process waits for its turn.
         async with serving(
             tmp_path / "d", (tmp_path / "remote").as_uri(), **_NOW, OFFLOAD_REQUESTS_PER_S="4"
         ) as service:

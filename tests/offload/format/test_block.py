@@ -49,7 +49,7 @@ def test_the_header_comes_back(codec, first_entry_id, payload):
 @pytest.mark.parametrize("codec", Codec)
 def test_a_flipped_bit_in_a_header_is_found_but_where_it_makes_another_length_or_entry_id(codec):
     block = encode_block(codec, 3, [], None)
-    unguarded = range(12, HEADER.size)  # block length and first entry id: the index object says what they must be
+    unguarded = range(12, HEADER.size)  # block length and first entry id: the index object has both values
     for position in range(BLOCK_HEADER_LENGTH):
         if position in unguarded:
             continue

@@ -24,7 +24,7 @@ Ledger = tuple[int, int, list[tuple[int, int, int]]]
 
 
 def index_of(ledgers: list[Ledger], data_length: int, *, data_header_length: int = 128) -> bytes:
-    """An index object of (ledger id, entries in all, index entries) each."""
+    """Return an index object. Each item of `ledgers` is (ledger id, number of entries, index entries)."""
     body = b""
     for ledger_id, count, entries in ledgers:
         info = pb.StreamedLedgerInfo(ledger_id=ledger_id, entries=count, size=7, timestamp=8).SerializeToString()

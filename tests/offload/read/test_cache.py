@@ -1,4 +1,4 @@
-"""The chunk cache on disk: never a wrong byte, never over its budget, and never in the way of a read."""
+"""Test the chunk cache on disk: it never returns a wrong byte, exceeds its budget or gets in the way of a read."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_chunk_comes_back_as_it_was_kept(cache: ChunkCache) -> None:
 
 def test_what_was_handed_over_is_there_before_it_is_written(cache: ChunkCache, tmp_path: Path) -> None:
     assert cache.admit(name(1), PAGE, is_scan=False)
-    assert not cache.admit(name(1), PAGE, is_scan=False)  # another reader has it fetched
+    assert not cache.admit(name(1), PAGE, is_scan=False)  # another reader fetches it already
     assert get(cache, 1) is None
     cache.hand_over(name(1), body(1))
     assert get(cache, 1) == body(1)
@@ -86,7 +86,7 @@ def test_room_is_kept_for_what_is_on_its_way_and_given_back(cache: ChunkCache, t
         keep(cache, number)
     assert len(entries(tmp_path)) == 100
     assert cache.admit(name(200), 10 * PAGE, is_scan=False)
-    assert len(entries(tmp_path)) == 90  # gone before anything is fetched
+    assert len(entries(tmp_path)) == 90  # the cache makes room before the fetch
     assert cache.held_bytes == 100 * PAGE
     cache.drop(name(200))
     assert cache.held_bytes == 90 * PAGE

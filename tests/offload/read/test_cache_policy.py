@@ -11,7 +11,7 @@ def name(number: int) -> Name:
 
 
 def read(policy: CachePolicy, number: int, *, is_scan: bool = False) -> bool:
-    """As a reader does: use it if it is there, else fetch it. Whether it was there."""
+    """Read as a reader does: use the chunk if it is cached, else fetch it. Return True if it was cached."""
     if name(number) in policy:
         policy.use(name(number))
         return True
@@ -20,7 +20,7 @@ def read(policy: CachePolicy, number: int, *, is_scan: bool = False) -> bool:
 
 
 def warm_policy() -> CachePolicy:
-    """Of 100 bytes, with chunks 0 to 39 in use again and again."""
+    """Return a policy of 100 bytes, with chunks 0 to 39 each read three times."""
     policy = CachePolicy(100)
     for _ in range(3):
         for number in range(40):

@@ -27,7 +27,7 @@ from tests.offload.ledgers import Ledger
 GOLDEN = Path(__file__).parents[2] / "golden"
 DATA = keys.check_key("a-ledger-7")
 
-#: What judge.Golden of tests/interop/pulsar had Apache Pulsar's code write.
+#: The ledgers that judge.Golden of tests/interop/pulsar wrote with Apache Pulsar's code.
 WHOLE = [Ledger(7, 0, 40, 1)]
 STREAMED = [Ledger(8, 5, 30, 1), Ledger(9, 0, 3, 1)]
 OBJECTS = {"pulsar_v1": WHOLE, "pulsar_v2": STREAMED}
@@ -135,7 +135,7 @@ def test_a_flipped_byte_of_a_data_object_is_told_or_lies_in_the_data_of_one_entr
         place, found = _place_of_damage(bytes(flipped), index)
         if place is not None:
             told += 1
-            assert abs(place - at) < 512  # in the same block: a wrong length shows where the next entry should be
+            assert abs(place - at) < 512  # in the same block: a wrong length shows at the next entry
             continue
         assert [(entry.ledger_id, entry.entry_id) for entry in found] == [
             (entry.ledger_id, entry.entry_id) for entry in whole
@@ -184,7 +184,7 @@ def test_a_ledger_that_pulsar_cut_gives_what_is_there_and_then_an_error():
     found = decode_ledger_index(index, "i")
     last = found.entries[-1]
     cut = bytearray(index)
-    struct.pack_into(">Q", cut, 8, last.offset)  # so the last index entry lies at the data object's end
+    struct.pack_into(">Q", cut, 8, last.offset)  # now the last index entry lies at the data object's end
     store = MemoryStore()
     store.put(DATA, data, {})
     read_entries: list[LedgerEntry] = []

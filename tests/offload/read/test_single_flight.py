@@ -10,7 +10,7 @@ from tests.waiting import wait_until
 
 
 class Work:
-    """Waits until it is let go; fails the first `failures` times."""
+    """Work that waits until the test lets it end. The first `failures` calls fail."""
 
     def __init__(self, failures: int = 0) -> None:
         self.calls = 0
@@ -29,7 +29,7 @@ class Work:
 
 
 def together(flights: SingleFlight[str, int], work: Work, pool: ThreadPoolExecutor) -> list[object]:
-    """What each of five callers got, who all came while the first one's call went on."""
+    """Return the results of five callers. The others come while the first caller's call runs."""
     entered = threading.Barrier(5)
 
     def follow() -> int:

@@ -1,4 +1,4 @@
-"""A directory that follows a topic, and what it does when both sides have changed."""
+"""Test a directory that follows a topic, and its behaviour when both sides have changed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_poll_without_news_asks_for_the_next_commit_and_the_boundary(tmp_path:
         counting.counts.clear()
         reader.sync("t")
         assert set(counting.counts) == {"get"}
-        assert counting.counts["get"] in {3, 4}  # lsn 2; 3, and perhaps 4, which are not there; the boundary
+        assert counting.counts["get"] in {3, 4}  # lsn 2; lsn 3 and perhaps 4, which do not exist; the boundary
 
 
 def test_a_checkpoint_is_made_with_the_commit_that_it_is_due_at(tmp_path: Path, store: MemoryStore) -> None:
@@ -76,7 +76,7 @@ def test_a_replica_that_is_far_behind_goes_on_from_the_newest_checkpoint(tmp_pat
             assert reader.sync("t").commits == 80
             assert counting.counts.total() <= 15 + 8 + 8
             assert values(reader, "t") == expected
-    with opened(tmp_path / "reader", store) as (log, reader):  # with what it knows, which is not each commit
+    with opened(tmp_path / "reader", store) as (log, reader):  # with the local copies, which are not of every commit
         assert values(reader, "t") == expected
         assert len(reader.history("t")) == 81
         assert str(reader.sync_state("t")) == "81 r81"
@@ -155,7 +155,7 @@ def test_a_name_that_is_nowhere_is_no_replica(tmp_path: Path, store: MemoryStore
 def test_a_copy_of_a_directory_that_both_write_diverges_and_is_saved_as_a_branch(
     tmp_path: Path, store: MemoryStore
 ) -> None:
-    """The one that lost keeps seqs, tags, nodes and deletes on the branch, and follows the other one."""
+    """The losing directory keeps seqs, tags, nodes and deletes on the branch, and follows the other directory."""
     with opened(tmp_path / "one", store) as (log, archive):
         ship(archive, log, "t", b"a", b"b")
     shutil.copytree(tmp_path / "one", tmp_path / "two")

@@ -1,4 +1,7 @@
-"""Reset and takeover through crashes at every step: repeated, they complete, and nothing that was acked is lost."""
+"""Test reset and takeover through crashes at every step.
+
+A repeated call completes, and no acked record is lost.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ REFUSALS: set[type[SeglogError]] = {NoSuchTopic, TopicMoved}
 
 @pytest.fixture
 def diverged(tmp_path: Path) -> Place:
-    """Two records in common; another writer's third; here three records and two deletes, one of a record in common."""
+    """Make a topic that diverged after two records in common. The other writer has a third record.
+
+    This directory has three records of its own and two deletes, one of a record in common.
+    """
     place = Place(tmp_path / "base")
     with place.opened() as (log, archive):
         ship(archive, log, "t", b"a", tag="x")
@@ -62,7 +68,7 @@ def check_reset(name: str, place: Place) -> None:
         assert [each.state for each in archive._local.attempts("t")] == []
     named = {str(view.ref.sid) for topic in ("t", "t@mine") for view in _shown(place, topic)}
     stored = {key.rpartition("/")[2].removesuffix(".index") for key in place.store.list("") if "/segments/" in key}
-    assert stored <= named, name  # nothing that no commit names is left
+    assert stored <= named, name  # every object that is left has a commit that names it
 
 
 def _shown(place: Place, name: str):  # type: ignore[no-untyped-def]
@@ -133,7 +139,7 @@ def test_a_pending_commit_that_landed_is_ours_when_reset_comes(tmp_path: Path) -
         with pytest.raises(Exception, match="no definite answer"):
             archive.offload("t")
         with pytest.raises(Exception, match="no definite answer"):
-            archive.reset("t")  # nothing is decided while nobody knows
+            archive.reset("t")  # reset decides nothing while the outcome of the commit is unknown
         assert values(archive, "t") == [b"a", b"b"]
     with place.opened() as (log, archive):
         assert not archive.reset("t").changes
@@ -187,7 +193,7 @@ def test_what_is_appended_while_it_runs_is_on_the_branch_too(diverged: Place) ->
 
 
 def test_appenders_that_race_a_reset_lose_nothing_that_was_acked(diverged: Place) -> None:
-    """Whoever was acked before the topic went finds the record on the branch."""
+    """If a record was acked before the reset deleted the topic, the record is on the branch."""
     with diverged.opened() as (log, archive):
         acked: list[bytes] = []
         refusals: list[type[SeglogError]] = []
@@ -210,7 +216,7 @@ def test_appenders_that_race_a_reset_lose_nothing_that_was_acked(diverged: Place
                 except SeglogError as error:
                     refusals.append(type(error))
                     return
-                if seqs.start < 6:  # a new topic of the name
+                if seqs.start < 6:  # a new topic has the name
                     return
                 acked.append(value)
                 number += 1
@@ -238,7 +244,7 @@ def test_without_a_word_nothing_is_lost(diverged: Place) -> None:
 
 
 def test_a_topic_that_came_past_the_archive_is_saved_whole(tmp_path: Path) -> None:
-    """Its seqs are those of other records in the volume: none of it is in common."""
+    """The topic's seqs belong to other records in the volume, so the two have no record in common."""
     place = Place(tmp_path / "one")
     with opened(tmp_path / "two", place.store) as (log, archive):
         ship(archive, log, "t", b"a", b"b")
@@ -255,7 +261,10 @@ def test_a_topic_that_came_past_the_archive_is_saved_whole(tmp_path: Path) -> No
 
 
 def test_a_topic_that_comes_after_one_which_a_reset_took_is_another_one(diverged: Place) -> None:
-    """The process ended between the topic and its handle; then somebody appended past the archive."""
+    """The process ended after it deleted the topic and before it changed the handle.
+
+    Then an application appended without the archive.
+    """
     with diverged.opened() as (log, archive):
         position = log.topic("t").position
         archive._reset._drop_attempts("t")
@@ -273,7 +282,7 @@ def test_a_topic_that_comes_after_one_which_a_reset_took_is_another_one(diverged
 
 
 def test_a_directory_that_was_away_for_longer_than_the_window_gets_back(tmp_path: Path) -> None:
-    """GC has passed the commit that it stood on, and that of a hot copy which was never released."""
+    """GC has passed the commit that the directory stood on, and the commit of a hot copy that was never released."""
     store, clock = MemoryStore(), HandClock()
     with opened(tmp_path / "one", store, clock) as (log, archive):
         ship(archive, log, "t", b"a", b"b")

@@ -1,4 +1,4 @@
-"""Who writes a topic: epochs, taking over, and a writer that was fenced."""
+"""Test which directory writes a topic: epochs, takeover, and a fenced writer."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_old_writer_is_fenced_for_good_and_goes_on_only_locally(tmp_path: Pa
 
 
 def test_a_topic_with_records_of_its_own_takes_no_volume_over(tmp_path: Path, store: MemoryStore) -> None:
-    """The volume has other records at its seqs. The takeover does not fence the writer."""
+    """The volume has other records at the topic's seqs. The refused takeover does not fence the writer."""
     with opened(tmp_path / "one", store) as (one_log, one), opened(tmp_path / "two", store) as (two_log, two):
         ship(one, one_log, "t", b"a", b"b")
         two_log.topic("t").append([b"mine"])
@@ -89,7 +89,10 @@ def test_a_topic_with_records_of_its_own_takes_no_volume_over(tmp_path: Path, st
 def test_a_topic_that_does_not_begin_where_the_branch_does_is_not_joined(
     tmp_path: Path, store: MemoryStore, first_seq: int
 ) -> None:
-    """It was made past the archive. The branch has no commit yet, so its first writer need not take it over."""
+    """The topic was made without the archive.
+
+    The branch has no commit yet, so its first writer need not take it over.
+    """
     with opened(tmp_path, store) as (log, archive):
         ship(archive, log, "t", b"a", b"b")
         archive.restore("t", to="head", name="b")
@@ -117,7 +120,10 @@ def test_a_topic_that_was_made_anew_past_the_archive_does_not_write_the_old_volu
 
 
 def test_a_takeover_that_was_cut_off_goes_on_only_if_the_topic_fits_by_now(tmp_path: Path, store: MemoryStore) -> None:
-    """The topic was made in the log, and the handle did not get its epoch. The writer has gone on since."""
+    """The crash came after the log made the topic and before the handle got its epoch.
+
+    The writer has committed since.
+    """
     with opened(tmp_path / "one", store) as (one_log, one), opened(tmp_path / "two", store) as (two_log, two):
         ship(one, one_log, "t", b"a", b"b")
         two.sync("t")
@@ -150,13 +156,13 @@ def test_a_fenced_writer_without_changes_becomes_a_replica(tmp_path: Path, store
         assert one.sync("t").is_replica
         assert not one_log.has_topic("t")
         assert values(one, "t") == [b"a", b"b"]
-        one.take_over("t")  # and back: by somebody's word, not by turns
+        one.take_over("t")  # directory one takes the topic back, only because a caller asks
         with pytest.raises(Fenced):
             ship(two, two_log, "t", b"c")
 
 
 class _Interposed(WrappedStore):
-    """Calls `act` before the next `put_new` of a commit."""
+    """Call `act` before the next `put_new` of a commit."""
 
     def __init__(self, inner: MemoryStore) -> None:
         super().__init__(inner)
@@ -215,7 +221,7 @@ def test_a_topic_that_came_to_be_beside_a_replica_is_told(tmp_path: Path, store:
         ship(archive, log, "t", b"a")
     with opened(tmp_path / "two", store) as (log, archive):
         archive.sync("t")
-        log.topic("t").append([b"not asked"])  # past the archive
+        log.topic("t").append([b"not asked"])  # appended without the archive
         log.topic("t").seal()
         for ask in (archive.offload, archive.take_over):
             with pytest.raises(Diverged):
@@ -231,7 +237,7 @@ def test_the_configuration_travels_with_the_volume(tmp_path: Path, store: Memory
         ship(archive, log, "t", b"a")
         kinds = [past.commit.kind for past in archive.history("t")]
         assert kinds == [CommitKind.CONFIG, CommitKind.OFFLOAD]
-        archive.pause("t")  # said to this directory alone
+        archive.pause("t")  # the pause holds for this directory alone
         assert archive.offload("t").published == ()
         archive.restore("t", to="lsn:1", name="early")
         archive.restore("t", to="head", name="late")

@@ -1,4 +1,7 @@
-"""A deleted record's bytes leave the newest objects by a compaction, and the store by GC, by a date that is told."""
+"""Test the erasure of a deleted record's bytes, by a date that seglog reports.
+
+A compaction removes the bytes from the newest objects. GC removes them from the store.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ class Kit:
         self.log: Log = seglog.open(path / "log", clock=self.clock)
         upkeep = CatalogSettings(gc_interval_s="never")
         self.archive: Archive = offload.attach(self.log, store=self.store, upkeep=upkeep, clock=self.clock)
-        # As they are in the object, so that the bytes can be looked for.
+        # This codec stores the bytes unchanged, so that the test can search for them.
         self.topic = self.log.create_topic("t", TopicConfig(attributes={"codec": "none"}))
 
     def append(self, *values: bytes, tag: str | None = None) -> None:
@@ -44,18 +47,18 @@ class Kit:
         self.archive.offload("t", drop_hot=True)
 
     def holding(self) -> int:
-        """Objects with the secret in them."""
+        """Return the number of objects that contain the secret."""
         return sum(SECRET in self.store.get(key) for key in self.store.list("5"))  # type: ignore[arg-type]
 
     def status(self) -> tuple[int | None, int | None]:
-        """As nobody in the remote is asked for it."""
+        """Return the erasures' part of the status, and check that the status sends no request."""
         self.store.counts.clear()
         status = self.archive.status("t")
         assert not self.store.counts
         return status.unerased_objects, status.erased_by_ms
 
     def dates(self) -> list[int | None]:
-        """Of the deletes, newest first."""
+        """Return the erasure dates of the deletes, newest first."""
         erasures = self.archive.erasures("t")
         told = [(past, erasures.date_ms(past)) for past in self.archive.history("t")]
         assert all(date is None for past, date in told if past.commit.kind is not CommitKind.DELETE)

@@ -1,4 +1,4 @@
-"""A record past its topic's ttl is in no newest state, local or remote, and in every past one."""
+"""Test that a record past its topic's ttl is in no newest state, local or remote, and in every past state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shown(found: Iterator[Record | Gap]) -> list[int | tuple[int, int]]:
 
 
 def written(log: Log, archive: Archive, clock: SetClock, *, drop_hot: bool = False) -> None:
-    """Record n of topic t is of time 1000 + n, all offloaded, in segments of ten."""
+    """Write topic t in segments of ten and offload all of it. Record n has time 1000 + n."""
     topic = log.create_topic("t", TopicConfig(ttl_ms=TTL_MS, keep_history=True))
     for value in VALUES:
         clock.ms += 1

@@ -1,4 +1,4 @@
-"""Copies of commits that nothing here needs any more go, and come back by a request when they are asked for."""
+"""Test that a directory drops its copies of commits that it does not need, and requests them again on demand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_what_lies_before_the_newest_checkpoint_goes_and_comes_back(tmp_path: Pa
             ship(archive, log, "t", b"%d" % number)
         before = archive.snapshot("t")
         runs = archive.runs("t")
-        assert archive.drop_copies() == 7  # those before lsn 8
+        assert archive.drop_copies() == 7  # the commits before lsn 8
         assert archive.drop_copies() == 0
         vid = Vid.parse(archive.status("t").volume or "")
         assert sorted(archive._local.commit_bodies(vid, 1, 100)) == [8, 9, 10]
@@ -67,7 +67,7 @@ def test_a_volume_that_no_handle_leads_to_is_forgotten(tmp_path: Path) -> None:
         ship(archive, log, "other", b"b")
     with opened(tmp_path / "two", store) as (_, archive):
         archive.sync("t")
-        assert values(archive, "other") == [b"b"]  # a look, not a handle
+        assert values(archive, "other") == [b"b"]  # a read makes no handle
         assert len(archive._local.volumes()) == 2
         assert archive.drop_copies() == 1
         assert len(archive._local.volumes()) == 1

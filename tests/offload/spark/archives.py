@@ -1,4 +1,4 @@
-"""Archives made without a log: objects by the encoder, commits by the catalog."""
+"""Archives made without a log: the encoder makes the objects, the catalog the commits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class TopicArchive:
-    """One branch of a topic, to which segments and deletes are committed."""
+    """One branch of a topic. Its methods commit segments and deletes."""
 
     def __init__(
         self, store: str | ObjectStore, topic: str = "orders", branch: str = "main", parent: ForkPoint | None = None
@@ -38,7 +38,7 @@ class TopicArchive:
         block_size: int = 1 << 16,
         chunk_bytes: int = 1 << 10,
     ) -> SegmentRef:
-        """One commit with one segment of the records that come next."""
+        """Commit one segment with the next records."""
         first_seq = self.head_seq + 1
         frames = frames_of_samples(samples, first_seq=first_seq, first_ts_ms=NOW_MS + first_seq)
         made = encode_object(frames, codec, block_size=block_size, chunk_bytes=chunk_bytes)

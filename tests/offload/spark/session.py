@@ -1,4 +1,4 @@
-"""One Spark session for the whole test run: starting the JVM takes five seconds."""
+"""One Spark session for the whole test run, because starting the JVM takes five seconds."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from tests.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
 __all__ = ["OF_A_SHORT_RUN", "spark"]
 
-# The run ends before the second compiler pays back its cost, and a small heap needs no threads that collect it.
+# The run ends before the second compiler pays back its cost. A small heap needs no threads that collect it.
 OF_A_SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 
 @pytest.fixture(scope="session")
 def spark(s3_endpoint: str) -> Iterator[SparkSession]:
-    """With `seglog` registered. Its workers reach the tests' S3 server: what `os.environ` has later they miss."""
+    """Start Spark with `seglog` registered. Its workers reach the tests' S3 server.
+
+    The workers do not see later changes of `os.environ`.
+    """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("seglog tests")
     settings = {
@@ -30,7 +33,7 @@ def spark(s3_endpoint: str) -> Iterator[SparkSession]:
         "spark.driver.extraJavaOptions": OF_A_SHORT_RUN,
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "1",  # with more, a sort reads its input twice: first for the bounds of each
-        "spark.sql.session.timeZone": "Asia/Kathmandu",  # no answer may depend on it
+        "spark.sql.session.timeZone": "Asia/Kathmandu",  # no answer may depend on the time zone
         "spark.executorEnv.AWS_ENDPOINT_URL": s3_endpoint,
         "spark.executorEnv.AWS_ACCESS_KEY_ID": ACCESS_KEY,
         "spark.executorEnv.AWS_SECRET_ACCESS_KEY": SECRET_KEY,

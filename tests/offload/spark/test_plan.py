@@ -49,7 +49,7 @@ def view_of(made: EncodedObject, first: int, last: int, deleted: BitMap | None =
 
 
 def big_object() -> EncodedObject:
-    """100 chunks of about 1 MiB, an entry each, from seq 11."""
+    """Return an object of 100 chunks of about 1 MiB, an entry each, from seq 11."""
     frames = frames_of_samples([Sample(bytes(MIB - 100))] * 100, first_seq=11)
     return encode_object(frames, Codec.ZSTD, block_size=5 * MIB, chunk_bytes=MIB)
 

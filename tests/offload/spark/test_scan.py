@@ -1,4 +1,4 @@
-"""A task's work without Spark: runs as the planner makes them, and the batches that come of them."""
+"""Test a task's work without Spark: runs as the planner makes them, and their batches."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_no_empty_batch_comes_of_a_chunk_whose_records_are_all_deleted(url: str)
 
 
 def test_a_long_trailer_is_read_in_parts(url: str):
-    # Lengths that do not compress: the trailer outgrows what is read at once, so a run fetches its own part.
+    # These lengths do not compress. The trailer outgrows the first read, so a run fetches its own part.
     sizes = [(n * 7919) % 997 for n in range(45_000)]
     archive = TopicArchive(url)
     ref = archive.add([Sample(bytes(size)) for size in sizes], block_size=1 << 24, chunk_bytes=1 << 16)

@@ -1,8 +1,8 @@
-"""Worker processes whose store does what a test wants: PLAN in the environment says it.
+"""Worker processes whose store fails as a test plans. PLAN names the environment variable that has the plan.
 
-fail FILE                  the next call of a method raises an error, as "METHOD ERROR" in the file says, once a text
-kill EFFECT WHEN           SIGKILL to the child before or after its nth effect
-hang METHOD                the call never ends
+fail FILE          FILE has "METHOD ERROR". The next call of METHOD raises ERROR, once for each text of FILE
+kill EFFECT WHEN   SIGKILL to the child before or after its nth effect
+hang METHOD        the call never ends
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class NotOurs(Exception):
-    """That nobody else can make: it has no class that can be found."""
+    """An exception that no other process can make."""
 
 
 def _nobodys(key: str) -> Exception:
@@ -53,7 +53,7 @@ ERRORS: dict[str, Callable[[str], Exception]] = {
 
 
 class _FailsAsTold(FaultyStore):
-    """So one process takes many plans: each text in `file` is a new one."""
+    """Fail once for each new text in `file`, so that one process takes many plans."""
 
     def __init__(self, inner: ObjectStore, file: Path) -> None:
         super().__init__(inner, ())

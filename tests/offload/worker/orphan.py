@@ -1,6 +1,6 @@
 """A process that offloads by a worker whose store hangs: `python -m tests.offload.worker.orphan DIRECTORY REMOTE`.
 
-Writes the worker's pid to stdout once a part is on its way, and then waits to be killed.
+When a part is on its way, the process writes the worker's pid to stdout. Then it waits until the test kills it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A worker process makes the same objects as a thread, fails in the same words, and never outlives its parent."""
+"""Test that a worker process makes the same objects as a thread, and raises the same errors.
+
+A worker never outlives its parent.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +37,13 @@ from tests.faults.store import Fault, FaultyStore
 from tests.offload.worker.children import ERRORS, MODULE, PLAN
 
 ROOT = Path(__file__).parents[3]
-_EFFECTS = 7  # upload begun, four parts, completed, index object
+_EFFECTS = 7  # the begin of the upload, four parts, the completion, the index object
 VID, SID = Vid.new(1), Sid.new(2)
 TOPIC = "t"
 
 
 class Turns:
-    """Keeps what happened, in order."""
+    """Record calls and their bytes, in order."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -103,7 +106,7 @@ def objects(store: ObjectStore) -> list[tuple[bytes, Any]]:
 
 
 def is_there(pid: int) -> bool:
-    """Not as one that ended and nobody waited for, either."""
+    """Return True if the process runs. A zombie does not run."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
@@ -207,7 +210,7 @@ def test_nothing_is_sent_when_the_upload_cannot_be_recorded(log: Log, pool: Work
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """A pool whose store fails as the text in `plan` says. All tests of failures use it and its one topic."""
+    """A pool whose store fails as the text in `plan` says. All tests of failures share it and its one topic."""
 
     topic: Topic
     pool: WorkerPool
@@ -233,7 +236,7 @@ def test_a_store_that_fails_there_is_the_same_error_here(
     failing: Failing, monkeypatch: pytest.MonkeyPatch, method: str, kind: str
 ) -> None:
     topic, pool = failing.topic, failing.pool
-    monkeypatch.setenv(PLAN, f"fail {failing.plan}")  # for the first test, whose worker the others use
+    monkeypatch.setenv(PLAN, f"fail {failing.plan}")  # for the first test, which starts the worker that the others use
     failing.plan.write_text(f"{method} {kind}")
     sent = replace(shipment(topic), sid=Sid.new(3))
     with pytest.raises(Exception) as there:
@@ -388,12 +391,12 @@ def test_small_objects_are_merged_by_a_worker_too(
 def test_a_worker_that_is_killed_at_any_effect_costs_an_attempt_and_nothing_else(
     log: Log, url: str, turns: Turns, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """Each time the attempt is cleared up and another one begins."""
+    """Each round clears up the last attempt and begins another one."""
     filled(log)
     with offload.attach(
         log, url, settings=SMALL_BLOCKS, sender=WorkerPool(url, ColdSettings(), SMALL_BLOCKS, turns, MODULE)
     ) as archive:
-        # With two parts at a time the last effects of an upload may come in another order, but there are nine.
+        # With two parts at a time the order of the last effects of an upload may vary, but there are nine.
         for effect in range(1, _EFFECTS + 1):
             monkeypatch.setenv(PLAN, f"kill {effect} {when}")
             with pytest.raises(WorkerDied) as death:

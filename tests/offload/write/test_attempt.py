@@ -18,9 +18,9 @@ SEGMENTS = [_segment(1, 10), _segment(11, 20), _segment(21, 30), _segment(31, 33
     [
         (0, None, 100, Run(1, 30)),
         (0, None, 20, Run(1, 20)),
-        (0, None, 1, Run(1, 10)),  # one segment goes whatever its size
+        (0, None, 1, Run(1, 10)),  # a run has at least one segment, whatever its size
         (10, None, 100, Run(11, 30)),
-        (15, None, 100, Run(16, 30)),  # a segment of which a part is there already
+        (15, None, 100, Run(16, 30)),  # a part of the segment is offloaded already
         (30, None, 100, None),
         (0, 20, 100, Run(1, 20)),
         (0, 19, 100, Run(1, 10)),
@@ -45,7 +45,7 @@ def test_records_further_apart_in_time_than_asked_for_are_in_different_runs() ->
     assert plan_run(segments, 0, None, 100, 1_399) == Run(1, 20)
     assert plan_run(segments, 20, None, 100, 1_399) == Run(21, 30)
     assert plan_run(segments, 20, None, 10, 1_399) == Run(21, 30)
-    assert plan_run(segments, 30, None, 100, 0) == Run(31, 40)  # one segment goes whatever its age
+    assert plan_run(segments, 30, None, 100, 0) == Run(31, 40)  # a run has at least one segment, whatever its age
 
 
 def test_the_earliest_record_counts_also_when_it_comes_late() -> None:

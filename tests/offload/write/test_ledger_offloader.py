@@ -1,4 +1,4 @@
-"""PIP-17's three calls: what one wrote the other reads, and the third takes away."""
+"""Test PIP-17's three calls: the first writes a ledger, the second reads it, the third deletes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small remote segments become one, and nobody who reads can tell, now or in the past."""
+"""Test that a merge of small remote segments changes nothing that a reader sees, now or in the past."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_does_not_belong_ends_a_run(between: SegmentView) -> None:
 
 def test_a_run_ends_where_the_object_would_be_too_large() -> None:
     assert runs(*(view(seq, seq, frame_bytes=60) for seq in range(1, 6))) == [[1, 2], [3, 4]]
-    assert runs(*(view(seq, seq, frame_bytes=75) for seq in range(1, 5))) == [[1, 2], [3, 4]]  # which fill it
+    assert runs(*(view(seq, seq, frame_bytes=75) for seq in range(1, 5))) == [[1, 2], [3, 4]]  # two fill it
 
 
 def test_too_few_are_left_alone() -> None:
@@ -75,7 +75,7 @@ def test_a_segment_that_is_shown_in_two_pieces_is_left_alone() -> None:
 
 
 def fill(log: Log, archive: Archive, count: int, *, start: int = 0) -> None:
-    """That many records, an object each."""
+    """Append and offload `count` records, an object each."""
     topic = log.topic("t")
     for number in range(start, start + count):
         topic.append([b"%d" % number], tag="even" if number % 2 == 0 else "odd")
@@ -190,7 +190,7 @@ def test_a_log_that_is_open_for_reading_only_merges_nothing(tmp_path: Path) -> N
 
 
 class SpoilsNewData(WrappedStore):
-    """Whoever reads a data object that is not among `known` gets other bytes than were sent."""
+    """Change the bytes of each read of a data object that is not in `known`."""
 
     known: set[str] | None = None
 

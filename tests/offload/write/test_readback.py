@@ -1,4 +1,7 @@
-"""What replaces a hot copy is read back whole: commit, index object with its trailer, data object."""
+"""Test that the read-back reads every byte before a hot copy is deleted.
+
+It reads the commit, the index object with its trailer, and the data object.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A writer whose LSN was taken by maintenance goes on after it; anything else stops it."""
+"""Test that a writer rebases if a maintenance commit took its LSN.
+
+Any other commit at that LSN stops the writer.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ def volume_of(archive: Archive) -> Vid:
 
 
 def maintain(store: MemoryStore, volume: Vid, **fields: object) -> Commit:
-    """A commit of somebody else on the newest one: of kind config, as GC makes them, unless `fields` say otherwise."""
+    """Publish another process's commit after the newest one, of kind config like GC's unless `fields` say otherwise."""
     volumes = Volumes(store)
     newest = volumes.snapshot(volume)
     [last] = volumes.commits(volume, newest.lsn, newest.lsn)
@@ -79,7 +82,7 @@ def maintain(store: MemoryStore, volume: Vid, **fields: object) -> Commit:
 
 
 class Interposed(WrappedStore):
-    """Calls `acts` one by one, each before a `put_new` of a commit."""
+    """Call `acts` one by one, each before a `put_new` of a commit."""
 
     def __init__(self, inner: MemoryStore) -> None:
         super().__init__(inner)
@@ -137,14 +140,17 @@ def test_one_whose_segment_may_have_been_collected_is_sent_anew(tmp_path: Path, 
 
 
 def test_a_clock_that_is_behind_makes_no_segment_that_counts_as_collected(tmp_path: Path, store: MemoryStore) -> None:
-    """Else GC, which has told once that nothing so old may be added, would take it without telling again (G3)."""
+    """GC has published once that no segment so old may be added (G3 of `catalog.gc.collector`).
+
+    If the writer added one, GC would delete it without another commit.
+    """
     between = Interposed(store)
     with opened(tmp_path, between) as (log, archive):
         ship(archive, log, "t", b"a")
         volume = volume_of(archive)
         ahead_ms = archive._clock.now_ms() + 10 * 24 * 3_600_000
         maintain(store, volume, collected_before_ms=ahead_ms)
-        ship(archive, log, "t", b"b")  # loses its LSN, and is sent anew
+        ship(archive, log, "t", b"b")  # the commit loses its LSN, so the segment is uploaded again
         archive.change_settings(OffloadSettings(merge_count=2))
     with opened(tmp_path, between) as (log, archive):
         ship(archive, log, "t", b"c")
@@ -157,7 +163,7 @@ def test_a_clock_that_is_behind_makes_no_segment_that_counts_as_collected(tmp_pa
 
 
 def test_a_delete_is_said_anew_of_what_a_merge_has_made(tmp_path: Path, store: MemoryStore) -> None:
-    """The segment that it named is gone by then."""
+    """The merge removes the segment that the delete names, before the delete's commit."""
     between = Interposed(store)
     with opened(tmp_path, between) as (log, archive):
         archive.change_settings(OffloadSettings(merge_count=2))
@@ -166,7 +172,7 @@ def test_a_delete_is_said_anew_of_what_a_merge_has_made(tmp_path: Path, store: M
         volume = volume_of(archive)
 
         def merge() -> None:
-            """Another process of the same epoch: a copy of the store tells what it would do."""
+            """Merge as another process of the same epoch. A copy of the store shows the writes of that process."""
             donor = MemoryStore()
             for key in store.list(""):
                 donor.put(key, store.get(key), {})
@@ -218,7 +224,7 @@ def test_what_is_not_maintenance_stops_the_writer(
 
 @pytest.mark.parametrize("is_opened_again", [False, True])
 def test_an_idle_writer_that_gc_has_passed_goes_on(tmp_path: Path, store: MemoryStore, is_opened_again: bool) -> None:
-    """Its next LSN is free again, and below the boundary: what it puts there does not count."""
+    """The writer's next LSN is free again and below the boundary, so a commit there does not count."""
     with opened(tmp_path, store) as (log, archive):
         ship(archive, log, "t", b"a")
         volume = volume_of(archive)
@@ -242,7 +248,7 @@ def test_an_idle_writer_that_gc_has_passed_goes_on(tmp_path: Path, store: Memory
 
 @pytest.mark.parametrize("act", ["read", "delete", "offload"])
 def test_an_idle_writer_that_gc_has_passed_has_its_newest_state(tmp_path: Path, store: MemoryStore, act: str) -> None:
-    """Without a copy of the commits, as a directory has it whose own checkpoint stands for them."""
+    """The directory has no copies of these commits, as if its own checkpoint replaced them."""
     with opened(tmp_path, store) as (log, archive):
         ship(archive, log, "t", b"a", b"b")
         ship(archive, log, "t", b"c")
@@ -267,7 +273,7 @@ def test_an_idle_writer_that_gc_has_passed_has_its_newest_state(tmp_path: Path, 
 
 
 class Overslept(WrappedStore):
-    """Calls `act` after a commit was put, before anything else is asked."""
+    """Call `act` after the next PUT of a commit, before any other request."""
 
     def __init__(self, inner: MemoryStore) -> None:
         super().__init__(inner)
@@ -285,7 +291,10 @@ class Overslept(WrappedStore):
 def test_a_commit_that_gc_passed_before_its_writer_heard_of_it(
     is_there: bool, tmp_path: Path, store: MemoryStore
 ) -> None:
-    """Its writer slept for longer than the window. All that follows, up to the boundary, proves that it counts."""
+    """The writer sleeps for longer than the window after its commit.
+
+    The later commits, up to the boundary, prove that its commit counts.
+    """
     slow = Overslept(store)
     with opened(tmp_path, slow) as (log, archive):
         ship(archive, log, "t", b"a")
@@ -311,7 +320,7 @@ def test_a_commit_that_gc_passed_before_its_writer_heard_of_it(
 
 
 def test_a_hot_copy_that_a_kept_state_shows_stays_until_that_is_read_back(tmp_path: Path, store: MemoryStore) -> None:
-    """GC has passed the commit of the upload, and the newest state shows nothing of it any more."""
+    """GC has passed the commit of the upload, and the newest state shows no record of the segment any more."""
     with opened(tmp_path, store) as (log, archive):
         ship(archive, log, "t", b"a")
         ship(archive, log, "t", b"b")
@@ -333,7 +342,7 @@ def test_a_hot_copy_that_a_kept_state_shows_stays_until_that_is_read_back(tmp_pa
 
 
 def test_an_idle_writer_that_gc_has_passed_names_its_newest_state(tmp_path: Path, store: MemoryStore) -> None:
-    """Which is what it knows, behind the commits of GC that it has not heard of."""
+    """The newest state has the records that the writer knows, and the LSN of a GC commit that it has not read."""
     with opened(tmp_path, store) as (log, archive):
         ship(archive, log, "t", b"a")
         volume = volume_of(archive)
@@ -341,7 +350,7 @@ def test_an_idle_writer_that_gc_has_passed_names_its_newest_state(tmp_path: Path
         make_checkpoint(Volumes(store), volume, 2, now_ms=0)
         store.put(boundary_key(volume), encode_boundary(Boundary(volume, 2)), {})
         store.delete(commit_key(volume, 1))
-        assert values(archive, "t", "lsn:1") == [b"a"]  # of which there is a copy here
+        assert values(archive, "t", "lsn:1") == [b"a"]  # the directory has a copy of this commit
         assert archive.tag("t", "v1").point.lsn == 2
         archive.restore("t", to="head", name="b")
         assert values(archive, "t@b") == values(archive, "t", "tag:v1") == [b"a"]
@@ -351,7 +360,7 @@ def test_an_idle_writer_that_gc_has_passed_names_its_newest_state(tmp_path: Path
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_crash_at_any_request_of_a_rebase_is_gone_on_from(when: str, tmp_path: Path) -> None:
-    """Each effect on the store fails once, and then the directory is opened again."""
+    """Each effect on the store fails once. Then the test opens the directory again."""
     for nth in range(1, 30):
         store = MemoryStore()
         place = tmp_path / f"{when}-{nth}"
@@ -426,7 +435,7 @@ def test_an_epoch_that_falls_is_damage(tmp_path: Path, store: MemoryStore) -> No
 def test_garbage_collection_of_a_crashed_writers_objects_does_not_stop_the_writer(
     tmp_path: Path, store: MemoryStore
 ) -> None:
-    """GC itself, which publishes that segments of their age may not be added any more."""
+    """GC itself publishes that no segment of their age may be added any more."""
     clock = HandClock()
     with opened(tmp_path, store, clock) as (log, archive):
         ship(archive, log, "t", b"a")
@@ -447,7 +456,7 @@ def test_garbage_collection_of_a_crashed_writers_objects_does_not_stop_the_write
 
 
 def test_maintenance_before_the_first_commit_is_of_no_epoch(tmp_path: Path, store: MemoryStore) -> None:
-    """Nor does it let another one that takes over have the epoch of a writer that has not committed yet."""
+    """A directory that takes over must not get the epoch of a writer that has not committed yet."""
     with opened(tmp_path / "one", store) as (one_log, one), opened(tmp_path / "two", store) as (two_log, two):
         ship(one, one_log, "t", b"a")
         for name in ("x", "y"):
@@ -472,7 +481,7 @@ def test_maintenance_before_the_first_commit_is_of_no_epoch(tmp_path: Path, stor
 
 @every(9, part=8)
 def test_a_rebase_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> None:
-    """Each effect on the disk, each transaction of the local catalog, each request."""
+    """Crash at each effect on the disk, each transaction of the local catalog, each request."""
     base = Place(tmp_path / "base")
     with base.opened() as (log, archive):
         ship(archive, log, "t", b"a")

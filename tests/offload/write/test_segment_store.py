@@ -1,4 +1,4 @@
-"""Segments on object storage: the conformance suite of every segment store, and a log that uses one."""
+"""Test segments on object storage: the conformance suite of every segment store, and a log that uses one."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_two_logs_do_not_share_a_place(tmp_path: Path, objects: ObjectStore, cap
         assert [(key, objects.get(Key(key))) for key in objects.list("")] == before
         assert "cold/log-1 is the cold directory of" in caplog.text
         if life == 0:
-            objects.delete(Key("cold/log-1/owner"))  # as a version before this one left it
+            objects.delete(Key("cold/log-1/owner"))  # an earlier version left a cold directory without an owner
             with opened("two") as log:
                 log.checkpoint()
                 assert all(info.is_hot for info in log.topic("t").segments())

@@ -1,4 +1,4 @@
-"""An upload holds no more blocks in memory than its concurrency, counted in bytes allocated."""
+"""Test that an upload holds no more blocks in memory than its concurrency, counted in allocated bytes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.offload.samples import Sample, frames_of_samples
 RECORD_BYTES = 16_000
 BATCH = 64
 BATCHES = 60
-WORKING_BYTES = 8 << 20  # a batch of frames, a chunk raw and stored, and what the index will say
+WORKING_BYTES = 8 << 20  # a batch of frames, a chunk raw and stored, and the data for the index
 
 
 class Sink(MemoryStore):
-    """Keeps nothing. A part ends when as many are on their way as there ever are."""
+    """Keep no bytes. A part ends when `at_once` parts are on their way, or after 1 s."""
 
     def __init__(self, at_once: int) -> None:
         super().__init__()

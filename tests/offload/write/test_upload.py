@@ -104,7 +104,7 @@ def test_no_more_parts_are_in_flight_than_asked_for() -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 2, 5])
 def test_the_caller_waits_until_there_is_room_for_one_more_block(concurrency: int) -> None:
-    """So no more than `concurrency` blocks are in memory, with the one that the caller makes."""
+    """No more than `concurrency` blocks are in memory, including the block that the caller makes."""
     may_end = threading.Semaphore(0)
 
     class Slow(WrappedStore):
@@ -127,7 +127,7 @@ def test_the_caller_waits_until_there_is_room_for_one_more_block(concurrency: in
     sender = threading.Thread(target=send)
     sender.start()
     for step in range(12):
-        if step >= concurrency - 1:  # so many are in flight: one has to end before the next is taken
+        if step >= concurrency - 1:  # all places are taken: a part must end before the upload takes the next block
             assert len(added) <= step
             may_end.release()
         assert stepped.acquire(timeout=60)
