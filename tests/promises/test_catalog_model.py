@@ -254,9 +254,9 @@ class CatalogModel(RuleBasedStateMachine):
 
     @rule(back=st.integers(1, 15), ms=st.integers(0, 1000), at=st.integers(0, 9), is_after=st.booleans())
     def truncate(self, back: int, ms: int, at: int, is_after: bool) -> None:
-        """Truncate.
+        """Truncate a topic, and note what its past still shows.
 
-        An offloaded record stays in the past of the branch. A record that only the log has goes for good.
+        An offloaded record stays in the past of the branch. A record that only the log has was never in a past.
         """
         name = self._some(lambda line: line.is_open)
         line, status = self.lines[name], self.archive.status(name)

@@ -134,9 +134,9 @@ def _read_all(log: Log, name: str) -> tuple[list[Record], list[FileCorrupt]]:
 def _is_about(error: FileCorrupt | FormatUnsupported, path: str) -> bool:
     """Return whether the error names `path` or a file that must fit it.
 
-    WAL files must fit CURRENT, a .data file must fit its .idx file, and every file must fit the snapshot.
-    If the newest snapshot is missing, the log opens the one before it. Then a later file does not fit, and the error
-    names that file and says that it does not fit the snapshot.
+    WAL files must fit CURRENT, a .data file must fit its .idx file, and every file must fit the snapshot. If the newest
+    snapshot is missing, the log opens the one before it. Then a file that is ahead of that snapshot does not fit. The
+    error names that file and says that it does not fit the snapshot.
     """
     named = str(error.path)
     wal = str(DIRECTORY / "wal")

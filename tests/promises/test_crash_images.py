@@ -66,7 +66,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Work:
-    """How many moments of the first life the test draws, in a separate draw for each number.
+    """The number of moments that the test draws from the first life. Each field has its own draw.
 
     `kills` moments get a life after a kill, `cuts` moments a life after a power cut. The test recovers all images of
     `moments` moments. Each moment has up to `subsets` of the sets of changes that a power cut may leave. In a later

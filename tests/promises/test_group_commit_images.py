@@ -123,7 +123,10 @@ def _life(mix: Sequence[str]) -> tuple[list[Note], int]:
 
 @every(4, part=1)
 def test_a_group_is_synced_once_if_any_of_its_entries_asks_for_it(every: int) -> None:
-    """Recover the images of each mix of two classes, and of one mix of three in four."""
+    """Count the syncs of every mix.
+
+    Recover the images of each mix of two classes, and of one in four mixes of three.
+    """
     explorer, synced = Explorer(random.Random(21), SETTINGS), 0
     for number, mix in enumerate(MIXES):
         notes, syncs = _life(mix)

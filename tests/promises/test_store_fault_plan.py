@@ -114,9 +114,9 @@ def test_pairs_of_faults_in_memory(tmp_path: Path) -> None:
 
 
 def test_the_question_after_each_write_without_an_answer_fails(tmp_path: Path) -> None:
-    """The caller cannot know then whether the object is there.
+    """The write gets no answer, and the check for its object fails.
 
-    A call that says "not written" is wrong, and so is "done".
+    Then the caller cannot know whether the object is there. A call that says "not written" is wrong, and so is "done".
     """
     calls = _calls(tmp_path)
     plans = [
