@@ -70,7 +70,7 @@ KINDS = {
     "vid": "instance",
     "volumes": "instance",
 }
-#: Given by name below: their kinds need more words than a name.
+#: Parameters that need more than a kind. The test of wrong arguments skips them.
 OTHERS = {"done", "truncated", "enough", "former"}
 
 

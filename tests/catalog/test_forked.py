@@ -81,7 +81,7 @@ os._exit(0)
 def test_a_child_that_outlives_the_parent_leaves_the_database_alone(tmp_path: Path) -> None:
     """The child exits with all its finalizers, as the last process that has the database open.
 
-    There SQLite itself would delete the WAL file.
+    In that place SQLite alone would checkpoint and delete the WAL file.
     """
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", EXITS, str(tmp_path / "c.db")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)

@@ -1,6 +1,6 @@
 """GC against another task that acts between any two of its requests.
 
-The other task gives a name to a volume or state that GC is about to delete, or lists a checkpoint's mark.
+The other task names a volume or state that GC is about to delete, or lists a checkpoint's mark.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ def test_what_a_fork_a_tag_or_a_pin_holds_can_be_forked_below_the_boundary(store
     main = topic_of_three(store)
     branches_of(store).create("orders", "half", ForkPoint(main, 1, 5), now_ms=NOW_MS)
     Tags(Volumes(store)).create("orders", "v1", ForkPoint(main, 2), branch="main", now_ms=NOW_MS)
-    for lsn in (1, 2):  # as GC does before
+    for lsn in (1, 2):  # GC makes these checkpoints before it raises the boundary
         make_checkpoint(Volumes(store), main, lsn, now_ms=NOW_MS)
     raise_boundary(store, main, 3)
     for lsn in (1, 2):

@@ -1,4 +1,4 @@
-"""The fold from commits to a snapshot: adds, deletes, truncations, compactions and forks, and a model of them all."""
+"""The fold from commits to a snapshot: adds, deletes, truncations, compactions and forks, compared with a model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def visible(snapshot: Snapshot) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     last = 0
     for view in snapshot.segments:
-        assert last < view.first <= view.last  # S1
+        assert last < view.first <= view.last  # views ascend and never overlap (S1 of catalog.snapshot)
         assert view.ref.first_seq <= view.first
         assert view.last <= view.ref.last_seq
         last = view.last

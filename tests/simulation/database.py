@@ -18,7 +18,7 @@ from tests.simulation.schedule import Crashed, Task
 __all__ = ["Database", "Prepared", "database_of"]
 
 Prepared = Callable[[dict[str, Any], dict[str, Any] | None], None]
-"""Called with the row of a handle that has a pending commit, and with the row of the attempt saved with it, if any."""
+"""Takes the row of a handle with a pending commit, and the row of the attempt that is saved with it, if any."""
 
 _HANDLE = tuple(field.name for field in fields(Handle))
 _ATTEMPT = tuple(field.name for field in fields(Attempt))

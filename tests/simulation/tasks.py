@@ -422,7 +422,7 @@ class Pinner(Member):
 
     def _renew(self, held: HeldPin) -> None:
         begun_ms, ttl_ms = self.now_ms, 3 * DAY_MS
-        # After a crash here, either time may be the pin's expiry, and the new time may be the earlier one.
+        # After a crash here, either time may be the pin's expiry. The new time may be the earlier one.
         until_ms = min(held.pin.expires_at_ms, max(begun_ms, self.schedule.now_ms) + ttl_ms)
         self.model.pins[held.key] = (held.pin.point, until_ms)
         try:
