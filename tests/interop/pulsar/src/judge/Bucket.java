@@ -11,7 +11,7 @@ import org.apache.bookkeeper.mledger.offload.jcloud.provider.TieredStorageConfig
 import org.jclouds.blobstore.BlobStore;
 import org.jclouds.blobstore.domain.Blob;
 
-/** The S3 server as Pulsar is told of it, and its store with a count of what is fetched. */
+/** Pulsar's settings for the S3 server, and a store on it that counts the requests and bytes fetched. */
 final class Bucket {
     private static final String IN_MEMORY = "memory";
     private static final Map<String, String> SERVER = new ConcurrentHashMap<>();
@@ -26,7 +26,7 @@ final class Bucket {
         SERVER.put("s3ManagedLedgerOffloadRegion", region);
         SERVER.put("s3ManagedLedgerOffloadCredentialId", accessKey);
         SERVER.put("s3ManagedLedgerOffloadCredentialSecret", secretKey);
-        // Pulsar hands these to jclouds, which asks the standard region for a bucket's place, and would ask AWS itself.
+        // Pulsar passes these to jclouds. jclouds looks up a bucket in the standard region, by default at AWS itself.
         System.setProperty("jclouds.region.us-standard.endpoint", endpoint);
         System.setProperty("jclouds.max-retries", "2");
     }
@@ -67,7 +67,7 @@ final class Bucket {
         }
     }
 
-    /** `dataKey` is the one whose requests are counted. */
+    /** Counts the requests for `dataKey`. */
     Bucket(String bucket, String dataKey) {
         TieredStorageConfiguration settings = settings(bucket, 64 << 20);
         settings.getProvider().buildCredentials(settings);

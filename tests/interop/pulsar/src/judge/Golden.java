@@ -16,8 +16,8 @@ import org.apache.bookkeeper.mledger.offload.jcloud.impl.BlockAwareSegmentInputS
 import org.apache.bookkeeper.mledger.offload.jcloud.impl.BufferedOffloadStream;
 
 /**
- * Small objects for golden files, from the streams and builders that Pulsar's offloader is made of: the offloader itself
- * takes no blocks of less than 5 MB.
+ * Makes small objects for golden files, with the streams and builders that Pulsar's offloader uses. The offloader
+ * itself accepts no blocks of less than 5 MB.
  */
 final class Golden {
     static void write(String directory) throws Exception {

@@ -9,10 +9,10 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * Apache Pulsar's reader and writer of offloaded ledgers, for whoever writes commands to standard input.
+ * Runs Apache Pulsar's reader and writer of offloaded ledgers, by commands from standard input.
  *
- * <p>A command is a line of words with tabs between them. The answer is lines of JSON on standard output: any number of
- * entries, then one with "done", or one with "error". Arguments: endpoint, access key, secret key, region.
+ * <p>A command is a line of words with tabs between them. The answer is lines of JSON on standard output. It has any
+ * number of entries, then a line with "done" or "error". Arguments: endpoint, access key, secret key, region.
  */
 public final class Judge {
     private static final Gson JSON = new Gson();

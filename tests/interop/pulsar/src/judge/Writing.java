@@ -78,7 +78,7 @@ final class Writing {
         return Release.offloader(settings, USER_METADATA, threads);
     }
 
-    /** What the streaming offloader asks of a managed ledger: how many entries a ledger of it has. */
+    /** A managed ledger that answers the streaming offloader's one question: the number of entries of a ledger. */
     private static ManagedLedger managed(List<Ledger> ledgers) {
         return (ManagedLedger) Proxy.newProxyInstance(
                 Writing.class.getClassLoader(), new Class<?>[] {ManagedLedger.class}, (proxy, method, arguments) -> {
