@@ -86,7 +86,7 @@ def test_a_clock_that_goes_wrong_is_told(run: Run, s3_remote: str, monkeypatch: 
     ("asked", "told", "answered", "ahead"),
     [
         (5_000, 5_000, 5_100, 0),
-        (5_999, 5_000, 6_400, 0),  # the store tells whole seconds: this one may have ended after the request
+        (5_999, 5_000, 6_400, 0),  # the store tells whole seconds: 5,000 is any time before 6,000
         (4_900, 5_000, 5_000, 0),
         (6_100, 5_000, 6_200, 101),
         (4_000, 5_000, 4_200, -800),

@@ -85,8 +85,9 @@ def told(run: Run, filled: Path) -> Path:
 
 
 def test_a_command_that_asks_the_remote_changes_nothing_there_or_here(run: Run, told: Path, remote: str) -> None:
-    """The commands also change nothing beside a writer that holds the lock. Records that are only hot come from the
-    log.
+    """The commands also change nothing beside a writer that holds the lock.
+
+    Records that are only hot come from the log.
     """
     with seglog.open(told) as log, offload.attach(log), unchanged_remote(remote):
         for arguments, code in ASKING:

@@ -130,7 +130,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """One daemon for all refused requests. It holds one record of `t`."""
+    """A daemon that all tests of refused requests share. It holds one record of `t`."""
     with _starting(tmp_path_factory.mktemp("strict")) as begin:
         daemon = begin(SERVE_MAX_BODY_BYTES="4096")
         assert daemon.ask("POST", "/topics/t/records", b"first", BYTES)[0] == 201

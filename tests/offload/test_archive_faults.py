@@ -130,7 +130,7 @@ def test_requests_of_an_offload_are_those_that_it_needs(template: Path, tmp_path
         log.topic("t").append([b"more"])
         log.topic("t").seal()
         archive.offload("t")
-        # No request is for a known fact: data object, index object, commit; and the boundary, which may have risen.
+        # The offload puts data object, index object and commit. It reads only the boundary, which may have risen.
         assert store.counts == {"put": 2, "put_new": 1, "get": 1}
     assert first["put_part"] == 2
     assert first["put_new"] == 5  # control, oplog, ref, two commits

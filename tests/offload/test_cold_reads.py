@@ -43,7 +43,7 @@ NO_CACHE = ColdSettings(cache_bytes=0)
 class RecordingStore(WrappedStore):
     """Record the ranged GETs of segments in `gets`: key, start, length.
 
-    Each GET first calls `hook` and raises its error.
+    Each GET first calls `hook`. If `hook` raises an error, the GET raises it too.
     """
 
     def __init__(self, inner: ObjectStore) -> None:

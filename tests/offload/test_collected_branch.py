@@ -137,7 +137,7 @@ def test_a_new_process_does_not_blame_the_remote(gone: World, tmp_path: Path) ->
         with pytest.raises(BranchCollected):
             archive.offload(BRANCH)
         assert archive.status(BRANCH).diverged_lsn == 0
-    # The local catalog has it on record, so the call needs no remote.
+    # The local catalog has the collection on record, so the call needs no remote.
     with opened(tmp_path / "writer", MemoryStore()) as (_, archive), pytest.raises(BranchCollected):
         archive.sync(BRANCH)
 

@@ -244,7 +244,7 @@ def test_without_a_word_nothing_is_lost(diverged: Place) -> None:
 
 
 def test_a_topic_that_came_past_the_archive_is_saved_whole(tmp_path: Path) -> None:
-    """The topic's seqs belong to other records in the volume, so the two have no record in common."""
+    """The topic's seqs belong to other records in the volume, so topic and volume share no record."""
     place = Place(tmp_path / "one")
     with opened(tmp_path / "two", place.store) as (log, archive):
         ship(archive, log, "t", b"a", b"b")

@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class NotOurs(Exception):
-    """An exception that no other process can make."""
+    """An exception of this module, not of seglog."""
 
 
 def _nobodys(key: str) -> Exception:

@@ -163,7 +163,7 @@ def test_a_clock_that_is_behind_makes_no_segment_that_counts_as_collected(tmp_pa
 
 
 def test_a_delete_is_said_anew_of_what_a_merge_has_made(tmp_path: Path, store: MemoryStore) -> None:
-    """The merge removes the segment that the delete names, before the delete's commit."""
+    """The merge removes the segment that the delete names. The delete's commit then names the merged segment."""
     between = Interposed(store)
     with opened(tmp_path, between) as (log, archive):
         archive.change_settings(OffloadSettings(merge_count=2))
@@ -342,7 +342,7 @@ def test_a_hot_copy_that_a_kept_state_shows_stays_until_that_is_read_back(tmp_pa
 
 
 def test_an_idle_writer_that_gc_has_passed_names_its_newest_state(tmp_path: Path, store: MemoryStore) -> None:
-    """The newest state has the records that the writer knows, and the LSN of a GC commit that it has not read."""
+    """The newest state has the writer's records, and the LSN of a GC commit that the writer has not read."""
     with opened(tmp_path, store) as (log, archive):
         ship(archive, log, "t", b"a")
         volume = volume_of(archive)
@@ -435,7 +435,7 @@ def test_an_epoch_that_falls_is_damage(tmp_path: Path, store: MemoryStore) -> No
 def test_garbage_collection_of_a_crashed_writers_objects_does_not_stop_the_writer(
     tmp_path: Path, store: MemoryStore
 ) -> None:
-    """GC itself publishes that no segment of their age may be added any more."""
+    """GC itself publishes that no segment of the deleted objects' age may be added any more."""
     clock = HandClock()
     with opened(tmp_path, store, clock) as (log, archive):
         ship(archive, log, "t", b"a")
