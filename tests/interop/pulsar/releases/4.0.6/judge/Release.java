@@ -16,8 +16,8 @@ import org.jclouds.blobstore.BlobStore;
 
 /**
  * The two calls that differ between releases, as Pulsar 4.0.6 has them. They take statistics, which the judge leaves
- * off, and a cache of entry offsets. A broker's ledgers have unique ids. The judge's do not, so each handle gets its own
- * cache.
+ * off, and a cache of entry offsets. A broker's ledgers have unique ids. The judge's do not, so each handle gets
+ * its own cache.
  */
 final class Release {
     static final String VERSION = "4.0.6";
