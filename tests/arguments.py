@@ -46,10 +46,10 @@ WRONG: dict[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table. `run` makes the call in a world, with keyword arguments. `takes` has the kinds of its
-    arguments.
+    """A row of the table.
 
-    An argument in `optional` accepts None. `fit` has the values of the other arguments while one is wrong.
+    `run` makes the call in a world, with keyword arguments. `takes` has the kinds of its arguments. An argument in
+    `optional` accepts None. `fit` has the values of the other arguments while one is wrong.
     """
 
     run: Callable[..., object]

@@ -208,11 +208,11 @@ class SimulatedDisk(Files):
             return Moment(dict(self._durable_files), dict(self._durable_folders), tuple(self.pending))
 
     def after_power_cut(self) -> Image:
-        """Return the disk without any unsynced change."""
+        """Return the image without any unsynced change."""
         return self.moment().image(())
 
     def after_kill(self) -> Image:
-        """Return the disk as the system shows it."""
+        """Return the image that the system shows, as after a kill of the process."""
         with self._mutex:
             files = {node: bytes(body) for node, body in self._files.items()}
             return Moment(files, self._folders, ()).image(())
@@ -424,7 +424,7 @@ def _file_of(change: Change) -> int | None:
 def _torn(write: Write, *, is_fresh: bool) -> Iterator[Change]:
     """Yield first parts of the write: up to the end of each sector, and zeros of the full size.
 
-    A small fresh write is also cut at each length of a frame's header.
+    A small fresh write is also cut at each length of a frame's header, and before its last byte.
     """
     end = write.offset + len(write.data)
     cuts = set(range((write.offset // SECTOR_BYTES + 1) * SECTOR_BYTES, end, SECTOR_BYTES))

@@ -138,8 +138,9 @@ class Life:
         self._judge_store()
 
     def judge_errors(self, *, damage_was_told: bool, absence_was_told: bool, lied_about: Collection[str]) -> None:
-        """Judge the errors of the life. `lied_about` has "commit" or "ref" if a store refused that object and still
-        stored it.
+        """Judge the errors of the life.
+
+        `lied_about` has "commit" or "ref" if the store reported a refusal of that object and still stored it.
         """
         if self._is_branch_untold and "ref" not in lied_about:
             self.wrong.append("a restore failed as if it had made nothing, and its branch is there")

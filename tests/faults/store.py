@@ -276,8 +276,9 @@ class KillingStore(WrappedStore):
 
 
 class StrayKeysStore(WrappedStore):
-    """List `strays` too. A stray may be a key that no store accepts from seglog: a console's "folder" ends with a
-    slash.
+    """List `strays` too.
+
+    A stray may be a key that no store accepts from seglog: a console's "folder" ends with a slash.
     """
 
     def __init__(self, inner: ObjectStore, strays: Iterable[str]) -> None:
