@@ -143,10 +143,13 @@ signal.signal(signal.SIGINT, interrupt)
 log = seglog.open(sys.argv[1], settings=LogSettings(wal_file_bytes=64 * 1024, segment_max_events=200))
 
 def write(name):
+    global is_armed
     while not stop.is_set():
         seqs = log.topic("t").append([name + b" %d" % counts[name]])
         counts[name] += 1
         os.write(1, b"acked %d %s %d\\n" % (seqs[0], name, counts[name] - 1))
+        if name == b"main":
+            is_armed = True  # Python drops an interrupt that comes within a finalizer
 
 stop = threading.Event()
 counts = {b"main": 0, b"one": 0, b"two": 0}
@@ -181,22 +184,25 @@ def test_a_process_that_is_interrupted_over_and_over_loses_and_stops_nothing(tmp
         cwd=root,
         env=os.environ | {"PYTHONPATH": root},
     ) as child:
-        assert child.stdout is not None
-        output: list[bytes] = []
-        reader = threading.Thread(target=lambda: output.append(child.stdout.read()))  # type: ignore[union-attr]
-        first = child.stdout.readline()
-        reader.start()
-        sent = 0
-        while sent < interrupts and child.poll() is None:
-            child.send_signal(signal.SIGINT)
-            sent += 1
-            time.sleep(0.004)
-        while reader.is_alive() and child.poll() is None:
-            # The kernel may merge two signals into one: send the missing ones.
-            reader.join(0.2)
-            if reader.is_alive() and b"ended" not in b"".join(output):
+        try:
+            assert child.stdout is not None
+            output: list[bytes] = []
+            reader = threading.Thread(target=lambda: output.append(child.stdout.read()))  # type: ignore[union-attr]
+            first = child.stdout.readline()
+            reader.start()
+            sent = 0
+            while sent < interrupts and child.poll() is None:
                 child.send_signal(signal.SIGINT)
-        reader.join()
+                sent += 1
+                time.sleep(0.004)
+            while reader.is_alive() and child.poll() is None:
+                # The kernel may merge two signals into one: send the missing ones.
+                reader.join(0.02)
+                if reader.is_alive() and b"ended" not in b"".join(output):
+                    child.send_signal(signal.SIGINT)
+            reader.join()
+        finally:
+            child.kill()  # else leaving the block waits for it
     lines = (first + b"".join(output)).split(b"\n")[:-1]
     assert lines[-1] == b"ended"
     acked = {int(words[1]): b" ".join(words[2:]) for line in lines[:-1] if len(words := line.split()) == 4}
