@@ -226,7 +226,7 @@ def test_a_fork_that_looks_before_it_writes_is_found_out(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("how", ["pin", "tag"])
 def test_who_does_not_look_is_found_out(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above find this mistake: a pin or a tag whose maker never checks the boundary."""
-    monkeypatch.setattr(f"catalog.{how}.check_kept", lambda *_: None)
+    monkeypatch.setattr(f"catalog.refs.{how}.check_kept", lambda *_: None)
     with pytest.raises((AssertionError, CatalogError)):
         _hold_at_each_request(how)
 

@@ -36,7 +36,7 @@ def test_a_variable_wins_over_the_file(started: Run, tmp_path: Path, monkeypatch
     [
         ("SEGLOG_LOG_WAL_FILE_BYTES", "1", ("append", "t"), ("log.wal_file_bytes", "4096 to 1073741824")),
         ("SEGLOG_LOG_WAL_BYTES", "1", ("append", "t"), ("SEGLOG_LOG_WAL_BYTES", "SEGLOG_LOG_WAL_FILE_BYTES")),
-        ("SEGLOG_OFFLOAD_CODEC", "lz4", ("offload", "--all"), ("offload.format.codec", "none or zstd")),
+        ("SEGLOG_OFFLOAD_CODEC", "lz4", ("offload", "--all"), ("offload.codec", "none or zstd")),
     ],
 )
 def test_a_variable_that_does_not_fit_is_one_clear_line(

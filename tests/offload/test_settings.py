@@ -64,7 +64,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         ("[remote]\nurl = 1\n", "remote.url"),
         ("[offload]\nblocksize = 1\n", "offload.blocksize"),
         ("[offload]\nblock_size = 1\n", "offload.block_size"),
-        ("[offload]\ncodec = 'lz4'\n", "offload.format.codec"),
+        ("[offload]\ncodec = 'lz4'\n", "offload.codec"),
         ("[cold]\ncache = 1\n", "cold.cache"),
         ("[cold]\ncache_dir = '\\u0000'\n".replace("'", '"'), "cold.cache_dir"),
         ("[cold]\ncache_dir = 1\n", "cold.cache_dir"),

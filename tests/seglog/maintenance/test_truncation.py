@@ -321,7 +321,7 @@ def test_a_cut_between_two_looks_of_a_reader(log: Log, monkeypatch: pytest.Monke
         ],
         "batches": [lambda: [record.seq for batch in topic.read_batches() for record in batch]],
     }
-    monkeypatch.setattr(f"seglog.{module}.load_run", cut_first)
+    monkeypatch.setattr(f"seglog.reading.{module}.load_run", cut_first)
     for way in ways[module]:
         topic.append([b"x"] * (9 - topic.head_seq))
         assert way() == [*range(1, 5)]
