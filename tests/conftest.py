@@ -74,7 +74,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def _rank(item: pytest.Item) -> int:
     if item.path.stem in _LONG_FILES:
         return _LONG_FILES.index(item.path.stem)
-    return len(_LONG_FILES) + (item.path.parent.name not in _LONG_DIRECTORIES)
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    return len(_LONG_FILES) + (folder not in _LONG_DIRECTORIES)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -29,10 +29,6 @@ PLAN = "SEGLOG_TEST_PLAN"
 _T = TypeVar("_T")
 
 
-class NotOurs(Exception):
-    """An exception of this module, not of seglog."""
-
-
 def _nobodys(key: str) -> Exception:
     class Local(Exception):
         pass
