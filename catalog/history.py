@@ -44,7 +44,6 @@ class PastCommit:
     commit: Commit
     hash: bytes
     cut_seq: int | None = None
-    is_checkpoint: bool = False
 
     @property
     def head_seq(self) -> int:
@@ -216,10 +215,7 @@ class History:
         return found
 
     def _past(self, leg: Leg, first: int, last: int) -> list[PastCommit]:
-        return [
-            PastCommit(stored.commit, stored.hash, leg.cut_seq, stored.checkpoint is not None)
-            for stored in self._load(leg.vid, first, last)
-        ]
+        return [PastCommit(stored.commit, stored.hash, leg.cut_seq) for stored in self._load(leg.vid, first, last)]
 
 
 class KeptCommits:

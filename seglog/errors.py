@@ -9,7 +9,6 @@
     │   ├── FileCorrupt          a file is damaged below what was durable: path, offset, reason
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             the object is taken, or was changed           exit 4
-    │   ├── DirectoryExists      in the place of a new data directory
     │   ├── ColdDirectoryTaken   the cold directory belongs to another log
     │   ├── ColdTierAttached
     │   ├── DirectoryInUse
@@ -76,7 +75,6 @@ __all__ = [
     "ColdTierRequired",
     "Conflict",
     "Corrupt",
-    "DirectoryExists",
     "DirectoryInUse",
     "DirectoryNotReadable",
     "DirectoryNotWritable",
@@ -209,12 +207,6 @@ class FormatUnsupported(Corrupt):
 
 class Conflict(SeglogError):
     exit_code = 4
-
-
-class DirectoryExists(Conflict):
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is a seglog data directory already", hint="use it as it is, or choose another one")
-        self.path = path
 
 
 class ColdDirectoryTaken(Conflict):

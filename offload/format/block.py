@@ -45,7 +45,6 @@ __all__ = [
     "ChunkRef",
     "adjacent",
     "decode_block_header",
-    "encode_block",
     "largest_entry",
     "raw_capacity",
 ]
@@ -158,14 +157,6 @@ class BlockBuilder:
             self._buffer = self._spare.pop() if self._spare else bytearray(BLOCK_HEADER_LENGTH)
             self._buffer[HEADER.size : BLOCK_HEADER_LENGTH] = _ZEROS
         return self._buffer
-
-
-def encode_block(codec: Codec, first_entry_id: int, chunks: list[bytes], block_size: int | None) -> bytearray:
-    """Return a whole block, padded to `block_size`; None is for the last block, which has no padding."""
-    builder = BlockBuilder(codec, block_size or 0)
-    for chunk in chunks:
-        builder.add(chunk)
-    return builder.end(first_entry_id, last=block_size is None)
 
 
 def decode_block_header(header: bytes, key: str, offset: int) -> BlockHeader:

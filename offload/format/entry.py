@@ -45,7 +45,6 @@ __all__ = [
     "entry_heads",
     "entry_starts",
     "frame_of",
-    "frames_of",
 ]
 
 ENTRY = struct.Struct(">IQ")
@@ -87,12 +86,6 @@ def entries(raw: bytes | memoryview, key: str, offset: int) -> Iterator[tuple[in
         if length < MIN_DATA_LENGTH or position > size:
             raise InvalidChunk(key, offset, f"entry {entry_id} has an impossible length of {length}")
         yield entry_id, view[start:position]
-
-
-def frames_of(raw: bytes | memoryview, key: str, offset: int) -> Iterator[bytes]:
-    """Yield the entries of a decoded chunk as whole frames, as the log had them. Raises `InvalidChunk`."""
-    for _, data in entries(raw, key, offset):
-        yield frame_of(data)
 
 
 def frame_of(data: memoryview) -> bytes:

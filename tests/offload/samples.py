@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
 from catalog.format.commit import Codec
+from offload.format import entry
+from offload.format.block import BlockBuilder
 from offload.format.encoder import SegmentEncoder, SegmentSummary
 from offload.format.index import IndexObject, encode_index
 from seglog.format.frame import DELETED, HAS_NODE, HAS_TAG, FrameType, encode
@@ -55,6 +57,20 @@ def frames_of_samples(
 ) -> list[bytes]:
     """Return a frame for each sample. Two records share each millisecond."""
     return [frame_of(sample, first_seq + number, first_ts_ms + number // 2) for number, sample in enumerate(samples)]
+
+
+def frames_of(raw: bytes | memoryview, key: str, offset: int) -> Iterator[bytes]:
+    """Yield the entries of a decoded chunk as whole frames, as the log had them. Raises `InvalidChunk`."""
+    for _, data in entry.entries(raw, key, offset):
+        yield entry.frame_of(data)
+
+
+def encode_block(codec: Codec, first_entry_id: int, chunks: list[bytes], block_size: int | None) -> bytearray:
+    """Return a whole block, padded to `block_size`; None is for the last block, which has no padding."""
+    builder = BlockBuilder(codec, block_size or 0)
+    for chunk in chunks:
+        builder.add(chunk)
+    return builder.end(first_entry_id, last=block_size is None)
 
 
 def encode_object(

@@ -7,11 +7,11 @@ from pyroaring import BitMap
 
 from catalog.format.commit import Codec
 from offload.format.codec import decode_chunk
-from offload.format.entry import frames_of
 from offload.format.index import decode_head, decode_ledger_index
 from offload.format.trailer import decode_trailer
 from tests.golden.make_offload import DIRECTORY, FRAMES, SAMPLES, make
 from tests.offload.pulsar_reader import PulsarReader
+from tests.offload.samples import frames_of
 
 
 def golden(codec: Codec) -> tuple[bytes, bytes]:

@@ -13,8 +13,8 @@ from offload.format.block import (
     ChunkRef,
     adjacent,
     decode_block_header,
-    encode_block,
 )
+from tests.offload.samples import encode_block
 
 
 def test_a_block_has_the_bytes_of_pip_17():

@@ -15,7 +15,6 @@ from offload.errors import EntryTooLarge, FrameMismatch
 from offload.format.block import BLOCK_HEADER_LENGTH, PADDING, decode_block_header, largest_entry
 from offload.format.codec import decode_chunk
 from offload.format.encoder import MAX_TAGS, SegmentEncoder
-from offload.format.entry import frames_of
 from offload.format.index import decode_head
 from seglog.format.frame import FrameType, encode
 from seglog.format.frames import take_apart
@@ -28,6 +27,7 @@ from tests.offload.samples import (
     codecs,
     encode_object,
     frame_of,
+    frames_of,
     frames_of_samples,
     sample_lists,
 )

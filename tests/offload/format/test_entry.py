@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from catalog.format.commit import Codec
 from offload.errors import InvalidChunk
-from offload.format.entry import ENTRY, ENTRY_HEAD, entries, frames_of
+from offload.format.entry import ENTRY, ENTRY_HEAD, entries
 from seglog.format.frame import HEADER
-from tests.offload.samples import Sample, encode_object, frames_of_samples, sample_lists
+from tests.offload.samples import Sample, encode_object, frames_of, frames_of_samples, sample_lists
 
 
 def raw_of(samples: list[Sample]) -> bytes:

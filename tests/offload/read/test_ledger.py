@@ -11,7 +11,7 @@ from catalog.format.commit import Codec
 from catalog.objects.memory import MemoryStore
 from offload.errors import InvalidBlock, InvalidChunk, InvalidIndex, ObjectDamaged, OffloadError
 from offload.format.block import HEADER as BLOCK_HEADER
-from offload.format.block import PADDING, encode_block
+from offload.format.block import PADDING
 from offload.format.entry import ENTRY
 from offload.format.index import ENTRY as INDEX_ENTRY
 from offload.format.index import HEADER as INDEX_HEADER
@@ -23,6 +23,7 @@ from offload.read.ledger import LedgerEntry, open_ledgers
 from tests.golden.make_offload import FRAMES
 from tests.offload.format.test_streamed import index_of
 from tests.offload.ledgers import Ledger
+from tests.offload.samples import encode_block
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 DATA = keys.check_key("a-ledger-7")
