@@ -16,10 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalog import Handle, LocalCatalog, Volumes
+from catalog import Handle
 from catalog.sync import News
-from offload.handles import Handles
-from seglog import Log
+from offload.context import ArchiveContext
 
 __all__ = ["LocalChanges", "Replicas", "SyncState"]
 
@@ -62,11 +61,11 @@ class Replicas:
     topic.
     """
 
-    def __init__(self, log: Log, volumes: Volumes, handles: Handles, local: LocalCatalog) -> None:
-        self._log = log
-        self._volumes = volumes
-        self._handles = handles
-        self._local = local
+    def __init__(self, context: ArchiveContext) -> None:
+        self._log = context.log
+        self._volumes = context.volumes
+        self._handles = context.handles
+        self._local = context.local
 
     def pull(self, handle: Handle) -> News:
         """Fetch the volume's new commits, and return them.

@@ -22,14 +22,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import groupby
 
-from catalog import Branches, ForkPoint, Handle, LocalCatalog, Seq, Vid, Volumes, resolve
+from catalog import ForkPoint, Handle, Seq, Vid, resolve
 from catalog.errors import BranchExists
 from catalog.history import asked
 from catalog.timeline import no_time_is_asked
+from offload.context import ArchiveContext
 from offload.format.topic_config import RESCUED_FROM, shared_attributes
-from offload.handles import Handles, split_name
-from seglog import Log, Record, Topic
-from seglog.files.clock import Clock
+from offload.handles import split_name
+from seglog import Record, Topic
 from seglog.format.frame import DELETED, read_header, record_of
 
 __all__ = ["Rescue"]
@@ -39,21 +39,13 @@ _GONE = "seglog.deleted"
 
 
 class Rescue:
-    def __init__(
-        self,
-        log: Log,
-        volumes: Volumes,
-        branches: Branches,
-        handles: Handles,
-        local: LocalCatalog,
-        clock: Clock,
-    ) -> None:
-        self._log = log
-        self._volumes = volumes
-        self._branches = branches
-        self._handles = handles
-        self._local = local
-        self._clock = clock
+    def __init__(self, context: ArchiveContext) -> None:
+        self._log = context.log
+        self._volumes = context.volumes
+        self._branches = context.branches
+        self._handles = context.handles
+        self._local = context.local
+        self._clock = context.clock
 
     def run(self, handle: Handle, topic: Topic, branch: str, common_seq: int) -> None:
         """Copy the records and deletes of `topic` above `common_seq` to the branch. Raises `BranchExists`."""

@@ -31,17 +31,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalog import Branches, Handle, LocalCatalog, Volumes
+from catalog import Handle
 from catalog.errors import BranchCollected
+from offload.context import ArchiveContext
 from offload.errors import HistoryBehind, LocalChangesLost
-from offload.handles import Handles
 from offload.replication.replica import LocalChanges, Replicas
 from offload.replication.rescue import Rescue
 from offload.write.attempt import AttemptState
 from offload.write.offloader import Offloader
 from offload.write.publisher import Publisher
-from seglog import Log, Topic, TopicMoved
-from seglog.files.clock import Clock
+from seglog import Topic, TopicMoved
 
 __all__ = ["Reset", "ResetResult"]
 
@@ -65,25 +64,14 @@ class ResetResult:
 class Reset:
     """Resets topics of one log. The caller ensures that only one thread at a time works on a topic."""
 
-    def __init__(
-        self,
-        log: Log,
-        volumes: Volumes,
-        branches: Branches,
-        handles: Handles,
-        local: LocalCatalog,
-        replicas: Replicas,
-        offloader: Offloader,
-        publisher: Publisher,
-        clock: Clock,
-    ) -> None:
-        self._log = log
-        self._handles = handles
-        self._local = local
+    def __init__(self, context: ArchiveContext, replicas: Replicas, offloader: Offloader, publisher: Publisher) -> None:
+        self._log = context.log
+        self._handles = context.handles
+        self._local = context.local
         self._replicas = replicas
         self._offloader = offloader
         self._publisher = publisher
-        self._rescue = Rescue(log, volumes, branches, handles, local, clock)
+        self._rescue = Rescue(context)
 
     def run(self, handle: Handle, *, as_branch: str | None = None, discard: bool = False) -> ResetResult:
         """Reset the topic. Local changes go to the branch `as_branch`, or are dropped with `discard`.

@@ -18,14 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from catalog import Handle, LocalCatalog
+from catalog import Handle
 from catalog.errors import BranchCollected, Diverged
-from offload.handles import Handles
+from offload.context import ArchiveContext
 from offload.replication.replica import Replicas
 from offload.replication.reset import Reset
 from offload.write.offloader import Offloader
 from offload.write.publisher import Published, Publisher, divergence
-from seglog import Log
 
 __all__ = ["Sync", "Synced"]
 
@@ -48,18 +47,9 @@ class Sync:
     """Syncs topics of one log. The caller ensures that only one thread at a time works on a topic."""
 
     def __init__(
-        self,
-        log: Log,
-        handles: Handles,
-        local: LocalCatalog,
-        replicas: Replicas,
-        offloader: Offloader,
-        publisher: Publisher,
-        reset: Reset,
+        self, context: ArchiveContext, replicas: Replicas, offloader: Offloader, publisher: Publisher, reset: Reset
     ) -> None:
-        self._log = log
-        self._handles = handles
-        self._local = local
+        self._handles = context.handles
         self._replicas = replicas
         self._offloader = offloader
         self._publisher = publisher

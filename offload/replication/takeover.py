@@ -20,14 +20,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catalog import CommitKind, Handle, LocalCatalog, Snapshot, Volumes
+from catalog import CommitKind, Handle, Snapshot
 from catalog.errors import Diverged, Fenced, KeyTaken
 from catalog.format import keys
+from offload.context import ArchiveContext
 from offload.format.topic_config import config_of
-from offload.handles import Handles
 from offload.replication.replica import Replicas
 from offload.write.publisher import Publisher
-from seglog import Log
 
 __all__ = ["Takeover"]
 
@@ -37,19 +36,11 @@ _ROUNDS = 20
 class Takeover:
     """Takes topics of one log over. The caller ensures that only one thread at a time works on a topic."""
 
-    def __init__(
-        self,
-        log: Log,
-        volumes: Volumes,
-        handles: Handles,
-        local: LocalCatalog,
-        replicas: Replicas,
-        publisher: Publisher,
-    ) -> None:
-        self._log = log
-        self._volumes = volumes
-        self._handles = handles
-        self._local = local
+    def __init__(self, context: ArchiveContext, replicas: Replicas, publisher: Publisher) -> None:
+        self._log = context.log
+        self._volumes = context.volumes
+        self._handles = context.handles
+        self._local = context.local
         self._replicas = replicas
         self._publisher = publisher
 

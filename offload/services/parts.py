@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from catalog import Branches, Handle, LocalCatalog, Snapshot, Volumes
+from catalog import Handle, Snapshot
 from catalog.errors import NoSuchObject
 from catalog.objects.base import ObjectStore
-from catalog.refs.tag import Tags
 from catalog.retention import window_ms_of
 from offload.catalog_settings import CatalogSettings
 from offload.cold_settings import ColdSettings
+from offload.context import open_context
 from offload.errors import HistoryBehind
-from offload.handles import Handles
-from offload.read.cache import open_cache
 from offload.read.cold_reader import ColdReader
 from offload.replication.replica import Replicas
 from offload.replication.reset import Reset
@@ -48,64 +45,27 @@ class ArchiveParts(Owned):
         clock: Clock,
         sender: Sender | None,
     ) -> None:
-        self._log = log
-        self._store = store
-        self._clock = clock
-        cache_bytes = 0 if log.is_read_only else cold.cache_bytes
-        self._reader = ColdReader(store, cold, open_cache(cold.place_of_cache(log.path), cache_bytes))
+        self._context = context = open_context(log, store, cold, upkeep, clock)
         try:
-            log.attach_cold(_ColdTier(self._reader, self._newest))
+            log.attach_cold(_ColdTier(context.reader, self._newest))
         except BaseException:
-            self._reader.close()
-            raise
-        try:
-            self._local = LocalCatalog(log.path / "catalog.db", read_only=log.is_read_only)
-        except BaseException:
-            log.detach_cold()
-            self._reader.close()
+            context.reader.close()
+            context.local.close()
             raise
         log.topic_defaults = replace(log.topic_defaults, keep_history=True)
-        self._volumes = Volumes(store, self._local)
-        writer_id = socket.gethostname()
-        self._branches = Branches(self._volumes, writer_id)
-        self._tags = Tags(self._volumes, writer_id)
-        self._writer_id = writer_id
-        self._upkeep = upkeep
+        self._log, self._store, self._clock, self._reader = log, store, clock, context.reader
+        self._local, self._volumes, self._branches, self._tags = (
+            context.local, context.volumes, context.branches, context.tags,
+        )  # fmt: skip
+        self._handles, self._writer_id, self._upkeep = context.handles, context.writer_id, upkeep
         self._sender = sender or InThread(store, self._reader)
-        self._handles = Handles(log, self._volumes, self._branches, self._local, clock)
-        self._publisher = Publisher(
-            self._volumes, self._handles, self._local, upkeep.checkpoint_policy, clock, writer_id
-        )
-        self._offloader = Offloader(
-            log,
-            store,
-            self._volumes,
-            self._handles,
-            self._local,
-            self._reader,
-            settings,
-            self._publisher,
-            clock,
-            self._sender,
-        )
-        self._replicas = Replicas(log, self._volumes, self._handles, self._local)
-        self._takeover = Takeover(log, self._volumes, self._handles, self._local, self._replicas, self._publisher)
-        self._reset = Reset(
-            log,
-            self._volumes,
-            self._branches,
-            self._handles,
-            self._local,
-            self._replicas,
-            self._offloader,
-            self._publisher,
-            clock,
-        )
-        self._sync = Sync(
-            log, self._handles, self._local, self._replicas, self._offloader, self._publisher, self._reset
-        )
+        self._publisher = Publisher(context)
+        self._offloader = Offloader(context, settings, self._publisher, self._sender)
+        self._replicas = Replicas(context)
+        self._takeover = Takeover(context, self._replicas, self._publisher)
+        self._reset = Reset(context, self._replicas, self._offloader, self._publisher)
+        self._sync = Sync(context, self._replicas, self._offloader, self._publisher, self._reset)
         self._is_closed = False
-        self._turns: dict[str, threading.RLock] = {}  # one for each topic: offloads and deletes take it, reads do not
 
     def close(self) -> None:
         """Close the archive. Reads of the log end at its hot floor from now on. Idempotent."""
@@ -114,9 +74,7 @@ class ArchiveParts(Owned):
         self._is_closed = True
         self._sender.close()
         self._log.detach_cold()
-        self._reader.close()
-        self._local.close()
-        self._store.close()
+        self._context.close()
 
     @property
     def url(self) -> str:
@@ -132,7 +90,7 @@ class ArchiveParts(Owned):
         self._offloader.settings = settings
 
     def _turn(self, name: str) -> threading.RLock:
-        return self._turns.setdefault(name, threading.RLock())
+        return self._context.locks.of(name)
 
     def _open(self, name: str) -> Handle:
         """Return the writer's handle for a topic of the log. If this directory is not the writer yet, take the volume

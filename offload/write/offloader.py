@@ -30,19 +30,16 @@ from catalog import (
     CommitKind,
     Deletions,
     Handle,
-    LocalCatalog,
     SegmentRef,
     SegmentView,
     Sid,
-    Volumes,
 )
 from catalog.errors import NoSuchObject
 from catalog.format.commit import Codec
 from catalog.format.control import DEAD
-from catalog.objects.base import ObjectStore
+from offload.context import ArchiveContext
 from offload.format.topic_config import told_anew
-from offload.handles import Handles, Tip
-from offload.read.cold_reader import ColdReader
+from offload.handles import Tip
 from offload.read.deletes import deletions_of
 from offload.settings import OffloadSettings, codec_named
 from offload.write.attempt import AttemptState, Run, is_due, plan_run
@@ -51,8 +48,7 @@ from offload.write.merging import merge_runs, to_erase
 from offload.write.publisher import Published, Publisher, divergence
 from offload.write.readback import check_published, check_segment
 from offload.write.uploader import Sender, Shipment
-from seglog import DeleteOp, Log, Topic, TruncateOp
-from seglog.files.clock import Clock
+from seglog import DeleteOp, Topic, TruncateOp
 
 __all__ = ["Offloader", "Published"]
 
@@ -61,27 +57,17 @@ class Offloader:
     """Offloads topics of one log to one remote. The caller holds the log, and makes one call at a time for a topic."""
 
     def __init__(
-        self,
-        log: Log,
-        store: ObjectStore,
-        volumes: Volumes,
-        handles: Handles,
-        local: LocalCatalog,
-        reader: ColdReader,
-        settings: OffloadSettings,
-        publisher: Publisher,
-        clock: Clock,
-        sender: Sender,
+        self, context: ArchiveContext, settings: OffloadSettings, publisher: Publisher, sender: Sender
     ) -> None:
-        self._log = log
-        self._store = store
-        self._volumes = volumes
-        self._handles = handles
-        self._local = local
-        self._reader = reader
+        self._log = context.log
+        self._store = context.store
+        self._volumes = context.volumes
+        self._handles = context.handles
+        self._local = context.local
+        self._reader = context.reader
+        self._clock = context.clock
         self.settings = settings
         self._publisher = publisher
-        self._clock = clock
         self._sender = sender
 
     def run(

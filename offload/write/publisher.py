@@ -24,16 +24,13 @@ from dataclasses import dataclass, replace
 from catalog import (
     Attempt,
     Bounds,
-    CheckpointPolicy,
     Commit,
     CommitKind,
     Deletions,
     Handle,
-    LocalCatalog,
     SegmentRef,
     Sid,
     Vid,
-    Volumes,
     checkpoint_due,
     encode_commit,
     make_checkpoint,
@@ -41,10 +38,10 @@ from catalog import (
 from catalog.errors import BranchCollected, CatalogError, Diverged, Fenced, KeyTaken
 from catalog.format import keys
 from catalog.format.encoding import decode_commit_at
-from offload.handles import Handles, Tip
+from offload.context import ArchiveContext
+from offload.handles import Tip
 from offload.write.attempt import AttemptState
 from offload.write.rebase import rebased
-from seglog.files.clock import Clock
 
 __all__ = ["Published", "Publisher", "divergence"]
 
@@ -74,21 +71,13 @@ def divergence(handle: Handle) -> Diverged:
 class Publisher:
     """The publisher for the topics of one log. The caller lets one thread at a time work on a topic."""
 
-    def __init__(
-        self,
-        volumes: Volumes,
-        handles: Handles,
-        local: LocalCatalog,
-        checkpoints: CheckpointPolicy,
-        clock: Clock,
-        writer_id: str,
-    ) -> None:
-        self._volumes = volumes
-        self._handles = handles
-        self._local = local
-        self._checkpoints = checkpoints
-        self._clock = clock
-        self.writer_id = writer_id
+    def __init__(self, context: ArchiveContext) -> None:
+        self._volumes = context.volumes
+        self._handles = context.handles
+        self._local = context.local
+        self._checkpoints = context.upkeep.checkpoint_policy
+        self._clock = context.clock
+        self.writer_id = context.writer_id
 
     def commit(
         self,

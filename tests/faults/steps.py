@@ -22,8 +22,8 @@ import seglog
 from catalog import LocalCatalog
 from catalog.errors import CatalogError
 from catalog.objects.memory import MemoryStore
+from offload import context as archive_context
 from offload.archive import Archive
-from offload.services import parts as archive_parts
 from seglog import Log
 from tests.faults.files import CrashingFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.store import Fault, FaultyStore, lost, unreachable
@@ -118,11 +118,11 @@ def _catalog(place: Place, step: int, when: str, act: Act) -> bool:
             if transactions == step:
                 raise SimulatedCrash
 
-    original = archive_parts.LocalCatalog
-    archive_parts.LocalCatalog = Crashing  # type: ignore[misc]
+    original = archive_context.LocalCatalog
+    archive_context.LocalCatalog = Crashing  # type: ignore[misc]
     try:
         with contextlib.suppress(SimulatedCrash), place.opened() as (log, archive):
             act(log, archive)
     finally:
-        archive_parts.LocalCatalog = original  # type: ignore[misc]
+        archive_context.LocalCatalog = original  # type: ignore[misc]
     return transactions >= step

@@ -1,0 +1,87 @@
+"""The parts that the services of one archive share: the log, the remote, and this directory's record of both."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from dataclasses import dataclass
+
+from catalog import Branches, LocalCatalog, Volumes
+from catalog.objects.base import ObjectStore
+from catalog.refs.tag import Tags
+from offload.catalog_settings import CatalogSettings
+from offload.cold_settings import ColdSettings
+from offload.handles import Handles
+from offload.read.cache import open_cache
+from offload.read.cold_reader import ColdReader
+from seglog import Log
+from seglog.files.clock import Clock
+
+__all__ = ["ArchiveContext", "TopicLocks", "open_context"]
+
+
+class TopicLocks:
+    """A lock for each topic. Offloads, deletes and syncs of a topic take its lock. Reads take none."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, threading.RLock] = {}
+
+    def of(self, name: str) -> threading.RLock:
+        return self._locks.setdefault(name, threading.RLock())
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveContext:
+    """The shared parts of one archive. `writer_id` names this machine in commits and in the operations log.
+
+    `volumes` reads and writes commits in `store`, and keeps copies of them in `local`. `branches` and `tags` are the
+    names in the remote. `handles` are the names of this directory. `reader` reads records from `store`.
+    """
+
+    log: Log
+    store: ObjectStore
+    local: LocalCatalog
+    volumes: Volumes
+    branches: Branches
+    tags: Tags
+    handles: Handles
+    reader: ColdReader
+    upkeep: CatalogSettings
+    clock: Clock
+    writer_id: str
+    locks: TopicLocks
+
+    def close(self) -> None:
+        self.reader.close()
+        self.local.close()
+        self.store.close()
+
+
+def open_context(
+    log: Log, store: ObjectStore, cold: ColdSettings, upkeep: CatalogSettings, clock: Clock
+) -> ArchiveContext:
+    """Open the local catalog and the caches of the log's directory. Makes no request."""
+    cache_bytes = 0 if log.is_read_only else cold.cache_bytes
+    reader = ColdReader(store, cold, open_cache(cold.place_of_cache(log.path), cache_bytes))
+    try:
+        local = LocalCatalog(log.path / "catalog.db", read_only=log.is_read_only)
+    except BaseException:
+        reader.close()
+        raise
+    volumes = Volumes(store, local)
+    writer_id = socket.gethostname()
+    branches = Branches(volumes, writer_id)
+    return ArchiveContext(
+        log=log,
+        store=store,
+        local=local,
+        volumes=volumes,
+        branches=branches,
+        tags=Tags(volumes, writer_id),
+        handles=Handles(log, volumes, branches, local, clock),
+        reader=reader,
+        upkeep=upkeep,
+        clock=clock,
+        writer_id=writer_id,
+        locks=TopicLocks(),
+    )
