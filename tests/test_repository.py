@@ -13,6 +13,7 @@ import sys
 import tokenize
 import tomllib
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -195,16 +196,44 @@ def test_every_setting_is_documented_with_its_default_range_and_variable() -> No
     assert set(re.findall(r"^\| `(\w+)` \| `", page, re.MULTILINE)) <= names
 
 
-def test_the_index_of_decisions_lists_all_of_them_and_no_number_twice() -> None:
-    folder = ROOT / "docs" / "decisions"
-    files = sorted(path.name for path in folder.glob("[0-9]*.md"))
-    listed = re.findall(r"^\| \[\d{4}\]\(([^)]+)\)", (folder / "README.md").read_text(), re.MULTILINE)
-    assert listed == files
-    assert len({file[:4] for file in files}) == len(files)
+_DECISIONS = ROOT / "docs" / "decisions"
+_A_DECISION = re.compile(
+    r"# (?P<number>\d{4})\. (?P<title>[^\n]+[^\n.])\n\n"
+    r"- Status: (?P<status>accepted|superseded by \[\d{4}\]\([^)]+\))\n- Date: (?P<date>\d{4}-\d{2}-\d{2})\n\n"
+)
+_A_CITATION = re.compile(r"\bdecisions?/(\d{4})-|\bdecisions? \[?(\d{4})\b|\[(\d{4})\]\(")
+
+
+def decisions() -> list[Path]:
+    return sorted(_DECISIONS.glob("[0-9]*.md"))
+
+
+def test_each_decision_has_a_title_a_status_a_date_and_its_row_in_the_index() -> None:
+    rows = []
+    for path in decisions():
+        text = path.read_text()
+        found = _A_DECISION.match(text)
+        assert found is not None, path.name
+        assert found["number"] == path.name[:4]
+        date.fromisoformat(found["date"])
+        assert all(part in text for part in ("**Context.**", "**Decision.**", "**Rejected.**")), path.name
+        rows.append(f"| [{path.name[:4]}]({path.name}) | {found['title']} | {found['status']} | {found['date']} |")
+    index = (_DECISIONS / "README.md").read_text()
+    assert re.findall(r"^\| \[\d{4}\].*$", index, re.MULTILINE) == rows
+    assert len({path.name[:4] for path in decisions()}) == len(rows) > 30
+
+
+def test_each_decision_that_a_file_cites_exists() -> None:
+    numbers = {path.name[:4] for path in decisions()}
+    cited = set()
+    files = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    for folder in (*PACKAGES, "demo", "scripts", "tests"):
+        files += [*(ROOT / folder).rglob("*.py"), *(ROOT / folder).rglob("*.toml")]
     for file in files:
-        text = (folder / file).read_text()
-        assert text.startswith(f"# {file[:4]}. ")
-        assert all(part in text for part in ("**Context.**", "**Decision.**", "**Rejected.**")), file
+        for found in _A_CITATION.findall(file.read_text()):
+            cited.add("".join(found))
+            assert "".join(found) in numbers, f"{file.relative_to(ROOT)} cites decision {''.join(found)}"
+    assert len(cited) > 30
 
 
 def test_every_benchmark_is_documented() -> None:
@@ -217,9 +246,17 @@ def test_every_benchmark_is_documented() -> None:
 def test_every_link_between_documents_leads_somewhere() -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "localstack" / "README.md"]
     for page in pages:
-        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
+        for target, heading in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", page.read_text()):
             if "NNNN" not in target:
-                assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} points to {target}"
+                place = page.parent / target if target else page
+                assert place.exists(), f"{page.relative_to(ROOT)} points to {target}"
+                assert not heading or heading in headings(place), f"{page.relative_to(ROOT)} points to #{heading}"
+
+
+def headings(page: Path) -> set[str]:
+    """Return the names that links use for the headings of a page: lower case, without punctuation, with hyphens."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in found}
 
 
 def test_no_file_names_the_host_of_a_package_registry() -> None:

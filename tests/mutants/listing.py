@@ -1,5 +1,9 @@
 """The list of mutants: small mistakes in the product, each with the tests that must notice it.
 
+A person chooses each mutant: a mistake that changes an outcome. If one survives, the missing test belongs beside the
+module. The tests of a mutant are the narrowest ones that kill it. A time-out kills no mutant, because a slow machine
+may run into it too.
+
 A list is a TOML file beside this one. Each `[[mutant]]` has
 
     file         the module, from the root of the project
