@@ -45,11 +45,10 @@ class HeldBy(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A reason to keep a state. `until_ms` is when it ends by itself; None: it does not."""
+    """A reason to keep a state."""
 
     kind: HeldBy
     name: str
-    until_ms: int | None = None
 
     def __str__(self) -> str:
         return f"{self.kind.value} {self.name}"

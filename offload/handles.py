@@ -36,7 +36,6 @@ class Tip:
 
     bounds: Bounds
     hash: bytes
-    epoch: int = 0
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -189,7 +188,7 @@ class Handles:
     def _find_tip(self, handle: Handle) -> Tip:
         if handle.lsn > 0:
             [last] = self._volumes.commits(handle.vid, handle.lsn, handle.lsn)
-            return Tip(last.commit.bounds, last.hash, last.commit.epoch)
+            return Tip(last.commit.bounds, last.hash)
         start = self._volumes.snapshot(handle.vid, 0)
         return Tip(start.bounds, start.head_hash)
 

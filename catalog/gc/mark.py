@@ -194,9 +194,9 @@ class Marker:
             kept.holders = list(roots.refs.get(vid, ()))
             for name, at_ms in roots.deleted_refs.get(vid, ()):
                 if at_ms + window_ms > self._now_ms:
-                    kept.holders.append(Holder(HeldBy.DELETED_REF, name, at_ms + window_ms))
+                    kept.holders.append(Holder(HeldBy.DELETED_REF, name))
             if is_young and not named:
-                kept.holders.append(Holder(HeldBy.YOUNG, str(vid), vid.created_ms + self._grace_ms))
+                kept.holders.append(Holder(HeldBy.YOUNG, str(vid)))
             self._mark_range(volumes, kept, self._now_ms - window_ms)
             kept.tip = replace(kept.tip, segments=())
         except (Corrupt, NoSuchObject) as damage:

@@ -106,7 +106,7 @@ class Roots:
             self.doubtful_volumes[vid] = damage
             return
         if pin.expires_at_ms > now_ms:
-            self.points[pin.point.vid, pin.point.lsn].append(Holder(HeldBy.PIN, name, pin.expires_at_ms))
+            self.points[pin.point.vid, pin.point.lsn].append(Holder(HeldBy.PIN, name))
         else:
             self.expired_pins.append((vid, name, pin.expires_at_ms))
 

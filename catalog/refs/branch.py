@@ -122,10 +122,6 @@ class Branches:
             raise self._unknown(topic, branch)
         return ref.vid
 
-    def topics(self) -> list[str]:
-        """Return all topics, ascending."""
-        return sorted({topic for topic, _ in self.names()})
-
     def names(self) -> list[tuple[str, str]]:
         """Return topic and branch of every name, ascending, deleted ones included. One LIST."""
         return sorted(named for key in self._store.list(refs_prefix()) if (named := named_by(key)))

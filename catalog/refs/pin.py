@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from catalog.errors import OutOfWindow, PinLost
 from catalog.format.commit import ForkPoint
 from catalog.format.control import Pin
-from catalog.format.keys import Key, pin_key, pins_prefix, volume_in_pin
+from catalog.format.keys import Key, pin_key
 from catalog.format.small_objects import decode_pin, encode_pin
 from catalog.objects.change import change
 from catalog.objects.put_once import put_once
@@ -68,14 +68,6 @@ class Pins:
         """End the lease. GC deletes the object later. Idempotent."""
         if held.pin.expires_at_ms > now_ms:
             self._changed(held, now_ms, now_ms)
-
-    def list(self) -> list[HeldPin]:
-        """Return all pins in the store, also expired ones that GC has not deleted yet."""
-        return [
-            HeldPin(key.rpartition("/")[2], decode_pin(self._store.get(Key(key)), key))
-            for key in self._store.list(pins_prefix())
-            if volume_in_pin(key)
-        ]
 
     def _changed(self, held: HeldPin, expires_at_ms: int, now_ms: int) -> HeldPin:
         pin = replace(held.pin, expires_at_ms=expires_at_ms, nonce=os.urandom(16))

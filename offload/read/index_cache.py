@@ -42,10 +42,6 @@ class IndexCache:
         self.hits = self.misses = 0
         self._flights: SingleFlight[bytes, SegmentIndex] = SingleFlight()
 
-    @property
-    def held_bytes(self) -> int:
-        return self._held_bytes
-
     def get(self, view: SegmentView) -> SegmentIndex:
         """Return the index of a segment. Raises `InvalidIndex`, and what the store raises."""
         sid = view.ref.sid.raw

@@ -62,7 +62,7 @@ def test_topics_and_branches_are_listed_by_name(store: MemoryStore) -> None:
     half = branches.create("orders", "half", point, now_ms=START_MS + 5)
     branches.create("audit", now_ms=START_MS)
     branches.create("orders-eu", now_ms=START_MS)
-    assert branches.topics() == ["audit", "orders", "orders-eu"]
+    assert sorted({topic for topic, _ in branches.names()}) == ["audit", "orders", "orders-eu"]
     assert branches.branches("orders") == [
         Branch("orders", "half", half, point, START_MS + 5),
         Branch("orders", "main", point.vid, None, START_MS),
@@ -77,12 +77,12 @@ def test_unknown_names_are_told_apart(store: MemoryStore) -> None:
     for ask in (branches.resolve, branches.branches):
         with pytest.raises(NoSuchTopic, match="order in memory://"):
             ask("order")
-    assert branches_of(MemoryStore()).topics() == []
+    assert branches_of(MemoryStore()).names() == []
 
 
 def test_trouble_is_never_an_unknown_name(store: MemoryStore) -> None:
     faulty = branches_of(FaultyStore(store, [Fault(error=unreachable, method=m) for m in ("get", "list")]))
-    for ask in (lambda: faulty.resolve("orders"), lambda: faulty.branches("orders"), faulty.topics):
+    for ask in (lambda: faulty.resolve("orders"), lambda: faulty.branches("orders"), faulty.names):
         with pytest.raises(StoreUnreachable):
             ask()
 
