@@ -3,12 +3,12 @@
     round     0 (warm-up)   1        2        3
     order     A B C         A B C    B C A    C A B
 
-M1  The warm-up round is not counted.
-M2  Subjects take turns within a round and the order rotates, so drift of the machine hits all alike.
-M3  A figure of a subject is the median over the rounds. A ratio is the median of the ratios within each round:
+BENCH-1  The warm-up round is not counted.
+BENCH-2  Subjects take turns within a round and the order rotates, so drift of the machine hits all alike.
+BENCH-3  A figure of a subject is the median over the rounds. A ratio is the median of the ratios within each round:
     two adjacent runs share the state of the machine. The spread is the lowest and the highest of these ratios.
-M4  The data prepared for a measurement is on the disk before it starts (`settle_disk`). Otherwise the first subject
-    that syncs pays for the pending writes of the others, which made single syncs twenty times as slow.
+BENCH-4  The data prepared for a measurement is on the disk before it starts (`settle_disk`). Otherwise the first
+    subject that syncs pays for the pending writes of the others, which made single syncs twenty times as slow.
 """
 
 from __future__ import annotations

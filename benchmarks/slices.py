@@ -2,10 +2,10 @@
 
 The rules of `benchmarks.runner` hold. Besides:
 
-L1  All subjects of a case are open at once, and only one of them works at a time. The background work of a subject
+SLICE-1  All subjects of a case are open at once, and only one of them works at a time. The background work of a subject
     (a checkpoint, a compaction) may fall into another subject's turn. Over the rounds it falls into every turn.
-L2  A slice ends with the first append that ends after its time. That append counts, and so does its time.
-L3  A subject that is not available raises `Unavailable` when it is opened. The report names it with the reason.
+SLICE-2  A slice ends with the first append that ends after its time. That append counts, and so does its time.
+SLICE-3  A subject that is not available raises `Unavailable` when it is opened. The report names it with the reason.
 """
 
 from __future__ import annotations

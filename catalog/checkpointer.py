@@ -5,11 +5,11 @@
     2 the commit, rewritten by compare-and-swap to hold or name it    a checkpoint that readers do not look for
     3 its mark in the CheckpointSet, by compare-and-swap              the checkpoint
 
-K1  A commit that became a checkpoint keeps its hash and all its fields. A reader of the commit sees no difference, at
-    any step.
-K2  The commits and the marks alone decide which commit becomes the next checkpoint. After a crash, or at the same time,
-    another process makes the same checkpoint. It finds the steps that are done already.
-K3  A mark below the boundary says that the state is kept (catalog.refs.retention_check). So a mark must not appear
+VCKPT-1  A commit that became a checkpoint keeps its hash and all its fields. A reader of the commit sees no difference,
+    at any step.
+VCKPT-2  The commits and the marks alone decide which commit becomes the next checkpoint. After a crash, or at the same
+    time, another process makes the same checkpoint. It finds the steps that are done already.
+VCKPT-3  A mark below the boundary says that the state is kept (catalog.refs.retention_check). So a mark must not appear
     after GC has passed the commit:
 
         1  Process P makes steps 1 and 2 for a commit, and stalls before step 3.
@@ -58,7 +58,7 @@ class CheckpointPolicy:
 
 @checked
 def checkpoint_due(volumes: Volumes, vid: Vid, lsn: LsnNumber, policy: CheckpointPolicy) -> int | None:
-    """Return the LSN of the next checkpoint, among the commits up to `lsn`; None if it is too early (K2).
+    """Return the LSN of the next checkpoint, among the commits up to `lsn`; None if it is too early (VCKPT-2).
 
     Sizes count only for commits that the local copy has.
     """
@@ -78,8 +78,8 @@ def checkpoint_due(volumes: Volumes, vid: Vid, lsn: LsnNumber, policy: Checkpoin
 def make_checkpoint(volumes: Volumes, vid: Vid, lsn: LsnNumber, *, now_ms: int, pruned: bytes | None = None) -> Mark:
     """Make the commit at `lsn` a checkpoint, or find that it is one already. It may be repeated after any error.
 
-    `pruned` is for GC: the nonce that the CheckpointSet got when this run of GC pruned it (K3). Raise `NoSuchObject` if
-    there is no such commit, `OutOfWindow` if GC has passed it, and the store's errors.
+    `pruned` is for GC: the nonce that the CheckpointSet got when this run of GC pruned it (VCKPT-3). Raise
+    `NoSuchObject` if there is no such commit, `OutOfWindow` if GC has passed it, and the store's errors.
     """
     key = commit_key(vid, lsn)
     body = volumes.store.get(key)

@@ -4,12 +4,12 @@ The past runs through one or more volumes. The commits of one volume are a leg. 
 the oldest state that is kept. Each leg ends at a fork point, and the last one at the branch itself. The module is pure
 except for `load`, which the caller gives.
 
-L1  The reader goes through a leg in batches that grow. So commits before or after the wanted ones cost little: it looks
-    at half of the fetched commits, or more.
-L2  Below the boundary, a key may hold anything (V6 of `catalog.volume`). GC may pass the oldest commits while a reader
-    looks at them. So if commits there are missing or do not join, that is `HistoryCollected`, and no damage.
-L3  A checkpoint gives the latest time and the highest seq of all commits up to it. So `oldest_first` may begin with the
-    last checkpoint that lies before the wanted commits.
+HIST-1  The reader goes through a leg in batches that grow. So commits before or after the wanted ones cost little: it
+    looks at half of the fetched commits, or more.
+HIST-2  Below the boundary, a key may hold anything (VOL-6). GC may pass the oldest commits while a reader looks at
+    them. So if commits there are missing or do not join, that is `HistoryCollected`, and no damage.
+HIST-3  A checkpoint gives the latest time and the highest seq of all commits up to it. So `oldest_first` may begin with
+    the last checkpoint that lies before the wanted commits.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ class History:
     def first_mark(self) -> Mark | None:
         """Return the latest time and the highest seq of all commits up to the first; None if that is no checkpoint.
 
-        A run of GC that ended early may have left the first commit without its mark (K3 of `catalog.checkpointer`).
-        Then the commit itself is read.
+        A run of GC that ended early may have left the first commit without its mark (VCKPT-3). Then the commit itself
+        is read.
         """
         leg = self.legs[-1]
         mark = next((mark for mark in leg.marks if mark.lsn == leg.first_lsn), None)

@@ -7,9 +7,10 @@
     objects     key -> a boundary or a set of checkpoints, as last read; a list of segments, which never changes
     attempts    sid -> how far an offload has come
 
-K1  A call that changes something is one transaction, and durable when it returns (WAL, synchronous=FULL).
-K2  A pending commit is on record, whole, before the first try of its key. So a restart sends the identical bytes.
-K3  The file's user_version is the format version. Another version is `FormatUnsupported`, and the file stays untouched.
+LOCAL-1  A call that changes something is one transaction, and durable when it returns (WAL, synchronous=FULL).
+LOCAL-2  A pending commit is on record, whole, before the first try of its key. So a restart sends the identical bytes.
+LOCAL-3  The file's user_version is the format version. Another version is `FormatUnsupported`, and the file stays
+    untouched.
 
 Integers of SQLite are signed: an LSN or seq from 2^63 on is an `OverflowError`.
 All methods are safe to call from many threads. The threads share one connection, and take turns.

@@ -8,10 +8,10 @@
     a fork whose first states are not      the state that it was forked from
       in a checkpoint of its own
 
-R1  All commits up to the start of a volume's window happened before `now - window`. The start is the last such commit.
-    A restore to any time in the window includes that commit. So no restore asks for an older state.
-R2  The first state that is kept is a checkpoint before GC deletes anything older. So is each state held below it.
-R3  The stored objects and the time alone decide what is kept. GC has no memory except its plan.
+KEEP-1  All commits up to the start of a volume's window happened before `now - window`. The start is the last such
+    commit. A restore to any time in the window includes that commit. So no restore asks for an older state.
+KEEP-2  The first state that is kept is a checkpoint before GC deletes anything older. So is each state held below it.
+KEEP-3  The stored objects and the time alone decide what is kept. GC has no memory except its plan.
 
 This module does no I/O.
 """

@@ -7,11 +7,11 @@ A snapshot is folded from the oldest commit on. The fields of each commit apply 
     segments        add a view for each; remove its range from older views (the newest commit wins per seq)
     deletions       before_seq: remove seqs below it; bitmaps: mark seqs as deleted in the views of that segment
 
-S1  Views are ascending and never overlap. A segment may have several, when a newer one covers its middle.
-S2  A fork begins with its parent's snapshot, cut at the fork's seq. Deletions up to the fork point come with it.
-S3  A delete never reaches records that were appended after it: `before_seq` counts up to the `at_seq` of its commit.
-    A truncation or a cut lowers `before_seq`, because later records use those seqs again.
-S4  A checkpoint holds all of a snapshot that further folding needs. So folding may begin with a checkpoint.
+SNAP-1  Views are ascending and never overlap. A segment may have several, when a newer one covers its middle.
+SNAP-2  A fork begins with its parent's snapshot, cut at the fork's seq. Deletions up to the fork point come with it.
+SNAP-3  A delete never reaches records that were appended after it: `before_seq` counts up to the `at_seq` of its
+    commit. A truncation or a cut lowers `before_seq`, because later records use those seqs again.
+SNAP-4  A checkpoint holds all of a snapshot that further folding needs. So folding may begin with a checkpoint.
 
 Source: Graft RFC 0001 (Volume Reader). This module does no I/O.
 """

@@ -1,11 +1,11 @@
 """Updates of a volume: the commits that are not known here yet, and their meaning for the volume's writer.
 
-P1  A follower finds commits by name: it gets the next LSN until one is absent. Then it reads the boundary. A commit
-    below the boundary does not count, whatever is under its key (V6 of `catalog.volume`). So a follower that GC has
-    passed continues from the newest commit of all. A follower may need only the state, and not each commit. Once there
-    are many commits, it asks for the newest one by a LIST, and continues from the newest checkpoint. So the number of
-    requests is bounded, however far behind it is.
-P2  Maintenance is the set of changes that others may make to a volume under its writer. These are commits of kind
+SYNC-1  A follower finds commits by name: it gets the next LSN until one is absent. Then it reads the boundary. A commit
+    below the boundary does not count, whatever is under its key (VOL-6). So a follower that GC has passed continues
+    from the newest commit of all. A follower may need only the state, and not each commit. Once there are many commits,
+    it asks for the newest one by a LIST, and continues from the newest checkpoint. So the number of requests is
+    bounded, however far behind it is.
+SYNC-2  Maintenance is the set of changes that others may make to a volume under its writer. These are commits of kind
     config and compact, which do not change the bounds. Their epoch is no higher than the writer's (0 while it has
     none). A writer continues after them.
 
@@ -70,7 +70,7 @@ class News:
         return next(((commit.lsn, commit.epoch) for commit in commits if commit.epoch > epoch), None)
 
     def is_maintenance(self, bounds: Bounds, epoch: int) -> bool:
-        """Tell whether all updates are maintenance (P2), for a writer of `epoch` that left the volume with `bounds`."""
+        """Tell whether all updates are maintenance (SYNC-2) for a writer of `epoch` that left `bounds`."""
         if self.newest is not None:
             # An epoch has one writer. The writer knows every commit of its epoch except those two kinds.
             return self.newest.epoch <= epoch and self.newest.bounds == bounds

@@ -3,7 +3,7 @@
 The module is pure: a target and a history in, a fork point out.
 
 A history is the commits that a branch stands on, its parents' up to the fork points included (`catalog.history`).
-A point in it is a prefix of the history (the topic's own order, C3 in `catalog.format.commit`), cut at a seq:
+A point in it is a prefix of the history (the topic's own order, COMMIT-3), cut at a seq:
 
     seq:N     right after record N was acked: every record up to N, and every delete that happened before N + 1.
               After a truncation, the first record that had the seq is meant.
@@ -13,15 +13,15 @@ A point in it is a prefix of the history (the topic's own order, C3 in `catalog.
     head      the newest commit; head~N the one N before it, across fork points
     tag:NAME  the point that has this name; the caller looks it up
 
-T1  Deletes, evictions and truncations after the point take no part: the prefix ends before the first of them.
-T2  A delete, eviction or truncation before the point takes part. This holds even if an offload of later records was
+LINE-1  Deletes, evictions and truncations after the point take no part: the prefix ends before the first of them.
+LINE-2  A delete, eviction or truncation before the point takes part. This holds even if an offload of later records was
     committed first. Those records are then cut off.
-T3  The point's lsn is the LSN of the last commit that takes part. Its seq is the cut, None if the commit is whole.
-T4  A target outside the history is `OutOfWindow`, with the window. The nearest point is never guessed.
-T5  If GC collected the beginning of a history, the history begins with a state. Every record and time up to that state
-    lies outside, because earlier deletes and truncations are unknown.
-T6  The resolver reads only commits between the checkpoint before the point and the second offload after the point (C4
-    in `catalog.format.commit`), whatever the length of the history.
+LINE-3  The point's lsn is the LSN of the last commit that takes part. Its seq is the cut, None if the commit is whole.
+LINE-4  A target outside the history is `OutOfWindow`, with the window. The nearest point is never guessed.
+LINE-5  If GC collected the beginning of a history, the history begins with a state. Every record and time up to that
+    state lies outside, because earlier deletes and truncations are unknown.
+LINE-6  The resolver reads only commits between the checkpoint before the point and the second offload after the point
+    (COMMIT-4), whatever the length of the history.
 
 The caller provides the time of a record inside a segment (`LastSeqAt`).
 """
@@ -208,8 +208,7 @@ def told(found: Span) -> str:
 def span(history: History) -> Span | None:
     """Return the range of `history`; None if it has no commits.
 
-    Read both ends, as far as the first commit with records. Beyond that commit nothing lies further out (C4 in
-    `catalog.format.commit`).
+    Read both ends, as far as the first commit with records. Beyond that commit nothing lies further out (COMMIT-4).
     """
     oldest, newest = _up_to_records(history.oldest_first()), _up_to_records(iter(history))
     if not oldest:

@@ -1,19 +1,19 @@
 """Volumes on object storage: their commits, the state that the commits add up to, and the publication of a new commit.
 
-V1  A method verifies everything that it returns: envelope, commit hash, identity with the key. If it reads or folds
+VOL-1  A method verifies everything that it returns: envelope, commit hash, identity with the key. If it reads or folds
     several commits, it verifies each parent's hash too. The parent of a fork's first commit is the commit at its fork
     point.
-V2  Commits and controls never change, so a reader uses the local copy first. If the local copy is damaged, the reader
-    fetches the object again. If the list of checkpoints names a commit that was no checkpoint when it was copied, the
-    reader fetches that commit again. The reader reads the list only if the commits since its newest checkpoint are not
-    all here. It reads only the list's beginning, unless the wanted state lies before that.
-V3  `Volumes` keeps the newest snapshot of each volume in memory, so the next one costs the commits since. The first
+VOL-2  Commits and controls never change, so a reader uses the local copy first. If the local copy is damaged, the
+    reader fetches the object again. If the list of checkpoints names a commit that was no checkpoint when it was
+    copied, the reader fetches that commit again. The reader reads the list only if the commits since its newest
+    checkpoint are not all here. It reads only the list's beginning, unless the wanted state lies before that.
+VOL-3  `Volumes` keeps the newest snapshot of each volume in memory, so the next one costs the commits since. The first
     snapshot costs the commits since the newest checkpoint, whatever lies before that. So does a snapshot that is far
     from the last.
-V4  If a commit is missing below one that is there, that is `InvalidObject`, because history is dense (C1 of
-    `catalog.format.commit`). If it lies below the current boundary, GC collected it, and that is `NoSuchObject`.
-V5  An epoch that falls is `InvalidObject` (C5 of `catalog.format.commit`).
-V6  After a writer put a commit, it reads the boundary:
+VOL-4  If a commit is missing below one that is there, that is `InvalidObject`, because history is dense (COMMIT-1). If
+    it lies below the current boundary, GC collected it, and that is `NoSuchObject`.
+VOL-5  An epoch that falls is `InvalidObject` (COMMIT-5).
+VOL-6  After a writer put a commit, it reads the boundary:
 
         1  Writer W prepares commit 15 and stalls.
         2  GC raises the boundary to 20, and deletes commits and objects below it.
@@ -23,10 +23,10 @@ V6  After a writer put a commit, it reads the boundary:
     A commit below the boundary counts as refused. GC may have deleted what it stands on, and another commit may have
     used its key before. The exception is a commit that later commits continue, each on the one before, up to the
     boundary. Such a commit is part of the history, and its writer gets a success.
-V7  A history needs the current boundary. Only while the store cannot be asked, the last one that was read stands in.
-V8  If a LIST costs by the number of keys, the newest commit is searched from the newest checkpoint on. History is dense
-    (C1 of `catalog.format.commit`), and the kept part begins with a checkpoint. The result may be behind what GC has
-    passed, as the result of a LIST may be.
+VOL-7  A history needs the current boundary. Only while the store cannot be asked, the last one that was read stands in.
+VOL-8  If a LIST costs by the number of keys, the newest commit is searched from the newest checkpoint on. History is
+    dense (COMMIT-1), and the kept part begins with a checkpoint. The result may be behind what GC has passed, as the
+    result of a LIST may be.
 
 Source: Graft RFC 0001 (visibility_path, remote_commit, checkpoints).
 """
@@ -151,7 +151,7 @@ class Volumes:
     def newest_lsn(self, vid: Vid) -> int:
         """Return the LSN of the newest commit in the store; 0 if there is none yet.
 
-        One LIST, or a search by name (V8).
+        One LIST, or a search by name (VOL-8).
         """
         if not self.store.is_ordered:
             with contextlib.suppress(Corrupt):  # callers that need the checkpoints report damage
@@ -327,7 +327,7 @@ class Volumes:
         return found
 
     def _kept(self, vid: Vid) -> tuple[int, CheckpointSet]:
-        """Return boundary and checkpoints. If the store is unavailable, return the last ones that were read (V7)."""
+        """Return boundary and checkpoints. If the store is unavailable, return the last ones that were read (VOL-7)."""
         try:
             return self.boundary(vid), self.checkpoints(vid)
         except Unavailable as trouble:
@@ -521,7 +521,7 @@ class Volumes:
         """Put the commit `body` at `lsn`, or find that it is there already. Repeat it with the identical bytes only.
 
         Return when the commit is the one at `lsn`. Raise `Diverged` if another writer's commit is there, and `Fenced`
-        if that commit has a higher epoch. Raise `Outdated` if the commit lies below the boundary (V6). Raise
+        if that commit has a higher epoch. Raise `Outdated` if the commit lies below the boundary (VOL-6). Raise
         `StoreUnreachable`, `AccessDenied` or `NoSuchBucket` if this call certainly wrote nothing.
 
         Raise `OutcomeUnknown` if the outcome cannot be found out now. The commit may still land. So the caller must

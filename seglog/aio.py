@@ -11,13 +11,13 @@ Appends that tasks make while the loop runs, and while a group is written, form 
 sync. Every other call that may wait for the disk or for other threads has a twin of the same name here. The twin
 runs in a thread. A call that needs no I/O, such as `head_seq`, is made on `sync`, which is the plain log or topic.
 
-A1  Appends of one topic get their seqs in the order in which their tasks began to await them.
-A2  An append that is cancelled before its group begins appends nothing. If it is cancelled later, its records are
+AIO-1  Appends of one topic get their seqs in the order in which their tasks began to await them.
+AIO-2  An append that is cancelled before its group begins appends nothing. If it is cancelled later, its records are
     appended once, and its task does not learn their seqs. The caller cannot tell the two cases apart, as after a crash.
-A3  The setting `queue_max_bytes` bounds the bytes of waiting appends. Beyond it, `append` waits for room, in order. An
-    append that is larger than the bound goes alone.
-A4  Appends and `close` belong to the loop that opened the log. In any other loop they raise `OtherLoop`. When that loop
-    has ended, `close` works in any loop.
+AIO-3  The setting `queue_max_bytes` bounds the bytes of waiting appends. Beyond it, `append` waits for room, in order.
+    An append that is larger than the bound goes alone.
+AIO-4  Appends and `close` belong to the loop that opened the log. In any other loop they raise `OtherLoop`. When that
+    loop has ended, `close` works in any loop.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class AsyncTopic:
         unterminated: bool = False,
         durability: str | None = None,
     ) -> range:
-        """Append records as `Topic.append` does. A1 to A3 of this module apply."""
+        """Append records as `Topic.append` does. AIO-1 to AIO-3 of this module apply."""
         kind = self._plain
         if tag is not None or node is not None or unterminated or durability is not None:
             kind = (self.sync.name, tag, node, unterminated, durability)
@@ -306,7 +306,7 @@ class _Part:
         self.size_bytes = 0
 
     def drop_cancelled(self) -> None:
-        """Drop the appends that were cancelled before the group begins (A2)."""
+        """Drop the appends that were cancelled before the group begins (AIO-2)."""
         if not any(map(_is_cancelled, self.seqs)):
             return
         wanted = [own for own in self.split() if not own.seqs[0].cancelled()]
@@ -364,7 +364,7 @@ class _Queue(Owned):
         threading.Thread(target=self._commit_all, name="seglog-append", daemon=True).start()
 
     def put(self, values: Sequence[bytes], size_bytes: int, kind: _Kind) -> asyncio.Future[range]:
-        """Queue an append, for which there is room. It joins the last part of its topic, if it may (A1)."""
+        """Queue an append, for which there is room. It joins the last part of its topic, if it may (AIO-1)."""
         seqs: asyncio.Future[range] = asyncio.Future(loop=self.loop)
         part = self._last_parts.get(kind[0])
         if part is None or part.kind != kind or part.size_bytes + size_bytes > _MERGED_MAX_BYTES:
@@ -409,7 +409,7 @@ class _Queue(Owned):
         return not self.waiting_bytes or self.waiting_bytes + size_bytes <= self.max_bytes
 
     async def wait_for_room(self, size_bytes: int) -> None:
-        """Wait until there is room for an append (A3). Raise `LogClosed`.
+        """Wait until there is room for an append (AIO-3). Raise `LogClosed`.
 
         A waiter that leaves, with its append or without, wakes the next one.
         """

@@ -19,11 +19,11 @@
     another class           an instance                                           the same
     X | Y                   a value that X or Y takes                             the value that X or Y hands on
 
-N1  A bool is no number. Any other value with `__index__`, such as a numpy integer, is a whole number. The check hands
-    it on as an int.
-N2  A value that does not fit raises `InvalidArgument`, which names the argument. A wrong number of arguments, or an
+ARG-1  A bool is no number. Any other value with `__index__`, such as a numpy integer, is a whole number. The check
+    hands it on as an int.
+ARG-2  A value that does not fit raises `InvalidArgument`, which names the argument. A wrong number of arguments, or an
     unknown name, still raises Python's own `TypeError`.
-N3  A default is not checked.
+ARG-3  A default is not checked.
 
 The packages seglog and catalog have a copy of this module each, because neither imports the other. A test compares the
 copies. No I/O.

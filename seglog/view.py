@@ -16,7 +16,7 @@ It may have later records that the writer has not acked yet.
     removes WAL files                 none: the view holds them open
     deletes a record                  the record is shown or passed over: view and writer share the flags
 
-Z1  Damage is reported only if two looks in a row find the same damage. A single look may be wrong in these cases:
+VIEW-1  Damage is reported only if two looks in a row find the same damage. A single look may be wrong in these cases:
     1. It sees a frame half written, and then the sync mark behind it. The frame was whole when the writer wrote the
        mark, so the next look finds it whole.
     2. A file that the snapshot needs is missing. The second look has a newer snapshot, so it misses the same file only
@@ -24,7 +24,7 @@ Z1  Damage is reported only if two looks in a row find the same damage. A single
     3. A topic is found twice. A writer gives an id once. So two looks find the same two ids only if the topic is really
        there twice.
     4. The first live record of a topic is not found. This is logged only if two looks in a row say so.
-Z2  A look makes, cuts, unlinks and locks nothing. It asks the system for reads only.
+VIEW-2  A look makes, cuts, unlinks and locks nothing. It asks the system for reads only.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _goes_on(info: SegmentInfo, fresh: SegmentInfo | None) -> bool:
 def _on_disk(engine: Engine, state: TopicState, info: SegmentInfo) -> SegmentInfo | None:
     """Return the segment with its bytes of now, or None if its file has gone.
 
-    A rewrite changes the bytes before a snapshot says so (N5 of seglog.segments.rewrite).
+    A rewrite changes the bytes before a snapshot says so (REWRITE-5).
     """
     if not info.is_hot:
         return info

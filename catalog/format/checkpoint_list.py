@@ -5,16 +5,16 @@
     8       16          vid
     24      8           n, the number of marks
     32      8           floor: below it, only the run of GC that drew the nonce adds marks
-    40      16          nonce, drawn each time that GC removes marks (K3 of `catalog.checkpointer`)
+    40      16          nonce, drawn each time that GC removes marks (VCKPT-3)
     56      40 * 24     the newest marks, newest first, and zeros after the last one; each
                           8 lsn, from 1 · 8 max_ts: the latest at_ts of any commit up to that one, ms
                           · 8 max_seq: the highest seq that the topic ever had up to that commit
     1016    8           xxh3 of that envelope
     1024    (n-40)*24   in an envelope of type 24, if n > 40: the other marks, in the same order
 
-M1  The first 1,024 bytes are whole in themselves. A reader that opens a volume reads no more, however long its history
-    is. A reader that asks for a state or a time before the marks in there reads the whole object.
-M2  LSNs descend, without duplicates.
+CKSET-1  The first 1,024 bytes are whole in themselves. A reader that opens a volume reads no more, however long its
+    history is. A reader that asks for a state or a time before the marks in there reads the whole object.
+CKSET-2  LSNs descend, without duplicates.
 
 Source: Graft RFC 0001 (CheckpointSet); the layout is ours. No I/O: bytes in, bytes out.
 """

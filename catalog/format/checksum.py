@@ -6,8 +6,8 @@ They are CRCs: the parts' values join to the value of the whole.
     crc32c  google-crc32c    11 GB/s
     crc32   zlib             1.4 GB/s; for stores that know no other
 
-K1  A part's bytes are read once. The checksum of the whole comes from the parts' checksums and lengths alone.
-K2  As text a value is the Base64 of its four bytes, the most significant first.
+SUM-1  A part's bytes are read once. The checksum of the whole comes from the parts' checksums and lengths alone.
+SUM-2  As text a value is the Base64 of its four bytes, the most significant first.
 
 These checksums find damage on the way and in the store. A commit describes an object by BLAKE3 hashes, not by these.
 

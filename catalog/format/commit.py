@@ -1,13 +1,13 @@
 """The values of a commit. `catalog.format.encoding` turns them into objects and back.
 
-C1  LSNs of a volume are dense from 1. Each LSN has at most one commit.
-C2  A commit's hash covers its parent's hash, so a history is tamper-evident to its first commit.
-C3  The remote history of a topic has the topic's own order. The writer commits a delete only after every record that
-    was appended before the delete. So any prefix of the history is a state that the topic once had.
-C4  The writer commits a delete before the next offload. So at most one offload lies between a delete and the records
-    that it could reach: the offload that took records from after the delete along.
-C5  The epoch never falls from one commit to the next. The first writer has epoch 1. A writer that takes a volume over
-    makes a commit of a higher epoch. A writer that finds a commit of a higher epoch than its own has to stop.
+COMMIT-1  LSNs of a volume are dense from 1. Each LSN has at most one commit.
+COMMIT-2  A commit's hash covers its parent's hash, so a history is tamper-evident to its first commit.
+COMMIT-3  The remote history of a topic has the topic's own order. The writer commits a delete only after every record
+    that was appended before the delete. So any prefix of the history is a state that the topic once had.
+COMMIT-4  The writer commits a delete before the next offload. So at most one offload lies between a delete and the
+    records that it could reach: the offload that took records from after the delete along.
+COMMIT-5  The epoch never falls from one commit to the next. The first writer has epoch 1. A writer that takes a volume
+    over makes a commit of a higher epoch. A writer that finds a commit of a higher epoch than its own has to stop.
 
 Source: Graft RFC 0001 (Commit, Snapshot, SegmentRef); pages there are records here.
 """

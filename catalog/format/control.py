@@ -2,16 +2,16 @@
 
 `catalog.format.small_objects` and `catalog.format.checkpoint_list` turn them into objects and back.
 
-N1  A Control is written once, before anything else of its volume, and never changes.
-N2  A Ref is the only place where a name becomes a vid. A deleted branch keeps its Ref, which records the deletion.
-N3  A Fork lies in the parent volume and is written before the fork's Ref. So a reader of a volume sees every fork that
-    may still need its commits.
-N4  A Boundary only rises. A commit below it does not count. GC keeps no state below it, except the states that forks,
-    tags and pins hold. Before GC deletes a whole volume, it marks the Boundary as closing
+CTRL-1  A Control is written once, before anything else of its volume, and never changes.
+CTRL-2  A Ref is the only place where a name becomes a vid. A deleted branch keeps its Ref, which records the deletion.
+CTRL-3  A Fork lies in the parent volume and is written before the fork's Ref. So a reader of a volume sees every fork
+    that may still need its commits.
+CTRL-4  A Boundary only rises. A commit below it does not count. GC keeps no state below it, except the states that
+    forks, tags and pins hold. Before GC deletes a whole volume, it marks the Boundary as closing
     (catalog.refs.volume_deletion).
-N5  A Pin is for a reader of a state that GC may otherwise delete. Until the Pin expires, GC keeps that state.
-N6  A deleted Tag stays and records the deletion, as a Ref does. So a request that lands late brings neither back.
-N7  Below the floor of a CheckpointSet, only the run of GC that pruned the set last adds marks.
+CTRL-5  A Pin is for a reader of a state that GC may otherwise delete. Until the Pin expires, GC keeps that state.
+CTRL-6  A deleted Tag stays and records the deletion, as a Ref does. So a request that lands late brings neither back.
+CTRL-7  Below the floor of a CheckpointSet, only the run of GC that pruned the set last adds marks.
 
 Source: Graft RFC 0001 (Control, Fork, CheckpointSet); the others are ours.
 """

@@ -35,10 +35,11 @@ and for kind config only:
     1       1 if collected_before is there, else 0
     8       collected_before, ms, or 0
 
-H1  The hash covers every field of `Commit`, at a fixed place or after its length. So no two commits share the bytes.
-H2  The hash does not cover the checkpoint. So a commit that becomes one keeps its hash. The list of views has a hash of
-    its own.
-H3  A decoder checks in this order: envelope, protobuf, sizes and enums, commit hash, identity with the key.
+HASH-1  The hash covers every field of `Commit`, at a fixed place or after its length. So no two commits share the
+    bytes.
+HASH-2  The hash does not cover the checkpoint. So a commit that becomes one keeps its hash. The list of views has a
+    hash of its own.
+HASH-3  A decoder checks in this order: envelope, protobuf, sizes and enums, commit hash, identity with the key.
 
 Source: Graft RFC 0001 (Commit hash); the parent and all but the first fields are ours. No I/O: bytes in, bytes out.
 """

@@ -9,9 +9,9 @@
     8       n     data      the protobuf message; of 3 and 24, what `catalog.format.checkpoint_list` says
     8+n     8     xxh3      XXH3-64 of [0, 8+n), little-endian
 
-E1  A decoder checks an envelope in this order: magic, version, checksum, padding and type.
-E2  Another digit in place of the version is another format version. The decoder then looks at nothing else.
-E3  Any other difference from the written bytes is `InvalidObject`: no byte reaches a caller unverified.
+ENV-1  A decoder checks an envelope in this order: magic, version, checksum, padding and type.
+ENV-2  Another digit in place of the version is another format version. The decoder then looks at nothing else.
+ENV-3  Any other difference from the written bytes is `InvalidObject`: no byte reaches a caller unverified.
 
 XXH3 is not a MAC: it finds damage, not malice. The commit hash (`catalog.format.encoding`) ties a history together.
 Source: Graft RFC 0001 (ProtobufEnvelope); version and checksum are ours. No I/O: bytes in, bytes out.

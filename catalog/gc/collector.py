@@ -17,7 +17,7 @@
     4 Before each page of the plan, GC reads the names again,     the same
       and keeps what they hold.
     5 If a volume with orphans is still written, GC publishes     the same, and the commit
-      a commit of kind config (G3).
+      a commit of kind config (GC-3).
     6 GC deletes each object of the plan that is still not kept.  the plan, which the next run finishes
     7 GC removes the plan.                                        pages without a plan (catalog.gc.plan)
 
@@ -25,11 +25,11 @@
     8 GC writes a new plan. It names the garbage of now that      pages without a plan, or the plan
       no waiting plan names.
 
-G1  GC deletes an object only if two marks, at least one grace apart, found it unreachable. The boundary is the lower of
-    the two LSNs that the marks allow. So a LIST may miss new objects, and a writer has one grace to publish an upload.
-    If the time of a plan lies in the future, GC deletes the plan and does not carry it out.
+GC-1  GC deletes an object only if two marks, at least one grace apart, found it unreachable. The boundary is the lower
+    of the two LSNs that the marks allow. So a LIST may miss new objects, and a writer has one grace to publish an
+    upload. If the time of a plan lies in the future, GC deletes the plan and does not carry it out.
 
-G2  GC raises the boundary before it reads the names for the last time. A writer puts its Fork, Pin or Tag before it
+GC-2  GC raises the boundary before it reads the names for the last time. A writer puts its Fork, Pin or Tag before it
     reads the boundary. So GC sees the writer's object, or the writer sees the new boundary.
 
         A writer names lsn 7 while GC raises the boundary from 1 to 12:
@@ -47,15 +47,15 @@ G2  GC raises the boundary before it reads the names for the last time. A writer
     Before GC deletes a whole volume, it closes the volume: the boundary becomes `DEAD`, and stays so for ever. A dead
     volume takes no commit and no name. If a name of a dead volume is left, GC takes it back here.
 
-        A writer stalls with a commit below the boundary (V6 of `catalog.volume`):
+        A writer stalls with a commit below the boundary (VOL-6):
         1 Writer W prepares commit 15, and stalls before the PUT.
         2 Writer X publishes commits 15 to 30.
         3 GC raises the boundary to 20, and deletes commit 15.
         4 W wakes and puts its commit 15. The PUT succeeds, because the key is free again.
         5 W reads the boundary, sees 20, and treats its commit as refused.
 
-G3  An orphan is a segment that no commit names. GC deletes an orphan only if the orphan is older than the grace and no
-    attempt on record has it. If the volume is still written, GC first publishes a commit of kind config. The commit
+GC-3  An orphan is a segment that no commit names. GC deletes an orphan only if the orphan is older than the grace and
+    no attempt on record has it. If the volume is still written, GC first publishes a commit of kind config. The commit
     takes the LSN that a stalled writer would use. Its `collected_before_ms` forbids new segments of the orphan's age.
 
         A writer stalls between its upload and its commit:
@@ -70,13 +70,13 @@ G3  An orphan is a segment that no commit names. GC deletes an orphan only if th
 
     A writer that builds on GC's commit gives its segments younger ids, even if its clock is behind.
 
-G4  If an object is missing or damaged, GC deletes nothing that the object may hold (M3 of `catalog.gc.mark`). GC still
-    collects the rest.
+GC-4  If an object is missing or damaged, GC deletes nothing that the object may hold (MARK-3). GC still collects the
+    rest.
 
-G5  GC leaves an unknown key alone, goes past it, and reports it. GC looks for unknown keys where it lists anyway: among
-    refs, tags, pins, plans and the objects of volumes. It does not list the oplog.
+GC-5  GC leaves an unknown key alone, goes past it, and reports it. GC looks for unknown keys where it lists anyway:
+    among refs, tags, pins, plans and the objects of volumes. It does not list the oplog.
 
-G6  No run trusts its own clock alone. GC asks the store for the time at three points: at the beginning, before it
+GC-6  No run trusts its own clock alone. GC asks the store for the time at three points: at the beginning, before it
     carries out a plan, and before it writes one. If the clocks differ by more than a minute, either way, GC raises
     `ClocksDisagree` and changes nothing more. With a clock that stays ahead, the whole window would pass early. With a
     clock that is behind, a new plan would look old. If the store tells no time, GC uses the machine's clock, and the
@@ -140,7 +140,7 @@ class Collector:
     def run(self, *, dry_run: bool = False) -> GcReport:
         """Run GC once and return its report. With `dry_run`, report what a plan would name now, and change nothing.
 
-        Raises `ClocksDisagree` (G6), and the errors of the store. After an error, the next run continues. The report
+        Raises `ClocksDisagree` (GC-6), and the errors of the store. After an error, the next run continues. The report
         names damage; damage raises nothing.
         """
         report = GcReport()
@@ -184,7 +184,7 @@ class Collector:
         )
 
     def _take_back(self, marker: Marker, now_ms: int) -> None:
-        """Take back the names of dead volumes, for writers that stopped (E2 of `catalog.refs.volume_deletion`)."""
+        """Take back the names of dead volumes, for writers that stopped (VDEL-2)."""
         branches = Branches(Volumes(self._store), self._writer_id)
         for vid, names in marker.roots.named.items():
             if marker.look(vid).is_dead:
@@ -196,7 +196,7 @@ class Collector:
     def _carry_out(self, found: list[Plan], marker: Marker, report: GcReport, now_ms: int) -> list[Plan]:
         """Carry out the plans that are due, oldest first, and return the plans that still wait.
 
-        Delete plans whose time lies in the future (G1), and old pages without a plan.
+        Delete plans whose time lies in the future (GC-1), and old pages without a plan.
         """
         waiting: list[Plan] = []
         grace_ms, latest_ms = self._policy.grace_s * 1000, now_ms + self._policy.skew_s * 1000

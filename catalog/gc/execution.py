@@ -163,7 +163,7 @@ class Execution:
             self.marker.block(kept.vid, damage)
 
     def _make_checkpoint(self, vid: Vid, lsn: int) -> None:
-        """Make the commit at `lsn` a checkpoint, and add its mark if GC may add one (K3 of `catalog.checkpointer`).
+        """Make the commit at `lsn` a checkpoint, and add its mark if GC may add one (VCKPT-3).
 
         GC may add a mark at or above the floor of the CheckpointSet. Below the floor GC adds a mark only on two
         conditions. The state was kept until this run pruned the set. No other run has pruned the set since.

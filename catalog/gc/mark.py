@@ -1,13 +1,13 @@
 """The mark phase of GC: find out what each volume keeps, from all names and all volumes.
 
-M1  A mark is never taken back: `refresh` only adds. An object that two marks found unreachable stays garbage.
-    A later holder is refused (G2 of `catalog.gc.collector`).
-M2  A volume without holders still holds the states of its parent that it stands on, because its name may come back.
+MARK-1  A mark is never taken back: `refresh` only adds. An object that two marks found unreachable stays garbage.
+    A later holder is refused (GC-2).
+MARK-2  A volume without holders still holds the states of its parent that it stands on, because its name may come back.
     This ends when its boundary is `DEAD`.
-M3  If GC cannot read an object, it keeps all that the object might hold. The volume and the volumes that it was forked
-    from are then `blocked`, with the reason. A ref or a tag that GC cannot read blocks all volumes of its topic, a pin
-    blocks its volume. Damage never turns an object into garbage.
-M4  GC marks one volume after the other. In memory stay 16 bytes for each segment that is kept.
+MARK-3  If GC cannot read an object, it keeps all that the object might hold. The volume and the volumes that it was
+    forked from are then `blocked`, with the reason. A ref or a tag that GC cannot read blocks all volumes of its topic,
+    a pin blocks its volume. Damage never turns an object into garbage.
+MARK-4  GC marks one volume after the other. In memory stay 16 bytes for each segment that is kept.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Kept:
         return lsn in self.points or (self.first_lsn is not None and lsn >= self.first_lsn)
 
     def held_alone(self) -> list[int]:
-        """Return the points below the kept range, ascending. Each must be a checkpoint (R2 of `catalog.retention`)."""
+        """Return the points below the kept range, ascending. Each must be a checkpoint (KEEP-2)."""
         return sorted(lsn for lsn in self.points if lsn and (self.first_lsn is None or lsn < self.first_lsn))
 
 
@@ -163,7 +163,7 @@ class Marker:
         return kept.is_dead and kept.control is None and vid not in self.blocked
 
     def volumes(self) -> Volumes:
-        """Return a reader without the snapshots of earlier readers, which would stay in memory (M4)."""
+        """Return a reader without the snapshots of earlier readers, which would stay in memory (MARK-4)."""
         return Volumes(self._store, self._cache)
 
     # ------------------------------------------------------------ volumes
@@ -221,7 +221,7 @@ class Marker:
         return kept.vid in roots.refs or kept.vid in roots.deleted_refs
 
     def _mark_range(self, volumes: Volumes, kept: Kept, since_ms: int) -> None:
-        """Mark the range of a volume that has holders. Without holders, mark only what the volume stands on (M2)."""
+        """Mark the range of a volume with holders. Without holders, mark only what it stands on (MARK-2)."""
         vid, tip, lowest = kept.vid, kept.tip, kept.lowest
         assert tip is not None  # noqa: S101 - the caller has looked
         start = scan_from(kept.marks, lowest, tip.lsn, since_ms) or lowest
@@ -339,7 +339,7 @@ class Marker:
     # ------------------------------------------------------------ damage
 
     def block(self, vid: Vid, trouble: CatalogError) -> None:
-        """Keep the volume, and the volumes that it stands on, from all deletes (M3)."""
+        """Keep the volume, and the volumes that it stands on, from all deletes (MARK-3)."""
         self._block(vid, trouble)
 
     def _block(self, vid: Vid, trouble: CatalogError, *, only_below: bool = False) -> None:
@@ -364,7 +364,7 @@ class Marker:
         return [] if control.parent is None else [control.parent.vid]
 
     def _doubt(self, roots: Roots) -> None:
-        """Block the volumes whose names do not decode (M3)."""
+        """Block the volumes whose names do not decode (MARK-3)."""
         for vid, damage in roots.doubtful_volumes.items():
             self._block(vid, damage)
         for topic, damage in roots.doubtful_topics.items():

@@ -7,8 +7,8 @@
     3 GC deletes the plan.                        pages without a plan
     4 GC deletes its pages.                       nothing
 
-G1  A plan is complete as soon as it exists, and never changes. It holds ids, never keys.
-G2  GC may delete the garbage of a plan again and again.
+PLAN-1  A plan is complete as soon as it exists, and never changes. It holds ids, never keys.
+PLAN-2  GC may delete the garbage of a plan again and again.
 
 Each plan has a number. The numbers grow with the time at which GC began the plans.
 """

@@ -74,6 +74,6 @@ class GcReport:
     damaged_plans: list[str] = field(default_factory=list[str])
 
     def tell_unknown(self, key: str) -> None:
-        """Add an unknown key (G5 of `catalog.gc.collector`), up to the first 100."""
+        """Add an unknown key (GC-5), up to the first 100."""
         if len(self.unknown_keys) < _UNKNOWN_KEYS:
             self.unknown_keys.append(key)

@@ -8,11 +8,11 @@
     deep                each byte: lengths, blake3 of data objects and of the heads of indexes; and each checkpoint
                         against the fold of the commits up to it
 
-Q1  No false alarm: if scrub finds damage, it checks everything again. It reports the damage that it finds both times.
-    A writer, a merge or GC may change objects between two requests. Objects below a boundary that GC has raised since
-    are no damage.
-Q2  Scrub cannot see what a volume has lost at its newest end. Only the writer's own copy has that.
-Q3  A LIST is never the reason for a finding. Scrub asks by key for each object that the LIST lacks.
+SCRUB-1  No false alarm: if scrub finds damage, it checks everything again. It reports the damage that it finds both
+    times. A writer, a merge or GC may change objects between two requests. Objects below a boundary that GC has raised
+    since are no damage.
+SCRUB-2  Scrub cannot see what a volume has lost at its newest end. Only the writer's own copy has that.
+SCRUB-3  A LIST is never the reason for a finding. Scrub asks by key for each object that the LIST lacks.
 """
 
 from __future__ import annotations

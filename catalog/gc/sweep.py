@@ -1,7 +1,8 @@
 """The sweep phase of GC: compare every object of every volume with what the mark keeps, and plan the garbage.
 
-W1  GC goes through one LIST after the other. It keeps nothing of a LIST in memory, except the current page of the plan.
-W2  GC does not plan an object again if a waiting plan has it.
+SWEEP-1  GC goes through one LIST after the other. It keeps nothing of a LIST in memory, except the current page of the
+    plan.
+SWEEP-2  GC does not plan an object again if a waiting plan has it.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ class Sweep:
         return {ref.sid: ref.data_length + ref.index_head_length + ref.index_trailer_length for ref in refs}
 
     def _tell(self, key: str) -> bool:
-        """Report an unknown key (G5 of `catalog.gc.collector`). Return True: the key stays."""
+        """Report an unknown key (GC-5). Return True: the key stays."""
         self._report.tell_unknown(key)
         return True
 

@@ -3,16 +3,17 @@
 Implementations: `catalog.objects.local` (a directory), `catalog.objects.memory`, `catalog.objects.s3`.
 One suite of checks runs over all of them, and over a user's store: `catalog.objects.conformance`.
 
-P1  `put_new` is atomic. Of any number of racing callers one succeeds. No reader ever sees half an object.
-P2  When a write returns, its effect is durable, and visible to every later `get`, `head` and `list` from anywhere.
-P3  An absent key raises `NoSuchObject`. No other trouble raises `NoSuchObject`.
-P4  A multipart object appears whole, at `complete_upload`, or never.
-P5  If a store keeps a checksum of the whole object, it compares that with the checksum of the sent bytes. It does so
-    before the object appears. `head` returns the checksum. Directory and memory stores keep a checksum of the objects
-    that `put` and `complete_upload` made.
-P6  `swap` is atomic, as `put_new` is. Of any number of racing callers that saw one state of an object, one succeeds.
-P7  A store adds the prefix that it was opened with to every key. No request leaves that prefix.
-P8  When a call returns, the store uses the caller's buffers no longer. The caller may change them.
+STORE-1  `put_new` is atomic. Of any number of racing callers one succeeds. No reader ever sees half an object.
+STORE-2  When a write returns, its effect is durable, and visible to every later `get`, `head` and `list` from anywhere.
+STORE-3  An absent key raises `NoSuchObject`. No other trouble raises `NoSuchObject`.
+STORE-4  A multipart object appears whole, at `complete_upload`, or never.
+STORE-5  If a store keeps a checksum of the whole object, it compares that with the checksum of the sent bytes. It does
+    so before the object appears. `head` returns the checksum. Directory and memory stores keep a checksum of the
+    objects that `put` and `complete_upload` made.
+STORE-6  `swap` is atomic, as `put_new` is. Of any number of racing callers that saw one state of an object, one
+    succeeds.
+STORE-7  A store adds the prefix that it was opened with to every key. No request leaves that prefix.
+STORE-8  When a call returns, the store uses the caller's buffers no longer. The caller may change them.
 
 Every method may raise `StoreUnreachable`, `AccessDenied` and `NoSuchBucket`. All methods are safe to call from many
 threads.

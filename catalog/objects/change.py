@@ -11,15 +11,18 @@ body, by `put_new` or by `swap`. After every answer except plain success, `chang
     taken, changed, unknown  another state          ask `make` again with that one, after a pause; `ROUNDS` times in all
     taken, changed, unknown  no answer              `OutcomeUnknown`
 
-X1  `make` may get a state that contains its change already, below changes of other writers. That happens if our answer
-    got lost and another writer built on our change. `make` must recognise its change and leave the object alone. A
-    change that is made twice must be harmless.
-X2  No state of an object ever returns: each state has something new in it (a nonce, a count that grows). So a request
-    that lands late finds the state that it was for, or none. Removal ends an object: its key must not be created again.
-X3  If a try got no definite answer and the state before is still there, no later refusal means "not written". Refusals
-    are: no connection, no access, no bucket. If another state is there, `make` tells whether it contains the change.
-X4  A body may be damaged on its way. `make` verifies it (catalog.format.envelope) before it builds on it.
-X5  Lock-free: a writer loses a round only to a change of another writer. So one of all writers always makes progress.
+SWAP-1  `make` may get a state that contains its change already, below changes of other writers. That happens if our
+    answer got lost and another writer built on our change. `make` must recognise its change and leave the object alone.
+    A change that is made twice must be harmless.
+SWAP-2  No state of an object ever returns: each state has something new in it (a nonce, a count that grows). So a
+    request that lands late finds the state that it was for, or none. Removal ends an object: its key must not be
+    created again.
+SWAP-3  If a try got no definite answer and the state before is still there, no later refusal means "not written".
+    Refusals are: no connection, no access, no bucket. If another state is there, `make` tells whether it contains the
+    change.
+SWAP-4  A body may be damaged on its way. `make` verifies it (catalog.format.envelope) before it builds on it.
+SWAP-5  Lock-free: a writer loses a round only to a change of another writer. So one of all writers always makes
+    progress.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A check of one promise of a store, and the helpers of checks. `catalog.objects.conformance` has all checks.
 
-Y1  A check works under a prefix of its own, which is empty at first. The caller removes the objects that the check
+CHECK-1  A check works under a prefix of its own, which is empty at first. The caller removes the objects that the check
     makes.
-Y2  A check returns if it saw the promise kept. It raises `PromiseBroken`, with what it saw instead, if the store broke
-    the promise. It raises `NotPermitted` if the role may not make the requests that the check needs. It raises
+CHECK-2  A check returns if it saw the promise kept. It raises `PromiseBroken`, with what it saw instead, if the store
+    broke the promise. It raises `NotPermitted` if the role may not make the requests that the check needs. It raises
     `NotKept` if the store has nothing to check. Otherwise it raises the store's error.
-Y3  A race without a wrong winner is evidence, and no proof. The store's manual says what the store promises.
+CHECK-3  A race without a wrong winner is evidence, and no proof. The store's manual says what the store promises.
 """
 
 from __future__ import annotations

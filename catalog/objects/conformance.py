@@ -22,7 +22,7 @@ _PART = bytes(range(256)) * 20_480  # 5 MiB, the least S3 takes for a part that 
 _RACERS = 8
 _RACES = 3
 
-# ---------------------------------------------------------------- P1, P2: create
+# ---------------------------------------------------------------- STORE-1, STORE-2: create
 
 
 @proves("What was written is there for the next read and the next listing, also where somebody looked in vain before.")
@@ -54,7 +54,7 @@ def _create_race(place: Place) -> None:
         race(place, key, bodies, functools.partial(place.store.put_new, key))
 
 
-# ---------------------------------------------------------------- P6: compare-and-swap
+# ---------------------------------------------------------------- STORE-6: compare-and-swap
 
 
 @proves("An object is replaced by whoever names the state that it is in, and by nobody else.")
@@ -107,7 +107,7 @@ def _swap_leaves_nothing_behind(place: Place) -> None:
         expect("the checksum", found.checksum, Checksum.of(found.checksum.kind, b"after"))
 
 
-# ---------------------------------------------------------------- P3: absence; ranges
+# ---------------------------------------------------------------- STORE-3: absence; ranges
 
 
 @proves("A key that is not there is told so, by every way of reading.")
@@ -201,7 +201,7 @@ def _checksum(place: Place) -> None:
         expect("the checksum", found, Checksum.of(found.kind, body))
 
 
-# ---------------------------------------------------------------- P4, P5: multipart
+# ---------------------------------------------------------------- STORE-4, STORE-5: multipart
 
 
 @proves("An object of parts appears whole when it is completed, and not before.")

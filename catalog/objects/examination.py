@@ -5,8 +5,8 @@
     broken    the store broke the promise, or raised an error: `reason` says what
     skipped   no result: the role lacks a permission, the store has nothing to check, or the store does not answer
 
-E1  The examination removes objects by the names that the checks used. A listing may be broken, so none is asked.
-E2  If the first check meets a store that cannot be reached or refuses it, the examination skips all later checks.
+EXAM-1  The examination removes objects by the names that the checks used. A listing may be broken, so none is asked.
+EXAM-2  If the first check meets a store that cannot be reached or refuses it, the examination skips all later checks.
 """
 
 from __future__ import annotations

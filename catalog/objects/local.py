@@ -6,18 +6,18 @@
     <root>/.multipart/<upload id>/      `upload` (JSON: key, metadata) and one file a part, `<number>.<tag>`
     <root>/.locks/<2 hex digits>        empty; the hash of a key gives its lock. No lock file is ever removed
 
-L1  An object appears by link(2) (`put_new`) or rename(2), after its bytes are on disk. The call returns after the
+DIR-1  An object appears by link(2) (`put_new`) or rename(2), after its bytes are on disk. The call returns after the
     directory entry is on disk too. A crash leaves only temporaries. No listing shows them, because no key begins with a
     dot.
-L2  The store raises `KeyTaken` and `KeyChanged` only after the found state is on disk. So the state that a caller reads
-    back stays.
-L3  While the store joins parts, it compares the joined bytes with the parts' checksums. `head` gives the checksum that
-    was compared. `put_new` and `swap` record none.
-L4  The first write makes the root. The directory above the root must exist, as a bucket must.
-L5  A call that replaces or removes an object holds its lock by flock(2). The lock ends with the process. Threads and
+DIR-2  The store raises `KeyTaken` and `KeyChanged` only after the found state is on disk. So the state that a caller
+    reads back stays.
+DIR-3  While the store joins parts, it compares the joined bytes with the parts' checksums. `head` gives the checksum
+    that was compared. `put_new` and `swap` record none.
+DIR-4  The first write makes the root. The directory above the root must exist, as a bucket must.
+DIR-5  A call that replaces or removes an object holds its lock by flock(2). The lock ends with the process. Threads and
     processes take turns, so nothing comes between the comparison of `swap` and its rename. `put_new` and readers need
     no lock.
-L6  An etag is the hash of the content. A caller that must tell a state from an equal earlier one puts something new
+DIR-6  An etag is the hash of the content. A caller that must tell a state from an equal earlier one puts something new
     into it.
 
 A directory cannot hold both `a` and `a/b`, as S3 can. `catalog.format.keys` makes no such keys.

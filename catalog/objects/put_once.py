@@ -9,9 +9,9 @@ except plain success, `put_once` reads the key back:
     taken, unknown    absent                  send the identical bytes again, after a pause; `TRIES` times in all
     taken, unknown    no answer               `OutcomeUnknown`
 
-W1  All tries send the same bytes. So the object is the same whichever try lands, even a late one.
-W2  If a try got no definite answer, no later refusal (no connection, no access, no bucket) means "not written".
-W3  The caller can recognise its own body, because the body holds a fresh id or nonce.
+PUT-1  All tries send the same bytes. So the object is the same whichever try lands, even a late one.
+PUT-2  If a try got no definite answer, no later refusal (no connection, no access, no bucket) means "not written".
+PUT-3  The caller can recognise its own body, because the body holds a fresh id or nonce.
 """
 
 from __future__ import annotations

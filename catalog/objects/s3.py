@@ -4,17 +4,17 @@ Endpoint, region and credentials come from the AWS environment and configuration
 Conditional, multipart and administrative requests go through boto3. `get` and `get_range` go through obstore, at a
 tenth of the CPU time a request (catalog.objects.s3_reads).
 
-R1  `put_new`, `swap` and `complete_upload` are sent once. An SDK that resends them reports our own success as a lost
-    race. The SDK repeats all other requests, and backs off.
-R2  If an answer leaves open whether a write happened, the store raises `OutcomeUnknown`. Such answers are 409, 5xx, a
-    reset, a timeout, and a 412 to a request without a condition. A 412 to If-None-Match is `KeyTaken`. A 412 to
+BUCKET-1  `put_new`, `swap` and `complete_upload` are sent once. An SDK that resends them reports our own success as a
+    lost race. The SDK repeats all other requests, and backs off.
+BUCKET-2  If an answer leaves open whether a write happened, the store raises `OutcomeUnknown`. Such answers are 409,
+    5xx, a reset, a timeout, and a 412 to a request without a condition. A 412 to If-None-Match is `KeyTaken`. A 412 to
     If-Match is `KeyChanged`, as is NoSuchKey. A request that cannot have been sent (no connection, no credentials) or
     was refused (4xx) is not `OutcomeUnknown`.
-R3  `list` always sends a prefix, because policies allow nothing else.
-R4  Every part carries a checksum. The completion sends back these checksums, and the checksum that they join to. So
-    the store refuses a badly joined object. This module compares the store's checksum of the whole again
+BUCKET-3  `list` always sends a prefix, because policies allow nothing else.
+BUCKET-4  Every part carries a checksum. The completion sends back these checksums, and the checksum that they join to.
+    So the store refuses a badly joined object. This module compares the store's checksum of the whole again
     (catalog.objects.s3_writes).
-R5  The answer to a delete of many keys is 200, with an error for each key that is still there. The first error is
+BUCKET-5  The answer to a delete of many keys is 200, with an error for each key that is still there. The first error is
     raised. The request carries the SDK's CRC32 and Content-MD5, because stores want the one or the other. A store
     without this request gets one request for each key.
 

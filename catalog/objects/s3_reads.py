@@ -3,12 +3,13 @@
 obstore uses the endpoint, region, certificates and credentials of the boto3 session. A refusal becomes the same error
 as a refusal that boto3 gets. So a caller sees no difference between the two.
 
-B1  Absence is the code NoSuchKey and nothing else. A 404 of a proxy, or of a bucket that is gone, is not absence.
-B2  Every few minutes obstore asks the session for credentials. So it uses credentials that the session has refreshed.
-B3  obstore repeats a request that fails (5xx, 429, a reset, a timeout, a body that breaks off), backing off with
+BGET-1  Absence is the code NoSuchKey and nothing else. A 404 of a proxy, or of a bucket that is gone, is not absence.
+BGET-2  Every few minutes obstore asks the session for credentials. So it uses credentials that the session has
+    refreshed.
+BGET-3  obstore repeats a request that fails (5xx, 429, a reset, a timeout, a body that breaks off), backing off with
     jitter.
-B4  Body and ETag come from one answer. If the body breaks off, the repeated request names that ETag.
-B5  A bucket in another region than the session's is `OtherRegion`. boto3 follows the store there, obstore does not.
+BGET-4  Body and ETag come from one answer. If the body breaks off, the repeated request names that ETag.
+BGET-5  A bucket in another region than the session's is `OtherRegion`. boto3 follows the store there, obstore does not.
 """
 
 from __future__ import annotations

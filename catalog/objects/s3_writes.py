@@ -5,11 +5,11 @@
     storage     put, create_upload: large objects. Commits and names stay in the store's own class
     encryption  put, put_new, swap, create_upload; a part follows its upload
 
-W1  A checksum of the whole object counts as kept only if the store's answer says so. With `auto`, a store that does not
-    keep it, or refuses the request, gets the request again with CRC32. Every store knows CRC32: of the whole for one
-    PUT, of each part for an upload. The result holds for the life of the store object.
-W2  If the settings name a kind that the store does not keep, that is an error. Users must not trust a check that does
-    not happen.
+BPUT-1  A checksum of the whole object counts as kept only if the store's answer says so. With `auto`, a store that does
+    not keep it, or refuses the request, gets the request again with CRC32. Every store knows CRC32: of the whole for
+    one PUT, of each part for an upload. The result holds for the life of the store object.
+BPUT-2  If the settings name a kind that the store does not keep, that is an error. Users must not trust a check that
+    does not happen.
 
 Source: the S3 API reference, "Checking object integrity".
 """
@@ -81,7 +81,7 @@ class Scheme:
 
 
 class Schemes:
-    """The schemes that a store keeps, found by trying (W1). The one for puts and the one for uploads may differ."""
+    """The schemes that a store keeps, found by trying (BPUT-1). The one for puts and the one for uploads may differ."""
 
     def __init__(self, url: str, checksum: str) -> None:
         self._url = url

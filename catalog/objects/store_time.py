@@ -3,12 +3,14 @@
 Every machine that uses a prefix asks the same store, so all machines share the store's clock. A machine alone cannot
 tell that its own clock is wrong.
 
-T1  A caller that deletes by age asks `check_clock` first. It refuses if the clocks differ by more than `MOST_OFF_MS`.
-T2  A caller that records until when something is kept uses `latest_ms`. So a clock that is behind ends nothing early.
-T3  A caller that judges the age of another machine's work uses `earliest_ms`. So a clock that is ahead ends nothing
+TIME-1  A caller that deletes by age asks `check_clock` first. It refuses if the clocks differ by more than
+    `MOST_OFF_MS`.
+TIME-2  A caller that records until when something is kept uses `latest_ms`. So a clock that is behind ends nothing
     early.
-T4  If a store tells no time, the machine's clock counts, and `check_clock` returns None.
-T5  A directory on this machine's own disk has this machine's clock. There a wrong clock goes unnoticed.
+TIME-3  A caller that judges the age of another machine's work uses `earliest_ms`. So a clock that is ahead ends nothing
+    early.
+TIME-4  If a store tells no time, the machine's clock counts, and `check_clock` returns None.
+TIME-5  A directory on this machine's own disk has this machine's clock. There a wrong clock goes unnoticed.
 """
 
 from __future__ import annotations

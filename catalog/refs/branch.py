@@ -5,38 +5,38 @@ A topic's own history is its branch `main`. A crash may interrupt the creation o
     step                                            what a crash after it leaves
     1 put the Control, in the new volume            a volume without a name, for GC
     2 put the Fork, in the parent (if any)          the same; the parent's commits are held for it
-    3 check that the fork point is kept (B3)        the same
+    3 check that the fork point is kept (BRANCH-3)        the same
     4 put the OplogEntry                            the same, and an entry without its change
     5 put the Ref, if none or a deleted one is      the branch
       there
-    6 check that the volume is open (B3)            a name that was not acked
+    6 check that the volume is open (BRANCH-3)            a name that was not acked
 
-B1  If several callers create a name at the same time, one wins. A caller that wants an empty `main` adopts the winner's
-    volume. All other callers get `BranchExists`, because their fork points may differ.
+BRANCH-1  If several callers create a name at the same time, one wins. A caller that wants an empty `main` adopts the
+    winner's volume. All other callers get `BranchExists`, because their fork points may differ.
 
-B2  If the store does not answer the PUT of a fork's ref, `create` raises `OutcomeUnknown`. It names the new volume. The
-    caller tells its branch from another's by this volume. A second call makes another volume, and never takes an
-    existing branch for its own.
+BRANCH-2  If the store does not answer the PUT of a fork's ref, `create` raises `OutcomeUnknown`. It names the new
+    volume. The caller tells its branch from another's by this volume. A second call makes another volume, and never
+    takes an existing branch for its own.
 
-B3  No branch has a collected parent or a collected volume. GC raises a boundary, then reads forks and refs again, then
-    deletes. A caller writes first, and reads the boundary then. So GC sees the caller's object, or the caller sees GC's
-    boundary. A caller reads two boundaries:
+BRANCH-3  No branch has a collected parent or a collected volume. GC raises a boundary, then reads forks and refs again,
+    then deletes. A caller writes first, and reads the boundary then. So GC sees the caller's object, or the caller sees
+    GC's boundary. A caller reads two boundaries:
       after step 2 the boundary of the parent (catalog.refs.retention_check)
       after step 5 the boundary of the new volume (catalog.refs.volume_deletion)
     Undelete, rename and undo also read the boundary of the volume, after they put a ref. If `create` finds that the
     name exists, it reads the boundary, too.
 
-B4  A deleted branch keeps its ref, with the time of the deletion. Undelete restores it until GC has collected its
+BRANCH-4  A deleted branch keeps its ref, with the time of the deletion. Undelete restores it until GC has collected its
     volume. A name whose volume was collected counts as deleted, whatever its ref says.
 
-B5  A ref is never removed. It changes only by compare-and-swap, with a new nonce each time. The oplog has its former
-    values.
+BRANCH-5  A ref is never removed. It changes only by compare-and-swap, with a new nonce each time. The oplog has its
+    former values.
 
-B6  A rename gives the new name, then takes the old one away, as one operation. If the old name has changed, the caller
-    takes the new name back. So if several renames race, one wins. A crash may leave both names on one volume. A second
-    rename ends that, and so does undo. Undo gives the old name back first.
+BRANCH-6  A rename gives the new name, then takes the old one away, as one operation. If the old name has changed, the
+    caller takes the new name back. So if several renames race, one wins. A crash may leave both names on one volume. A
+    second rename ends that, and so does undo. Undo gives the old name back first.
 
-B7  A volume has one live name. Undelete, rename and undo refuse to give it another one (catalog.refs.one_name).
+BRANCH-7  A volume has one live name. Undelete, rename and undo refuse to give it another one (catalog.refs.one_name).
 
 Source: Graft RFC 0001.
 """
@@ -300,7 +300,7 @@ class Branches:
     ) -> None:
         """Delete the name if it leads to `vid`.
 
-        `vid` is a dead volume (E2 of `catalog.refs.volume_deletion`), or one with another name.
+        `vid` is a dead volume (VDEL-2), or one with another name.
         """
 
         def taken_back(ref: Ref | None) -> Ref | None:
@@ -350,7 +350,7 @@ class Branches:
         now_ms: int,
         message: str = "",
     ) -> Ref:
-        """Change a name. The new value may name a volume that had no name (B3), or that has another name (B7)."""
+        """Change a name. The volume of the new value may have no name (BRANCH-3) or another name (BRANCH-7)."""
         key = ref_key(topic, branch)
         found = self._refs.look(key)
         wanted = make(found.value)
@@ -364,7 +364,7 @@ class Branches:
         return ref
 
     def _move(self, operation: str, planned: Sequence[Planned[Ref]], *, now_ms: int, message: str) -> None:
-        """Give names and take names away, as one operation (B3, B7)."""
+        """Give names and take names away, as one operation (BRANCH-3, BRANCH-7)."""
         taken = {change.key for change in planned if change.wanted.deleted_at_ms is not None}
 
         def made(change: Planned[Ref]) -> None:

@@ -7,12 +7,13 @@
       she takes half back and is refused.       he takes mended back and is refused.
                                               3 takes fix away
 
-U1  Each caller puts its ref before it reads the others. So if two callers name one volume at the same time, at least
-    one sees the other's ref. If both see the other's ref, both are refused, and the state is as before.
-U2  The names that the same operation takes away do not count. If another caller changes them, the operation fails.
-U3  A crash between steps 1 and 2, or 2 and 3, may leave two names. A rename or a delete of one of them ends that. Until
-    then the volume gets no third name.
-U4  All names of a volume are names of one topic. So a look costs one LIST, and one GET for each branch of the topic.
+NAME-1  Each caller puts its ref before it reads the others. So if two callers name one volume at the same time, at
+    least one sees the other's ref. If both see the other's ref, both are refused, and the state is as before.
+NAME-2  The names that the same operation takes away do not count. If another caller changes them, the operation fails.
+NAME-3  A crash between steps 1 and 2, or 2 and 3, may leave two names. A rename or a delete of one of them ends that.
+    Until then the volume gets no third name.
+NAME-4  All names of a volume are names of one topic. So a look costs one LIST, and one GET for each branch of the
+    topic.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
 Each entry is one object. The numbers start at 1.
 
-O1  A writer puts the entry before it makes the change, so no change is missing from the log. After a crash or a lost
-    race an entry may have no change. Its value shows that: the name never had this value, and the next entry starts
-    from the same former value. If an operation changes several names, a crash may leave only the first changes. The
-    values show for each name whether its change was made.
-O2  Entries never change. A writer puts the next entry under the first free number.
-O3  A reader passes over a key among the entries that is no entry's. The key stays.
+OPLOG-1  A writer puts the entry before it makes the change, so no change is missing from the log. After a crash or a
+    lost race an entry may have no change. Its value shows that: the name never had this value, and the next entry
+    starts from the same former value. If an operation changes several names, a crash may leave only the first changes.
+    The values show for each name whether its change was made.
+OPLOG-2  Entries never change. A writer puts the next entry under the first free number.
+OPLOG-3  A reader passes over a key among the entries that is no entry's. The key stays.
 """
 
 from __future__ import annotations

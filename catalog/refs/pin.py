@@ -2,8 +2,7 @@
 
 A pin is an object that names its holder and the time until which it holds. The holder renews the pin in time. A pin
 that its holder does not renew expires, so a reader that dies holds nothing for long. The expiry is counted from the
-store's time, or from the holder's clock if that is ahead. So a holder whose clock is behind loses nothing (T2 of
-`catalog.objects.store_time`).
+store's time, or from the holder's clock if that is ahead. So a holder whose clock is behind loses nothing (TIME-2).
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@
 So GC sees the writer's object in its step 3, or the writer sees GC's steps 1 and 2.
 
 A point below the boundary is kept only while it has a mark. GC keeps a mark for each state that it keeps there. No
-other caller adds a mark there (K3 of `catalog.checkpointer`). A second name of the same point proves nothing, because
-its writer may be in the middle of the same check.
+other caller adds a mark there (VCKPT-3). A second name of the same point proves nothing, because its writer may be in
+the middle of the same check.
 """
 
 from __future__ import annotations

@@ -17,19 +17,19 @@ The Boundary of the volume has three states. Each change of it has a new nonce.
       closing -> open: done           else, if the Boundary is still the one of step 1: closing -> dead
       dead: takes the ref back        else: leaves the Boundary as it is
 
-E1  No acked name leads to a dead volume. Suppose GC does not see the ref in its step 2. Then the caller put the ref
+VDEL-1  No acked name leads to a dead volume. Suppose GC does not see the ref in its step 2. Then the caller put the ref
     after GC's step 1, and `keep_open` finds closing, or a later state. There are two cases:
       1. closing -> open came first. GC's step 3 changes nothing, because no state comes back.
       2. closing -> dead came first. The caller takes the ref back and acks nothing.
     If `keep_open` finds an open boundary, and GC closes it later, the ref was there before GC's step 1.
 
-E2  A caller that stops between its steps 1 and 2 acked nothing. GC takes the ref of a dead volume back in its place.
+VDEL-2  A caller that stops between its steps 1 and 2 acked nothing. GC takes the ref of a dead volume back in its
+    place.
 
-E3  A run of GC that stops leaves the volume closing. Closing changes nothing for any caller. Another run continues
+VDEL-3  A run of GC that stops leaves the volume closing. Closing changes nothing for any caller. Another run continues
     from there, and reads the names itself.
 
-E4  Forks, tags and pins need no part in this. GC reads them also after the volume is dead (G2 of
-    `catalog.gc.collector`).
+VDEL-4  Forks, tags and pins need no part in this. GC reads them also after the volume is dead (GC-2).
 """
 
 from __future__ import annotations

@@ -9,13 +9,14 @@
     128           payload: chunks, one after the other
     ...           FE DC DE AD repeated, cut where the block ends
 
-B1  Every block but the last has exactly the block size. The last block ends with its payload, without padding.
-B2  Codec none: a chunk's bytes are its entries. So the payload is entries back to back, as Apache Pulsar reads them.
-B3  Codec zstd: a chunk's bytes are one zstd frame (content size and content checksum present) of its entries.
+BLOCK-1  Every block but the last has exactly the block size. The last block ends with its payload, without padding.
+BLOCK-2  Codec none: a chunk's bytes are its entries. So the payload is entries back to back, as Apache Pulsar reads
+    them.
+BLOCK-3  Codec zstd: a chunk's bytes are one zstd frame (content size and content checksum present) of its entries.
     The magic word differs, so a reader of PIP-17 refuses the object instead of misreading it.
-B4  A chunk never spans blocks. Codec none: if an entry does not fit this block, it goes to the next block.
+BLOCK-4  A chunk never spans blocks. Codec none: if an entry does not fit this block, it goes to the next block.
     Codec zstd: if the frame of a chunk does not fit this block, the chunk goes to the next block.
-B5  Behind the last chunk of a block comes 0xFE (padding), 0xFB (the next block) or the end of the object.
+BLOCK-5  Behind the last chunk of a block comes 0xFE (padding), 0xFB (the next block) or the end of the object.
     No entry begins with one of these bytes, because its length would be negative. No zstd frame does, either. So a scan
     needs no index.
 

@@ -1,8 +1,8 @@
 """The stored form of a chunk's bytes: unchanged, or as one zstd frame.
 
-K1  The chunk table's XXH3-64 is over the stored bytes. The reader checks it before it decompresses anything.
-K2  A zstd frame states its content size. The reader takes memory only if that size equals the chunk table's.
-K3  The frame's own content checksum covers the raw bytes. Each record's XXH3 is inside them.
+CODEC-1  The chunk table's XXH3-64 is over the stored bytes. The reader checks it before it decompresses anything.
+CODEC-2  A zstd frame states its content size. The reader takes memory only if that size equals the chunk table's.
+CODEC-3  The frame's own content checksum covers the raw bytes. Each record's XXH3 is inside them.
 
 This module does no I/O.
 """

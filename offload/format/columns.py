@@ -1,9 +1,9 @@
 """The columns of a decoded chunk. A scan makes them for all its records at once.
 
-    L1  Every record is checked before any column is made: XXH3-64, place (entry id, seq, topic_id), lengths.
-    L2  Only the checksum is computed record by record. The heads are gathered as one array. One Arrow `take` for each
-        column copies the variable parts of the wanted rows out of the chunk, in order.
-    L3  Memory: the chunk, its heads, and the columns.
+    COLUMN-1  Every record is checked before any column is made: XXH3-64, place (entry id, seq, topic_id), lengths.
+    COLUMN-2  Only the checksum is computed record by record. The heads are gathered as one array. One Arrow `take` for
+        each column copies the variable parts of the wanted rows out of the chunk, in order.
+    COLUMN-3  Memory: the chunk, its heads, and the columns.
 
 The module is made for whole chunks of about 1 MiB, because larger chunks fall out of the processor's cache.
 offload.format.entry defines the layout. This module does no I/O.

@@ -1,10 +1,11 @@
 """The encoder of a data object. It takes frames in order, and gives each block when the block is full.
 
-    N1  Memory: the chunks of one block, the frames of one chunk, and the values for the index.
-    N2  Frames come verified and taken apart (seglog.format.frames). The encoder makes a chunk by one join of their
-        bodies, and does the rest on arrays. It looks only at tags one by one.
-    N3  A chunk ends before the entry that would take it over `chunk_bytes`. One entry makes a chunk, however large.
-    N4  The same frames with the same settings and the same zstd give the same bytes.
+    ENCODER-1  Memory: the chunks of one block, the frames of one chunk, and the values for the index.
+    ENCODER-2  Frames come verified and taken apart (seglog.format.frames). The encoder makes a chunk by one join of
+        their bodies, and does the rest on arrays. It looks only at tags one by one.
+    ENCODER-3  A chunk ends before the entry that would take it over `chunk_bytes`. One entry makes a chunk, however
+        large.
+    ENCODER-4  The same frames with the same settings and the same zstd give the same bytes.
 
 offload.format.block and offload.format.entry define the layout. This module does no I/O.
 """

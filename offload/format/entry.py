@@ -17,9 +17,10 @@ The entry data starts with the fixed part of a frame (seglog.format.frame), litt
     42      4     data_len
     46            node, tag, data, then XXH3-64 (8) over all entry data before it
 
-E1  The entry length equals the frame's frame_len. So a frame is the entry length, in little-endian, and the entry data.
-E2  Entry ids are dense. A deleted record stays as an entry whose frame has the deleted flag and no data.
-E3  A chunk is a run of whole entries and nothing else. The next entry starts where the last one ends.
+ENTRY-1  The entry length equals the frame's frame_len. So a frame is the entry length, in little-endian, and the entry
+    data.
+ENTRY-2  Entry ids are dense. A deleted record stays as an entry whose frame has the deleted flag and no data.
+ENTRY-3  A chunk is a run of whole entries and nothing else. The next entry starts where the last one ends.
 
 This module checks no checksum, and does not know the former bytes of a deleted record.
 Source: PIP-17, "Payload format". This module does no I/O.

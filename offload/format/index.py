@@ -15,17 +15,17 @@ The bytes before the trailer are the *head*. Our own addition is the value under
 metadata. It is a SegmentMetadata: the chunk table, the bitmap of live entries, one bitmap for each tag, and the data
 object's blake3.
 
-X1  Each block has an index entry with the block's offset, and with the number of its multipart part.
-X2  With codec none, each chunk has an index entry, too. A chunk at position p is written as p - 128.
+INDEX-1  Each block has an index entry with the block's offset, and with the number of its multipart part.
+INDEX-2  With codec none, each chunk has an index entry, too. A chunk at position p is written as p - 128.
     A reader of PIP-17 adds the header length, and reads entries from there. The first chunk of a block gives the entry
     of the block.
-X3  PIP-17 has no checksum of the head. The commit has the head's blake3, and `decode_head` checks it first.
-X4  The decoder checks every length and count against the bytes at hand before it uses them.
+INDEX-3  PIP-17 has no checksum of the head. The commit has the head's blake3, and `decode_head` checks it first.
+INDEX-4  The decoder checks every length and count against the bytes at hand before it uses them.
     It also checks that the chunk table covers exactly the seqs, and lies in order within the blocks.
-X5  The decoder also takes an index object of Pulsar's own, which has no SegmentMetadata.
+INDEX-5  The decoder also takes an index object of Pulsar's own, which has no SegmentMetadata.
     If an entry fits no block, Pulsar ends the ledger before it, and yet writes an index entry for it. That one lies at
     the data object's end, and the decoder drops it.
-X6  Bytes behind the length that the index object states are no part of it.
+INDEX-6  Bytes behind the length that the index object states are no part of it.
 
 Source: PIP-17, "Index format", with the constants of Apache Pulsar's code. This module does no I/O.
 """

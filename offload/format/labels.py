@@ -8,9 +8,9 @@
     seglog-first-seq, seglog-last-seq          seqs, inclusive
     seglog-version                             of the software that wrote it
 
-M1  Pulsar's reader refuses an object without the first name, or with another value of it.
+LABEL-1  Pulsar's reader refuses an object without the first name, or with another value of it.
     A zstd object does not carry it, so that Pulsar does not read it as a plain one.
-M2  Our own readers never use this metadata: the index object says the same, under a hash.
+LABEL-2  Our own readers never use this metadata: the index object says the same, under a hash.
 
 Source: PIP-17; Apache Pulsar's code for the names. This module does no I/O.
 """

@@ -14,10 +14,11 @@
     data_hash                 blake3 of the data object
     software                  the software that wrote it
 
-G1  Chunks are in order and do not overlap. Each lies inside one block, behind its header. They cover exactly the seqs.
-G2  Index entries follow from the chunk table, so neither can change alone.
+META-1  Chunks are in order and do not overlap. Each lies inside one block, behind its header. They cover exactly the
+    seqs.
+META-2  Index entries follow from the chunk table, so neither can change alone.
     Codec none has one for each chunk (offset - 128), codec zstd one for each block.
-G3  A raw length is at least the least size of its entries, and at most the capacity of a block.
+META-3  A raw length is at least the least size of its entries, and at most the capacity of a block.
     So lengths bound the counts, and the block size bounds the lengths.
 
 The caller decodes a bitmap when it needs it: a point read needs none. This module does no I/O.

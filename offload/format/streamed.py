@@ -24,13 +24,14 @@ The header of a block. Its entries are as in offload.format.entry, with any data
     28      8     ledger id
     36      92    zeros
 
-S1  A block has entries of one ledger. The broker's settings give its least size.
+STREAM-1  A block has entries of one ledger. The broker's settings give its least size.
     If the entries are fewer, the block is padded like a block of version 1. If they are more, the block ends with them,
     and the next block's magic follows. The first bit of that magic says nothing. So only lengths tell where a block's
     entries end.
-S2  A ledger may begin above entry 0, and continue in other objects. Its blocks say how many of its entries are here.
-S3  Ledgers may come in any order. Bytes behind the length that the index states are no part of it.
-S4  The decoder checks every length and count against the bytes at hand before it uses them.
+STREAM-2  A ledger may begin above entry 0, and continue in other objects. Its blocks say how many of its entries are
+    here.
+STREAM-3  Ledgers may come in any order. Bytes behind the length that the index states are no part of it.
+STREAM-4  The decoder checks every length and count against the bytes at hand before it uses them.
 
 seglog reads this format, and does not write it. Source: Apache Pulsar's code. This module does no I/O.
 """

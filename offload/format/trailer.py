@@ -9,13 +9,13 @@
     20+12C    ...     per chunk, one after the other: a zstd frame (content size present) of its entries' lengths, in
                       order, u32 little-endian each
 
-T1  A scan that knows the lengths finds every record of a chunk at once, without walking the chunk.
+TRAILER-1  A scan that knows the lengths finds every record of a chunk at once, without walking the chunk.
     A point read needs no lengths, and never fetches the trailer.
-T2  The directory comes first, and each chunk's lengths stand alone.
+TRAILER-2  The directory comes first, and each chunk's lengths stand alone.
     So a task that scans a part of a large object reads exactly the directory and its own part.
-T3  Equal lengths cost next to nothing: they compress to some 20 bytes a chunk.
-T4  The index object's head says how many lengths a chunk has. With 12 bytes more for each entry, the lengths add up to
-    the chunk's raw length.
+TRAILER-3  Equal lengths cost next to nothing: they compress to some 20 bytes a chunk.
+TRAILER-4  The index object's head says how many lengths a chunk has. With 12 bytes more for each entry, the lengths add
+    up to the chunk's raw length.
 
 This module does no I/O.
 """

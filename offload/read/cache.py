@@ -6,18 +6,19 @@ budget.
         <segment id>-<offset>-<length>               a chunk; the numbers in hexadecimal; mode 0600
         tmp-<random>                                 a chunk that is being written
 
-C1  The cache checks the length and XXH3 of an entry at every read, against the chunk table of its index object. If an
-    entry does not match, the cache logs and drops it, and the reader fetches the chunk again. The cache never returns
-    such an entry.
-C2  The cache syncs nothing. If a power cut tears an entry, the entry fails C1. If a power cut removes an entry, the
-    reader fetches the chunk again.
-C3  `admit` makes room before a download begins, so the files never take more than the budget.
+CACHE-1  The cache checks the length and XXH3 of an entry at every read, against the chunk table of its index object. If
+    an entry does not match, the cache logs and drops it, and the reader fetches the chunk again. The cache never
+    returns such an entry.
+CACHE-2  The cache syncs nothing. If a power cut tears an entry, the entry fails CACHE-1. If a power cut removes an
+    entry, the reader fetches the chunk again.
+CACHE-3  `admit` makes room before a download begins, so the files never take more than the budget.
     `offload.read.cache_policy` decides which chunks stay. Sizes count whole pages of 4 KiB, as disks do.
-C4  The file names alone tell which entries exist, so opening the cache reads no entry. The cache leaves files with
+CACHE-4  The file names alone tell which entries exist, so opening the cache reads no entry. The cache leaves files with
     other names alone.
-C5  One process at a time uses the cache. A second process logs a warning and works without the cache. So does a process
-    whose user does not own the directory alone.
-C6  If the disk fails, the cache logs the error and the reader asks the store. Trouble with the disk never fails a read.
+CACHE-5  One process at a time uses the cache. A second process logs a warning and works without the cache. So does a
+    process whose user does not own the directory alone.
+CACHE-6  If the disk fails, the cache logs the error and the reader asks the store. Trouble with the disk never fails a
+    read.
 
 A chunk may stay here after its bytes were erased elsewhere, until other chunks replace it. An operator who must be sure
 removes the directory. That is safe whenever no process uses it.
@@ -57,7 +58,7 @@ class NotOurs(Exception):
 def open_cache(directory: Path, limit_bytes: int, files: Files | None = None) -> ChunkCache | None:
     """Open the cache in `directory`, and create it if needed.
 
-    Returns None if `limit_bytes` is 0, or if the cache cannot be used (C5, C6).
+    Returns None if `limit_bytes` is 0, or if the cache cannot be used (CACHE-5, CACHE-6).
     """
     if limit_bytes == 0:
         return None
@@ -115,7 +116,7 @@ class ChunkCache(Owned):
             return name in self._lengths or name in self._arriving
 
     def get(self, name: Name, length: int, xxh3: int) -> bytes | None:
-        """Return a chunk of that length and checksum, or None (C1)."""
+        """Return a chunk of that length and checksum, or None (CACHE-1)."""
         with self._lock:
             self._policy.use(name)
             body = self._arriving.get(name)

@@ -9,11 +9,12 @@ A scan reads the chunks after a reader's first chunk.
     ghost   names only: chunks that left small, and scanned chunks    out
             that were not admitted
 
-Y1  The policy admits a scanned chunk if its name is in ghost. So it keeps a second scan of data that fits. A first scan
-    changes nothing. Neither does a scan of more data than fits, however often it comes.
-Y2  Small gets a tenth of the bytes, so a chunk that is used once cannot push out chunks that are used again and again.
-Y3  Ghost remembers as many bytes as the cache may hold.
-Y4  `admit` makes room before a fetch begins. After `admit`, the sizes add up to the limit at most.
+POLICY-1  The policy admits a scanned chunk if its name is in ghost. So it keeps a second scan of data that fits. A
+    first scan changes nothing. Neither does a scan of more data than fits, however often it comes.
+POLICY-2  Small gets a tenth of the bytes, so a chunk that is used once cannot push out chunks that are used again and
+    again.
+POLICY-3  Ghost remembers as many bytes as the cache may hold.
+POLICY-4  `admit` makes room before a fetch begins. After `admit`, the sizes add up to the limit at most.
 
 This module does no I/O. Threads must not share a policy.
 """

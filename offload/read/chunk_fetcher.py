@@ -5,14 +5,14 @@
     RUNNING   the GET is under way; cache room is reserved     done
     DONE      the bytes or an error are there                  leave, by each reader; the last one frees the flight
 
-F1  A flight is one GET for chunks of one object with at most `_GAP_BYTES` between them.
-F2  If a chunk is in a flight, a reader that wants the chunk joins the flight. If no pool thread has run the flight when
-    the reader needs it, the reader runs it. So no reader waits for a full pool.
-F3  A flight that no reader wants any more is not run. A flight that runs already is left to end, at the store's timeout
-    at the latest.
-F4  If a reader ran a flight because it needed the bytes, it gets the flight's error. The other readers ask once more,
-    for their chunk alone.
-F5  The budget counts a flight's bytes from the registration until the last reader leaves.
+FETCH-1  A flight is one GET for chunks of one object with at most `_GAP_BYTES` between them.
+FETCH-2  If a chunk is in a flight, a reader that wants the chunk joins the flight. If no pool thread has run the flight
+    when the reader needs it, the reader runs it. So no reader waits for a full pool.
+FETCH-3  A flight that no reader wants any more is not run. A flight that runs already is left to end, at the store's
+    timeout at the latest.
+FETCH-4  If a reader ran a flight because it needed the bytes, it gets the flight's error. The other readers ask once
+    more, for their chunk alone.
+FETCH-5  The budget counts a flight's bytes from the registration until the last reader leaves.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Flights(Owned):
         """Return a flight for each place, new or shared; None for a place that the cache has.
 
         The caller must leave a flight as often as the result contains it. If `is_scan`, the cache need not keep the
-        chunks (Y1 of `offload.read.cache_policy`).
+        chunks (POLICY-1).
         """
         found = self._join(places, is_scan=is_scan, is_ahead=False)
         assert found is not None  # noqa: S101 - only what is ahead asks the budget
@@ -139,7 +139,7 @@ class Flights(Owned):
     def bytes_of(self, flight: Flight, place: Place) -> memoryview:
         """Return the stored bytes of a place of the flight, and leave the flight.
 
-        Waits for the bytes, or makes the GET. Raises the error of the GET (F4).
+        Waits for the bytes, or makes the GET. Raises the error of the GET (FETCH-4).
         """
         is_mine = self._run(flight)
         found = self._wait(flight, place)

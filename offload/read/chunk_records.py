@@ -1,9 +1,9 @@
 """The records of a decoded chunk: many at once, or a few one by one.
 
-H1  This module checks every record before it returns it: XXH3, seq, topic, lengths. It checks many records as arrays,
-    as the log does (seglog.format.frames.read_headers). If that check fails, it goes through the records one by one. So
-    the caller gets the sound records before the damage first, and the error names the place.
-H2  A chunk has exactly the records that the chunk table says. A chunk that ends early is damage, not an end.
+CHUNK-1  This module checks every record before it returns it: XXH3, seq, topic, lengths. It checks many records as
+    arrays, as the log does (seglog.format.frames.read_headers). If that check fails, it goes through the records one by
+    one. So the caller gets the sound records before the damage first, and the error names the place.
+CHUNK-2  A chunk has exactly the records that the chunk table says. A chunk that ends early is damage, not an end.
 
 This module does no I/O.
 """

@@ -1,14 +1,14 @@
 """The cold reader: it reads records from object storage. It fetches the head of an index object once, then chunks by
 ranged GETs, ahead of the reader.
 
-R1  Every byte is verified before it is returned. The index head is checked against the hash in the commit, and each
+COLD-1  Every byte is verified before it is returned. The index head is checked against the hash in the commit, and each
     chunk against its XXH3. Each record is checked against the XXH3 of its append.
-R2  If an object is missing or damaged, the error names the object and the place. The cold reader never skips a record
-    for it.
-R3  Memory holds the index cache and the bytes read ahead (`read_ahead_total_bytes` for all readers). For each reader,
-    it also holds one window and one decompressed chunk.
-R4  A pool of its own makes the GETs ahead, and only cold reads wait for it. `close` waits for the GETs that are under
-    way.
+COLD-2  If an object is missing or damaged, the error names the object and the place. The cold reader never skips a
+    record for it.
+COLD-3  Memory holds the index cache and the bytes read ahead (`read_ahead_total_bytes` for all readers). For each
+    reader, it also holds one window and one decompressed chunk.
+COLD-4  A pool of its own makes the GETs ahead, and only cold reads wait for it. `close` waits for the GETs that are
+    under way.
 
 docs/requests.md, offload.read.read_ahead and offload.read.chunk_fetcher say which GETs a read makes.
 """

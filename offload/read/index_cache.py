@@ -1,8 +1,8 @@
 """A cache of index objects in memory, without their trailers. All readers share it, and its bytes are bounded.
 
-N1  The cache keeps an index only after checking it against the hash in the commit. If the index does not match, the
-    cache fetches it once more, because the store's copy may be whole and only the answer damaged.
-N2  Readers that want the same index at the same time share one GET.
+ICACHE-1  The cache keeps an index only after checking it against the hash in the commit. If the index does not match,
+    the cache fetches it once more, because the store's copy may be whole and only the answer damaged.
+ICACHE-2  Readers that want the same index at the same time share one GET.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """A reader of offloaded ledgers, by Apache Pulsar or by seglog. It reads their entries, from an index object and its
 data object.
 
-L1  The index object and the headers of the blocks say where an entry is. The reader uses neither the store's parts nor
-    user metadata, which some writers leave out. It ignores the bytes after those that the index object names.
-L2  The reader returns the entries of a ledger in ascending order and without a gap. Otherwise it raises an error that
-    names the object and the offset. It returns the entries before the damage first.
-L3  Objects of Pulsar carry no checksum. The reader checks the headers, each entry's id and length, the padding, and
-    that the last entry is there. It cannot see a flipped bit inside an entry's data. In objects of seglog it checks
+LEDGER-1  The index object and the headers of the blocks say where an entry is. The reader uses neither the store's
+    parts nor user metadata, which some writers leave out. It ignores the bytes after those that the index object names.
+LEDGER-2  The reader returns the entries of a ledger in ascending order and without a gap. Otherwise it raises an error
+    that names the object and the offset. It returns the entries before the damage first.
+LEDGER-3  Objects of Pulsar carry no checksum. The reader checks the headers, each entry's id and length, the padding,
+    and that the last entry is there. It cannot see a flipped bit inside an entry's data. In objects of seglog it checks
     each chunk.
-L4  Memory holds the index object and a window of `_WINDOW_BYTES`. If an entry (in objects of seglog: a chunk) is
+LEDGER-4  Memory holds the index object and a window of `_WINDOW_BYTES`. If an entry (in objects of seglog: a chunk) is
     larger, memory holds that instead of the window.
 """
 

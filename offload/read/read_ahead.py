@@ -9,12 +9,12 @@
 Assume 30 ms to the first byte and 85 MB/s for each connection. Then 16 GETs of 8 MiB reach 1 GB/s. 8 GETs of 16 MiB
 need as much memory and reach 600 MB/s.
 
-W1  Sizes are of stored bytes. A window is one GET, unless parts of it are in the cache or in other flights.
-W2  Nothing is fetched beyond the last chunk of the range that the caller asked for.
-W3  If a chunk cannot be fetched, the error is raised when the reader gets there, after all chunks before it.
-W4  If a chunk does not match its checksum, the reader fetches it again, from the store alone. If the second copy does
-    not match either, the error names the object and the range of bytes.
-W5  A reader that stops leaves its flights. If no other reader wants a flight, it is not begun any more.
+AHEAD-1  Sizes are of stored bytes. A window is one GET, unless parts of it are in the cache or in other flights.
+AHEAD-2  Nothing is fetched beyond the last chunk of the range that the caller asked for.
+AHEAD-3  If a chunk cannot be fetched, the error is raised when the reader gets there, after all chunks before it.
+AHEAD-4  If a chunk does not match its checksum, the reader fetches it again, from the store alone. If the second copy
+    does not match either, the error names the object and the range of bytes.
+AHEAD-5  A reader that stops leaves its flights. If no other reader wants a flight, it is not begun any more.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class ReadAhead:
     def _next(self) -> Place | None:
         try:
             return next(self._places, None)
-        except Exception as error:  # a later index failed: the reader gets the error when it arrives there (W3)
+        except Exception as error:  # a later index failed: the reader gets the error when it arrives there (AHEAD-3)
             self._failure = error
             return None
 

@@ -1,8 +1,8 @@
 """One call of work for all callers that want the same result at the same time.
 
-S1  While one caller works for a key, the others wait, and all get its result.
-S2  If the work fails, only the working caller gets the error at once. The waiting callers try once more, one for all of
-    them, before they fail too.
+FLIGHT-1  While one caller works for a key, the others wait, and all get its result.
+FLIGHT-2  If the work fails, only the working caller gets the error at once. The waiting callers try once more, one for
+    all of them, before they fail too.
 """
 
 from __future__ import annotations

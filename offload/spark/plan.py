@@ -1,8 +1,8 @@
 """The plan of a Spark job: the version that it reads, pinned, and the runs of chunks that its tasks read.
 
-Z1  A run lies in one segment. It holds whole chunks, together about 32 MiB decompressed.
+SPLAN-1  A run lies in one segment. It holds whole chunks, together about 32 MiB decompressed.
     Every visible seq is in exactly one run. A chunk may hold other seqs too, so a scan keeps to `first` and `last`.
-Z2  A run carries all that a task needs to read and check it, and nothing more. That is a few KiB.
+SPLAN-2  A run carries all that a task needs to read and check it, and nothing more. That is a few KiB.
 """
 
 from __future__ import annotations

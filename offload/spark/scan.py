@@ -1,10 +1,10 @@
 """The work of one task: ranged GETs of its chunks, and one Arrow batch for each chunk.
 
-W1  No record leaves unverified. The directory, the lengths, each chunk and each record have an XXH3 of their own.
-W2  Deleted records, and records that the version does not show, are left out before any of their bytes is copied.
-W3  Memory: two GETs of at most 8 MiB (or one chunk, if that is larger), one chunk decompressed, one batch.
+SCAN-1  No record leaves unverified. The directory, the lengths, each chunk and each record have an XXH3 of their own.
+SCAN-2  Deleted records, and records that the version does not show, are left out before any of their bytes is copied.
+SCAN-3  Memory: two GETs of at most 8 MiB (or one chunk, if that is larger), one chunk decompressed, one batch.
     The second GET runs ahead. The scan keeps nothing on the executor's disk.
-W4  Every batch has exactly the requested schema. Spark checks only the first, and fails in silence on a later one.
+SCAN-4  Every batch has exactly the requested schema. Spark checks only the first, and fails in silence on a later one.
 """
 
 from __future__ import annotations

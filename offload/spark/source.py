@@ -1,11 +1,11 @@
 """The data source that Spark knows as `seglog`.
 
-Y1  load() pins the head, once. Every action on a DataFrame, and every DataFrame made of it, sees the same commits.
+SPARK-1  load() pins the head, once. Every action on a DataFrame, and every DataFrame made of it, sees the same commits.
     A new load() sees newer commits. Spark keeps the fields that `schema` sets. If the user gives the schema, Spark does
     not call `schema`, and keeps the fields that `reader` sets. Spark loses the fields that `partitions` sets.
-Y2  `pushFilters` is not overridden. Spark uses the plan that it narrowed for one query for the next query, too.
+SPARK-2  `pushFilters` is not overridden. Spark uses the plan that it narrowed for one query for the next query, too.
     So a reader that narrows its partitions gives wrong counts.
-Y3  This module imports nothing heavy and makes no client, because every worker loads it.
+SPARK-3  This module imports nothing heavy and makes no client, because every worker loads it.
     Spark pickles plain values only: the source, the reader, the partitions.
 """
 
@@ -58,7 +58,7 @@ class SeglogDataSource(DataSource):  # type: ignore[misc]  # pyspark's types are
 
     def _pinned(self) -> ForkPoint:
         if self._pin is None:
-            from offload.spark.plan import pin  # imported late (Y3)
+            from offload.spark.plan import pin  # imported late (SPARK-3)
 
             self._pin = pin(parse_options(self.options))
         return self._pin
@@ -76,7 +76,7 @@ class SeglogReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types a
                 raise InvalidOption("schema", f"there is no column {_as_text(field)}", hint=f"use {', '.join(offered)}")
 
     def partitions(self) -> Sequence[InputPartition]:
-        from offload.spark.plan import plan  # imported late (Y3)
+        from offload.spark.plan import plan  # imported late (SPARK-3)
 
         return plan(self._options, self._pin)
 

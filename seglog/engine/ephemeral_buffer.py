@@ -2,10 +2,10 @@
 
     chunk   records of consecutive seqs: their frames one after the other, an index of them, their tags, deleted flags
 
-M1  The log never writes these records. Segments and the tail list their seqs as lost.
+EBUF-1  The log never writes these records. Segments and the tail list their seqs as lost.
     A reader looks here first. So a record is lost when it is gone from here.
-M2  `Memory` counts the bytes of all chunks of a log, with their indexes. Eviction drops whole chunks.
-M3  Seqs ascend from chunk to chunk. Written records may lie between two chunks.
+EBUF-2  `Memory` counts the bytes of all chunks of a log, with their indexes. Eviction drops whole chunks.
+EBUF-3  Seqs ascend from chunk to chunk. Written records may lie between two chunks.
 
 Not thread-safe: the caller holds the owner's lock. No I/O.
 """

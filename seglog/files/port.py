@@ -3,9 +3,9 @@
 So a test can record them, fail the nth, or kill the process between two. An implementation only forwards the calls.
 Each caller decides what is durable when, and documents it.
 
-D1  A new file or a rename is durable after `sync_dir` of its directory; data after `datasync` of the file.
-D2  `replace_atomically` is the one way to write a small file: write, datasync, rename, sync_dir.
-D3  `EMFILE` and `ENFILE` come from opening a file. `sync_dir` and `list_dir` raise them too, because they open a
+FILE-1  A new file or a rename is durable after `sync_dir` of its directory; data after `datasync` of the file.
+FILE-2  `replace_atomically` is the one way to write a small file: write, datasync, rename, sync_dir.
+FILE-3  `EMFILE` and `ENFILE` come from opening a file. `sync_dir` and `list_dir` raise them too, because they open a
     directory. After them, the operation on the file has not begun. After any other error of a sync, the data may be
     lost.
 """

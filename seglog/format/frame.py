@@ -15,14 +15,14 @@
     38      ...   node, tag (UTF-8), data, one after the other
     end-8   8     xxh3       XXH3-64 of the bytes [4, end-8)
 
-F1  A frame is valid iff all of these hold. Its type and flags are known. Its length is the sum of its parts. A node or
-    tag with bytes has its flag set. A lost frame is also deleted. The checksum matches. So a reader detects a change of
-    any one byte.
-F2  Zeros are never a valid frame, so preallocated space is not data.
-F3  A frame alone does not tell whether it is torn or corrupt. Recovery decides, from the bytes that
+FRAME-1  A frame is valid iff all of these hold. Its type and flags are known. Its length is the sum of its parts. A
+    node or tag with bytes has its flag set. A lost frame is also deleted. The checksum matches. So a reader detects a
+    change of any one byte.
+FRAME-2  Zeros are never a valid frame, so preallocated space is not data.
+FRAME-3  A frame alone does not tell whether it is torn or corrupt. Recovery decides, from the bytes that
     follow (seglog.startup.recovery).
-F4  A frame never changes between append and object storage, with one exception. If a delete is no longer part of the
-    history, `tombstone` replaces the deleted record. It keeps the seq and time, and no value or label.
+FRAME-4  A frame never changes between append and object storage, with one exception. If a delete is no longer part of
+    the history, `tombstone` replaces the deleted record. It keeps the seq and time, and no value or label.
 
 Source: topics engine architecture, section 2.1. No I/O: bytes in, bytes out.
 """

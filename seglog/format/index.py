@@ -7,12 +7,12 @@
     16      1     flags   the frame's own, and bit3 deleted once a delete has reached the record
     17      3     check   low 24 bits of XXH3-64 of: seq as u64, then bytes 0 to 16 of this entry
 
-I1  Entry i belongs to seq first_seq + i, so a reader seeks to it without a scan. The check covers the seq, so a reader
-    detects an entry that is in the place of another.
-I2  Flags and check are one aligned word of 4 bytes and never straddle a sector. A delete rewrites them in place. A
+IDX-1  Entry i belongs to seq first_seq + i, so a reader seeks to it without a scan. The check covers the seq, so a
+    reader detects an entry that is in the place of another.
+IDX-2  Flags and check are one aligned word of 4 bytes and never straddle a sector. A delete rewrites them in place. A
     crash leaves the old word or the new one.
-I3  An offset has 32 bits. If a frame would end behind 2^32, `OffsetOverflow` is raised before anything is written. The
-    same holds for WAL files.
+IDX-3  An offset has 32 bits. If a frame would end behind 2^32, `OffsetOverflow` is raised before anything is written.
+    The same holds for WAL files.
 
 Source: topics engine architecture, section 3.1; the check fills the three bytes that are padding there. No I/O: bytes
 in, bytes out.
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 ENTRY = struct.Struct("<IIQB3s")
-#: The exclusive end of offsets (I3).
+#: The exclusive end of offsets (IDX-3).
 OFFSET_END = 1 << 32
 _PLAIN = struct.Struct("<QIIQB")
 _SEQ = struct.Struct("<Q")

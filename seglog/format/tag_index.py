@@ -15,11 +15,11 @@
     per tag, in the same order:
       4       position   of each record with it, ascending: seq - first_seq
 
-Q1  A tag index is derivable from .data. If it is missing, damaged, or of another segment, the log makes
+TAGIDX-1  A tag index is derivable from .data. If it is missing, damaged, or of another segment, the log makes
     it again. The log never trusts such an index.
-Q2  It lists deleted records too, as long as they have their bytes. The flags in .idx tell which are deleted. A complete
-    tag index never changes.
-Q3  A lookup reads head and directory, and then the positions of the matching tags. It reads no .data.
+TAGIDX-2  It lists deleted records too, as long as they have their bytes. The flags in .idx tell which are deleted. A
+    complete tag index never changes.
+TAGIDX-3  A lookup reads head and directory, and then the positions of the matching tags. It reads no .data.
 
 No I/O: bytes in, bytes out. seglog.segments.tags reads and writes the file.
 """

@@ -15,13 +15,14 @@ A sync mark says that all bytes of the section before it are durable:
     <journal>/floor-<20 digits>        empty: sections below that number were pruned; the highest counts
     <journal>/section-<20 digits>.log  items and marks from position 0 on, nothing between them, nothing behind
 
-T1  An offset counts units of 16 bytes, as u32. An item that would begin past 16 * (2^32 - 1) is `OffsetOverflow`.
-T2  A reader detects a change of any one byte of an item, padding included. Padding is not zeros, because an item
+ITEM-1  An offset counts units of 16 bytes, as u32. An item that would begin past 16 * (2^32 - 1) is `OffsetOverflow`.
+ITEM-2  A reader detects a change of any one byte of an item, padding included. Padding is not zeros, because an item
     without data would then be all zeros. A power cut leaves zeros where a file had grown.
-T3  A mark does not fit in another place or another section. Data begin 4 bytes into a unit. So if the bytes of a
+ITEM-3  A mark does not fit in another place or another section. Data begin 4 bytes into a unit. So if the bytes of a
     section are stored as an item of another section, they hold no marks there.
-T4  An item can be checked only with all its data. Without them, neither its size nor a prefix of its data is verified.
-T5  This module cannot tell a torn item from a damaged one. seglog.journal.section decides.
+ITEM-4  An item can be checked only with all its data. Without them, neither its size nor a prefix of its data is
+    verified.
+ITEM-5  This module cannot tell a torn item from a damaged one. seglog.journal.section decides.
 
 Source: journal of variable-size items, sections Format and Offset Alignment. Padding and marks are additions of this
 project.

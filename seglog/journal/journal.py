@@ -12,17 +12,17 @@ Items lie in sections. A section is pruned as a whole.
             print(item.section, item.offset, item.data)
         journal.prune(2)
 
-J1  After `sync` or `close` returns, the items survive a power cut. A power cut may take later items, from the end of
-    the section backwards.
-J2  An opening cuts a torn tail, and nothing else (seglog.journal.section).
-J3  A read of an item verifies its checksum. An opening does not, because it would have to read the whole journal.
-    Damage is `FileCorrupt` with file and position. Other items stay readable.
-J4  Every section has one file, which stays open. An application that needs fewer open files uses fewer sections, or
-    prunes.
-J5  After `prune` returns, the sections below its number are gone for good. `prune` first makes an empty file durable.
-    The name of the file has the lowest section that is left. Then `prune` removes the sections below. Every later
-    opening removes sections below that number, and refuses appends to them. On a full disk `prune` removes the sections
-    first, and makes the file after that.
+JOURNAL-1  After `sync` or `close` returns, the items survive a power cut. A power cut may take later items, from the
+    end of the section backwards.
+JOURNAL-2  An opening cuts a torn tail, and nothing else (seglog.journal.section).
+JOURNAL-3  A read of an item verifies its checksum. An opening does not, because it would have to read the whole
+    journal. Damage is `FileCorrupt` with file and position. Other items stay readable.
+JOURNAL-4  Every section has one file, which stays open. An application that needs fewer open files uses fewer sections,
+    or prunes.
+JOURNAL-5  After `prune` returns, the sections below its number are gone for good. `prune` first makes an empty file
+    durable. The name of the file has the lowest section that is left. Then `prune` removes the sections below. Every
+    later opening removes sections below that number, and refuses appends to them. On a full disk `prune` removes the
+    sections first, and makes the file after that.
 
 seglog.journal.item has the bytes. Source: journal of variable-size items.
 """
@@ -140,7 +140,7 @@ class Journal(Owned):
 
     @checked
     def prune(self, min_section: SectionNumber) -> None:
-        """Remove the sections below `min_section` for good. They take no more appends (J5).
+        """Remove the sections below `min_section` for good. They take no more appends (JOURNAL-5).
 
         The removal is durable on return. After an error, repeat the call. Raises `DiskFull` and `TooManyOpenFiles`.
         """
@@ -215,7 +215,10 @@ class Journal(Owned):
         return self.path / f"floor-{min_section:020d}"
 
     def _mark_floor(self, min_section: int) -> bool:
-        """Make the file of the lowest section durable (J5). Return False if no space is left. The lock is held."""
+        """Make the file of the lowest section durable (JOURNAL-5). Return False if no space is left.
+
+        The caller holds the lock.
+        """
         path = self._floor_path(min_section)
         try:
             self._files.close(self._files.open(path, os.O_WRONLY | os.O_CREAT))

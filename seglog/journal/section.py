@@ -8,13 +8,14 @@ When a section is opened, only the bytes behind its newest sync mark are read:
     whole items, then not  the first bytes that are no whole item begin a torn write; they and all behind them are cut,
                            synced, logged
 
-N1  An opening never cuts bytes before a mark, and does not look at them. A reader that meets damage there reports it.
-N2  The section writes a mark after the datasync that the mark tells of. The mark is durable with the next datasync at
-    the latest.
-N3  An opening writes the items behind the mark once more before it syncs them. After a failed sync, the page cache
-    shows bytes that the disk does not have. A second sync of clean pages would succeed without writing them.
-N4  A failed write or sync is final for the section. The exception is a lack of space: then the section is cut back to
-    its last item.
+SECTION-1  An opening never cuts bytes before a mark, and does not look at them. A reader that meets damage there
+    reports it.
+SECTION-2  The section writes a mark after the datasync that the mark tells of. The mark is durable with the next
+    datasync at the latest.
+SECTION-3  An opening writes the items behind the mark once more before it syncs them. After a failed sync, the page
+    cache shows bytes that the disk does not have. A second sync of clean pages would succeed without writing them.
+SECTION-4  A failed write or sync is final for the section. The exception is a lack of space: then the section is cut
+    back to its last item.
 """
 
 from __future__ import annotations
@@ -298,7 +299,7 @@ class Section(Owned):
         self._mark_waits = True
 
     def _give_up(self, error: BaseException) -> None:
-        """Cut the section back if no space is left, and poison it after any other error (N4).
+        """Cut the section back if no space is left, and poison it after any other error (SECTION-4).
 
         Raises `DiskFull` or `WriterPoisoned` in place of an `OSError`.
         """

@@ -10,27 +10,27 @@
     5 publish   Under the committer's lock, show readers the new places.
     6 free      Unlink WAL files, released segments and the directories of deleted topics.
 
-K1  The checkpoint unlinks a file only after the snapshot that makes it unnecessary is durable.
-K2  Step 0 is complete in itself. Steps 1 to 3 change no existing data, except flags that a pending delete sets anyway.
-    So a crash or a full disk leaves the last checkpoint whole. The next attempt cuts the bytes beyond its lengths.
-K3  Copied frames are verified. So damage in the WAL is found while the WAL still exists.
-K4  Every checkpoint seals the segments that are old enough. Without `keep_history`, it also drops sealed segments at
-    the front that have no live record.
-K5  Any failure except a full disk or a lack of file descriptors poisons the writer. After it, the content of the files
-    is unknown.
-K6  A checkpoint sets flags, and syncs a segment that it seals, even if the files look right already. The process that
-    wrote them may have been killed, or got an error, before they were durable. After its snapshot is durable, a process
-    does not set the same flags again.
-K7  A checkpoint calls no cold store and waits for none (seglog.maintenance.relocator). Relocated segments that are
+CKPT-1  The checkpoint unlinks a file only after the snapshot that makes it unnecessary is durable.
+CKPT-2  Step 0 is complete in itself. Steps 1 to 3 change no existing data, except flags that a pending delete sets
+    anyway. So a crash or a full disk leaves the last checkpoint whole. The next attempt cuts the bytes beyond its
+    lengths.
+CKPT-3  Copied frames are verified. So damage in the WAL is found while the WAL still exists.
+CKPT-4  Every checkpoint seals the segments that are old enough. Without `keep_history`, it also drops sealed segments
+    at the front that have no live record.
+CKPT-5  Any failure except a full disk or a lack of file descriptors poisons the writer. After it, the content of the
+    files is unknown.
+CKPT-6  A checkpoint sets flags, and syncs a segment that it seals, even if the files look right already. The process
+    that wrote them may have been killed, or got an error, before they were durable. After its snapshot is durable, a
+    process does not set the same flags again.
+CKPT-7  A checkpoint calls no cold store and waits for none (seglog.maintenance.relocator). Relocated segments that are
     released or dropped are doomed: the snapshot lists them, and the relocator deletes them. The flags of relocated
     segments stay unchanged. A delete by tag that may reach them is one of the topic's `cold_ops` instead. Other deletes
     need no place there, because no reader reads below `earliest_seq`.
-K8  Ephemeral records stay in memory. If a later record is absorbed, a lost record takes the place of each ephemeral
+CKPT-8  Ephemeral records stay in memory. If a later record is absorbed, a lost record takes the place of each ephemeral
     one, so that seqs stay dense. Ephemeral records after the last absorbed one are known only by the snapshot's
     `head_seq`.
-K9  The work under the lock grows with the topics that changed since the last checkpoint or reached their sealing age.
-    It does not grow with all topics. For the others, the encoder has what the snapshot says (S8 of
-    seglog.wal.manifest).
+CKPT-9  The work under the lock grows with the topics that changed since the last checkpoint or reached their sealing
+    age. It does not grow with all topics. For the others, the encoder has what the snapshot says (MANIFEST-8).
 
 Source: topics engine architecture, section 3, without its CheckpointMark frames (see seglog.wal.manifest).
 """
@@ -264,7 +264,10 @@ def _plan(engine: Engine, wish: Wish | None) -> _Plan:
 
 
 def _to_look_at(engine: Engine, wish: Wish | None) -> list[TopicState]:
-    """Return the topics that this checkpoint looks at, ascending by id (K9). The caller holds the committer's lock."""
+    """Return the topics that this checkpoint looks at, ascending by id (CKPT-9).
+
+    The caller holds the committer's lock.
+    """
     for topic_id in [state.topic_id for state in engine.changed.values() if state.is_gone]:
         del engine.changed[topic_id]
     found = {**engine.changed, **{state.topic_id: state for state in _aged(engine)}}
@@ -385,7 +388,7 @@ def _with_check(info: SegmentInfo, first_seq: int, check: int) -> SegmentInfo:
 
 
 def _kept_cold_ops(ops: tuple[DeleteOp, ...], cold: tuple[SegmentInfo, ...]) -> tuple[DeleteOp, ...]:
-    """Return the deletes by tag that may reach relocated segments, without deletes that a later one covers (K7)."""
+    """Return the deletes by tag that may reach relocated segments, without deletes that a later one covers (CKPT-7)."""
     if not cold:
         return ()
     # A delete that does not reach the first record reaches none behind it.
@@ -464,7 +467,7 @@ def _writer(engine: Engine, draft: _Draft, seq: int, frame_bytes: int) -> Segmen
 
 
 def _seal(engine: Engine, draft: _Draft, active: SegmentInfo) -> None:
-    """Seal the active segment: cut its files to their lengths, and sync them even if they look right (K6).
+    """Seal the active segment: cut its files to their lengths, and sync them even if they look right (CKPT-6).
 
     From now on the size of the files, and no longer the snapshot, says where the segment ends.
     """
@@ -498,7 +501,7 @@ def _is_full(info: SegmentInfo, frame_bytes: int, settings: LogSettings) -> bool
 
 
 def _flag(engine: Engine, topic_id: int, info: SegmentInfo, deletes: Reach, known_below: int) -> SegmentInfo:
-    """Run step 3 for one segment, also where the flag is set already (K6).
+    """Run step 3 for one segment, also where the flag is set already (CKPT-6).
 
     Return the new info of the segment. If the deletes reach no record, return `info` and read no entries.
     """

@@ -1,12 +1,13 @@
 """Free memory of ephemeral records: when the memory is full, or when a ttl or a cap wants them gone.
 
-P1  All resident records fit into `ephemeral_max_bytes`. If an append does not fit, the log evicts chunks until it does.
-    It takes the oldest chunk of the topic that holds most, among the topics whose `discard` is "old". If none of them
-    has a chunk left, the append is refused. A topic with "reject" loses no chunk to other topics, and its own appends
-    are refused.
-P2  A ttl and caps evict chunks as they evict segments (seglog.maintenance.retention). They wait until no record of the
-    topic lies before the chunk. Caps leave the newest chunk alone, because appends still fill it. A ttl evicts it too.
-P3  Nothing is written for an evicted chunk: a restart loses its records anyway.
+EPH-1  All resident records fit into `ephemeral_max_bytes`. If an append does not fit, the log evicts chunks until it
+    does. It takes the oldest chunk of the topic that holds most, among the topics whose `discard` is "old". If none of
+    them has a chunk left, the append is refused. A topic with "reject" loses no chunk to other topics, and its own
+    appends are refused.
+EPH-2  A ttl and caps evict chunks as they evict segments (seglog.maintenance.retention). They wait until no record of
+    the topic lies before the chunk. Caps leave the newest chunk alone, because appends still fill it. A ttl evicts it
+    too.
+EPH-3  Nothing is written for an evicted chunk: a restart loses its records anyway.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def make_room(engine: Engine, state: TopicState, frame_bytes: int, records: int)
 
 
 def trim(engine: Engine, state: TopicState) -> int:
-    """Evict the chunks that are due (P2). Return the last evicted seq, or 0 if there is none."""
+    """Evict the chunks that are due (EPH-2). Return the last evicted seq, or 0 if there is none."""
     now_ms = engine.clock.now_ms()
     last_seq = 0
     with engine.committer.lock:

@@ -5,12 +5,12 @@ seglog.maintenance.retention and seglog.values.floors.
                    only. Records are old enough to seal. Segments at the front are dead and no history is kept.
     2 look         `_evict` reads the .idx entries to find which of the due records are live.
     3 evict        `_evict` makes an EVICT_WATERMARK frame durable. From here on readers get a gap.
-    4 checkpoint   A second checkpoint drops the segments below `earliest_seq` (K1 of seglog.maintenance.checkpoint).
+    4 checkpoint   A second checkpoint drops the segments below `earliest_seq` (CKPT-1).
 
-E1  Files are deleted only after the frame is durable. After a crash in between, no reader reads the evicted segments,
-    and the next checkpoint drops them. That checkpoint also drops segments whose records are all deleted.
-E2  With `keep_history`, retention evicts nothing. Due records wait until the archive has them, has read them back, and
-    releases them.
+EVICT-1  Files are deleted only after the frame is durable. After a crash in between, no reader reads the evicted
+    segments, and the next checkpoint drops them. That checkpoint also drops segments whose records are all deleted.
+EVICT-2  With `keep_history`, retention evicts nothing. Due records wait until the archive has them, has read them back,
+    and releases them.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _live_range(engine: Engine, state: TopicState, first: int, last: int) -> tup
     """Return the first and the last live seq among the records `first` to `last` of one segment, or None.
 
     The flags of the entries decide. Lost records count as live, because readers have to hear of them. All records of a
-    relocated segment count as live (L3 of seglog.values.floors): appends come here, and do not wait for a store.
+    relocated segment count as live (FLOOR-3): appends come here, and do not wait for a store.
     """
     info = state.segment_of(first)
     if info is None:

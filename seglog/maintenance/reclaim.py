@@ -6,14 +6,14 @@
     swap     If no delete reached the segment meanwhile, it swaps the files under the checkpoint lock. Then readers look
              again.
 
-Y1  The reclaimer skips topics with `keep_history`. Their bytes go to the archive first, and then the segment is
-    released as a whole. A checkpoint drops dead segments at the front, without a copy (K4 of
-    seglog.maintenance.checkpoint).
-Y2  Reclaim changes nothing that a reader sees, and may stop or be skipped at any time. Records that a delete reached
-    stay flagged. The reclaimer looks for them again after the next checkpoint and after the next opening.
-Y3  Before the log releases its directory, it waits until no copy runs. The next owner writes copies under the same
-    names.
-Y4  If a swap fails half-way, it poisons the writer, as every failure does that leaves the files in an unknown state.
+RECLAIM-1  The reclaimer skips topics with `keep_history`. Their bytes go to the archive first, and then the segment is
+    released as a whole. A checkpoint drops dead segments at the front, without a copy (CKPT-4).
+RECLAIM-2  Reclaim changes nothing that a reader sees, and may stop or be skipped at any time. Records that a delete
+    reached stay flagged. The reclaimer looks for them again after the next checkpoint and after the next opening.
+RECLAIM-3  Before the log releases its directory, it waits until no copy runs. The next owner writes copies under the
+    same names.
+RECLAIM-4  If a swap fails half-way, it poisons the writer, as every failure does that leaves the files in an unknown
+    state.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Reclaimer(Owned):
         engine, topic_id = self._engine, state.topic_id
         segment = engine.segments.get(topic_id, info)
         if segment.data.size() != info.data_bytes:
-            # A rewrite swapped the files, and a crash came before the next snapshot (N5 of seglog.segments.rewrite).
+            # A rewrite swapped the files, and a crash came before the next snapshot (REWRITE-5).
             with engine.checkpoint_lock:
                 self._publish(state, info, segment.counted(info))
             return

@@ -10,15 +10,15 @@ A crash leaves the segment in one of these states. `relocate` finds out which, a
 segment again even if the cold store shows it already. A visible segment may not be durable yet: only a `put` that
 returned makes it durable.
 
-M1  The hot copy is deleted only after the pointer is durable. The pointer is flipped only after a read-back.
-M2  The pointer belongs to the module that keeps the topic's metadata, and that module supplies `flip`. When `flip` is
-    entered, the pointer is durable, or `flip` raises. Until `flip` is left, no thread brings the hot copy back.
+RELOC-1  The hot copy is deleted only after the pointer is durable. The pointer is flipped only after a read-back.
+RELOC-2  The pointer belongs to the module that keeps the topic's metadata, and that module supplies `flip`. When `flip`
+    is entered, the pointer is durable, or `flip` raises. Until `flip` is left, no thread brings the hot copy back.
     `relocate` may call `flip` for a segment whose pointer says cold already.
-M3  Flags in the .idx may change during the copy. `flip` gets the XXH3-64 of the copied .idx, and raises if the current
-    .idx has another one.
-M4  `relocate` never deletes a hot file that is the same file as its cold copy, by device and inode. It also keeps a hot
-    file that a `put` into the cold store has replaced. In that case the store writes into the hot tier by some path. If
-    a hot file is gone after the `put`, it was truncated, evicted or deleted meanwhile, and `flip` reports it.
+RELOC-3  Flags in the .idx may change during the copy. `flip` gets the XXH3-64 of the copied .idx, and raises if the
+    current .idx has another one.
+RELOC-4  `relocate` never deletes a hot file that is the same file as its cold copy, by device and inode. It also keeps
+    a hot file that a `put` into the cold store has replaced. In that case the store writes into the hot tier by some
+    path. If a hot file is gone after the `put`, it was truncated, evicted or deleted meanwhile, and `flip` reports it.
 
 Source: topics engine architecture, section 3.6, and the knobs of its layout section.
 """
@@ -41,7 +41,7 @@ from seglog.tiers.topic_tier import TopicTier, is_whole
 __all__ = ["Flip", "HotRetention", "relocate", "to_relocate"]
 
 Flip: TypeAlias = Callable[[SegmentId, int], AbstractContextManager[None]]
-"""Flip the pointer of a segment (M2). The second argument is the XXH3-64 of the copied .idx (M3)."""
+"""Flip the pointer of a segment (RELOC-2). The second argument is the XXH3-64 of the copied .idx (RELOC-3)."""
 
 _COMPARE_BYTES = 1024 * 1024
 
@@ -82,8 +82,8 @@ def relocate(tier: TopicTier, segment: SegmentId, flip: Flip) -> None:
     """Move a segment from hot to cold, from the state that it is in. On return, only the cold copy exists.
 
     Raises `NoSuchSegment` if neither store has it whole. Raises `SegmentCut` if the cold store returns other bytes than
-    it got. Raises `SameFile` (M4), and any error of the stores and of `flip`. After an error, the hot copy exists or
-    the pointer says cold.
+    it got. Raises `SameFile` (RELOC-4), and any error of the stores and of `flip`. After an error, the hot copy exists
+    or the pointer says cold.
     """
     if tier.cold is None:
         raise InvalidSetting("cold", "there is no cold store")
@@ -100,7 +100,7 @@ def relocate(tier: TopicTier, segment: SegmentId, flip: Flip) -> None:
 
 
 def _check_apart(tier: TopicTier, segment: SegmentId) -> None:
-    """Raise `SameFile` if a hot file is the same file as its cold copy (M4).
+    """Raise `SameFile` if a hot file is the same file as its cold copy (RELOC-4).
 
     A store that is no directory has only bytes and no file identities, so it is not checked.
     """

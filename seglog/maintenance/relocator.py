@@ -6,14 +6,14 @@
                copy.
     4 look     After deletes by tag, it looks for the first live record, if that may be in the cold store.
 
-T1  The relocator holds no lock of the log over a call of a cold store. So a store that hangs or fails delays only this
-    thread and the readers of that store. It never delays an append, a hot read or a checkpoint. It delays closing
+MOVER-1  The relocator holds no lock of the log over a call of a cold store. So a store that hangs or fails delays only
+    this thread and the readers of that store. It never delays an append, a hot read or a checkpoint. It delays closing
     the log by a second at most.
-T2  Step 3 runs under the checkpoint lock, which flagging, truncations and closing need too. It runs only if nothing of
-    the segment has changed since it was read. Otherwise the relocator copies the segment again.
-T3  The relocator never puts a segment under a doomed name before it has deleted that name. So no old segment is taken
-    for a new one.
-T4  A failure is logged. The relocator tries again after the next checkpoint.
+MOVER-2  Step 3 runs under the checkpoint lock, which flagging, truncations and closing need too. It runs only if
+    nothing of the segment has changed since it was read. Otherwise the relocator copies the segment again.
+MOVER-3  The relocator never puts a segment under a doomed name before it has deleted that name. So no old segment is
+    taken for a new one.
+MOVER-4  A failure is logged. The relocator tries again after the next checkpoint.
 
 Source: topics engine architecture, section 3.6.
 """
@@ -87,7 +87,7 @@ def recall(engine: Engine, state: TopicState, info: SegmentInfo) -> None:
 
 
 def _attempt(state: TopicState, work: functools.partial[None]) -> None:
-    """Call `work`. Log its failure (T4), but raise `LogClosed` and `WriterPoisoned`."""
+    """Call `work`. Log its failure (MOVER-4), but raise `LogClosed` and `WriterPoisoned`."""
     try:
         work()
     except (LogClosed, WriterPoisoned):
@@ -138,7 +138,7 @@ def _next_due(engine: Engine, state: TopicState) -> SegmentInfo | None:
 
 @contextmanager
 def _flip(engine: Engine, state: TopicState, info: SegmentInfo, segment: SegmentId, check: int) -> Iterator[None]:
-    """Flip the pointer under the checkpoint lock (T2). Raises `_Changed` if the segment is not what was copied."""
+    """Flip the pointer under the checkpoint lock (MOVER-2). Raises `_Changed` if the segment is not what was copied."""
     with engine.checkpoint_lock:
         engine.check_open()
         if state.recalls or info not in state.sealed or engine.topics.get(state.name) is not state:
@@ -160,7 +160,7 @@ def _check_now(engine: Engine, state: TopicState, info: SegmentInfo) -> int:
 
 
 def _has_fewer_bytes(engine: Engine, state: TopicState, info: SegmentInfo) -> bool:
-    """Return whether a rewrite made .data shorter than `info` says (N5 of seglog.segments.rewrite).
+    """Return whether a rewrite made .data shorter than `info` says (REWRITE-5).
 
     If so, update the topic's state.
     """

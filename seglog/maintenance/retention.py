@@ -6,10 +6,10 @@
     segment_max_age_ms           a segment is sealed when its oldest record is older than this, or than the ttl. So
                                  expired records free their space at most one ttl later
 
-R1  Retention removes only whole sealed segments, from the front. So a topic holds up to one segment more than its cap.
-    Retention never touches the active segment.
-R2  Caps count the records on this disk that may be live. The count starts at the first live record and includes deleted
-    records behind it.
+RETAIN-1  Retention removes only whole sealed segments, from the front. So a topic holds up to one segment more than its
+    cap. Retention never touches the active segment.
+RETAIN-2  Caps count the records on this disk that may be live. The count starts at the first live record and includes
+    deleted records behind it.
 
 Source: topics engine architecture, section 3.4. No I/O.
 """

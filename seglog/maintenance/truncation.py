@@ -8,17 +8,18 @@
     3 cut        `settle_cuts` cuts and unlinks segment files, durably.
     4 continue   A checkpoint absorbs later records, at the freed offsets.
 
-U1  A file is cut only after a durable snapshot says that it ends there. An offset is used again only after the cut is
-    durable. Before 2 only the WAL has changed. So the old snapshot is whole, and replay reaches the same cut.
-U2  A cut in the tail, whose records are in the WAL only, needs step 1 alone. It frees no offset of a segment file.
-U3  A delete that covers seqs from the cut on now ends below the cut. So it reaches no record that takes an old seq.
-U4  The epoch goes up. Readers that are above the cut end with `Truncated`.
-U5  A truncation never goes below evicted records. Without `keep_history`, it never goes below the hot floor or the
+TRUNC-1  A file is cut only after a durable snapshot says that it ends there. An offset is used again only after the cut
+    is durable. Before 2 only the WAL has changed. So the old snapshot is whole, and replay reaches the same cut.
+TRUNC-2  A cut in the tail, whose records are in the WAL only, needs step 1 alone. It frees no offset of a segment file.
+TRUNC-3  A delete that covers seqs from the cut on now ends below the cut. So it reaches no record that takes an old
+    seq.
+TRUNC-4  The epoch goes up. Readers that are above the cut end with `Truncated`.
+TRUNC-5  A truncation never goes below evicted records. Without `keep_history`, it never goes below the hot floor or the
     expiry floor either.
-U6  If the segment of the cut was relocated, `recall` of seglog.maintenance.relocator makes it hot before 1. Step 2
-    dooms relocated segments above the cut (K7 of seglog.maintenance.checkpoint).
-U7  With `keep_history`, the truncation is listed (seglog.values.truncate_op) until it is settled. The archive may have
-    the removed records.
+TRUNC-6  If the segment of the cut was relocated, `recall` of seglog.maintenance.relocator makes it hot before 1. Step 2
+    dooms relocated segments above the cut (CKPT-7).
+TRUNC-7  With `keep_history`, the truncation is listed (seglog.values.truncate_op) until it is settled. The archive may
+    have the removed records.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ __all__ = ["kept_part", "lowest_cut", "segment_names", "settle_cuts"]
 
 
 def lowest_cut(state: TopicState) -> int:
-    """Return the lowest seq that a truncation may name (U5)."""
+    """Return the lowest seq that a truncation may name (TRUNC-5)."""
     evict_floor = state.floors.evict_floor
     return evict_floor if state.config.keep_history else max(state.hot_floor, evict_floor, state.expired_seq)
 

@@ -1,10 +1,10 @@
 """Follow a topic as it grows: a follower reads the records up to the head, then sleeps until a publisher wakes it.
 
-N1  Every publisher wakes its followers: an append, a truncation, a deletion of the topic, and close. There is no
+FOLLOW-1  Every publisher wakes its followers: an append, a truncation, a deletion of the topic, and close. There is no
     polling.
-N2  A follower looks once more and then registers, both under the lock that publishing holds. So no news falls in
+FOLLOW-2  A follower looks once more and then registers, both under the lock that publishing holds. So no news falls in
     between.
-N3  A follower ends when the log closes, or when `timeout_s` passes without news. In any other case it raises.
+FOLLOW-3  A follower ends when the log closes, or when `timeout_s` passes without news. In any other case it raises.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Follower:
         self.seq = max(self.seq, min(head, state.head_seq) + 1)
 
     def has_news(self, waiter: Callable[[], None]) -> bool:
-        """Return whether record `seq` exists, or the topic was cut or deleted. If not, register `waiter` (N2).
+        """Return whether record `seq` exists, or the topic was cut or deleted. If not, register `waiter` (FOLLOW-2).
 
         The next news calls `waiter` once. `waiter` must neither block nor raise. Raises `LogClosed`.
         """
@@ -72,7 +72,7 @@ class Follower:
 
 
 def follow_records(follower: Follower, timeout_s: float | None) -> Iterator[Record | Gap]:
-    """Yield records until the follower ends (N3). This runs in the caller's thread."""
+    """Yield records until the follower ends (FOLLOW-3). This runs in the caller's thread."""
     try:
         while True:
             yield from follower.news()

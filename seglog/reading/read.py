@@ -1,13 +1,13 @@
 """Read a topic: the cold tier below the hot floor, then sealed segments, the active one, and the newest in the WAL.
 
-R1  A reader holds the committer's lock only to find the place of a run. It holds no lock while it reads a file, and
+READ-1  A reader holds the committer's lock only to find the place of a run. It holds no lock while it reads a file, and
     none between records.
-R2  A reader verifies each record before it shows it: checksum, and seq, time, length and topic against the index. It
-    verifies a run of up to a MiB at once. If a run has an error, the reader first shows the sound records before it.
-R3  When records change place or a delete reaches them, active readers look again from their position. They never show a
-    record that was deleted before they reached it. When the hot copy is deleted, they continue in the cold tier.
-R4  A reader reports evicted records: as a `Gap` in between, or by raising `Evicted`. It skips deleted records. If the
-    topic is truncated below a reader, the reader ends with `Truncated`: it has read records that no longer exist.
+READ-2  A reader verifies each record before it shows it: checksum, and seq, time, length and topic against the index.
+    It verifies a run of up to a MiB at once. If a run has an error, the reader first shows the sound records before it.
+READ-3  When records change place or a delete reaches them, active readers look again from their position. They never
+    show a record that was deleted before they reached it. When the hot copy is deleted, they continue in the cold tier.
+READ-4  A reader reports evicted records: as a `Gap` in between, or by raising `Evicted`. It skips deleted records. If
+    the topic is truncated below a reader, the reader ends with `Truncated`: it has read records that no longer exist.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, cut
 
 
 def check_place(state: TopicState, seq: int, cuts: int) -> None:
-    """Raise `NoSuchTopic` if the topic is deleted, and `Truncated` if it was truncated below `seq` (R4).
+    """Raise `NoSuchTopic` if the topic is deleted, and `Truncated` if it was truncated below `seq` (READ-4).
 
     `cuts` is the number of its truncations when the reader began.
     """

@@ -1,12 +1,13 @@
 """Sealed segments as open files, for another process that reads them without a request for each record.
 
-Y1  In a sealed, hot segment, frames without a deleted flag are what `Topic.frame_batches` yields, byte for byte. A
-    process with both files open reads these frames alone, however long ago it opened the files. Renaming, relocating
+SEALED-1  In a sealed, hot segment, frames without a deleted flag are what `Topic.frame_batches` yields, byte for byte.
+    A process with both files open reads these frames alone, however long ago it opened the files. Renaming, relocating
     and unlinking take nothing from an open file. A rewrite makes two new files.
-Y2  The process asks the log for everything else. These are records in no such segment, runs with a deleted record, and
-    data that does not verify. Only the log knows whether a delete is listed. The log reads such records itself, and
-    reports errors.
-Y3  `check` reports a topic that was deleted or truncated meanwhile. The caller calls it after the last record was read.
+SEALED-2  The process asks the log for everything else. These are records in no such segment, runs with a deleted
+    record, and data that does not verify. Only the log knows whether a delete is listed. The log reads such records
+    itself, and reports errors.
+SEALED-3  `check` reports a topic that was deleted or truncated meanwhile. The caller calls it after the last record was
+    read.
 """
 
 from __future__ import annotations

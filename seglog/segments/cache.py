@@ -1,13 +1,12 @@
 """The cache of open segments, and the check of a segment's files when it is first opened.
 
-Recovery opens no sealed segment (G4 of seglog.segments.segment). So the first opening finds files that do not fit.
-Such a file was cut, is too long, belongs to another segment of that name, or is from before a delete. The opening
-raises `FileCorrupt`, and nothing of that segment is read. The log changes no file of a segment before this opening.
+Recovery opens no sealed segment (SEG-4). So the first opening finds files that do not fit. Such a file was cut, is too
+long, belongs to another segment of that name, or is from before a delete. The opening raises `FileCorrupt`, and nothing
+of that segment is read. The log changes no file of a segment before this opening.
 
     .idx      has as many entries as the segment has records
     .data     ends where the last entry says, and the snapshot says the same end. If the segment was rewritten and a
-              crash came before the next snapshot, .data is shorter by the bytes of the deleted records (N5 of
-              seglog.segments.rewrite)
+              crash came before the next snapshot, .data is shorter by the bytes of the deleted records (REWRITE-5)
     times     of the first and the last entry are those in the snapshot
     flags     are as many as the snapshot counts, if it counts any. A delete that is only in the WAL allows more flags:
               a checkpoint may have begun to set them before a crash

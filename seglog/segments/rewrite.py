@@ -5,17 +5,17 @@
     2 sync    The rewriter syncs both files, then the directory.
     3 swap    The rewriter renames both files over the old ones, in any order, then syncs the directory.
 
-N1  Both pairs show the same records. The new .data is shorter than the old one. Each .idx tells the length of its
-    .data.
-N2  After a crash, the sizes tell which two files belong together, whichever renames were made. `settle_rewrite` gives
-    these two their names. After a crash before step 3, the old pair is whole under its own names, and `settle_rewrite`
-    unlinks the new files.
-N3  If the newest snapshot has the segment as the active one, a truncation came after the rewrite. No swap came after
-    that. The files may be cut half-way, so their sizes tell nothing. `settle_rewrite` unlinks the new files.
-N4  The rewriter verifies each frame that it copies. So it finds damage while the old file is still there. The old file
-    then stays in its place.
-N5  A rewrite changes the length of .data, and the next snapshot says so. If a crash comes before that snapshot, the
-    newest snapshot has the old length. Then .data is shorter by exactly the bytes of the deleted records that the
+REWRITE-1  Both pairs show the same records. The new .data is shorter than the old one. Each .idx tells the length of
+    its .data.
+REWRITE-2  After a crash, the sizes tell which two files belong together, whichever renames were made. `settle_rewrite`
+    gives these two their names. After a crash before step 3, the old pair is whole under its own names, and
+    `settle_rewrite` unlinks the new files.
+REWRITE-3  If the newest snapshot has the segment as the active one, a truncation came after the rewrite. No swap came
+    after that. The files may be cut half-way, so their sizes tell nothing. `settle_rewrite` unlinks the new files.
+REWRITE-4  The rewriter verifies each frame that it copies. So it finds damage while the old file is still there. The
+    old file then stays in its place.
+REWRITE-5  A rewrite changes the length of .data, and the next snapshot says so. If a crash comes before that snapshot,
+    the newest snapshot has the old length. Then .data is shorter by exactly the bytes of the deleted records that the
     snapshot counts. A checkpoint that sets a flag also writes a snapshot. The first opening of a segment accepts both
     lengths. If .data has the shorter one, the opening makes the renames durable. The rewriter may have been killed
     before it did. A relocation and a checkpoint that sets flags need the exact length. They ask the file.
@@ -86,7 +86,7 @@ def _live_bytes(run: Run, live: list[int]) -> bytes:
 
 
 def settle_rewrite(files: Files, layout: Layout, topic_id: int, first_seq: int, *, is_sealed: bool) -> None:
-    """Give the two files that belong together their names after a crash (N2, N3).
+    """Give the two files that belong together their names after a crash (REWRITE-2, REWRITE-3).
 
     If no two files fit, change nothing. That is damage, and the opening of the segment reports it.
     """

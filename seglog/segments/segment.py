@@ -1,12 +1,12 @@
 """A segment: consecutive records of one topic in two files, .data (frames) and .idx (entries).
 
-G1  Records are dense. The entry of seq s is number s - first_seq. Frames lie one after the other from offset 0.
-G2  Only the newest segment of a topic, the active one, grows. In a sealed segment, only the flags of entries change. A
-    rewrite replaces a sealed segment as a whole, to reclaim the bytes of deleted records (seglog.segments.rewrite).
-G3  The snapshot says where the active segment ends (seglog.wal.manifest). The size of the file does not.
-G4  The snapshot also has the records, bytes, times and number of deleted flags of each sealed segment. So opening a log
-    opens no sealed segment. The first opening of a segment finds files that do not fit (seglog.segments.cache). Flags
-    are only ever set. So an .idx from before a delete has fewer flags, and no deleted record comes back.
+SEG-1  Records are dense. The entry of seq s is number s - first_seq. Frames lie one after the other from offset 0.
+SEG-2  Only the newest segment of a topic, the active one, grows. In a sealed segment, only the flags of entries change.
+    A rewrite replaces a sealed segment as a whole, to reclaim the bytes of deleted records (seglog.segments.rewrite).
+SEG-3  The snapshot says where the active segment ends (seglog.wal.manifest). The size of the file does not.
+SEG-4  The snapshot also has the records, bytes, times and number of deleted flags of each sealed segment. So opening a
+    log opens no sealed segment. The first opening of a segment finds files that do not fit (seglog.segments.cache).
+    Flags are only ever set. So an .idx from before a delete has fewer flags, and no deleted record comes back.
 
 Both files are read with pread through the port, up to a MiB at a time, and are not mapped. A disk error is then an
 `OSError` that a caller can handle. A disk error on a mapped page ends the process. A run costs one system call for each
@@ -45,8 +45,8 @@ class SegmentInfo(NamedTuple):
     `cold_check` is the XXH3-64 of the .idx of a relocated segment, which is only in the cold store. None: it is hot.
     `dead_records` records have the deleted flag in the .idx. Their frames take `dead_bytes` of .data.
     A sealed segment may have been rewritten without these bytes while the snapshot does not say so yet. Then .data has
-    `data_bytes - dead_bytes` bytes (N5 of seglog.segments.rewrite).
-    The class is a named tuple, because opening a log makes one for each segment.
+    `data_bytes - dead_bytes` bytes (REWRITE-5). The class is a named tuple, because opening a log makes one for each
+    segment.
     """
 
     first_seq: int

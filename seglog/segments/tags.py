@@ -5,8 +5,9 @@ A search does not read the data of a sealed segment that has its .tags file.
     sealed     has a .tags file, written when it is sealed. If the file is missing or damaged, it is rebuilt from .data
     unsealed   keeps no tags in memory or on disk. The tagged records are read, of one segment at most
 
-G1  A .tags file is durable before a snapshot says that its segment is sealed. The file is removed with the segment, and
-    also when a truncation makes the segment the active one again. So no .tags file of an earlier segment has its name.
+TAGS-1  A .tags file is durable before a snapshot says that its segment is sealed. The file is removed with the segment,
+    and also when a truncation makes the segment the active one again. So no .tags file of an earlier segment has its
+    name.
 
 seglog.format.tag_index has the format.
 """

@@ -3,7 +3,7 @@
     relocated here    the .idx has the checksum that the snapshot has
     hot here          the copy is one on its way, or from before a recall: both .data begin with the same bytes
 
-This carries out W3 of seglog.tiers.cold_directory.
+This carries out CDIR-3.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@
     3 snapshot   the first one, without topics, durable
     4 CURRENT    from here on it is a data directory
 
-C1  Nothing is appended before step 4. After a crash before step 4, the next opening repeats the steps.
-C2  The result of a later step never exists without those of the earlier steps. If a folder, the WAL file or CURRENT is
-    missing behind such a trace, somebody removed it. Then the directory is not new, and `FileCorrupt` names the missing
-    part.
+CREATE-1  Nothing is appended before step 4. After a crash before step 4, the next opening repeats the steps.
+CREATE-2  The result of a later step never exists without those of the earlier steps. If a folder, the WAL file or
+    CURRENT is missing behind such a trace, somebody removed it. Then the directory is not new, and `FileCorrupt` names
+    the missing part.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def make_new(files: Files, layout: Layout) -> None:
 
 
 def check_never_used(files: Files, layout: Layout) -> None:
-    """Raise `FileCorrupt` by C2. The caller knows that the directory is no data directory now."""
+    """Raise `FileCorrupt` by CREATE-2. The caller knows that the directory is no data directory now."""
     missing = missing_part(files, layout)
     if missing is not None:
         kind = "folder" if missing in _folders(layout) else "file"
@@ -75,7 +75,7 @@ def check_never_used(files: Files, layout: Layout) -> None:
 
 
 def missing_part(files: Files, layout: Layout) -> Path | None:
-    """Return the part that a directory without CURRENT has lost by C2.
+    """Return the part that a directory without CURRENT has lost by CREATE-2.
 
     None: there was no log, or it is being erased.
     """

@@ -6,29 +6,30 @@ Recovery finds all that was acked, and nothing that was never written.
                  and not durable yet. No later step may build on such a file.
     1 snapshot   Load the newest one, and report damage there.
     2 WAL files  Unlink each shard's files that lie before the snapshot's place. Unlink a blank file above CURRENT too
-                 (W2 of seglog.wal.wal).
+                 (WAL-2).
     3 segments   List each topic's directory once, and go by the names there. Unlink or cut the files of segments that
                  are released, relocated or deleted, or that go beyond the snapshot. The WAL has the bytes beyond the
-                 snapshot (S3 of seglog.wal.manifest). End a rewrite (N2 of seglog.segments.rewrite). Report a missing
-                 file. The snapshot tells all that is needed of sealed segments. So recovery opens none of them, and
-                 asks no cold store.
+                 snapshot (MANIFEST-3). End a rewrite (REWRITE-2). Report a missing file. The snapshot tells all that is
+                 needed of sealed segments. So recovery opens none of them, and asks no cold store.
     4 replay     Apply all frames from the snapshot's places on, shard by shard, in order.
     5 tail       Look behind the last whole frame of the active WAL file. Zeros are reserved space. Cut and log a torn
                  write. Report bytes that were durable once. Then sync the file. So a cut is durable before its place is
                  used again. That also holds for the cut of an earlier recovery that was killed.
 
     invalid frame                               verdict                                         rule of seglog.wal.wal
-    in a WAL file that is not active            damage: it was whole and durable                W1
+    in a WAL file that is not active            damage: it was whole and durable                WAL-1
     whole, of an unknown type or with unknown   another version wrote it: `FormatUnsupported`
     flags
-    in the active file, a sync mark follows     damage: all before the mark was durable         W3
-    in the active file, past the end of the     damage: somebody cut the file                   W8
+    in the active file, a sync mark follows     damage: all before the mark was durable         WAL-3
+    in the active file, past the end of the     damage: somebody cut the file                   WAL-8
     file
     in the active file, anything else           torn: no part of it was ever acked at fsync
 
-V1  Recovery never cuts bytes that were durable. `FileCorrupt` names file, offset and reason, and the log does not open.
-V2  Each step is idempotent, and changes only what can be derived again. So a crash in recovery is like any other crash.
-V3  The time of recovery grows with the frames that no checkpoint absorbed, and with the topics. Of a sealed segment,
+REC-1  Recovery never cuts bytes that were durable. `FileCorrupt` names file, offset and reason, and the log does not
+    open.
+REC-2  Each step is idempotent, and changes only what can be derived again. So a crash in recovery is like any other
+    crash.
+REC-3  The time of recovery grows with the frames that no checkpoint absorbed, and with the topics. Of a sealed segment,
     recovery reads only the names of its files. The first opening of a segment checks that its files fit the snapshot
     (seglog.segments.cache).
 
@@ -341,8 +342,7 @@ class _Replay:
         """Return the topics by name. Raises `FileCorrupt` if two topics have one name.
 
         That happens when the files of one shard are of another time than those of another shard. The error names both
-        ids. A view beside a writer looks twice, and compares the ids. Only damage has the same ids twice (Z1 of
-        seglog.view).
+        ids. A view beside a writer looks twice, and compares the ids. Only damage has the same ids twice (VIEW-1).
         """
         topics: dict[str, TopicState] = {}
         for state in self.topics.values():
@@ -460,7 +460,7 @@ class _Replay:
     def _pass_over(self, header: Header, buffer: Buffer, position: int) -> None:
         """Skip a frame of a topic up to its truncation.
 
-        The snapshot already has the topic in its state after that truncation (S1 of seglog.wal.manifest).
+        The snapshot already has the topic in its state after that truncation (MANIFEST-1).
         """
         if header.type == FrameType.TRUNCATE:
             epoch = read_epoch(data_of(buffer, position, header))

@@ -7,11 +7,12 @@
     recovery    if all of the above is sound, recovery is tried over a port that changes nothing. That checks how the
                 files fit together
 
-Y1  The check reads under a shared lock. Others may verify meanwhile, and no process may open the log for writing. If
-    the log is open, the check raises `DirectoryInUse`, because the writer's changes would look like damage.
-Y2  If there is no LOCK, the check takes no lock and makes none: no process has ever opened that copy. So the check
-    works on read-only media.
-Y3  A torn tail, or what a crash left of a checkpoint, is a note and no damage. Recovery puts it in order without loss.
+VERIFY-1  The check reads under a shared lock. Others may verify meanwhile, and no process may open the log for writing.
+    If the log is open, the check raises `DirectoryInUse`, because the writer's changes would look like damage.
+VERIFY-2  If there is no LOCK, the check takes no lock and makes none: no process has ever opened that copy. So the
+    check works on read-only media.
+VERIFY-3  A torn tail, or what a crash left of a checkpoint, is a note and no damage. Recovery puts it in order without
+    loss.
 """
 
 from __future__ import annotations

@@ -10,18 +10,18 @@ The directory lies apart from the log's data directory, and no other log uses it
 The log's own id is in `meta/log-id` of the data directory: the same two lines, of {"format": 1, "log": 32 hex}. The log
 makes its id when it first takes a cold directory.
 
-W1  Two paths are the same if they have the same device and inode. So the check sees through links, `..` and bind
+CDIR-1  Two paths are the same if they have the same device and inode. So the check sees through links, `..` and bind
     mounts.
-W2  Before the writer puts or deletes a segment, it holds LOCK and has found its own id in OWNER. The writer checks both
-    once for as long as the directory stays the same one.
-W3  The writer writes OWNER under LOCK, after the id is durable. Without OWNER an empty directory is free. A directory
-    that holds segments is taken only if one of them is this log's. The checksum in the snapshot or the bytes of the
-    segment tell.
-W4  A copied data directory has the id of its original. The copy is refused as long as OWNER leads to the original. If
-    the inode of the cold directory is not the one in OWNER, the cold directory was copied too. Then the cold directory
-    belongs to this copy.
-W5  A log that is open for reading takes no directory, and writes nothing. Such a log only refuses a directory that is
-    not apart or not its own.
+CDIR-2  Before the writer puts or deletes a segment, it holds LOCK and has found its own id in OWNER. The writer checks
+    both once for as long as the directory stays the same one.
+CDIR-3  The writer writes OWNER under LOCK, after the id is durable. Without OWNER an empty directory is free. A
+    directory that holds segments is taken only if one of them is this log's. The checksum in the snapshot or the bytes
+    of the segment tell.
+CDIR-4  A copied data directory has the id of its original. The copy is refused as long as OWNER leads to the original.
+    If the inode of the cold directory is not the one in OWNER, the cold directory was copied too. Then the cold
+    directory belongs to this copy.
+CDIR-5  A log that is open for reading takes no directory, and writes nothing. Such a log only refuses a directory that
+    is not apart or not its own.
 
 One case is not detected. A copy of the data directory uses the same cold directory as its original, at another time.
 The original is gone or on another machine. Both have the same id.
@@ -75,7 +75,7 @@ class ColdDirectory:
         return self._place.root
 
     def check_apart(self, topic_id: int | None = None) -> None:
-        """Raise `ColdDirectoryNotApart` if the directory is not apart from the data directory (W1).
+        """Raise `ColdDirectoryNotApart` if the directory is not apart from the data directory (CDIR-1).
 
         A path that does not exist yet is not checked. With `topic_id`, the folder of that topic is checked too.
         """
@@ -96,14 +96,14 @@ class ColdDirectory:
             raise self._not_apart("it is the data directory of another log")
 
     def check_topics(self) -> None:
-        """Raise `ColdDirectoryNotApart` if the folder of a topic leads into the data directory (W1)."""
+        """Raise `ColdDirectoryNotApart` if the folder of a topic leads into the data directory (CDIR-1)."""
         folders = self._files.list_dir(self._place.topics) if self._files.is_dir(self._place.topics) else []
         for name in folders:
             if self._files.identity(self._place.topics / name) == self._files.identity(self._data.topics / name):
                 raise self._not_apart(f"{self._place.topics / name} leads into the data directory")
 
     def check_owner(self) -> None:
-        """Raise `ColdDirectoryTaken` if the directory is another log's (W5).
+        """Raise `ColdDirectoryTaken` if the directory is another log's (CDIR-5).
 
         Raises `FileCorrupt` if OWNER or the id is damaged.
         """
@@ -112,7 +112,7 @@ class ColdDirectory:
             self._check_ours(owner, self._own_id())
 
     def claim(self, is_ours: IsOurs) -> bool:
-        """Take the directory for this log, durably (W2, W3). Return False if the directory does not exist.
+        """Take the directory for this log, durably (CDIR-2, CDIR-3). Return False if the directory does not exist.
 
         A directory that is claimed already stays as it is.
         Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`, `FileCorrupt`, and errors of the disk.
@@ -163,7 +163,7 @@ class ColdDirectory:
             _write(self._files, self.owner_path, wanted)
 
     def _check_ours(self, owner: dict[str, Any], own_id: str | None) -> None:
-        """Raise `ColdDirectoryTaken` if OWNER has another log, or the original of this copy (W3, W4)."""
+        """Raise `ColdDirectoryTaken` if OWNER has another log, or the original of this copy (CDIR-3, CDIR-4)."""
         if owner.get("log") != own_id:
             raise ColdDirectoryTaken(self.root, _named(owner))
         other = Layout(Path(str(owner.get("path"))))

@@ -97,7 +97,7 @@ class LocalSegmentStore:
     def _check_root(self) -> None:
         """Raise `FileNotFoundError` if the root does not exist.
 
-        Without its disk, a missing segment is trouble and not absence (Q3 of seglog.tiers.segment_store).
+        Without its disk, a missing segment is trouble and not absence (SEGSTORE-3).
         """
         if not self._files.is_dir(self._layout.root):
             raise FileNotFoundError(errno.ENOENT, "there is no such directory", str(self._layout.root))

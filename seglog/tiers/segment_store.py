@@ -5,13 +5,13 @@ Implementations: `seglog.tiers.local_store` (a directory), `seglog.tiers.memory_
 store before a cold one). One conformance suite runs over all of them (tests/seglog/test_stores.py). The tests of other
 stores run it too.
 
-Q1  `put` returns when both parts are durable. `list` shows a segment only if both parts are there.
-Q2  A segment may be put again, with other flags in the .idx, or rewritten without the bytes of deleted records
+SEGSTORE-1  `put` returns when both parts are durable. `list` shows a segment only if both parts are there.
+SEGSTORE-2  A segment may be put again, with other flags in the .idx, or rewritten without the bytes of deleted records
     (seglog.segments.rewrite). After a crash in the middle of that, the two parts need not fit each other. No reader
     reads a segment there before the snapshot says that it is there.
-Q3  A segment that is not there is `NoSuchSegment`, and nothing else is. Trouble is any other error. A store never takes
-    trouble for absence.
-Q4  Calls are synchronous and independent. Any thread may make them at any time.
+SEGSTORE-3  A segment that is not there is `NoSuchSegment`, and nothing else is. Trouble is any other error. A store
+    never takes trouble for absence.
+SEGSTORE-4  Calls are synchronous and independent. Any thread may make them at any time.
 
 A slow or dead store never delays an append or a read of hot data. So no thread holds a lock of the log over a call
 here.

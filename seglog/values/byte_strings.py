@@ -1,9 +1,9 @@
 """Copy the byte strings of callers, so that no thread changes one while it is checksummed and written.
 
-B1  A mutable value is copied once, before its length is measured. Another thread may change a bytearray at any time.
-    The length, the checksum and the written bytes still agree.
-B2  A memoryview becomes the bytes that `bytes()` of it gives. Items wider than a byte, strides and several dimensions
-    are laid out in order. `len()` of such a view counts its items, not its bytes.
+BYTES-1  A mutable value is copied once, before its length is measured. Another thread may change a bytearray at any
+    time. The length, the checksum and the written bytes still agree.
+BYTES-2  A memoryview becomes the bytes that `bytes()` of it gives. Items wider than a byte, strides and several
+    dimensions are laid out in order. `len()` of such a view counts its items, not its bytes.
 """
 
 from __future__ import annotations

@@ -4,15 +4,15 @@
              |      |--- a Gap ---|                |--- live, or deleted among live ones
              |- deleted, or in the cold tier -|
 
-L1  1 <= evict_from <= evict_floor <= earliest_seq. Nothing below `earliest_seq` is live.
-L2  An eviction of live records raises `earliest_seq` and `evict_floor`. The first one also sets `evict_from`. A delete
-    raises `earliest_seq` only. So a reader reports evicted records, and passes over deleted ones in silence.
-L3  All seqs from `evict_from` up to `evict_floor` count as lost, even seqs that a delete had reached before. One range
-    cannot tell them apart, so it reports too many rather than too few.
-L4  While the cold tier has live records, `earliest_seq` may be lower than the first live one. The log does not look up
-    deletes by tag in the cold tier.
-L5  The expiry floor of a ttl is not part of these floors. A reader adds it with `expired` until retention evicts the
-    records (seglog.reading.expiry).
+FLOOR-1  1 <= evict_from <= evict_floor <= earliest_seq. Nothing below `earliest_seq` is live.
+FLOOR-2  An eviction of live records raises `earliest_seq` and `evict_floor`. The first one also sets `evict_from`. A
+    delete raises `earliest_seq` only. So a reader reports evicted records, and passes over deleted ones in silence.
+FLOOR-3  All seqs from `evict_from` up to `evict_floor` count as lost, even seqs that a delete had reached before. One
+    range cannot tell them apart, so it reports too many rather than too few.
+FLOOR-4  While the cold tier has live records, `earliest_seq` may be lower than the first live one. The log does not
+    look up deletes by tag in the cold tier.
+FLOOR-5  The expiry floor of a ttl is not part of these floors. A reader adds it with `expired` until retention evicts
+    the records (seglog.reading.expiry).
 
 Source: topics engine architecture, sections 1.2 and 3.4; `evict_from` is ours. No I/O.
 """
@@ -36,7 +36,7 @@ class Floors:
 
     @property
     def is_fit(self) -> bool:
-        """Return whether the floors are in order (L1)."""
+        """Return whether the floors are in order (FLOOR-1)."""
         return 1 <= self.evict_from <= self.evict_floor <= self.earliest_seq
 
     def gap(self, first: int, last: int) -> Gap | None:

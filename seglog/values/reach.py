@@ -4,8 +4,8 @@
     tag          the highest end of a delete by that tag; ends are exclusive
     prefix*      the same for a prefix; a record's tag is looked up at each length that a prefix has
 
-H1  A delete reaches only records that existed when it was made, so its reach has an upper end. Of two deletes by one
-    tag, the one with the higher end covers the other.
+REACH-1  A delete reaches only records that existed when it was made, so its reach has an upper end. Of two deletes by
+    one tag, the one with the higher end covers the other.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Committer(Owned):
 
     @property
     def has_unsynced(self) -> bool:
-        """Return whether any shard has written entries that a later sync covers (C4 of seglog.wal.group_commit)."""
+        """Return whether any shard has written entries that a later sync covers (GROUP-4)."""
         for shard in self._shards:  # noqa: SIM110 - runs after each append: `any` with a generator takes three times as long
             if shard.unsynced_since_ms is not None:
                 return True
@@ -68,7 +68,7 @@ class Committer(Owned):
         return self._common.poison is not None
 
     def is_sync_due(self, topic_id: int, now_ms: int, interval_ms: int) -> bool:
-        """Return whether the topic's shard has waited `interval_ms` for a sync (C4 of seglog.wal.group_commit).
+        """Return whether the topic's shard has waited `interval_ms` for a sync (GROUP-4).
 
         The caller holds the lock.
         """
@@ -114,7 +114,7 @@ class Committer(Owned):
     def abandon(self) -> None:
         """Stop waiting for this thread's entries. An interrupt hit it between `enqueue` and the end of `finish`.
 
-        The entries are still committed (C5 of seglog.wal.group_commit).
+        The entries are still committed (GROUP-5).
         """
         for shard in self._shards:
             shard.abandon()

@@ -3,7 +3,7 @@
     whole     length and checksum fit, and the type or a flag is unknown: another version wrote the frame. No crash
               leaves such a frame
     cut       a frame begins there, by the rest of its header, and it extends past the end of the file. The size was
-              durable before the frame was written (W8 of seglog.wal.wal). So no crash did that: somebody cut the file
+              durable before the frame was written (WAL-8). So no crash did that: somebody cut the file
     torn      anything else, if no sync mark follows
 
 These checks miss one case: a file that was cut exactly after a frame, above the position that the snapshot names.

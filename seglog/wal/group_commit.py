@@ -10,16 +10,16 @@
 So a lone appender never waits for another thread, and many appenders share one datasync. An entry is in flight from
 `enqueue` until the leader publishes or refuses it.
 
-C1  Entries become visible in queue order, and each only when it is as safe as its caller asked.
-C2  If space, file descriptors or offsets run out, the leader refuses its group and the queue behind it.
+GROUP-1  Entries become visible in queue order, and each only when it is as safe as its caller asked.
+GROUP-2  If space, file descriptors or offsets run out, the leader refuses its group and the queue behind it.
     It publishes none of these entries, and takes back the seqs and names that they had.
-C3  The first failed write or sync is final. All commits in flight and all later ones raise `WriterPoisoned`.
+GROUP-3  The first failed write or sync is final. All commits in flight and all later ones raise `WriterPoisoned`.
     The leader does not try a second sync. That sync could succeed without the data, because Linux marks the pages clean
     after the first failure.
-C4  Some entries are written now and synced later (`Entry.written_ms`).
+GROUP-4  Some entries are written now and synced later (`Entry.written_ms`).
     `unsynced_since_ms` is the time of the oldest one that no sync has covered. The first append after the interval
     syncs. Without such an append, a thread of the log syncs.
-C5  An interrupt is not a failure.
+GROUP-5  An interrupt is not a failure.
     An interrupted leader finishes its group and hands over before the interrupt is raised. The entries of an
     interrupted caller are still committed, by that caller itself if no other thread leads. The assigned state always
     equals the published state plus all entries in flight (`Entry.assign`), so the committer can recompute it.
@@ -43,7 +43,7 @@ from seglog.wal.wal import Wal
 
 __all__ = ["Barrier", "Common", "Entry", "GroupCommit"]
 
-# After one of these errors the WAL holds nothing of the group (C2).
+# After one of these errors the WAL holds nothing of the group (GROUP-2).
 _HARMLESS = (DiskFull, OffsetOverflow, TooManyOpenFiles)
 _GROUP_MAX_BYTES = 64 * 1024 * 1024
 
@@ -90,7 +90,7 @@ class Entry(ABC):
         """Take the seqs or the name of this entry from the assigned state.
 
         This runs under the lock when the entry is queued. It runs again when the committer recomputes the assigned
-        state (C5).
+        state (GROUP-5).
         """
 
     @abstractmethod
@@ -116,7 +116,8 @@ class Barrier(Entry):
 class Common:
     """The state that all shards share. `lock` guards all state that entries assign and publish.
 
-    `count_anew` recomputes the assigned state. It runs under the lock after a refusal (C2) or an interrupt (C5).
+    `count_anew` recomputes the assigned state. It runs under the lock after a refusal (GROUP-2) or an interrupt
+    (GROUP-5).
     """
 
     __slots__ = ("count_anew", "is_closed", "lock", "poison")
@@ -193,7 +194,7 @@ class GroupCommit(Owned):
     def abandon(self) -> None:
         """Stop waiting for this thread's entries. An interrupt hit it between `enqueue` and the end of `finish`.
 
-        The entries are still committed. If no other thread leads, this thread leads one group now (C5).
+        The entries are still committed. If no other thread leads, this thread leads one group now (GROUP-5).
         """
         try:
             uninterrupted(self._abandon)
@@ -290,7 +291,7 @@ class GroupCommit(Owned):
             self._give_up(self._failure)
 
     def _publish(self) -> None:
-        """Publish the group in queue order (C1). The caller holds the lock."""
+        """Publish the group in queue order (GROUP-1). The caller holds the lock."""
         file, offset = self._wal.written_at
         for entry in self._group:
             if not entry.is_done:
@@ -304,9 +305,9 @@ class GroupCommit(Owned):
             self.unsynced_since_ms = self._group_written_ms
 
     def _give_up(self, error: Exception) -> None:
-        """Refuse the group and the queue behind it, whose seqs would otherwise leave a gap (C2).
+        """Refuse the group and the queue behind it, whose seqs would otherwise leave a gap (GROUP-2).
 
-        If the error is not one of `_HARMLESS`, the writer is poisoned too (C3). The caller holds the lock.
+        If the error is not one of `_HARMLESS`, the writer is poisoned too (GROUP-3). The caller holds the lock.
         """
         if not isinstance(error, _HARMLESS) and self._common.poison is None:
             self._common.poison = self.poisoned_by(error)

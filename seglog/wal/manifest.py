@@ -6,37 +6,37 @@
     check    XXH3-64 of the body, 16 hex digits
     newline  0x0A
 
-S1  The snapshot is the state after exactly the WAL frames before (file, offset). Recovery replays the WAL from there.
-    `wal` has one such position for each shard, so its length is the number of shards. The snapshot replaces the
+MANIFEST-1  The snapshot is the state after exactly the WAL frames before (file, offset). Recovery replays the WAL from
+    there. `wal` has one such position for each shard, so its length is the number of shards. The snapshot replaces the
     CheckpointMark frames of the source. So only the snapshot says how far segments go.
     A topic with `is_ahead` is the exception. Its state is the one right after the TRUNCATE frame with its epoch, which
     lies further on in the WAL.
-S2  The file is written whole or not at all (`replace_atomically`).
+MANIFEST-2  The file is written whole or not at all (`replace_atomically`).
     So an invalid newest snapshot is damage and not a torn write. Loading it raises `FileCorrupt`. Loading never falls
     back to an older snapshot, which would bring deleted records back.
-S3  The snapshot, and not the size of a file, says how far segments go.
+MANIFEST-3  The snapshot, and not the size of a file, says how far segments go.
     Bytes past the active segment's lengths come from an unfinished checkpoint. So do segment files past the active one.
     Both are derivable from the WAL. `active` of a topic is [first seq, records, bytes of data, records with the deleted
     flag, their bytes], or null.
-S4  `deleted` lists the ids of deleted topics whose directories may still exist.
+MANIFEST-4  `deleted` lists the ids of deleted topics whose directories may still exist.
     `epoch_floor` is the highest epoch of any deleted topic, so that a new topic of the same name gets a higher one.
-S5  `sealed` lists the sealed segments of a topic, ascending and without a gap from `hot_floor` on.
-    So the first seq of each segment follows from the one before. Opening a log reads no file of a sealed segment (G4 of
-    seglog.segments.segment), and calls no store.
-    The list is flat, because a flat list is the fastest to read and to join. Each segment has seven values in it:
+MANIFEST-5  `sealed` lists the sealed segments of a topic, ascending and without a gap from `hot_floor` on.
+    So the first seq of each segment follows from the one before. Opening a log reads no file of a sealed segment
+    (SEG-4), and calls no store. The list is flat, because a flat list is the fastest to read and to join. Each segment
+    has seven values in it:
 
         last seq, bytes of data, time of the first record, of the last one, records with the deleted flag, their bytes,
         XXH3-64 of the .idx if it is in the cold store, else null
 
     The last value is the pointer that a relocation flips. `cold_ops` lists the deletes by tag that may reach relocated
     segments and are not in their flags.
-S6  `doomed` lists [topic id, first seq] of segments that no topic needs and that a cold store may still have.
-S7  The bytes of a sealed segment with deleted records are the size of .data, or larger.
-    If they are larger, the segment was rewritten after the snapshot (N5 of seglog.segments.rewrite). The difference is
-    exactly the bytes of its deleted records.
-S8  A checkpoint encodes only the parts of topics that changed since the last snapshot (`Encoder`).
+MANIFEST-6  `doomed` lists [topic id, first seq] of segments that no topic needs and that a cold store may still have.
+MANIFEST-7  The bytes of a sealed segment with deleted records are the size of .data, or larger.
+    If they are larger, the segment was rewritten after the snapshot (REWRITE-5). The difference is exactly the bytes of
+    its deleted records.
+MANIFEST-8  A checkpoint encodes only the parts of topics that changed since the last snapshot (`Encoder`).
     It joins them with the kept bytes of the other parts, for which it builds no JSON.
-S9  `cuts` lists the listed truncations of a topic (seglog.values.truncate_op).
+MANIFEST-9  `cuts` lists the listed truncations of a topic (seglog.values.truncate_op).
     Each one is [seq, time, number of the next delete].
 
 Source: topics engine architecture, section 5.
@@ -186,7 +186,7 @@ class _Encoded:
 
 
 class Encoder:
-    """Encodes snapshots, and keeps the bytes of each topic for the next one (S8). Not thread-safe."""
+    """Encodes snapshots, and keeps the bytes of each topic for the next one (MANIFEST-8). Not thread-safe."""
 
     def __init__(self) -> None:
         self._topics: dict[int, _Encoded] = {}

@@ -1,11 +1,11 @@
 """The shards of the write-ahead log. A topic is in shard `xxh3_64(topic_id, 8 bytes little-endian) % n`.
 
-H1  The frames of a topic are in one shard, in their order.
+SHARD-1  The frames of a topic are in one shard, in their order.
     The frames of topics in different shards have no order. So a topic in another shard can take the name of a deleted
     topic only when the TOPIC_DELETE frame is durable.
-H2  If there is one shard, ordinals begin with 1. Otherwise they begin with (shard + 1) * 10^14 + 1.
-    So no two shards have a file number in common (W3 of seglog.wal.wal).
-H3  A failure of one shard poisons all shards, because they share one state in memory.
+SHARD-2  If there is one shard, ordinals begin with 1. Otherwise they begin with (shard + 1) * 10^14 + 1.
+    So no two shards have a file number in common (WAL-3).
+SHARD-3  A failure of one shard poisons all shards, because they share one state in memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def shard_of(topic_id: int, shards: int) -> int:
 
 
 def first_ordinal(shard: int, shards: int) -> int:
-    """Return the ordinal of the first frame of the shard (H2)."""
+    """Return the ordinal of the first frame of the shard (SHARD-2)."""
     return (shard + 1) * _ORDINALS + 1 if shards > 1 else 1
 
 

@@ -4,31 +4,31 @@
     CURRENT            name of the active file and a newline
     next.log           sometimes: zeros, reserved for the file after the active one, whose number is not known yet
 
-W1  The writer writes only to the file that CURRENT names.
+WAL-1  The writer writes only to the file that CURRENT names.
     Every other file is whole, durable, and cut to its last frame.
-W2  A new file is durable before CURRENT names it, and CURRENT is durable before the writer writes to the new file.
+WAL-2  A new file is durable before CURRENT names it, and CURRENT is durable before the writer writes to the new file.
     So a file with a higher number than the one in CURRENT holds no frames. `next.log` never holds frames, because the
     writer gives it a number before it writes to it.
-W3  After every datasync the writer adds a SYNC_MARK frame: all bytes before the mark are durable.
+WAL-3  After every datasync the writer adds a SYNC_MARK frame: all bytes before the mark are durable.
     If a mark follows invalid bytes, they are damage. If no mark follows, they are a torn write that was never acked.
     No two files of a data directory share a number, and a mark names its file's number. So a file in the place of
     another file is damage too.
-W4  If a write fails for lack of space, the writer truncates the file to its last good frame.
+WAL-4  If a write fails for lack of space, the writer truncates the file to its last good frame.
     That truncation is durable before the writer uses the space again.
-W5  After an interrupt a step can run again, because it writes the same bytes to the same place.
-W6  The writer writes zeros a quarter of a MiB ahead, and then overwrites them with frames.
+WAL-5  After an interrupt a step can run again, because it writes the same bytes to the same place.
+WAL-6  The writer writes zeros a quarter of a MiB ahead, and then overwrites them with frames.
     The zeros change no byte that is read. They halve the time of a sync: with blocks that are only reserved, a sync
     must also commit the file system's journal.
-W7  If the process has no file descriptor left for the next file, the writer continues in the active file.
+WAL-7  If the process has no file descriptor left for the next file, the writer continues in the active file.
     Nothing else changes. The writer refuses an append only where offsets end. Every later append tries the next file
     first.
-W8  The size of the active file is durable before the writer writes a frame to it.
+WAL-8  The size of the active file is durable before the writer writes a frame to it.
     So a crash leaves no frame that extends past the end of the file. A crash leaves no file that ends before the
     position that a snapshot names. Such a file was cut by hand or by another program.
 
 A `Wal` is not thread-safe: seglog.wal.group_commit lets one thread at a time lead. The docstring of a method says if
 one other thread may call it at the same time.
-Source: topics engine architecture, sections 2.1 to 2.4; W3 is ours.
+Source: topics engine architecture, sections 2.1 to 2.4; WAL-3 is ours.
 """
 
 from __future__ import annotations
@@ -142,12 +142,12 @@ class Wal(Owned):
             self._give_up_if_full(error)
             raise
         offset = self._offset
-        # One statement, because an interrupt hits only between calls (W5).
+        # One statement, because an interrupt hits only between calls (WAL-5).
         self.written_at, self._offset, self.ordinal = (self._number, offset), offset + size, self.ordinal + frames
         return self.written_at
 
     def sync(self) -> None:
-        """Make all written frames durable, then write a sync mark (W3).
+        """Make all written frames durable, then write a sync mark (WAL-3).
 
         After an `OSError` the caller must not use the writer again.
         """
@@ -191,7 +191,7 @@ class Wal(Owned):
             self._give_up_if_full(error)
             raise
         if is_larger:
-            active.datasync()  # W8. Its failure is final, also for lack of space: unsynced frames may be lost.
+            active.datasync()  # WAL-8. Its failure is final, also for lack of space: unsynced frames may be lost.
 
     def _reserve_up_to(self, active: OpenFile, needed: int) -> None:
         """Reserve space up to the size of a WAL file. If the disk has no room for that, reserve up to `needed`."""
@@ -205,14 +205,14 @@ class Wal(Owned):
             self._reserved = needed
 
     def _blank_from(self, active: OpenFile, needed: int) -> None:
-        """Write zeros from `needed` on, ahead of the frames (W6)."""
+        """Write zeros from `needed` on, ahead of the frames (WAL-6)."""
         end = max(needed, min(needed + _BLANK_BYTES, self._reserved, self._file_bytes))
         if end > needed:
             active.write(_ZEROS[: end - needed], needed)
         self._blanked = end
 
     def _rotate_or_go_on(self, size: int) -> None:
-        """Rotate to the next file. Without a file descriptor for it, let the active file grow beyond its size (W7)."""
+        """Rotate to the next file. Without a file descriptor for it, let the active file grow (WAL-7)."""
         try:
             self._rotate()
         except TooManyOpenFiles as error:
@@ -223,7 +223,7 @@ class Wal(Owned):
             self._is_overlong = True
 
     def _rotate(self) -> None:
-        """Truncate the active file (W1), then make CURRENT name the next one (W2).
+        """Truncate the active file (WAL-1), then make CURRENT name the next one (WAL-2).
 
         Raises `DiskFull` and `TooManyOpenFiles` with nothing changed.
         """
@@ -277,7 +277,7 @@ class Wal(Owned):
             try:
                 self._files.rename(fresh.path, path)
             except FileNotFoundError:
-                # An earlier call renamed the file, and an interrupt hid that (W5).
+                # An earlier call renamed the file, and an interrupt hid that (WAL-5).
                 if path.name not in self._files.list_dir(self._folder.path):
                     raise
             fresh.path = path
@@ -289,7 +289,7 @@ class Wal(Owned):
             self._files.unlink(path)
 
     def _give_up_if_full(self, error: OSError) -> None:
-        """If the error is a lack of space, truncate the file to its last good frame and raise `DiskFull` (W4)."""
+        """If the error is a lack of space, truncate the file to its last good frame and raise `DiskFull` (WAL-4)."""
         if error.errno not in NO_SPACE:
             return
         active = self._open[self._number]

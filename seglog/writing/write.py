@@ -186,7 +186,7 @@ def begin_append(
             if not engine.leaving or not engine.is_leaving(name):
                 begun = _begin_append(engine, name, values, tag, node, durability, unterminated=unterminated)
         if begun is None:
-            committer.flush()  # a durable deletion frees the name (H1 of seglog.wal.shards)
+            committer.flush()  # a durable deletion frees the name (SHARD-1)
     return begun
 
 
@@ -274,7 +274,7 @@ def create_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: i
                 entry = _new_topic(engine, name, config, first_seq=first_seq, ts_floor_ms=ts_floor_ms)
                 committer.enqueue(entry)
         if entry is None:
-            committer.flush()  # a durable deletion frees the name (H1 of seglog.wal.shards)
+            committer.flush()  # a durable deletion frees the name (SHARD-1)
     committer.finish(entry)
 
 

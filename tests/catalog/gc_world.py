@@ -326,8 +326,7 @@ class World:
     # ------------------------------------------------------------ names: the caller may stall for days after each step
 
     def fork_steps(self, name: str, point: ForkPoint | None) -> Iterator[str]:
-        """Create a branch by the steps of `catalog.refs.branch`, and check the boundaries after each write (G2 of
-        `catalog.gc.collector`)."""
+        """Create a branch by the steps of `catalog.refs.branch`. After each write, check the boundaries (GC-2)."""
         control = Control(self.vid(), point, self.now_ms, TOPIC, name)
         self.store.put_new(control_key(control.vid), encode_control(control))
         self.remember(control_key(control.vid))

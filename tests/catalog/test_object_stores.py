@@ -51,7 +51,7 @@ def test_a_store_with_nothing_in_it_lists_nothing(store: ObjectStore) -> None:
     assert list(store.list_uploads("")) == []
 
 
-# ---------------------------------------------------------------- keys stay under the prefix (P7)
+# ---------------------------------------------------------------- keys stay under the prefix (STORE-7)
 
 
 BAD_KEYS = ["", "/a", "a/", "a//b", ".", "..", "a/../b", "../b", ".multipart/x", "a/.b", "a b", "a\n", "é", "a\x00"]

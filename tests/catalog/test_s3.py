@@ -142,7 +142,7 @@ def complete(store: S3Store) -> None:
     store.complete_upload(A, "upload", [PartTag(1, "etag", 4, Checksum(ChecksumKind.CRC32C, 0))])
 
 
-# ---------------------------------------------------------------- R1, R2
+# ---------------------------------------------------------------- writes and their answers (BUCKET-1, BUCKET-2)
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ def test_a_bucket_in_another_region_is_left_to_boto3(script: ScriptedS3) -> None
             assert store._reads is None
 
 
-# ---------------------------------------------------------------- R5
+# ---------------------------------------------------------------- deletes of many keys (BUCKET-5)
 
 
 class Deletions:
@@ -432,7 +432,7 @@ def test_a_delete_of_many_carries_a_crc32_and_an_md5(script: ScriptedS3) -> None
     assert headers["x-amz-checksum-crc32"] == str(Checksum.of(ChecksumKind.CRC32, script.bodies[0]))
 
 
-# ---------------------------------------------------------------- R3, R4
+# ---------------------------------------------------------------- prefixes, checksums of parts (BUCKET-3, BUCKET-4)
 
 
 def test_every_listing_sends_its_prefix(script: ScriptedS3) -> None:

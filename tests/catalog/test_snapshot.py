@@ -28,7 +28,7 @@ def visible(snapshot: Snapshot) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     last = 0
     for view in snapshot.segments:
-        assert last < view.first <= view.last  # views ascend and never overlap (S1 of catalog.snapshot)
+        assert last < view.first <= view.last  # views ascend and never overlap (SNAP-1)
         assert view.ref.first_seq <= view.first
         assert view.last <= view.ref.last_seq
         last = view.last

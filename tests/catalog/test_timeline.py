@@ -369,7 +369,7 @@ def test_every_point_shows_exactly_what_the_topic_showed_then(data: st.DataObjec
     history = HistoryMaker(MAIN)
     done = 0
     for at_seq, before in [*deletes, (head, 0)]:
-        while done < at_seq:  # all records before the delete, maybe later ones (C4 of catalog.format.commit)
+        while done < at_seq:  # all records before the delete, maybe later ones (COMMIT-4)
             last = data.draw(st.integers(done + 1, head))
             history.offload((done + 1, last))
             done = last

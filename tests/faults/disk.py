@@ -6,13 +6,15 @@
 
 A power cut may do anything that POSIX does not forbid, which is more than most file systems do:
 
-P1  A change to a file is durable after `datasync` of the file, an entry of a folder after `sync_dir` of the folder.
-P2  Any subset of the other changes may be there, in the order they were made. So a rename may be there without the
-    data, the data without the rename, or a write behind a truncation that never happened.
-P3  A write may be there in part, sector by sector, or only as a larger size that reads as zeros. A write to an empty
-    range may end at any byte. A sector that had data has the old or the new data.
-P4  A rename within a folder is there or not, never half.
-P5  After a failed `datasync` the file shows data that the disk does not have. A second `datasync` succeeds without it.
+SIMDISK-1  A change to a file is durable after `datasync` of the file, an entry of a folder after `sync_dir` of the
+    folder.
+SIMDISK-2  Any subset of the other changes may be there, in the order they were made. So a rename may be there without
+    the data, the data without the rename, or a write behind a truncation that never happened.
+SIMDISK-3  A write may be there in part, sector by sector, or only as a larger size that reads as zeros. A write to an
+    empty range may end at any byte. A sector that had data has the old or the new data.
+SIMDISK-4  A rename within a folder is there or not, never half.
+SIMDISK-5  After a failed `datasync` the file shows data that the disk does not have. A second `datasync` succeeds
+    without it.
 
 A process that dies loses none of its changes: `SimulatedDisk.resume` continues with the changes still on their way.
 """
@@ -218,7 +220,7 @@ class SimulatedDisk(Files):
             return Moment(files, self._folders, ()).image(())
 
     def lose(self, fd: int) -> bool:
-        """Drop the changes to the file of `fd`, as a failing datasync does (P5). Return True if data is lost."""
+        """Drop the changes to the file of `fd`, as a failing datasync does (SIMDISK-5). Return True if data is lost."""
         with self._mutex:
             node = self._node(fd)
             lost = any(isinstance(change, Write) and change.node == node for change in self.pending)

@@ -5,14 +5,14 @@ with the read-back, reads, restores a branch and reads the branch. `go_on` is on
 continues with the step that failed. The process ends at its first error, or repeats the step, as a daemon does. The
 judge looks at the store itself, past all faults. No power is cut, so the directory is not synced.
 
-J1  Nothing is visible that is not whole: each object that a commit names is there, and every byte reads back.
-J2  A report of a call is true: its commits, each once and in order, its branch, its reads. If a call fails with
+JUDGE-1  Nothing is visible that is not whole: each object that a commit names is there, and every byte reads back.
+JUDGE-2  A report of a call is true: its commits, each once and in order, its branch, its reads. If a call fails with
     anything but `OutcomeUnknown`, the commit that it made or the branch that it named is not there. Only the store may
     excuse it: it said that it refused that very object (`lied_about`).
-J3  An error names the fault. There is one writer, so no error names a lost race. An error that names damage or a
+JUDGE-3  An error names the fault. There is one writer, so no error names a lost race. An error that names damage or a
     missing object needs an answer that reported one.
-J4  In the end there is one commit for each thing that happened. An upload is left only where the fault hid it from its
-    maker, and then `orphan_uploads` finds it.
+JUDGE-4  In the end there is one commit for each thing that happened. An upload is left only where the fault hid it from
+    its maker, and then `orphan_uploads` finds it.
 
 The judge does not see an `OutcomeUnknown` without need (`tests.faults.verdicts` does, for single faults). It does not
 see the pauses between tries, nor a commit that an earlier call was in doubt about.

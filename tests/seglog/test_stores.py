@@ -1,4 +1,4 @@
-"""A conformance suite for every segment store: the promises Q1 to Q4 of `seglog.tiers.segment_store`.
+"""A conformance suite for the promises of every segment store (SEGSTORE-1 to SEGSTORE-4).
 
 To test another implementation, add it to STORES: a function that takes an own directory and returns an empty store.
 """

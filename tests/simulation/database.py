@@ -1,7 +1,7 @@
 """The local catalogs of simulated processes: SQLite in memory instead of `catalog.db` on a disk.
 
-After a crash exactly the committed rows are there (K1 of `catalog.local`). The process may die before each commit and
-after it. The simulation does not model SQLite's own files.
+After a crash exactly the committed rows are there (LOCAL-1). The process may die before each commit and after it. The
+simulation does not model SQLite's own files.
 """
 
 from __future__ import annotations

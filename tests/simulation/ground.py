@@ -11,9 +11,8 @@ The sender of a request may crash or sleep. These faults may also happen to the 
       oplog, of segments
     list of refs, tags, pins     objects of the last hours are missing, but never for GC
 
-To all tasks but GC, a LIST of names is a hint. GC has to see each name that was put before its LIST began (P2 of
-`catalog.objects.base`, E1 of `catalog.refs.volume_deletion`). The mutant "a LIST of names is late for gc" shows the
-damage of a late LIST.
+To all tasks but GC, a LIST of names is a hint. GC has to see each name that was put before its LIST began (STORE-2,
+VDEL-1). The mutant "a LIST of names is late for gc" shows the damage of a late LIST.
 """
 
 from __future__ import annotations

@@ -6,17 +6,18 @@ time, tag and value of each record.
 
 The judge checks each object when it lands and when it is deleted (invariants of DESIGN section 6):
 
-J1  A commit continues the records of its volume. No record is missing, and none is there twice. The writer commits a
-    delete or truncation before it commits the records appended after it.
-J2  A writer puts a commit on its own record before it sends the commit, with the same bytes. Each epoch has one writer.
-J3  Every object that a commit names is whole in the store before the commit's key exists. The object holds the records
-    that the commit claims.
-J4  Each (volume, LSN) has one commit at most. Races, late requests and repeated requests never give it a second hash.
-    LSNs are dense. Each commit continues the one before it. Epochs never fall. Boundaries only rise. No commit adds a
-    segment that is older than the collected time of an earlier commit.
-J5  Every state that a name, a tag, a pin or the window promises is there at any time. It reads back as in the model.
-    No volume that a name leads to is closed.
-J7  An acked commit is found.
+MODEL-1  A commit continues the records of its volume. No record is missing, and none is there twice. The writer commits
+    a delete or truncation before it commits the records appended after it.
+MODEL-2  A writer puts a commit on its own record before it sends the commit, with the same bytes. Each epoch has one
+    writer.
+MODEL-3  Every object that a commit names is whole in the store before the commit's key exists. The object holds the
+    records that the commit claims.
+MODEL-4  Each (volume, LSN) has one commit at most. Races, late requests and repeated requests never give it a second
+    hash. LSNs are dense. Each commit continues the one before it. Epochs never fall. Boundaries only rise. No commit
+    adds a segment that is older than the collected time of an earlier commit.
+MODEL-5  Every state that a name, a tag, a pin or the window promises is there at any time. It reads back as in the
+    model. No volume that a name leads to is closed.
+MODEL-7  An acked commit is found.
 """
 
 from __future__ import annotations
@@ -233,7 +234,7 @@ class Model:
         self.counts[commit.kind.name] += intent is not None
 
     def _on_segment(self, key: Key, vid: Vid, ref: SegmentRef) -> None:
-        """Check that both objects of a segment are there and whole before the commit lands (J3)."""
+        """Check that both objects of a segment are there and whole before the commit lands (MODEL-3)."""
         sizes = {
             keys.data_key(vid, ref.sid): ref.data_length,
             keys.index_key(vid, ref.sid): ref.index_head_length + ref.index_trailer_length,
@@ -244,7 +245,7 @@ class Model:
         self.segments.setdefault(vid, []).append((ref.first_seq, ref.last_seq, sizes))
 
     def _after(self, key: Key, vid: Vid, volume: Volume, stored: StoredCommit) -> State:
-        """Return the records after a commit. Check that it continues its volume (J1) and is its writer's (J2)."""
+        """Return the records after a commit. Check its place (MODEL-1) and its writer (MODEL-2)."""
         commit, before = stored.commit, volume.state(len(volume.pasts))
         intent = self.intents.get(stored.hash)
         if intent is None:  # a commit of GC
@@ -351,14 +352,17 @@ class Model:
             self.names[topic, branch] = {Held(vid)}
 
     def ack(self, writer: str, vid: Vid, lsn: int) -> None:
-        """Record that the writer learned that its commit has that LSN. Check that the commit is found (J7)."""
+        """Record that the writer learned that its commit has that LSN. Check that the commit is found (MODEL-7)."""
         pasts = self.volumes[vid].pasts
         is_theirs = lsn <= len(pasts) and self.author(pasts[lsn - 1]) == writer
         self._hold(is_theirs, f"lsn {lsn} of {vid} was acked to {writer}, and is not its commit")
         self.acked.add((vid, lsn, pasts[lsn - 1].stored.hash))
 
     def check(self, sample: Callable[[range], range | list[int]] = lambda lsns: lsns) -> None:
-        """Check that every state promised now reads back (J5). `sample` chooses the LSNs of each volume's window."""
+        """Check that every state promised now reads back (MODEL-5).
+
+        `sample` chooses the LSNs of each volume's window.
+        """
         now_ms = self._now_ms()
         volumes = Volumes(self.ground)
         for vid in sorted(self._named(now_ms - self.window_ms)):

@@ -157,7 +157,7 @@ def test_segments_of_a_parent_stay_while_a_fork_shows_them_though_the_parent_is_
 
 
 def test_what_a_deleted_branch_stands_on_stays_until_its_volume_is_dead() -> None:
-    """A deleted branch keeps its parent's segments until its volume is dead (M2 of catalog.gc.mark).
+    """A deleted branch keeps its parent's segments until its volume is dead (MARK-2).
 
     The first kept state of the branch is a commit of its own. Only the states of the branch show these two segments of
     main, because main has merged them.

@@ -167,7 +167,7 @@ def test_an_object_that_is_gone_meanwhile_is_another_state() -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_a_change_that_is_in_under_anothers_is_not_made_twice(state: bytes | None) -> None:
-    """Our write lands, but its answer is lost. Another writer builds on it before our read (X1 of `objects.change`)."""
+    """Our write lands, but its answer is lost. Another writer builds on it before our read (SWAP-1)."""
     inner = store_with(state)
 
     class Overtaken(FaultyStore):

@@ -140,7 +140,7 @@ def test_one_whose_segment_may_have_been_collected_is_sent_anew(tmp_path: Path, 
 
 
 def test_a_clock_that_is_behind_makes_no_segment_that_counts_as_collected(tmp_path: Path, store: MemoryStore) -> None:
-    """GC has published once that no segment so old may be added (G3 of `catalog.gc.collector`).
+    """GC has published once that no segment so old may be added (GC-3).
 
     If the writer added one, GC would delete it without another commit.
     """

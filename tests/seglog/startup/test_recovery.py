@@ -117,7 +117,7 @@ def test_a_file_that_was_cut_below_the_snapshot_is_reported(tmp_path: Path) -> N
 
 
 def test_a_frame_that_goes_past_the_end_of_the_file_is_left_by_no_power_cut() -> None:
-    """Check W8 of seglog.wal.wal: the size of the file is durable before the writer writes a frame to it.
+    """Check WAL-8: the size of the file is durable before the writer writes a frame to it.
 
     The first append of each of two lives writes an unsynced record.
     """
