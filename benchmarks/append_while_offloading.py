@@ -34,7 +34,8 @@ from offload import ColdSettings, OffloadSettings
 from offload.read.cold_reader import ColdReader
 from offload.worker import child
 from offload.worker.pool import WorkerPool
-from offload.write.uploader import InThread, Sender, Shipment
+from offload.write.segment_upload import Shipment
+from offload.write.uploader import InThread, Sender
 
 __all__ = ["SUMMARY", "run"]
 

@@ -39,7 +39,8 @@ from offload.settings import OffloadSettings
 from offload.wiring import open_store
 from offload.worker.carried import Carried
 from offload.worker.channel import Channel
-from offload.write.uploader import Shipment, remote_frames, ship
+from offload.write.segment_upload import Shipment, upload_segment
+from offload.write.uploader import remote_frames
 from seglog.errors import FileCorrupt
 from seglog.files.port import OsFiles
 from seglog.format.frames import Frames, take_apart
@@ -183,9 +184,10 @@ def _shipped(store: ObjectStore, shipment: Shipment, parent: _Parent, cold: Cold
         parent.ask("upload_id", upload_id)
 
     if not shipment.views:
-        return ship(store, shipment, _told(parent, _frames(parent, shipment)), on_record)
+        return upload_segment(store, shipment, _told(parent, _frames(parent, shipment)), on_upload_id=on_record)
     with closing(ColdReader(store, cold)) as reader:
-        return ship(store, shipment, _told(parent, remote_frames(reader, shipment.views)), on_record)
+        frames = remote_frames(reader, shipment.views)
+        return upload_segment(store, shipment, _told(parent, frames), on_upload_id=on_record)
 
 
 def _told(parent: _Parent, source: Iterator[Frames]) -> Iterator[Frames]:

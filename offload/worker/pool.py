@@ -29,7 +29,7 @@ from offload.errors import WorkerDied
 from offload.settings import OffloadSettings
 from offload.worker.channel import Channel
 from offload.worker.child import Answer, Begin, Done, Failed, Part, Question, Taken, Told
-from offload.write.uploader import Shipment
+from offload.write.segment_upload import Shipment
 from seglog import Topic
 from seglog.process.ownership import Owned, is_foreign
 from seglog.reading.sealed import SealedFiles

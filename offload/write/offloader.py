@@ -43,11 +43,11 @@ from offload.handles import Tip
 from offload.read.deletes import deletions_of
 from offload.settings import OffloadSettings, codec_named
 from offload.write.attempt import AttemptState, Run, is_due, plan_run
-from offload.write.ledger_offloader import LedgerOffloader
 from offload.write.merging import merge_runs, to_erase
 from offload.write.publisher import Published, Publisher, divergence
 from offload.write.readback import check_published, check_segment
-from offload.write.uploader import Sender, Shipment
+from offload.write.segment_upload import Shipment, delete_segment
+from offload.write.uploader import Sender
 from seglog import DeleteOp, Topic, TruncateOp
 
 __all__ = ["Offloader", "Published"]
@@ -363,7 +363,7 @@ class Offloader:
 
         If no upload is on record, abort all uploads of the key: the process may have died before it recorded one.
         """
-        LedgerOffloader(self._store, attempt.vid, self.settings).delete_offloaded(attempt.sid, attempt.upload_id)
+        delete_segment(self._store, attempt.vid, attempt.sid, attempt.upload_id)
         self._local.delete_attempt(attempt.sid)
 
     # ------------------------------------------------------------------ commits

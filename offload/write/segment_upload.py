@@ -1,16 +1,29 @@
-"""The upload of frames as a data object and its index object. No commit names these objects yet.
+"""The upload of frames as a data object and its index object, and the removal of both. No commit names them yet.
 
-Source: PIP-17, "Writing to S3".
+    PIP-17                                  here
+    offload(ledger, uid, extraMetadata)     `upload_segment(store, shipment, batches, extra=...)`
+    readOffloaded(ledgerId, uid)            `ColdReader.segment_records(view, first, last)`
+    deleteOffloaded(ledgerId, uid)          `delete_segment(store, vid, sid)`
+
+I1  The caller may repeat each call after any error or crash.
+    Use a sid once: if it has objects already, the upload writes the same keys again (offload.write.attempt, A1).
+I2  The caller decides which records are offloaded, and publishes them by a commit. This module does neither.
+I3  The items of `extra` go into the user metadata of both objects. They never replace items of offload.format.labels.
+
+Source: PIP-17, "Interface" and "Writing to S3". The futures of PIP-17 are left out.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from catalog import SegmentRef, Sid
+from catalog import SegmentRef, SegmentView, Sid, Vid
+from catalog.errors import AccessDenied
+from catalog.format import keys
 from catalog.format.commit import Codec
-from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
 from offload.format.encoder import SegmentEncoder
 from offload.format.index import encode_index
@@ -19,48 +32,57 @@ from offload.settings import OffloadSettings
 from offload.write.upload import BlockUpload
 from seglog.format.frames import Frames
 
-__all__ = ["FrameRun", "upload_segment"]
+__all__ = ["Shipment", "delete_segment", "upload_segment"]
+
+_log = logging.getLogger("offload.write.segment_upload")
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class FrameRun:
-    """The source of one data object: all frames from `first_seq` to `last_seq` of a topic, in order."""
+class Shipment:
+    """The records `first_seq` to `last_seq` of a topic, which become segment `sid` of volume `vid`.
+
+    The records are hot, or come from `views` of remote segments, one after the other.
+    """
 
     topic: str
+    vid: Vid
+    sid: Sid
     first_seq: int
     last_seq: int
-    batches: Iterable[Frames]
+    codec: Codec
+    settings: OffloadSettings
+    views: tuple[SegmentView, ...] = ()
 
 
 def upload_segment(
     store: ObjectStore,
-    data_key: Key,
-    index_key: Key,
-    run: FrameRun,
-    sid: Sid,
+    shipment: Shipment,
+    batches: Iterable[Frames],
     *,
-    extra: Mapping[str, str],
-    codec: Codec,
-    settings: OffloadSettings,
     on_upload_id: Callable[[str], None],
+    extra: Mapping[str, str] = _NOTHING,
 ) -> SegmentRef:
-    """Upload a run, and return when both objects are whole.
+    """Upload the frames of a shipment, and return when both objects are whole.
 
-    `extra` is user metadata of both objects, beside the items of offload.format.labels. `on_upload_id` is called before
-    the first part is sent, and must make the id durable. Raises the errors of the store, `EntryTooLarge` and
-    `FrameMismatch`.
+    `batches` are all its frames, in order. `on_upload_id` is called before the first part is sent, and must make the id
+    durable. Raises the errors of the store and of `batches`, `EntryTooLarge` and `FrameMismatch`. After an error,
+    `delete_segment` removes the remains.
     """
+    sid, settings = shipment.sid, shipment.settings
+    data_key, index_key = keys.data_key(shipment.vid, sid), keys.index_key(shipment.vid, sid)
 
     def metadata(role: str) -> dict[str, str]:
-        return {**extra, **object_metadata(role, run.topic, run.first_seq, run.last_seq, codec)}
+        ours = object_metadata(role, shipment.topic, shipment.first_seq, shipment.last_seq, shipment.codec)
+        return {**extra, **ours}
 
     with BlockUpload(
         store, data_key, metadata("data"), concurrency=settings.concurrency, on_upload_id=on_upload_id
     ) as upload:
         encoder = SegmentEncoder(
-            block_size=settings.block_size, codec=codec, zstd_level=settings.zstd_level, spare=upload.spare
+            block_size=settings.block_size, codec=shipment.codec, zstd_level=settings.zstd_level, spare=upload.spare
         )
-        for frames in run.batches:
+        for frames in batches:
             for block in encoder.add(frames):
                 upload.add(block)
                 del block  # or this block would stay in memory beside the next one
@@ -69,7 +91,7 @@ def upload_segment(
         for block in blocks:
             upload.add(block)
         upload.finish(last)
-    index = encode_index(summary, topic=run.topic, created_at_ms=sid.created_ms)
+    index = encode_index(summary, topic=shipment.topic, created_at_ms=sid.created_ms)
     store.put(index_key, index.body, metadata("index"))
     return SegmentRef(
         sid=sid,
@@ -82,7 +104,29 @@ def upload_segment(
         index_head_length=index.head_length,
         index_trailer_length=index.trailer_length,
         index_head_hash=index.head_hash,
-        codec=codec,
+        codec=shipment.codec,
         frame_bytes=summary.frame_bytes,
         live_records=summary.live_records,
     )
+
+
+def delete_segment(store: ObjectStore, vid: Vid, sid: Sid, upload_id: str | None = None) -> None:
+    """Delete both objects, and abort the unfinished upload; without `upload_id`, all that the store knows."""
+    data, index = keys.data_key(vid, sid), keys.index_key(vid, sid)
+    steps: tuple[Callable[[], None], ...] = (
+        lambda: _abort_uploads(store, data, upload_id),
+        lambda: store.delete(data),
+        lambda: store.delete(index),
+    )
+    for step in steps:
+        try:
+            step()
+        except AccessDenied as error:
+            # A writer's policy may deny both listing uploads and deleting. Then the bucket's maintainer does it.
+            _log.warning("left something of segment %s behind: %s", sid, error)
+
+
+def _abort_uploads(store: ObjectStore, data: keys.Key, upload_id: str | None) -> None:
+    known = [upload_id] if upload_id else None
+    for found in known or [found for key, found in store.list_uploads(data) if key == data]:
+        store.abort_upload(data, found)

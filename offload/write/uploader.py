@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
 
 from pyroaring import BitMap
 
-from catalog import SegmentRef, SegmentView, Sid, Vid
+from catalog import SegmentRef, SegmentView
 from catalog.format import keys
-from catalog.format.commit import Codec
 from catalog.objects.base import ObjectStore
 from offload.format.entry import entries, frame_of
 from offload.read.cold_reader import ColdReader
-from offload.settings import OffloadSettings
-from offload.write.ledger_offloader import LedgerOffloader
-from offload.write.segment_upload import FrameRun
+from offload.write.segment_upload import Shipment, upload_segment
 from seglog import Topic
 from seglog.format.frame import read_header, tombstone
 from seglog.format.frames import Frames, take_apart
 
-__all__ = ["InThread", "Sender", "Shipment", "remote_frames", "ship"]
-
-
-@dataclass(frozen=True, slots=True)
-class Shipment:
-    """The records `first_seq` to `last_seq` of a topic, which become segment `sid` of volume `vid`.
-
-    The records are hot, or come from `views` of remote segments, one after the other.
-    """
-
-    topic: str
-    vid: Vid
-    sid: Sid
-    first_seq: int
-    last_seq: int
-    codec: Codec
-    settings: OffloadSettings
-    views: tuple[SegmentView, ...] = ()
+__all__ = ["InThread", "Sender", "remote_frames"]
 
 
 class Sender(Protocol):
@@ -54,7 +33,7 @@ class Sender(Protocol):
         """Upload, and return when both objects are whole. `on_upload_id` returns before the first part is sent.
 
         Calls `on_bytes` now and then with the bytes of frames taken since. An error that `on_bytes` raises ends the
-        upload. Raises the errors of `LedgerOffloader.offload`.
+        upload. Raises the errors of `upload_segment`.
         """
         ...
 
@@ -82,7 +61,7 @@ class InThread:
                 on_bytes(frames.size_bytes)
                 yield frames
 
-        return ship(self._store, shipment, counted(), on_upload_id)
+        return upload_segment(self._store, shipment, counted(), on_upload_id=on_upload_id)
 
     def close(self) -> None:
         pass
@@ -101,15 +80,3 @@ def remote_frames(reader: ColdReader, views: Iterable[SegmentView]) -> Iterator[
                     whole.append(tombstone(read_header(frame)) if entry_id in deleted else frame)
             if whole:  # a truncation may have removed all of a chunk
                 yield take_apart(whole)
-
-
-def ship(
-    store: ObjectStore, shipment: Shipment, batches: Iterator[Frames], on_upload_id: Callable[[str], None]
-) -> SegmentRef:
-    """Upload the frames of a shipment, for both senders."""
-    return LedgerOffloader(store, shipment.vid, shipment.settings).offload(
-        FrameRun(shipment.topic, shipment.first_seq, shipment.last_seq, batches),
-        shipment.sid,
-        codec=shipment.codec,
-        on_upload_id=on_upload_id,
-    )

@@ -47,7 +47,7 @@ _claim = Takeover._claim
 _begin = Takeover._begin
 _offload_run = Offloader._offload_run
 _delete_topic = Log.delete_topic
-_ship = sending.ship
+_upload_segment = sending.upload_segment
 _remote_frames = sending.remote_frames
 
 
@@ -107,8 +107,8 @@ def _moves_no_bounds(self: News, bounds: Bounds, epoch: int) -> bool:
     return all(stored.commit.bounds == bounds for stored in self.commits)
 
 
-def _without_its_index(store: ObjectStore, *rest: Any) -> SegmentRef:
-    return _ship(_WithoutIndexes(store), *rest)
+def _without_its_index(store: ObjectStore, *rest: Any, **named: Any) -> SegmentRef:
+    return _upload_segment(_WithoutIndexes(store), *rest, **named)
 
 
 class _WithoutIndexes(WrappedStore):
@@ -201,7 +201,7 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "a fenced writer goes on": lambda: mock.patch.multiple(News, fenced_by=_nothing, is_maintenance=_moves_no_bounds),
     "gc closes without a look": lambda: mock.patch.object(Execution, "_close", _closes_without_a_look),
     "a name leaves its volume closing": lambda: mock.patch("catalog.refs.branch.keep_open", _takes_closing_for_open),
-    "a commit goes before its index object": lambda: mock.patch.object(sending, "ship", _without_its_index),
+    "a commit goes before its index object": lambda: mock.patch.object(sending, "upload_segment", _without_its_index),
     "a commit is sent before it is on record": lambda: mock.patch.object(Publisher, "prepare", _keeps_no_record),
     "a pending commit is made anew": lambda: mock.patch.object(Publisher, "publish", _makes_it_anew),
     "an unknown answer is a good one": lambda: mock.patch.object(Volumes, "publish", _takes_unknown_for_done),

@@ -30,7 +30,8 @@ from offload.read.cold_reader import ColdReader
 from offload.wiring import open_store
 from offload.worker.carried import Carried
 from offload.worker.pool import WorkerPool
-from offload.write.uploader import InThread, Shipment
+from offload.write.segment_upload import Shipment
+from offload.write.uploader import InThread
 from seglog import FileCorrupt, Log, LogSettings, NoSuchTopic, Topic, TopicConfig
 from tests.faults.offloads import SMALL_BLOCKS, SMALL_LOG
 from tests.faults.store import Fault, FaultyStore
