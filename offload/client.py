@@ -13,8 +13,10 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from offload.cli.output import Output
-from offload.daemon.wire import MESSAGE_HEAD, SOCKET_FILE, STREAM_TYPE, VALUES_TYPE, encode_values
+from offload.commands.codec import decode
+from offload.commands.registry import Command
 from offload.errors import DaemonGone, OffloadError
+from offload.wire import MESSAGE_HEAD, SOCKET_FILE, STREAM_TYPE, VALUES_TYPE, encode_values
 from seglog.arguments import checked
 
 __all__ = ["DaemonClient", "DaemonError", "RemoteTopic"]
@@ -67,6 +69,19 @@ class DaemonClient:
                     output.note(body.decode())
                 else:
                     return _end(json.loads(body))
+
+    def results(self, command: Command, values: Mapping[str, Any], *, remote: str | None) -> Iterator[Any]:
+        """Run a command in the daemon, and yield its results. Raises `DaemonError` for its error, and `DaemonGone`."""
+        headers = {"Accept": STREAM_TYPE, "Content-Type": "application/json"}
+        if remote is not None:
+            headers["Seglog-Remote"] = remote
+        with self._request("POST", f"/rpc/{command.path}", json.dumps(values).encode(), headers) as answer:
+            while True:
+                kind, body = self._message(answer)
+                if kind == b"x":
+                    _end(json.loads(body))
+                    return
+                yield decode(body, command.results)
 
     @checked
     def topic(self, name: str) -> RemoteTopic:

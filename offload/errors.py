@@ -25,6 +25,7 @@
     │   ├── WorkerDied           the process that uploads ended before the upload was done
     │   └── WorkerFailed         the process that uploads raised an error that cannot be raised here
     └── Misuse               fix the call                                  exit 2
+        ├── BadParameter         parameters of a command that do not go together, or a text that is no value
         ├── EntryTooLarge
         ├── InvalidAddress       the daemon cannot, or must not, listen on this address
         ├── InvalidInput         a line of an input file
@@ -48,6 +49,7 @@ from typing import ClassVar
 
 __all__ = [
     "AlreadyInitialised",
+    "BadParameter",
     "Busy",
     "Conflict",
     "Corrupt",
@@ -295,6 +297,10 @@ class WorkerFailed(Unavailable):
 
 class Misuse(OffloadError):
     exit_code = 2
+
+
+class BadParameter(Misuse):
+    """A command refuses its parameters before it does anything."""
 
 
 class InvalidAddress(Misuse):

@@ -6,22 +6,17 @@ One implementation serves `seglog offload orders --drop-hot`, with a daemon or w
 
 A parameter has the name that it has in the code (`drop_hot`, `up_to`). The signature of the command lists the
 parameters. The answer holds the lines that `--json` prints, one object a line. Our own client gets a stream of
-messages instead (offload.daemon.wire).
+messages instead (offload.wire).
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
-import enum
 import inspect
-import json
-import threading
 import types
 import typing
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -30,16 +25,12 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from offload.archive import Archive
 from offload.cli import (
-    branch,
     compact,
-    delete,
     evict,
     gc,
-    log,
     offload,
     oplog,
     read,
-    restore,
     seal,
     status,
     sync,
@@ -50,53 +41,15 @@ from offload.cli import (
 )
 from offload.cli.output import write_to
 from offload.cli.session import Session
+from offload.commands.parameters import About, Parameter
+from offload.daemon.jobs import Stream
 from offload.daemon.service import Service
-from offload.daemon.wire import encode_message
 from offload.errors import Busy, InvalidOption, NoRemote, OtherRemote, UnsupportedOption
 from seglog import Log
-from seglog.arguments import WHOLE_MAX
 
-__all__ = ["COMMANDS", "Command", "Parameter", "Stream", "encode_end", "problem", "start"]
+__all__ = ["COMMANDS", "Command", "start"]
 
-_WAITING_MESSAGES = 64
 _RETRY_AFTER_S = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One parameter of a command. `kind` is str, int, float, bool or a StrEnum.
-
-    A parameter with the default `...` has no default: the client must give a value.
-    """
-
-    name: str
-    kind: type
-    default: Any
-    help: str
-    least: float | None
-    callback: Callable[[Any], Any] | None
-
-    def take(self, value: Any) -> Any:
-        """Return the value that the command gets for a client's value. Raises `InvalidOption`."""
-        if value is None:
-            if self.default is ...:
-                raise InvalidOption(self.name, "is missing")
-            return self._checked(None)
-        if issubclass(self.kind, enum.Enum):
-            if value not in [member.value for member in self.kind]:
-                raise InvalidOption(self.name, f"{value!r} is none of {', '.join(each.value for each in self.kind)}")
-            return self.kind(value)
-        fits = type(value) is self.kind or (self.kind is float and type(value) is int)
-        if not fits:
-            raise InvalidOption(self.name, f"{value!r} is not of type {self.kind.__name__}")
-        if self.kind in (int, float):
-            least = self.least or 0
-            if not least <= value <= WHOLE_MAX:  # NaN fails this comparison as well
-                raise InvalidOption(self.name, f"{value!r} is not within {least} and {WHOLE_MAX}")
-        return self._checked(value)
-
-    def _checked(self, value: Any) -> Any:
-        return value if self.callback is None else self.callback(value)
 
 
 class Command:
@@ -137,7 +90,7 @@ def start(
         raise Busy(_RETRY_AFTER_S)
 
     def run() -> None:
-        write_to(stream)
+        write_to(_Output(stream))
         try:
             command.function(cast("typer.Context", _Context(session)), **values)
         except BaseException as error:
@@ -151,67 +104,28 @@ def start(
     return stream
 
 
-class Stream:
-    """The output of one command, on its way from the command's thread to the event loop.
+class _Output:
+    """The `Output` of a command whose stream the daemon sends."""
 
-    The command's thread uses it as an `Output`. The event loop, which makes it, takes messages (kind, bytes) from it.
-    If too many messages wait, a write blocks the command's thread, and nothing else. The event loop waits for a
-    message without a thread. `end` never blocks.
-    """
+    is_watched = False
 
-    def __init__(self) -> None:
-        self.error: BaseException | None = None
-        self._messages: deque[tuple[bytes, bytes]] = deque()
-        self._room = threading.Condition()
-        self._loop = asyncio.get_running_loop()
-        self._news = asyncio.Event()
-        self._is_abandoned = False
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
 
     def text(self, text: str) -> None:
-        self._put(b"o", text.encode())
+        self._stream.put(b"o", text.encode())
 
     def data(self, body: bytes) -> None:
-        self._put(b"o", body)
+        self._stream.put(b"o", body)
 
     def note(self, text: str) -> None:
-        self._put(b"e", text.encode())
+        self._stream.put(b"e", text.encode())
 
     def flush(self) -> None:
-        if self._is_abandoned:
-            raise BrokenPipeError
+        self._stream.check()
 
     def abandon(self) -> None:
-        with self._room:
-            self._is_abandoned = True
-            self._room.notify_all()
-
-    @property
-    def is_watched(self) -> bool:
-        return False
-
-    def end(self, error: BaseException | None) -> None:
-        self.error = error
-        self._add(b"x", b"")
-
-    async def take(self) -> tuple[bytes, bytes]:
-        """Return the next message, and wait for it if there is none."""
-        while not self._messages:
-            self._news.clear()
-            await self._news.wait()
-        with self._room:
-            self._room.notify_all()
-            return self._messages.popleft()
-
-    def _put(self, kind: bytes, body: bytes) -> None:
-        with self._room:
-            self._room.wait_for(lambda: self._is_abandoned or len(self._messages) < _WAITING_MESSAGES)
-        self.flush()
-        self._add(kind, body)
-
-    def _add(self, kind: bytes, body: bytes) -> None:
-        self._messages.append((kind, body))
-        with suppress(RuntimeError):  # the loop has ended, so no reader is left
-            self._loop.call_soon_threadsafe(self._news.set)
+        self._stream.abandon()
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +191,7 @@ def _parameters(function: Callable[..., None]) -> Iterator[Parameter]:
         annotated, info = typing.get_args(hint)[:2]
         assert isinstance(info, ArgumentInfo | OptionInfo)  # noqa: S101 - so are our commands written
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-        yield Parameter(name, _kind(annotated), default, info.help or "", info.min, info.callback)
+        yield Parameter(name, _kind(annotated), default, About(info.help or "", info.min, info.callback))
 
 
 def _kind(hint: Any) -> type:
@@ -288,26 +202,8 @@ def _kind(hint: Any) -> type:
     return hint
 
 
-def problem(error: BaseException) -> dict[str, Any]:
-    """Return the report of an error: its name, its message, a hint what to do, and the command's exit code."""
-    is_ours = hasattr(error, "exit_code") or isinstance(error, OSError)
-    if isinstance(error, typer.Exit):
-        return {"exit_code": error.exit_code}
-    if isinstance(error, typer.BadParameter):
-        return {"error": "InvalidOption", "message": error.message, "exit_code": 2}
-    message = str(error) if is_ours else f"{type(error).__name__}: {error}"
-    said = {"error": type(error).__name__, "message": message, "exit_code": getattr(error, "exit_code", 1)}
-    hint = getattr(error, "hint", None)
-    return {**said, "hint": hint} if hint else said
-
-
-def encode_end(error: BaseException | None) -> bytes:
-    return encode_message(b"x", json.dumps({"exit_code": 0} if error is None else problem(error)).encode())
-
-
 _FUNCTIONS: Mapping[str, Callable[..., None]] = {
     "read": read.read,
-    "delete": delete.delete,
     "evict": evict.evict,
     "truncate": truncate.truncate,
     "seal": seal.seal,
@@ -324,15 +220,7 @@ _FUNCTIONS: Mapping[str, Callable[..., None]] = {
     "reset": sync.reset,
     "takeover": sync.takeover,
     "status": status.status,
-    "log": log.log,
-    "restore": restore.restore,
     "uploads": uploads.uploads,
-    "branch/create": branch.create,
-    "branch/list": branch.list_branches,
-    "branch/delete": branch.delete,
-    "branch/undelete": branch.undelete,
-    "branch/rename": branch.rename,
-    "branch/diff": branch.diff,
     "tag/create": tag.create,
     "tag/list": tag.list_tags,
     "tag/delete": tag.delete,

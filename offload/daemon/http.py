@@ -10,7 +10,7 @@
                                                little-endian); tag, node, durability, unterminated as query.
                                                The answer 201 comes when the records are as safe as the durability says
     POST /topics/{topic}/rpc/truncate          {"seq": N}
-    POST /topics/{topic}/rpc/{command}         the other commands (offload.daemon.commands)
+    POST /topics/{topic}/rpc/{command}         the other commands (offload.daemon.jobs)
     POST /rpc/{command}                        the same, with the topic in the body, or without a topic
     GET  /topics, /healthz, /readyz, /metrics, /openapi.json
 
@@ -42,14 +42,16 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from offload.cli.lines import Batch, json_batches, to_json
-from offload.daemon.commands import COMMANDS, Command, Stream, encode_end, problem, start
+from offload.commands.registry import COMMANDS, Command
+from offload.daemon import commands as old
 from offload.daemon.guard import error_answer
+from offload.daemon.jobs import Stream, encode_end, problem, start
 from offload.daemon.metrics import timed
 from offload.daemon.openapi import openapi
 from offload.daemon.service import Service
-from offload.daemon.wire import STREAM_TYPE, VALUES_TYPE, decode_values, encode_message
 from offload.errors import InvalidOption, Refused, Stopping, UnsupportedOption
 from offload.replica_topic import ReplicaTopic
+from offload.wire import STREAM_TYPE, VALUES_TYPE, decode_values, encode_message
 from seglog import Gap, LogClosed, Record, RecordTooLarge, Topic
 from seglog.arguments import WHOLE_MAX
 from seglog.reading.follow import Follower
@@ -114,7 +116,7 @@ _OURS = _our_errors()
 class _Api:
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._openapi = openapi(COMMANDS)
+        self._openapi = openapi({**COMMANDS, **old.COMMANDS})  # type: ignore[dict-item]
 
     # ------------------------------------------------------------ probes
 
@@ -297,21 +299,24 @@ class _Api:
 
     async def command(self, request: Request) -> Response:
         path = request.path_params["command"]
-        command = COMMANDS.get(path)
+        command: Any = COMMANDS.get(path) or old.COMMANDS.get(path)
         if command is None:
-            raise UnsupportedOption(f"rpc/{path}", [f"rpc/{each}" for each in COMMANDS])
+            raise UnsupportedOption(f"rpc/{path}", [f"rpc/{each}" for each in (*COMMANDS, *old.COMMANDS)])
         given = await _json(request)
         if "topic" in request.path_params:
             given = {**given, "topic": request.path_params["topic"]}
         is_stream = request.headers.get("accept") == STREAM_TYPE
         return await self._run(command, given, request, is_stream=is_stream)
 
-    async def _run(self, command: Command, given: dict[str, Any], request: Request, *, is_stream: bool) -> Response:
+    async def _run(self, command: Any, given: dict[str, Any], request: Request, *, is_stream: bool) -> Response:
         if self._service.stopping.is_set():
             raise Stopping
         as_json = not is_stream or request.headers.get("seglog-json") == "1"
         remote = request.headers.get("seglog-remote")
-        stream = start(self._service, command, given, as_json=as_json, remote=remote)
+        if isinstance(command, Command):
+            stream = start(self._service, command, given, is_stream=is_stream, remote=remote)
+        else:
+            stream = old.start(self._service, command, given, as_json=as_json, remote=remote)
         if is_stream:
             return await _begun(request, self._messages(stream), STREAM_TYPE)
         return await _begun(request, self._results(stream), _LINES_TYPE)
@@ -332,7 +337,7 @@ class _Api:
         try:
             while True:
                 kind, body = await stream.take()
-                if kind == b"o":
+                if kind == b"o" and body:
                     is_begun = True
                     yield body
                 if kind == b"x":

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from what the API is: its routes, and the signatures of the commands."""
+"""The OpenAPI document, made from what the API is: its routes, and the types of the commands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from offload.daemon.commands import Command, Parameter
+from offload.commands.parameters import Parameter
+from offload.commands.registry import Command
 
 __all__ = ["openapi"]
 
@@ -95,11 +96,11 @@ def _query(name: str, kind: str) -> dict[str, Any]:
 
 
 def _schema(parameter: Parameter) -> dict[str, Any]:
-    schema: dict[str, Any] = {"description": parameter.help}
+    schema: dict[str, Any] = {"description": parameter.about.help}
     if issubclass(parameter.kind, enum.Enum):
         schema |= {"type": "string", "enum": [each.value for each in parameter.kind]}
     else:
         schema["type"] = _TYPES[parameter.kind]
-    if parameter.least is not None:
-        schema["minimum"] = parameter.least
+    if parameter.about.least is not None:
+        schema["minimum"] = parameter.about.least
     return schema

@@ -31,9 +31,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from offload.daemon.guard import Guard
 from offload.daemon.http import make_app
 from offload.daemon.service import Service, open_service
-from offload.daemon.wire import SOCKET_FILE
 from offload.errors import InvalidAddress
 from offload.settings import ServeSettings, load_serve_settings
+from offload.wire import SOCKET_FILE
 from seglog import SETTINGS_FILE
 
 __all__ = ["announce", "run"]

@@ -8,11 +8,14 @@ from __future__ import annotations
 import enum
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from offload.client import DaemonClient
-from offload.daemon.commands import COMMANDS, Parameter
+from offload.commands.parameters import Parameter
+from offload.commands.registry import COMMANDS as CONVERTED
+from offload.daemon.commands import COMMANDS as OLD
 from offload.errors import InvalidOption
 from seglog import InvalidArgument
 
@@ -28,6 +31,9 @@ def _wrong_for(parameter: Parameter) -> list[object]:
     if issubclass(parameter.kind, enum.Enum):
         return ["nothing of it", 1, True, [], {}]
     return [1, 1.5, True, ["x"], {}]
+
+
+COMMANDS: dict[str, Any] = {**CONVERTED, **OLD}
 
 
 @pytest.mark.parametrize("path", COMMANDS)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import seglog
-from offload.daemon.wire import decode_values, encode_values
+from offload.wire import decode_values, encode_values
 from seglog import LogSettings, aio
 from seglog.journal.journal import Journal
 from seglog.values.byte_strings import byte_string, byte_strings

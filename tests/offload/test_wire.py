@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from offload.daemon.wire import decode_values, encode_values
 from offload.errors import InvalidInput
+from offload.wire import decode_values, encode_values
 
 
 @pytest.mark.parametrize("values", [[], [b""], [b"one"], [b"", b"two", b"\x00" * 1_000]])

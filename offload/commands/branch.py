@@ -1,0 +1,181 @@
+"""Branches of a topic: `seglog branch ...`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from catalog import Branch, Vid
+from catalog.refs.branch import Distance
+from offload.archive import Archive
+from offload.commands.parameters import About, TopicName, without_main
+from offload.commands.results import HIDDEN, Moment
+
+__all__ = [
+    "BranchAt",
+    "BranchDeleted",
+    "BranchListed",
+    "BranchMade",
+    "Fork",
+    "Side",
+    "create",
+    "delete",
+    "diff",
+    "list_branches",
+    "rename",
+    "undelete",
+]
+
+Topic = Annotated[str, About("The topic.")]
+Name = Annotated[str, About("The branch.")]
+
+
+@dataclass(frozen=True, slots=True)
+class BranchMade:
+    """A new branch of a past state. Without records, `last_seq` is 0 and `last_time` is None."""
+
+    branch: str
+    volume: str
+    records: int
+    last_seq: int
+    last_time: Moment | None
+
+
+@dataclass(frozen=True, slots=True)
+class BranchAt:
+    """A branch under the name that it has now."""
+
+    branch: str
+    volume: str
+
+
+@dataclass(frozen=True, slots=True)
+class BranchDeleted:
+    branch: str
+    volume: str
+    deleted_at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """The point of the parent where a branch starts. `seq` is None if the branch has the whole commit."""
+
+    volume: str
+    lsn: int
+    seq: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BranchListed:
+    """A row of the list of branches. In a tree, `depth` is the distance from the root.
+
+    `parent_name` is None if the parent is not in the list.
+    """
+
+    topic: str
+    branch: str
+    volume: str
+    created_at: Moment
+    parent: Fork | None
+    ahead: int
+    behind: int
+    deleted_at: Moment | None
+    depth: int = field(metadata=HIDDEN)
+    parent_name: str | None = field(metadata=HIDDEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The records that only one of two branches has. `deleted` counts the shared records that it has deleted."""
+
+    branch: str
+    shared_seq: int
+    appended: int
+    first_seq: int | None
+    last_seq: int | None
+    deleted: int
+
+
+def create(
+    archive: Archive,
+    topic: TopicName,
+    name: Annotated[str, About("The new branch.")],
+    at: Annotated[str, About("Where to start: seq:N, lsn:N, head, head~N, tag:NAME, or a time.")] = "head",
+    message: Annotated[str, About("Why, for the oplog.")] = "",
+) -> BranchMade:
+    """Make a branch: a few small objects, whatever the size of the topic.
+
+    Read it as TOPIC@NAME. What is appended or deleted there is not seen on the branch it came from.
+    """
+    made = archive.restore(topic, to=at, name=name, message=message)
+    last_time = Moment(made.last_ts_ms) if made.last_seq else None
+    return BranchMade(f"{topic.partition('@')[0]}@{name}", str(made.vid), made.records, made.last_seq, last_time)
+
+
+def list_branches(
+    archive: Archive,
+    topic: Topic,
+    deleted: Annotated[bool, About("Those too that are deleted and can be had back.")] = False,
+    as_tree: Annotated[bool, About("As a tree: each branch below the one it came from.")] = False,
+) -> Iterator[BranchListed]:
+    """List the branches of a topic that are in the remote, and how far each and its parent went since the fork."""
+    found = archive.branches(topic, deleted=deleted)
+    rows = list(zip(found, archive.distances(found), strict=True))
+    names = {branch.vid: branch.branch for branch in found}
+    for depth, (branch, distance) in _tree(rows) if as_tree else ((0, row) for row in rows):
+        parent = branch.parent
+        yield BranchListed(
+            topic=branch.topic,
+            branch=branch.branch,
+            volume=str(branch.vid),
+            created_at=Moment(branch.created_at_ms),
+            parent=Fork(str(parent.vid), parent.lsn, parent.seq) if parent else None,
+            ahead=distance.ahead,
+            behind=distance.behind,
+            deleted_at=Moment(branch.deleted_at_ms) if branch.deleted_at_ms is not None else None,
+            depth=depth,
+            parent_name=names.get(parent.vid) if parent else None,
+        )
+
+
+def delete(archive: Archive, topic: Topic, name: Name) -> BranchDeleted:
+    """Delete a branch. `undelete` brings it back, until GC has taken what only it had."""
+    gone = archive.delete_branch(topic, name)
+    return BranchDeleted(f"{topic}@{name}", str(gone.vid), Moment(gone.deleted_at_ms or 0))
+
+
+def undelete(archive: Archive, topic: Topic, name: Name) -> BranchAt:
+    """Bring a deleted branch back, as it was."""
+    return BranchAt(f"{topic}@{name}", str(archive.undelete_branch(topic, name).vid))
+
+
+def rename(archive: Archive, topic: Topic, name: Name, new: Annotated[str, About("Its new name.")]) -> BranchAt:
+    """Give a branch another name."""
+    return BranchAt(f"{topic}@{new}", str(archive.rename_branch(topic, name, new).vid))
+
+
+def diff(
+    archive: Archive,
+    left: Annotated[str, About("TOPIC or TOPIC@BRANCH.", clean=without_main)],
+    right: Annotated[str, About("The one to compare with.", clean=without_main)],
+) -> Iterator[Side]:
+    """Show what only one of two branches has, and what one has deleted. What is not offloaded yet does not count."""
+    found = archive.diff(left, right)
+    for name, side in ((left, found.left), (right, found.right)):
+        first, last = side.first_seq or None, side.last_seq or None
+        yield Side(name, found.shared_seq, side.appended, first, last, side.deleted)
+
+
+def _tree(rows: Sequence[tuple[Branch, Distance]]) -> Iterator[tuple[int, tuple[Branch, Distance]]]:
+    """Yield each branch with its depth. A branch follows the branch that it was forked from."""
+    there = {branch.vid for branch, _ in rows}
+
+    def below(parent: Vid | None, depth: int) -> Iterator[tuple[int, tuple[Branch, Distance]]]:
+        for row in rows:
+            origin = row[0].parent.vid if row[0].parent and row[0].parent.vid in there else None
+            if origin == parent:
+                yield depth, row
+                yield from below(row[0].vid, depth + 1)
+
+    return below(None, 0)

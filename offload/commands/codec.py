@@ -1,0 +1,92 @@
+"""A result as bytes, for a client that gets the same dataclass: the command line gets the daemon's results like this.
+
+    body     length of the head (u32, big-endian) · head · the values of type bytes, one after the other
+    head     JSON: [name of the result's class, its fields]
+    fields   a list, in the order of the class. A dataclass in it is a list as well, a bytes value is its length
+
+Client and daemon are of one version: each reads `seglog.sock` of the other only.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import json
+import struct
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+__all__ = ["decode", "encode"]
+
+_HEAD = struct.Struct(">I")
+
+
+def encode(result: Any) -> bytes:
+    blobs: list[bytes] = []
+    head = json.dumps([type(result).__name__, _plain(result, blobs)]).encode()
+    return b"".join([_HEAD.pack(len(head)), head, *blobs])
+
+
+def decode(body: bytes, kinds: Mapping[str, type]) -> Any:
+    """Return the result. `kinds` are the classes that it may have, by name."""
+    [length] = _HEAD.unpack_from(body)
+    name, plain = json.loads(body[_HEAD.size : _HEAD.size + length])
+    return _whole(kinds[name], plain, _Blobs(body, _HEAD.size + length))
+
+
+class _Blobs:
+    """The values of type bytes, in the order in which the head names them."""
+
+    def __init__(self, body: bytes, offset: int) -> None:
+        self._body = body
+        self._offset = offset
+
+    def take(self, length: int) -> bytes:
+        self._offset += length
+        return self._body[self._offset - length : self._offset]
+
+
+def _plain(value: Any, blobs: list[bytes]) -> Any:
+    if isinstance(value, bytes):
+        blobs.append(value)
+        return len(value)
+    if is_dataclass(value):
+        return [_plain(getattr(value, field.name), blobs) for field in fields(value)]
+    if isinstance(value, Mapping):
+        return {key: _plain(item, blobs) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, blobs) for item in value]
+    return value
+
+
+def _whole(kind: Any, plain: Any, blobs: _Blobs) -> Any:
+    if plain is None or kind is Any or kind is object:
+        return plain
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        [kind] = [each for each in inner if each is not type(None)] or [Any]
+        return _whole(kind, plain, blobs)
+    if origin is tuple:
+        kinds = inner[:1] * len(plain) if inner[1:] == (...,) else inner
+        return tuple(_whole(each, item, blobs) for each, item in zip(kinds, plain, strict=True))
+    if origin is not None:
+        return {key: _whole(inner[1], item, blobs) for key, item in plain.items()}
+    if kind is bytes:
+        return blobs.take(plain)
+    if is_dataclass(kind):
+        return _made(kind, plain, blobs)
+    return kind(plain) if issubclass(kind, (enum.Enum, int)) else plain
+
+
+def _made(kind: Any, plain: Any, blobs: _Blobs) -> Any:
+    return kind(*(_whole(hint, item, blobs) for hint, item in zip(_hints(kind), plain, strict=True)))
+
+
+@functools.cache
+def _hints(kind: type) -> tuple[Any, ...]:
+    """Return the types of the fields, in order."""
+    hints = typing.get_type_hints(kind)
+    return tuple(hints[field.name] for field in fields(kind))

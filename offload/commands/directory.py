@@ -1,0 +1,65 @@
+"""The open data directory that a command works on, and the process that holds it open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from offload.archive import Archive
+from offload.errors import NoRemote
+from seglog import Log
+
+__all__ = ["Directory", "Host", "Work"]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The daemon's state of a topic's offload."""
+
+    is_offloading: bool
+    failures: int
+    last_error: str | None
+    retry_in_s: float | None
+
+
+class Host(Protocol):
+    """The port to the process that runs the command: the command line, or the daemon."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Return whether the process stops, so that a waiting command should end."""
+        ...
+
+    def check_listener(self) -> None:
+        """Raise `BrokenPipeError` if nothing takes the results any more."""
+        ...
+
+    def progress(self, title: str, total_bytes: int | None) -> AbstractContextManager[Callable[[int], None]]:
+        """Yield a function that takes the number of bytes done since its last call."""
+        ...
+
+    def retry(self, name: str, /) -> None:
+        """Let the daemon try a failed offload again. Raises `NoDaemon` without a daemon."""
+        ...
+
+    def work(self, name: str, /) -> Work | None:
+        """Return the daemon's state of a topic's offload, or None without a daemon."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """An open data directory. `maybe_archive` is None if it has no remote."""
+
+    log: Log
+    maybe_archive: Archive | None
+    host: Host
+
+    @property
+    def archive(self) -> Archive:
+        """Return the archive. Raises `NoRemote`."""
+        if self.maybe_archive is None:
+            raise NoRemote(self.log.path)
+        return self.maybe_archive

@@ -1,0 +1,92 @@
+"""The parameters of a command. The signature of its function declares them: `Annotated[int, About("…", least=1)]`."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from offload.errors import InvalidOption
+from seglog.arguments import WHOLE_MAX
+
+__all__ = ["About", "Parameter", "TopicName", "parameters_of", "with_branch", "without_main"]
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The description of a parameter. `clean` maps a client's value to the value that the command gets."""
+
+    help: str
+    least: float | None = None
+    clean: Callable[[Any], Any] | None = None
+
+
+def without_main(name: str | None) -> str | None:
+    """Return the name without `@main`: `orders` for `orders@main`."""
+    return name.removesuffix("@main") if name else name
+
+
+TopicName = Annotated[str, About("TOPIC or TOPIC@BRANCH.", clean=without_main)]
+
+
+def with_branch(topic: str, branch: str | None) -> str:
+    """Return the name of the topic, or of its branch if `branch` gives one."""
+    return f"{topic}@{branch}" if branch and branch != "main" else topic
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a command. `kind` is str, int, float, bool or a StrEnum.
+
+    A parameter with the default `...` has no default: the client must give a value.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    about: About
+
+    def take(self, value: Any) -> Any:
+        """Return the value that the command gets for a client's value. Raises `InvalidOption`."""
+        if value is None:
+            if self.default is ...:
+                raise InvalidOption(self.name, "is missing")
+            return self._cleaned(None)
+        if issubclass(self.kind, enum.Enum):
+            if value not in [member.value for member in self.kind]:
+                raise InvalidOption(self.name, f"{value!r} is none of {', '.join(each.value for each in self.kind)}")
+            return self.kind(value)
+        fits = type(value) is self.kind or (self.kind is float and type(value) is int)
+        if not fits:
+            raise InvalidOption(self.name, f"{value!r} is not of type {self.kind.__name__}")
+        if self.kind in (int, float):
+            least = self.about.least or 0
+            if not least <= value <= WHOLE_MAX:  # NaN fails this comparison as well
+                raise InvalidOption(self.name, f"{value!r} is not within {least} and {WHOLE_MAX}")
+        return self._cleaned(value)
+
+    def _cleaned(self, value: Any) -> Any:
+        return value if self.about.clean is None else self.about.clean(value)
+
+
+def parameters_of(function: Callable[..., Any]) -> dict[str, Parameter]:
+    """Return the parameters of a command's function by name. The first one, its log or archive, is not among them."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    found = {}
+    for name, parameter in list(inspect.signature(function).parameters.items())[1:]:
+        annotated, about = typing.get_args(hints[name])[:2]
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        found[name] = Parameter(name, _kind(annotated), default, about)
+    return found
+
+
+def _kind(hint: Any) -> type:
+    """Return the plain type of a parameter. For `int | None` it is int."""
+    if isinstance(hint, types.UnionType):
+        [hint] = [each for each in typing.get_args(hint) if each is not type(None)]
+    assert isinstance(hint, type)  # noqa: S101 - a parameter of ours has a plain type
+    return hint

@@ -1,0 +1,124 @@
+"""The list of the commands on an open data directory. The daemon serves each of them.
+
+A new command is a function in a module of this package, and one line here. The types of the function tell the rest: the
+first parameter what the command works on, the other parameters the schema of a request, the return value the results.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from offload.archive import Archive
+from offload.commands import branch, delete, log, restore
+from offload.commands.directory import Directory
+from offload.commands.parameters import Parameter, parameters_of
+from offload.errors import InvalidOption, UnsupportedOption
+from seglog import Log
+
+__all__ = ["COMMANDS", "Command", "command_of"]
+
+
+def _always(_: Mapping[str, Any]) -> bool:
+    return True
+
+
+def _never(_: Mapping[str, Any]) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command. Clients name it by its path, such as `topic/create`.
+
+    `check` takes the arguments and raises `BadParameter` for wrong ones. It runs before the directory is opened.
+    `reads` takes the arguments, and returns whether the command only reads.
+    """
+
+    path: str
+    function: Callable[..., Any]
+    check: Callable[..., object] | None = None
+    reads: Callable[[Mapping[str, Any]], bool] = _never
+
+    @property
+    def summary(self) -> str:
+        return (inspect.getdoc(self.function) or "").partition("\n")[0]
+
+    @property
+    def works_on(self) -> type[Log | Archive | Directory]:
+        """Return the type of the first parameter."""
+        first, *_ = _hints(self.function).values()
+        return first  # type: ignore[no-any-return]
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        return _parameters(self.function)
+
+    @property
+    def results(self) -> Mapping[str, type]:
+        """Return the types of the results by their names."""
+        hint = _hints(self.function)["return"]
+        if typing.get_origin(hint) is Iterator:
+            [hint] = typing.get_args(hint)
+        kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        return {kind.__name__: kind for kind in kinds}
+
+    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a value for every parameter. Raises `UnsupportedOption`, `InvalidOption`, `BadParameter`."""
+        parameters = self.parameters
+        for name in given:
+            if name not in parameters:
+                raise UnsupportedOption(name, parameters)
+        values = {}
+        for name, parameter in parameters.items():
+            value = given.get(name, parameter.default)
+            if value is ...:
+                raise InvalidOption(name, "is missing")
+            values[name] = parameter.take(value)
+        if self.check is not None:
+            self.check(**values)
+        return values
+
+    def run(self, place: Log | Archive | Directory, values: Mapping[str, Any]) -> Generator[Any, None, None]:
+        """Run the command and yield its results."""
+        found = self.function(place, **values)
+        if isinstance(found, Iterator):
+            yield from found
+        else:
+            yield found
+
+
+@functools.cache
+def _hints(function: Callable[..., Any]) -> Mapping[str, Any]:
+    return typing.get_type_hints(function)
+
+
+@functools.cache
+def _parameters(function: Callable[..., Any]) -> Mapping[str, Parameter]:
+    return parameters_of(function)
+
+
+COMMANDS: Mapping[str, Command] = {
+    each.path: each
+    for each in (
+        Command("branch/create", branch.create),
+        Command("branch/list", branch.list_branches, reads=_always),
+        Command("branch/delete", branch.delete),
+        Command("branch/undelete", branch.undelete),
+        Command("branch/rename", branch.rename),
+        Command("branch/diff", branch.diff, reads=_always),
+        Command("delete", delete.delete, check=delete.check),
+        Command("log", log.log, reads=_always),
+        Command("restore", restore.restore),
+    )
+}
+_BY_FUNCTION = {each.function: each for each in COMMANDS.values()}
+
+
+def command_of(function: Callable[..., Any]) -> Command:
+    return _BY_FUNCTION[function]

@@ -1,0 +1,73 @@
+"""The JSON form of a result: the line that `--json` prints, and the line that the daemon answers.
+
+A key is the name of a field. The metadata of a field changes that:
+
+    HIDDEN      the field is for people only, and has no key. A result whose fields are all hidden has no JSON form
+    OPTIONAL    None has no key
+    MERGED      the keys of the value (a dataclass, a mapping or None) take the place of the field's own key
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Final
+
+__all__ = ["HIDDEN", "MERGED", "OPTIONAL", "Moment", "format_time", "json_line", "to_json"]
+
+HIDDEN: Final = MappingProxyType({"json": "hidden"})
+OPTIONAL: Final = MappingProxyType({"json": "optional"})
+MERGED: Final = MappingProxyType({"json": "merged"})
+
+
+def format_time(ts_ms: int) -> str:
+    """Return a time in UTC with milliseconds, in the form that a restore target accepts.
+
+    A time beyond the year 9999 becomes a number of milliseconds after 1970.
+    """
+    try:
+        moment = datetime.fromtimestamp(ts_ms / 1000, UTC)
+    except (OverflowError, ValueError):
+        return f"{ts_ms} ms after 1970"
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ts_ms % 1000:03d}Z"
+
+
+class Moment(int):
+    """A time in milliseconds since 1970. As text and in JSON it is a time in UTC."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return format_time(int(self))
+
+
+def to_json(value: Any) -> Any:
+    """Return the JSON form of a result, or of a value in it."""
+    if isinstance(value, Moment):
+        return str(value)
+    if is_dataclass(value):
+        found: dict[str, Any] = {}
+        for field in fields(value):
+            _add(found, field.name, getattr(value, field.name), field.metadata.get("json"))
+        return found
+    if isinstance(value, Mapping):
+        return {key: to_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    return value
+
+
+def _add(found: dict[str, Any], name: str, value: Any, form: str | None) -> None:
+    if form == "merged":
+        found.update(to_json(value) or {})
+    elif form is None or (form == "optional" and value is not None):
+        found[name] = to_json(value)
+
+
+def json_line(result: Any) -> str:
+    """Return a result as one line of JSON with its line feed, or "" if it has no JSON form."""
+    found = to_json(result)
+    return json.dumps(found) + "\n" if found else ""

@@ -1,0 +1,176 @@
+"""The commands that the daemon runs for its clients: those of `offload.commands.registry`.
+
+    POST /topics/orders/rpc/offload      {"drop_hot": true}
+
+A parameter has the name that it has in the code (`drop_hot`, `up_to`). The types of the command's function are the
+schema of the request. The answer holds the results as JSON, one object a line. Our own client gets a stream of messages
+instead (offload.wire), with each result as `offload.commands.codec` encodes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from offload.archive import Archive
+from offload.commands.codec import encode
+from offload.commands.directory import Directory, Work
+from offload.commands.registry import Command
+from offload.commands.results import json_line
+from offload.daemon.service import Service
+from offload.errors import Busy, NoRemote, OtherRemote
+from offload.wire import encode_message
+from seglog import Log
+
+__all__ = ["Stream", "encode_end", "problem", "start"]
+
+_WAITING_MESSAGES = 64
+_RETRY_AFTER_S = 1
+
+
+def start(
+    service: Service, command: Command, given: Mapping[str, Any], *, is_stream: bool, remote: str | None = None
+) -> Stream:
+    """Run a command in a thread of its own, and return the stream that carries its results.
+
+    Call it in the event loop. Raises `UnsupportedOption`, `InvalidOption` or `BadParameter` for wrong parameters, and
+    `Busy` if no thread is free.
+    """
+    values = command.arguments(given)
+    stream = Stream()
+    if not service.free_commands.acquire(blocking=False):
+        raise Busy(_RETRY_AFTER_S)
+
+    def work() -> None:
+        with closing(command.run(_place(service, command, stream, remote), values)) as results:
+            for result in results:
+                if is_stream:
+                    stream.put(b"r", encode(result))
+                else:
+                    stream.put(b"o", json_line(result).encode())
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            work()
+        except BaseException as raised:
+            error = raised
+        service.free_commands.release()
+        stream.end(error)
+
+    service.commands.submit(run)
+    return stream
+
+
+def _place(service: Service, command: Command, stream: Stream, remote: str | None) -> Log | Archive | Directory:
+    """Return the part of the daemon's directory that the command works on. Raises `NoRemote`, `OtherRemote`."""
+    log, archive = service.sync, service.archive
+    if command.works_on is Log:
+        return log
+    if remote is not None and (archive is None or remote.rstrip("/") != archive.url.rstrip("/")):
+        raise OtherRemote("this directory, which a daemon serves,", remote, archive.url if archive else "none")
+    if command.works_on is Directory:
+        return Directory(log, archive, _Daemon(service, stream))
+    if archive is None:
+        raise NoRemote(log.path)
+    return archive
+
+
+@dataclass(frozen=True, slots=True)
+class _Daemon:
+    """The daemon as the `Host` of a command."""
+
+    service: Service
+    stream: Stream
+
+    @property
+    def is_ending(self) -> bool:
+        return self.service.stopping.is_set()
+
+    def check_listener(self) -> None:
+        self.stream.check()
+
+    @contextmanager
+    def progress(self, _title: str, _total_bytes: int | None) -> Iterator[Callable[[int], None]]:
+        """Yield a function that does nothing: a client of the daemon sees no progress bar."""
+        yield lambda _: None
+
+    def retry(self, name: str, /) -> None:
+        self.service.retry(name)
+
+    def work(self, name: str, /) -> Work | None:
+        work, now_ms = self.service.work(name), self.service.now_ms()
+        retry_in_s = work.wait_ms(now_ms) / 1000 if work.failures else None
+        return Work(work.is_running, work.failures, work.last_error, retry_in_s)
+
+
+class Stream:
+    """The results of one command, on their way from the command's thread to the event loop.
+
+    The command's thread puts messages (kind, bytes). The event loop, which makes the stream, takes them. If too many
+    messages wait, `put` blocks the command's thread, and nothing else. The event loop waits for a message without a
+    thread. `end` never blocks.
+    """
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        self._messages: deque[tuple[bytes, bytes]] = deque()
+        self._room = threading.Condition()
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        self._is_abandoned = False
+
+    def put(self, kind: bytes, body: bytes) -> None:
+        """Add a message. Raises `BrokenPipeError` if the stream is abandoned."""
+        with self._room:
+            self._room.wait_for(lambda: self._is_abandoned or len(self._messages) < _WAITING_MESSAGES)
+        self.check()
+        self._add(kind, body)
+
+    def check(self) -> None:
+        """Raise `BrokenPipeError` if the stream is abandoned."""
+        if self._is_abandoned:
+            raise BrokenPipeError
+
+    def end(self, error: BaseException | None) -> None:
+        self.error = error
+        self._add(b"x", b"")
+
+    def abandon(self) -> None:
+        """Let the command's thread know that the client has gone."""
+        with self._room:
+            self._is_abandoned = True
+            self._room.notify_all()
+
+    async def take(self) -> tuple[bytes, bytes]:
+        """Return the next message, and wait for it if there is none."""
+        while not self._messages:
+            self._news.clear()
+            await self._news.wait()
+        with self._room:
+            self._room.notify_all()
+            return self._messages.popleft()
+
+    def _add(self, kind: bytes, body: bytes) -> None:
+        self._messages.append((kind, body))
+        with suppress(RuntimeError):  # the loop has ended, so no reader is left
+            self._loop.call_soon_threadsafe(self._news.set)
+
+
+def problem(error: BaseException) -> dict[str, Any]:
+    """Return the report of an error: its name, its message, a hint what to do, and the command's exit code."""
+    is_ours = hasattr(error, "exit_code") or isinstance(error, OSError)
+    message = str(error) if is_ours else f"{type(error).__name__}: {error}"
+    said = {"error": type(error).__name__, "message": message, "exit_code": getattr(error, "exit_code", 1)}
+    hint = getattr(error, "hint", None)
+    return {**said, "hint": hint} if hint else said
+
+
+def encode_end(error: BaseException | None) -> bytes:
+    return encode_message(b"x", json.dumps({"exit_code": 0} if error is None else problem(error)).encode())

@@ -1,0 +1,66 @@
+"""Test the two forms of a result: JSON for people's scripts, and bytes for the client that gets the result back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from offload.commands.codec import decode, encode
+from offload.commands.registry import COMMANDS
+from offload.commands.results import HIDDEN, MERGED, OPTIONAL, Moment, json_line, to_json
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    name: str
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    count: int
+    inner: tuple[Inner, ...]
+    body: bytes = field(metadata=HIDDEN)
+    more: bytes = field(metadata=HIDDEN)
+    ahead_ms: int | None = field(metadata=OPTIONAL)
+    state: Inner = field(metadata=MERGED)
+    config: Mapping[str, int] = field(metadata=MERGED)
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    text: str = field(metadata=HIDDEN)
+
+
+WHOLE = Outer(1, (Inner("a", Moment(0)),), b"\xff\x00", b"more", None, Inner("b", Moment(1)), {"cap": 2})
+
+
+def test_the_metadata_of_a_field_changes_its_place_in_json() -> None:
+    at = "1970-01-01T00:00:00.00"
+    assert to_json(WHOLE) == {
+        "count": 1,
+        "inner": [{"name": "a", "at": f"{at}0Z"}],
+        "name": "b",
+        "at": f"{at}1Z",
+        "cap": 2,
+    }
+    assert json_line(Inner("ä", Moment(0))) == f'{{"name": "\\u00e4", "at": "{at}0Z"}}\n'
+    assert json_line(Remark("for people")) == ""
+
+
+@pytest.mark.parametrize("result", [WHOLE, Inner("ä\n", Moment(2**63)), Remark("")])
+def test_a_client_gets_the_result_back(result: object) -> None:
+    back = decode(encode(result), {type(result).__name__: type(result)})
+    assert back == result
+    assert repr(back) == repr(result)
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_the_types_of_a_command_tell_what_it_takes_and_gives(path: str) -> None:
+    command = COMMANDS[path]
+    assert command.works_on.__name__ in {"Log", "Archive", "Directory"}
+    assert command.summary
+    assert all(each.about.help for each in command.parameters.values())
+    assert all(kind.__dataclass_params__.frozen for kind in command.results.values())  # type: ignore[attr-defined]
