@@ -8,6 +8,8 @@ A part stands between `<!-- include: NAME -->` and `<!-- end -->`, and everythin
                            `settings:durability` the classes of durability
     checks:stores          what `seglog doctor` tries, as a table
     mistakes:tests         the mistakes of users that tests/promises/mistakes makes, and how each ends
+    commands:list          the commands of `seglog`, with their arguments, as a table
+    commands:options       the options of each command, as a table
 
 So a format is written down once, at the top of the code that reads and writes it, and a setting where its field is.
 `--check` changes nothing and fails when a part is not current.
@@ -19,9 +21,11 @@ import argparse
 import ast
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-__all__ = ["checks", "filled", "included", "mistakes", "settings", "table", "told"]
+__all__ = ["checks", "commands", "filled", "included", "mistakes", "settings", "table", "told"]
 
 ROOT = Path(__file__).resolve().parent.parent
 PART = re.compile(r"(<!-- include: (?P<name>[\w./:]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -34,6 +38,8 @@ def included(name: str) -> str:
         return checks()
     if kind == "mistakes":
         return mistakes()
+    if kind == "commands":
+        return commands(section)
     if kind:
         return settings(section)
     if "/" in name:
@@ -76,6 +82,47 @@ def told(path: Path, test: ast.FunctionDef) -> list[str]:
     if not paragraphs[0] or len(outcomes) != 1:
         raise ValueError(f"{path.name}: {test.name} does not say its mistake and its outcome")
     return [paragraphs[0], outcomes[0][:1].upper() + outcomes[0][1:]]
+
+
+def commands(section: str) -> str:
+    """Return the Markdown for `commands:NAME`, from the commands that the application object of this checkout has."""
+    sys.path.insert(0, str(ROOT))
+    from typer.main import get_command
+
+    from offload.cli import app
+
+    top = get_command(app)
+    listed = list(walked(top))
+    if section == "list":
+        return table(["command", "does"], [[f"`{usage(name, each)}`", cell(each.help)] for name, each in listed])
+    rows = [row for name, each in [("seglog", top), *listed] for row in option_rows(name, each)]
+    return table(["option", "meaning"], rows)
+
+
+def walked(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield each command of a group, and of the groups in it, with its name."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from walked(command, (*words, name))
+        elif not command.hidden:
+            yield " ".join((*words, name)), command
+
+
+def usage(name: str, command: Any) -> str:
+    """Return a command's name and its arguments. An optional argument is in brackets."""
+    arguments = [one for one in command.params if not one.opts[0].startswith("-")]
+    words = [(one.metavar or one.name.upper(), one.required) for one in arguments]
+    return " ".join([name, *(word if required else f"[{word}]" for word, required in words)])
+
+
+def option_rows(name: str, command: Any) -> list[list[str]]:
+    options = [one for one in command.params if one.opts[0].startswith("-") and not one.hidden]
+    return [[f"`{name} {', '.join(one.opts)}`", cell(one.help)] for one in options]
+
+
+def cell(text: str | None) -> str:
+    """Return the first paragraph of a text, on one line, as a table takes it."""
+    return " ".join((text or "").split("\n\n")[0].split()).replace("|", "\\|")
 
 
 def settings(section: str) -> str:

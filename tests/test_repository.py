@@ -164,21 +164,24 @@ def test_every_module_that_a_docstring_comment_or_page_names_exists() -> None:
 # ---------------------------------------------------------------- documents
 
 
-def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[str]:
+def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, (*words, name))
         else:
-            yield " ".join((*words, name))
+            yield " ".join((*words, name)), command
 
 
-def test_every_command_is_documented_in_the_readme() -> None:
+def test_every_command_and_option_is_documented() -> None:
     from offload.cli import app
 
-    names = list(commands(typer.main.get_command(app)))
-    readme = (ROOT / "README.md").read_text()
-    assert "topic create" in names
-    assert [name for name in names if not re.search(rf"`{name}[ `]", readme)] == []
+    documented = (ROOT / "docs" / "cli.md").read_text()
+    found = list(commands(typer.main.get_command(app)))
+    assert "topic create" in [name for name, _ in found]
+    for name, command in found:
+        assert re.search(rf"^\| `{name}[ `][^|]*\| [A-Z]", documented, re.MULTILINE), name
+        for option in [one for each in command.params for one in each.opts if one.startswith("--")]:
+            assert re.search(rf"^\| `{name} [^`]*{option}` \| \w", documented, re.MULTILINE), f"{name} {option}"
 
 
 def test_every_setting_is_documented_with_its_default_range_and_variable() -> None:
