@@ -1,0 +1,44 @@
+"""The examples of README.md do what they say, with a directory in the place of the bucket."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+
+
+def example(heading: str, kind: str = "") -> str:
+    """Return the first block of code below a heading."""
+    found = re.search(rf"^## {heading}\n.*?^```{kind}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_example_of_the_command_restores_what_it_deletes(tmp_path: Path) -> None:
+    lines = "".join(f"line {number}\n" for number in range(1, 6001))
+    (tmp_path / "access.log").write_text(lines)
+    block = example("The command").replace("s3://my-bucket/acme", f"{tmp_path.as_uri()}/remote")
+    block = block.replace("/var/log/nginx/access.log", "access.log").replace(
+        "access@rescued", "access@rescued >rescued"
+    )
+    script = f'set -e\nseglog() {{ "{sys.executable}" -m offload.cli "$@"; }}\n{block}seglog read access >left\n'
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "rescued").read_text() == lines
+    assert (tmp_path / "left").read_text() == lines[lines.index("line 5000\n") :]
+
+
+def test_the_example_in_python_reads_half_of_the_topic_on_the_branch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    block = example("Python", "python").replace("s3://my-bucket/acme", f"{tmp_path.as_uri()}/remote")
+    exec(compile(block, "README.md", "exec"), {})  # noqa: S102
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split(" ", 1)[0] for line in printed[:-1]] == ["1", "2"]
+    assert printed[-1] == "[b'first']"
