@@ -25,7 +25,7 @@ from catalog.format import keys
 from catalog.objects.base import ObjectStore
 from offload import ColdSettings
 from offload.read.cold_reader import ColdReader
-from offload.read.in_order import in_order
+from offload.read.pool import in_order
 from offload.wiring import open_store
 
 __all__ = ["FIRST_BYTE_MS", "MB_PER_S", "RECORD_BYTES", "Cold", "cold_topic", "plain_gets", "stores"]

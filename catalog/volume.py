@@ -89,7 +89,7 @@ from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore
 from catalog.objects.first_valid_key import first_known
 from catalog.objects.put_once import put_once
-from catalog.objects.unasked import UnaskedStore
+from catalog.objects.wrapped import UnaskedStore
 from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
 
 __all__ = ["DEAD", "Volumes"]

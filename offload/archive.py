@@ -22,7 +22,6 @@ from offload.catalog_settings import CatalogSettings, load_catalog_settings
 from offload.cold_settings import ColdSettings, load_cold_settings
 from offload.errors import NoRemote
 from offload.format.block import largest_entry
-from offload.remote_place import check_remote_apart
 from offload.services.cuts import CutCalls, Truncated
 from offload.services.names import NameCalls, Restored
 from offload.services.offloading import Deleted, OffloadResult
@@ -30,7 +29,7 @@ from offload.services.replicas import ReplicaCalls
 from offload.services.topic_status import TopicStatus
 from offload.services.upkeep import OrphanUpload, UpkeepCalls
 from offload.settings import OffloadSettings, load_archive_settings
-from offload.wiring import open_store
+from offload.wiring import check_remote_apart, open_store
 from offload.write.uploader import Sender
 from seglog import Log
 from seglog.arguments import checked

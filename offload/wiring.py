@@ -1,8 +1,10 @@
-"""The implementation behind a remote URL. Only this module names the implementations."""
+"""The implementation behind a remote URL, and its place. Only this module names the implementations."""
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -11,7 +13,7 @@ from offload.cold_settings import ColdSettings
 from offload.errors import InvalidRemote
 from offload.settings import DEFAULT, OffloadSettings
 
-__all__ = ["open_store"]
+__all__ = ["check_remote_apart", "open_store"]
 
 _SEGMENT = re.compile(r"[A-Za-z0-9!_.*'()-]+")
 
@@ -37,6 +39,22 @@ def open_store(url: str, settings: ColdSettings | None = None, offload: OffloadS
     raise InvalidRemote(url, "the scheme is neither s3 nor file")
 
 
+def check_remote_apart(url: str, directory: Path) -> None:
+    """Raise `InvalidRemote` if a remote in a directory and the data directory `directory` are not apart.
+
+    A remote within the data directory is lost together with it. If the data directory lies within the remote, the store
+    lists its files as objects. The check compares device and inode, so it sees through links and bind mounts.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "file":
+        return
+    remote = Path(unquote(parts.path))
+    if _is_in(remote, directory):
+        raise InvalidRemote(url, f"it lies in the data directory {directory}, and would be lost together with it")
+    if _is_in(directory, remote):
+        raise InvalidRemote(url, f"the data directory {directory} lies in it: take a directory beside that")
+
+
 def _local(url: str, host: str, path: str) -> ObjectStore:
     from catalog.objects.local import LocalStore
 
@@ -60,3 +78,15 @@ def _s3(url: str, bucket: str, prefix: str, settings: ColdSettings, offload: Off
     storage_class = "" if offload.storage_class == DEFAULT else offload.storage_class
     writes = WriteSettings(offload.checksum, storage_class, offload.sse, offload.sse_kms_key_id)
     return S3Store(f"s3://{bucket}/{prefix}" if prefix else f"s3://{bucket}", reads=reads, writes=writes)
+
+
+def _is_in(path: Path, other: Path) -> bool:
+    """Return whether `path` lies in `other`, or is the same. Neither needs to exist."""
+    path, other = Path(os.path.realpath(path)), Path(os.path.realpath(other))
+    for each in (path, *path.parents):
+        if each == other:
+            return True
+        with suppress(OSError):
+            if each.samefile(other):
+                return True
+    return False

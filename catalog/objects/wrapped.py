@@ -1,4 +1,4 @@
-"""An object store in front of another one. One method, `_call`, says what happens with every call."""
+"""Object stores in front of another one. One method, `_call`, says what happens with every call."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from catalog.errors import StoreUnreachable
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectInfo, ObjectStore, PartTag, Tagged, TellsTime
 
-__all__ = ["WrappedStore"]
+__all__ = ["UnaskedStore", "WrappedStore"]
 
 T = TypeVar("T")
 
@@ -85,3 +86,13 @@ class WrappedStore(ABC):
 
     def close(self) -> None:
         self.inner.close()
+
+
+class UnaskedStore(WrappedStore):
+    """A store that makes no request: every call raises `StoreUnreachable` at once.
+
+    It is for callers that want local data at once, and no answer rather than a late one.
+    """
+
+    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:  # noqa: ARG002 - as the base has it
+        raise StoreUnreachable(self.url, "it was not to be asked", "")

@@ -25,9 +25,8 @@ def init(
     """
     import seglog
     from offload.errors import AlreadyInitialised
-    from offload.remote_place import check_remote_apart
     from offload.settings import default_file
-    from offload.wiring import open_store
+    from offload.wiring import check_remote_apart, open_store
 
     session = session_of(context)
     url = remote or session.remote

@@ -41,9 +41,8 @@ from offload.daemon.gate import Gate, GatedStore, Rate
 from offload.daemon.metrics import MeteredFiles, Metrics, TopicFigures
 from offload.daemon.triggers import Backlog, Backoff, Due, due, is_over, policy_of
 from offload.errors import Stopping
-from offload.remote_place import check_remote_apart
 from offload.settings import PROCESS, OffloadSettings, ServeSettings, load_archive_settings, load_serve_settings
-from offload.wiring import open_store
+from offload.wiring import check_remote_apart, open_store
 from offload.worker.pool import WorkerPool
 from seglog import SETTINGS_FILE, Log, NoSuchTopic, aio, load_settings
 from seglog.files.clock import Clock, SystemClock

@@ -12,7 +12,8 @@ FETCH-3  A flight that no reader wants any more is not run. A flight that runs a
     timeout at the latest.
 FETCH-4  If a reader ran a flight because it needed the bytes, it gets the flight's error. The other readers ask once
     more, for their chunk alone.
-FETCH-5  The budget counts a flight's bytes from the registration until the last reader leaves.
+FETCH-5  A flight's bytes are held from the registration until the last reader leaves. Bytes that a reader needs now
+    may exceed the limit. Reads ahead wait for room below it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
 from offload.format.block import ChunkRef
 from offload.format.metadata import SegmentIndex
-from offload.read.budget import ByteBudget
 from offload.read.cache import ChunkCache
 from offload.read.pool import Pool
 from seglog.process.ownership import Owned
@@ -84,12 +84,13 @@ class Flight:
 class Flights(Owned):
     """The flights of all readers of one store."""
 
-    def __init__(self, store: ObjectStore, cache: ChunkCache | None, budget: ByteBudget, pool: Pool) -> None:
+    def __init__(self, store: ObjectStore, cache: ChunkCache | None, limit_bytes: int, pool: Pool) -> None:
         self._store = store
         self._cache = cache
-        self._budget = budget
+        self._limit_bytes = limit_bytes
         self._pool = pool
         self._lock = threading.Lock()
+        self.held_bytes = 0
         self._flights: dict[tuple[bytes, int], Flight] = {}
 
     def join(self, places: Sequence[Place], *, is_scan: bool) -> list[Flight | None]:
@@ -99,12 +100,12 @@ class Flights(Owned):
         chunks (POLICY-1).
         """
         found = self._join(places, is_scan=is_scan, is_ahead=False)
-        assert found is not None  # noqa: S101 - only what is ahead asks the budget
+        assert found is not None  # noqa: S101 - only what is ahead may find no room
         return found
 
     def join_ahead(self, places: Sequence[Place]) -> list[Flight | None] | None:
-        """Return flights for places that the reader does not need yet. The pool runs them. Return None if the budget is
-        used up.
+        """Return flights for places that the reader does not need yet. The pool runs them. Return None if there
+        is no room.
         """
         return self._join(places, is_scan=True, is_ahead=True)
 
@@ -120,10 +121,9 @@ class Flights(Owned):
                     runs[-1].append(place)
             flights = [Flight(run, is_scan=is_scan) for run in runs]
             size_bytes = sum(flight.length for flight in flights)
-            if not is_ahead:
-                self._budget.take(size_bytes)
-            elif not self._budget.try_take(size_bytes):
+            if is_ahead and self.held_bytes + size_bytes > self._limit_bytes:
                 return None
+            self.held_bytes += size_bytes
             for flight in flights:
                 self._flights.update({place.id: flight for place in flight.places})
             for place in places:
@@ -227,7 +227,7 @@ class Flights(Owned):
         """Free the flight. The caller holds the lock, and no reader wants the flight."""
         flight.state = _State.DONE
         self._unlist(flight)
-        self._budget.give(flight.length)
+        self.held_bytes -= flight.length
 
     def _unlist(self, flight: Flight) -> None:
         for place in flight.places:

@@ -18,10 +18,19 @@ import numpy as np
 
 from offload.errors import InvalidChunk
 from offload.format.block import ChunkRef
-from offload.format.entry import ENTRY, entries, entry_starts
-from offload.format.records import record_of_entry
+from offload.format.entry import ENTRY, entries, entry_starts, frame_of
 from seglog.errors import InvalidFrame
-from seglog.format.frame import DELETED, HAS_NODE, HAS_TAG, HEADER, UNTERMINATED, Header, record_of
+from seglog.format.frame import (
+    DELETED,
+    HAS_NODE,
+    HAS_TAG,
+    HEADER,
+    UNTERMINATED,
+    FrameType,
+    Header,
+    read_header,
+    record_of,
+)
 from seglog.format.frames import read_headers
 from seglog.values.record import Record
 
@@ -105,7 +114,7 @@ def _one_by_one(
     for _, entry in entries(memoryview(raw)[start:], key, chunk.offset):
         if seq > last:
             return
-        record = record_of_entry(entry, seq, topic_id, key, chunk.offset)
+        record = _record_of(entry, seq, topic_id, key, chunk.offset)
         if record is not None:
             yield record
         seq += 1
@@ -122,3 +131,20 @@ def _skip(raw: bytes | memoryview, count: int, key: str, offset: int) -> int:
     except struct.error:
         raise InvalidChunk(key, offset, "its last entry is cut") from None
     return position
+
+
+def _record_of(entry: memoryview, seq: int, topic_id: int, key: str, offset: int) -> Record | None:
+    """Return the record in an entry's data, or None if it was erased. `key` and `offset` are its chunk's place.
+
+    Raises `InvalidChunk` if the frame's checksum does not match, or if the record is not the promised one.
+    """
+    frame = frame_of(entry)
+    try:
+        header = read_header(frame)
+        if (header.type, header.seq, header.topic_id) != (FrameType.APPEND, seq, topic_id):
+            raise InvalidChunk(
+                key, offset, f"seq {header.seq} of topic id {header.topic_id} is where seq {seq} belongs"
+            )
+        return None if header.flags & DELETED else record_of(frame, 0, header)
+    except InvalidFrame as error:
+        raise InvalidChunk(key, offset, f"the record with seq {seq}: {error.reason}") from error

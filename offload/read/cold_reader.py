@@ -28,7 +28,6 @@ from catalog.format import keys
 from catalog.objects.base import ObjectStore
 from offload.cold_settings import ColdSettings
 from offload.format.metadata import SegmentIndex
-from offload.read.budget import ByteBudget
 from offload.read.cache import ChunkCache
 from offload.read.chunk_fetcher import Flights, Place
 from offload.read.chunk_records import records_of_chunk
@@ -61,7 +60,7 @@ class ColdReader(Owned):
         self._cache = cache
         self._indexes = IndexCache(store, self._settings.index_cache_bytes)
         self._pool = Pool(self._settings.connections, "seglog-cold")
-        self._flights = Flights(store, cache, ByteBudget(self._settings.read_ahead_total_bytes), self._pool)
+        self._flights = Flights(store, cache, self._settings.read_ahead_total_bytes, self._pool)
 
     def cache_counts(self) -> Iterator[tuple[str, int, int]]:
         """Yield the name, hits and misses of each cache."""

@@ -1,21 +1,24 @@
-"""A thread pool for optional work ahead of time. If the pool has not done the work, the caller does it."""
+"""Threads for reads: a pool for optional work ahead of time, and tasks whose results come in order."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 from seglog.process.ownership import Owned
 
-__all__ = ["Pool"]
+__all__ = ["Pool", "in_order"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Pool(Owned):
+    """A thread pool for optional work. If the pool has not done the work, the caller does it."""
+
     def __init__(self, threads: int, name: str) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._is_closed = False
@@ -31,3 +34,23 @@ class Pool(Owned):
         with self._lock:
             self._is_closed = True
         self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+def in_order(work: Iterable[Callable[[], T]], at_a_time: int, name: str) -> Iterator[T]:
+    """Yield the result of each task, in order. At most `at_a_time` tasks have begun and not been yielded yet.
+
+    Raises what a task raises. The threads live as long as the iterator. If a task has not begun when the iterator ends,
+    it never runs.
+    """
+    waiting: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(at_a_time, thread_name_prefix=name) as pool:
+        try:
+            for one in work:
+                if len(waiting) == at_a_time:
+                    yield waiting.popleft().result()
+                waiting.append(pool.submit(one))
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

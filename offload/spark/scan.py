@@ -23,7 +23,7 @@ from offload.format.block import ChunkRef, adjacent
 from offload.format.codec import decode_chunk
 from offload.format.columns import Columns, decode_columns
 from offload.format.trailer import decode_directory, decode_lengths, directory_length
-from offload.read.in_order import in_order
+from offload.read.pool import in_order
 from offload.spark.plan import ChunkRun
 from offload.wiring import open_store
 from seglog.format.frame import DELETED

@@ -16,7 +16,7 @@ from catalog.format.encoding import decode_commit_at
 from catalog.objects.base import ObjectStore
 from offload.format.index import decode_head
 from offload.format.trailer import decode_trailer
-from offload.read.in_order import in_order
+from offload.read.pool import in_order
 
 __all__ = ["check_published", "check_segment"]
 

@@ -247,11 +247,11 @@ def test_all_readers_together_keep_to_one_budget(cold: Cold) -> None:
     for records in readers:
         for _ in range(30):
             next(records)
-    assert reader._flights._budget.taken_bytes <= total + 4 * 2 * MIB
+    assert reader._flights.held_bytes <= total + 4 * 2 * MIB
     for records in readers:
         records.close()
     reader.close()
-    assert reader._flights._budget.taken_bytes == 0
+    assert reader._flights.held_bytes == 0
 
 
 def test_a_reader_that_stops_leaves_no_request_and_no_thread_behind(cold: Cold) -> None:
@@ -279,7 +279,7 @@ def test_a_reader_that_stops_leaves_no_request_and_no_thread_behind(cold: Cold) 
     reader.close()
     assert len(cold.store.gets) <= before  # the reader never sent the GETs that waited for the one connection
     assert no_thread_is_left()
-    assert reader._flights._budget.taken_bytes == 0
+    assert reader._flights.held_bytes == 0
     assert reader._flights._flights == {}
 
 

@@ -10,7 +10,7 @@ import pytest
 import offload
 import seglog
 from offload.errors import InvalidRemote
-from offload.remote_place import check_remote_apart
+from offload.wiring import check_remote_apart
 
 
 def within(tmp_path: Path) -> Path:

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from offload.read.in_order import in_order
+from offload.read.pool import in_order
 
 
 def test_results_come_in_order_and_no_more_are_begun_than_may_be() -> None:
