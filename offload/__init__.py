@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from offload.archive import Archive, Deleted, OffloadResult, Restored, TopicStatus, attach
-    from offload.cold_settings import ColdSettings
     from offload.errors import OffloadError
     from offload.recovery import recover
-    from offload.settings import OffloadSettings
+    from offload.settings import ColdSettings, OffloadSettings
 
 __all__ = [
     "Archive",
@@ -29,7 +28,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "ColdSettings": "offload.cold_settings",
+    "ColdSettings": "offload.settings",
     "OffloadError": "offload.errors",
     "OffloadSettings": "offload.settings",
     "recover": "offload.recovery",

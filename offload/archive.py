@@ -18,8 +18,6 @@ from types import TracebackType
 
 from catalog import Codec
 from catalog.objects.base import ObjectStore
-from offload.catalog_settings import CatalogSettings, load_catalog_settings
-from offload.cold_settings import ColdSettings, load_cold_settings
 from offload.errors import NoRemote
 from offload.format.block import largest_entry
 from offload.services.cuts import CutCalls, Truncated
@@ -28,7 +26,8 @@ from offload.services.offloading import Deleted, OffloadResult
 from offload.services.replicas import ReplicaCalls
 from offload.services.topic_status import TopicStatus
 from offload.services.upkeep import OrphanUpload, UpkeepCalls
-from offload.settings import OffloadSettings, load_archive_settings
+from offload.settings import CatalogSettings, ColdSettings, OffloadSettings
+from offload.settings_file import Settings, read_settings
 from offload.wiring import check_remote_apart, open_store
 from offload.write.uploader import Sender
 from seglog import Log
@@ -52,21 +51,24 @@ def attach(
     settings: OffloadSettings | None = None,
     cold: ColdSettings | None = None,
     upkeep: CatalogSettings | None = None,
+    configured: Settings | None = None,
     clock: Clock | None = None,
     sender: Sender | None = None,
 ) -> Archive:
     """Give `log` its cold tier, so that its reads continue below the hot floor. Makes no request yet.
 
     If the log is open for reading only, the archive refuses every change, here and in the remote, with `ReadOnly`.
-    `url` is `s3://bucket/prefix` or `file:///path`. Without a `url`, the `[remote]` section of seglog.toml decides. The
-    caller may give a `store` instead. `sender` makes the objects of an offload; by default the offloading thread does.
+    `url` is `s3://bucket/prefix` or `file:///path`. The caller may give a `store` instead. `settings`, `cold` and
+    `upkeep` are the sections [offload], [cold] and [catalog]. `configured` gives these and the URL where the caller
+    does not; by default `configured` is the log's seglog.toml. `sender` makes the objects of an offload; by default the
+    offloading thread does.
     Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`, `ColdTierAttached`.
     """
-    configured_url, configured = load_archive_settings(log.path / SETTINGS_FILE)
-    url = url or configured_url
-    cold = cold or load_cold_settings(log.path / SETTINGS_FILE)
-    upkeep = upkeep or load_catalog_settings(log.path / SETTINGS_FILE)
-    settings = settings or configured
+    configured = configured or read_settings(log.path / SETTINGS_FILE)
+    settings = settings or configured.offload
+    cold = cold or configured.cold
+    upkeep = upkeep or configured.catalog
+    url = url or configured.url
     if store is None:
         if not url:
             raise NoRemote(log.path)

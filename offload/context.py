@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from catalog import Branches, LocalCatalog, Volumes
 from catalog.objects.base import ObjectStore
 from catalog.refs.tag import Tags
-from offload.catalog_settings import CatalogSettings
-from offload.cold_settings import ColdSettings
 from offload.handles import Handles
 from offload.read.cache import open_cache
 from offload.read.cold_reader import ColdReader
+from offload.settings import CatalogSettings, ColdSettings
 from seglog import Log
 from seglog.files.clock import Clock
 

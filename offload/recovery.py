@@ -26,7 +26,7 @@ from catalog.errors import CatalogError, NoSuchBranch, NoSuchTopic
 from catalog.objects.base import ObjectStore
 from offload.archive import Archive, attach
 from offload.errors import DirectoryNotEmpty, OffloadError
-from offload.settings import default_file
+from offload.settings_file import default_file, read_settings
 from seglog.arguments import checked
 from seglog.files.clock import Clock
 from seglog.files.port import Files
@@ -76,10 +76,11 @@ def recover(
     """
     port = seglog.OsFiles() if files is None else files
     _begin(port, directory, url)
+    settings = read_settings(directory / seglog.SETTINGS_FILE)
     failed, found = False, False
     with (
-        seglog.open(directory, clock=clock, files=port) as log,
-        attach(log, url, store=store, clock=clock) as archive,
+        seglog.open(directory, settings=settings.log, clock=clock, files=port) as log,
+        attach(log, url, store=store, configured=settings, clock=clock) as archive,
     ):
         for name in archive.remote_names():
             if only not in {None, name, name.partition("@")[0]}:

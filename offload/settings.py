@@ -1,8 +1,7 @@
-"""Settings of archive and daemon: sections `[remote]`, `[offload]` and `[serve]` of seglog.toml, and a table of all.
+"""Settings of archive and daemon: the sections `[offload]`, `[cold]`, `[catalog]` and `[serve]` of seglog.toml.
 
 The fields of the classes are the keys, with their defaults, units and ranges. docs/configuration.md lists them, too.
-A key that is not listed is refused by name.
-The section `[cold]` is in offload.cold_settings.
+`offload.settings_file` reads the file.
 """
 
 from __future__ import annotations
@@ -12,14 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from catalog.checkpointer import CheckpointPolicy
 from catalog.format.checksum import ChecksumKind
 from catalog.format.commit import Codec
-from offload.catalog_settings import CatalogSettings
-from offload.cold_settings import ColdSettings
 from seglog.errors import InvalidSetting
-from seglog.files.settings_file import default_toml, read_sections
-from seglog.values.config import NO_VARIABLES, LogSettings
-from seglog.values.setting import Setting, check_settings, choice, from_section, number, settings_of, text, toml_lines
+from seglog.values.setting import check_settings, choice, number, path, settings_of, text
 
 __all__ = [
     "CODEC_NAMES",
@@ -27,20 +23,20 @@ __all__ = [
     "MIN_BLOCK_SIZE",
     "NEVER",
     "PROCESS",
-    "SETTINGS",
     "TRIGGERS",
     "UNLIMITED",
     "WORKERS",
+    "CatalogSettings",
+    "ColdSettings",
     "OffloadSettings",
     "ServeSettings",
     "codec_named",
-    "default_file",
-    "load_archive_settings",
-    "load_serve_settings",
     "trigger_overrides",
 ]
 
-MIN_BLOCK_SIZE = 5 * 1024 * 1024  # S3's least part size
+_MIB = 1024 * 1024
+_DAY_S = 24 * 3600
+MIN_BLOCK_SIZE = 5 * _MIB  # S3's least part size
 _MAX_BLOCK_SIZE = 2**31 - 1  # Pulsar's reader keeps it in a Java int
 
 DEFAULT = "default"
@@ -80,7 +76,7 @@ class OffloadSettings:
     SECTION: ClassVar = "offload"
 
     block_size: int = number(
-        64 * 1024 * 1024,
+        64 * _MIB,
         "bytes",
         MIN_BLOCK_SIZE,
         _MAX_BLOCK_SIZE,
@@ -89,7 +85,7 @@ class OffloadSettings:
     codec: str = choice("zstd", CODEC_NAMES, "zstd is small, none is Apache Pulsar's own format")
     zstd_level: int = number(3, "", 1, 19, "a higher one is smaller and slower")
     concurrency: int = number(4, "parts", 1, 64, "in flight at a time; an upload holds so many blocks in memory")
-    max_object_bytes: int = number(1024 * 1024 * 1024, "bytes", 1, None, "adjacent segments are merged up to this")
+    max_object_bytes: int = number(1024 * _MIB, "bytes", 1, None, "adjacent segments are merged up to this")
     max_object_age_s: int | str = number(
         UNLIMITED, "seconds", 0, None, "records further apart do not share an object", word=UNLIMITED
     )
@@ -112,7 +108,7 @@ class OffloadSettings:
         NEVER, "seconds", 1, None, "it seals and offloads the tail that often: what a lost machine can lose", word=NEVER
     )
     merge_below_bytes: int | str = number(
-        16 * 1024 * 1024, "bytes", 1, None, "of frames: adjacent remote segments with less become one", word=NEVER
+        16 * _MIB, "bytes", 1, None, "of frames: adjacent remote segments with less become one", word=NEVER
     )
     merge_count: int = number(16, "segments", 2, 10_000, "so many of them at least")
     worker: str = choice(
@@ -143,6 +139,60 @@ def trigger_overrides(attributes: Mapping[str, str]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class ColdSettings:
+    """The `[cold]` section. `place_of_cache` returns the path of a data directory's cache."""
+
+    SECTION: ClassVar = "cold"
+
+    index_cache_bytes: int = number(64 * _MIB, "bytes", 0, None, "of index objects in memory, for all readers")
+    cache_bytes: int = number(1024 * _MIB, "bytes", 0, None, "of chunks on the disk, for all readers; 0: none")
+    cache_dir: str = path("where those chunks are, seen from the data directory; empty: in `cache` there")
+    read_ahead_bytes: int = number(
+        128 * _MIB, "bytes", 0, None, "that one sequential reader has asked for and not yet shown; 0: a chunk at a time"
+    )
+    read_ahead_total_bytes: int = number(256 * _MIB, "bytes", 0, None, "the same, of all readers together")
+    window_bytes: int = number(8 * _MIB, "bytes", 1 * _MIB, 1024 * _MIB, "of the largest GET of a sequential reader")
+    connections: int = number(16, "", 1, 256, "GETs at a time, of all readers")
+    get_timeout_s: int = number(60, "seconds", 1, 3600, "of one GET, from connecting to its last byte")
+    get_attempts: int = number(4, "", 1, 20, "of a GET that fails or is not answered, further and further apart")
+
+    def place_of_cache(self, directory: Path) -> Path:
+        return directory / (self.cache_dir or "cache")
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogSettings:
+    """The `[catalog]` section. A topic may override `pitr_window_s` with an attribute of the same name."""
+
+    SECTION: ClassVar = "catalog"
+
+    checkpoint_commits: int = number(64, "commits", 1, 1_000_000, "a checkpoint is made after so many")
+    checkpoint_bytes: int = number(4 * _MIB, "bytes", 1024, None, "or after so many bytes of commits")
+    pitr_window_s: int = number(7 * _DAY_S, "seconds", 0, None, "how far back every state of a topic is kept")
+    gc_grace_s: int = number(
+        _DAY_S, "seconds", 0, None, "between what GC plans and what it deletes; longer than any upload takes"
+    )
+    gc_interval_s: int | str = number(6 * 3600, "seconds", 1, None, "between GC runs of the daemon", word="never")
+    sync_interval_s: int | str = number(
+        5, "seconds", 1, None, "between looks of the daemon for new commits of what it follows", word="never"
+    )
+    erase_interval_s: int | str = number(
+        _DAY_S, "seconds", 1, None, "between rewrites of objects that hold deleted records, by the daemon", word="never"
+    )
+    pin_ttl_s: int = number(900, "seconds", 1, 7 * _DAY_S, "a lease of a reader ends so long after its last renewal")
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    @property
+    def checkpoint_policy(self) -> CheckpointPolicy:
+        return CheckpointPolicy(self.checkpoint_commits, self.checkpoint_bytes)
+
+
+@dataclass(frozen=True, slots=True)
 class ServeSettings:
     """The `[serve]` section: settings of the daemon, `seglog serve`."""
 
@@ -155,7 +205,7 @@ class ServeSettings:
     tls_key: str = text("", "PEM file of its private key")
     allowed_hosts: str = text("localhost,127.0.0.1,[::1]", "names that a Host header may have, between commas")
     max_requests: int = number(256, "requests", 1, 100_000, "at the same time; one more is answered 429")
-    max_body_bytes: int = number(64 * 1024 * 1024, "bytes", 1024, None, "of a request; a larger one is answered 413")
+    max_body_bytes: int = number(64 * _MIB, "bytes", 1024, None, "of a request; a larger one is answered 413")
     header_timeout_s: int = number(10, "seconds", 1, 3600, "for a request to arrive up to its body")
     body_timeout_s: int = number(30, "seconds", 1, 3600, "without a byte of its body, or of its answer taken")
     stop_timeout_s: int = number(30, "seconds", 0, 3600, "for requests on their way, after SIGTERM")
@@ -168,44 +218,3 @@ class ServeSettings:
         check_settings(self)
         if self.disk_reject_bytes > self.disk_alarm_bytes:
             raise InvalidSetting("serve.disk_reject_bytes", "is above disk_alarm_bytes: the alarm has to come first")
-
-
-SETTINGS: tuple[Setting, ...] = tuple(
-    setting
-    for kind in (LogSettings, OffloadSettings, ColdSettings, CatalogSettings, ServeSettings)
-    for setting in settings_of(kind).values()
-)
-"""The settings of all sections except [remote], whose only key is the URL."""
-
-_KINDS = (OffloadSettings, ColdSettings, CatalogSettings, ServeSettings)
-_SECTIONS = (LogSettings.SECTION, "remote", *(kind.SECTION for kind in _KINDS))
-
-
-def load_archive_settings(
-    path: Path, variables: Mapping[str, str] = NO_VARIABLES
-) -> tuple[str | None, OffloadSettings]:
-    """Return the remote's URL, or None, and the offload settings, from the seglog.toml at `path`.
-
-    `variables` is the environment. Raises `InvalidSetting`.
-    """
-    sections = read_sections(path)
-    for name, section in sections.items():
-        if name not in _SECTIONS:
-            raise InvalidSetting(name, f"is unknown; the sections are {', '.join(_SECTIONS)}")
-        if not isinstance(section, dict):
-            raise InvalidSetting(name, f"is a section: write [{name}] and the keys below it")
-    remote = sections.get("remote", {})
-    for key, value in remote.items():
-        if key != "url" or not isinstance(value, str):
-            raise InvalidSetting(f"remote.{key}", "the only key is url, a text")
-    return remote.get("url"), from_section(OffloadSettings, sections.get(OffloadSettings.SECTION, {}), variables)
-
-
-def load_serve_settings(path: Path, variables: Mapping[str, str] = NO_VARIABLES) -> ServeSettings:
-    """Return the daemon's settings, from the seglog.toml at `path` and the environment. Raises `InvalidSetting`."""
-    return from_section(ServeSettings, read_sections(path).get(ServeSettings.SECTION, {}), variables)
-
-
-def default_file(remote: str | None = None) -> str:
-    """Return the seglog.toml that `seglog init` writes: every key with its default, commented out."""
-    return "\n".join([default_toml(remote), *map(toml_lines, _KINDS)])

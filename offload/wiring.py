@@ -9,9 +9,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from catalog.objects.base import ObjectStore
-from offload.cold_settings import ColdSettings
 from offload.errors import InvalidRemote
-from offload.settings import DEFAULT, OffloadSettings
+from offload.settings import DEFAULT, ColdSettings, OffloadSettings
 
 __all__ = ["check_remote_apart", "open_store"]
 

@@ -128,7 +128,7 @@ def cell(text: str | None) -> str:
 def settings(section: str) -> str:
     """The Markdown for `settings:NAME`, of the code of this checkout and no other that is installed."""
     sys.path.insert(0, str(ROOT))
-    from offload.settings import SETTINGS, default_file
+    from offload.settings_file import SETTINGS, default_file
     from seglog import DURABILITIES
 
     if section == "file":

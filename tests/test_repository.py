@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from offload.settings import SETTINGS
+from offload.settings_file import SETTINGS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("benchmarks", "catalog", "offload", "seglog")
@@ -185,7 +185,7 @@ def test_every_command_and_option_is_documented() -> None:
 
 
 def test_every_setting_is_documented_with_its_default_range_and_variable() -> None:
-    from offload.settings import SETTINGS, default_file
+    from offload.settings_file import SETTINGS, default_file
 
     page = (ROOT / "docs" / "configuration.md").read_text()
     assert {setting.section for setting in SETTINGS} == {"log", "offload", "cold", "catalog", "serve"}

@@ -75,7 +75,7 @@ def _append(
     from seglog.errors import RecordTooLarge
 
     first = last = count = 0
-    record_max_bytes = session.log_settings().max_record_bytes
+    record_max_bytes = session.settings().log.max_record_bytes
     with _target(session, topic, durability) as target:
         if file is not None and file.is_file() and input_format is Format.LINES:
             # Look for a line that is too long before the first append, so that a file goes in whole or not at all.

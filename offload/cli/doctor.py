@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import typer
@@ -31,12 +30,11 @@ def doctor(context: typer.Context) -> None:
     from catalog.format.gid import Sid
     from catalog.format.keys import doctor_prefix
     from catalog.objects.examination import Examination
-    from offload.wiring import open_store
     from seglog import SystemClock
 
     session = session_of(context)
     clock = SystemClock()
-    with closing(open_store(session.remote_url(), session.cold_settings(), session.offload_settings())) as store:
+    with session.remote_store() as store:
         prefix = doctor_prefix(Sid.new(clock.now_ms()))
         examination = Examination(store, prefix)
         try:

@@ -25,7 +25,7 @@ def init(
     """
     import seglog
     from offload.errors import AlreadyInitialised
-    from offload.settings import default_file
+    from offload.settings_file import default_file
     from offload.wiring import check_remote_apart, open_store
 
     session = session_of(context)
@@ -36,7 +36,7 @@ def init(
     settings = session.directory / seglog.SETTINGS_FILE
     if settings.exists():
         raise AlreadyInitialised(session.directory)
-    with seglog.open(session.directory, settings=session.log_settings()):
+    with seglog.open(session.directory, settings=session.settings().log):
         seglog.replace_atomically(seglog.OsFiles(), settings, default_file(url).encode())
     where = session.directory.resolve()
     emit(

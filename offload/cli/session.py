@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,12 +20,11 @@ from offload.cli.output import output
 from offload.errors import NoDaemon
 
 if TYPE_CHECKING:
+    from catalog.objects import ObjectStore
     from offload.archive import Archive
-    from offload.catalog_settings import CatalogSettings
     from offload.client import DaemonClient
-    from offload.cold_settings import ColdSettings
-    from offload.settings import OffloadSettings
-    from seglog import Log, LogSettings
+    from offload.settings_file import Settings
+    from seglog import Log
 
 __all__ = [
     "Session",
@@ -54,14 +53,15 @@ def with_branch(topic: str, branch: str | None) -> str:
     return f"{topic}@{branch}" if branch and branch != "main" else topic
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Session:
-    """The global options. `remote` overrides the `[remote]` section of seglog.toml."""
+    """The global options of one command. `remote` overrides the `[remote]` section of seglog.toml."""
 
     directory: Path
     remote: str | None
     as_json: bool
     debug: bool
+    _settings: Settings | None = field(default=None, init=False)
 
     def daemon(self) -> DaemonClient | None:
         """Return a client of the daemon that holds the directory, or None if there is none."""
@@ -82,50 +82,34 @@ class Session:
         """Return the daemon's state of a topic's offload. Without a daemon it is empty."""
         return {}
 
-    def log_settings(self) -> LogSettings:
-        """Return the log's settings, from seglog.toml and the environment."""
-        import seglog
-
-        return seglog.load_settings(self.directory / seglog.SETTINGS_FILE, os.environ)
-
-    def remote_url(self) -> str:
-        """Return the URL of the remote, from --remote, the environment or seglog.toml. Raises `NoRemote`."""
-        from offload.errors import NoRemote
-        from offload.settings import load_archive_settings
+    def settings(self) -> Settings:
+        """Return the settings of all sections. The first call of a command reads seglog.toml and the environment."""
+        from offload.settings_file import read_settings
         from seglog import SETTINGS_FILE
 
-        url = self.remote or load_archive_settings(self.directory / SETTINGS_FILE, os.environ)[0]
+        if self._settings is None:
+            self._settings = read_settings(self.directory / SETTINGS_FILE, os.environ)
+        return self._settings
+
+    @contextmanager
+    def remote_store(self) -> Iterator[ObjectStore]:
+        """Yield the store behind --remote, the environment or seglog.toml. Raises `NoRemote`."""
+        from offload.errors import NoRemote
+        from offload.wiring import open_store
+
+        settings = self.settings()
+        url = self.remote or settings.url
         if not url:
             raise NoRemote(self.directory)
-        return url
-
-    def offload_settings(self) -> OffloadSettings:
-        """Return the offload's settings, from seglog.toml and the environment."""
-        from offload.settings import load_archive_settings
-        from seglog import SETTINGS_FILE
-
-        return load_archive_settings(self.directory / SETTINGS_FILE, os.environ)[1]
-
-    def cold_settings(self) -> ColdSettings:
-        """Return the settings of the section [cold], from seglog.toml and the environment."""
-        from offload.cold_settings import load_cold_settings
-        from seglog import SETTINGS_FILE
-
-        return load_cold_settings(self.directory / SETTINGS_FILE, os.environ)
-
-    def catalog_settings(self) -> CatalogSettings:
-        """Return the catalog's settings, from seglog.toml and the environment."""
-        from offload.catalog_settings import load_catalog_settings
-        from seglog import SETTINGS_FILE
-
-        return load_catalog_settings(self.directory / SETTINGS_FILE, os.environ)
+        with closing(open_store(url, settings.cold, settings.offload)) as store:
+            yield store
 
     @contextmanager
     def log(self, *, read_only: bool = False) -> Iterator[Log]:
         """Yield the log, without its remote."""
         import seglog
 
-        with seglog.open(self.directory, create=False, read_only=read_only, settings=self.log_settings()) as log:
+        with seglog.open(self.directory, create=False, read_only=read_only, settings=self.settings().log) as log:
             yield log
 
     @contextmanager
@@ -154,13 +138,7 @@ class Session:
     def _attach(self, log: Log) -> Archive:
         import offload
 
-        return offload.attach(
-            log,
-            self.remote,
-            settings=self.offload_settings(),
-            cold=self.cold_settings(),
-            upkeep=self.catalog_settings(),
-        )
+        return offload.attach(log, self.remote, configured=self.settings())
 
 
 def session_of(context: typer.Context) -> Session:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -37,7 +36,7 @@ def verify(
     if remote:
         _verify_remote(session, deep=deep)
         return
-    report = seglog.verify(session.directory, settings=session.log_settings())
+    report = seglog.verify(session.directory, settings=session.settings().log)
     if session.as_json:
         for file in report.checked:
             emit(session, {"checked": str(file.path), "kind": file.kind, "items": file.items, "bytes": file.bytes}, "")
@@ -58,10 +57,9 @@ def verify(
 
 def _verify_remote(session: Session, *, deep: bool) -> None:
     from catalog.gc.scrub import Scrub
-    from offload.wiring import open_store
     from seglog import SystemClock
 
-    with closing(open_store(session.remote_url(), session.cold_settings(), session.offload_settings())) as store:
+    with session.remote_store() as store:
         report = Scrub(store, now_ms=SystemClock().now_ms()).run(deep=deep)
     value = {
         "volumes": report.volumes,

@@ -128,7 +128,7 @@ class _Output:
         self._stream.abandon()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _ServedSession(Session):
     """A session that gives a command the daemon's open log and archive, instead of opening its own."""
 

@@ -32,9 +32,9 @@ from offload.daemon.guard import Guard
 from offload.daemon.http import make_app
 from offload.daemon.service import Service, open_service
 from offload.errors import InvalidAddress
-from offload.settings import ServeSettings, load_serve_settings
+from offload.settings import ServeSettings
+from offload.settings_file import Settings
 from offload.wire import SOCKET_FILE
-from seglog import SETTINGS_FILE
 
 __all__ = ["announce", "run"]
 
@@ -44,25 +44,35 @@ _log = logging.getLogger("seglog.daemon")
 
 
 def run(
-    directory: Path, *, remote: str | None, variables: Mapping[str, str], on_ready: Callable[[list[str]], None]
+    directory: Path,
+    settings: Settings,
+    *,
+    remote: str | None,
+    variables: Mapping[str, str],
+    on_ready: Callable[[list[str]], None],
 ) -> None:
     """Serve `directory` until a signal stops the daemon. Once it takes requests, call `on_ready` with the addresses.
 
-    Raises `InvalidAddress`, `InvalidSetting`, and the errors of opening the log.
+    `variables` is the environment, for a reload. Raises `InvalidAddress`, `InvalidSetting`, and the errors of
+    opening the log.
     """
-    asyncio.run(_run(directory, remote, variables, on_ready))
+    asyncio.run(_run(directory, settings, remote, variables, on_ready))
 
 
 async def _run(
-    directory: Path, remote: str | None, variables: Mapping[str, str], on_ready: Callable[[list[str]], None]
+    directory: Path,
+    settings: Settings,
+    remote: str | None,
+    variables: Mapping[str, str],
+    on_ready: Callable[[list[str]], None],
 ) -> None:
-    settings = load_serve_settings(directory / SETTINGS_FILE, variables)
-    token = _token(settings)
-    _check_address(settings, token)
-    service = await open_service(directory, remote=remote, variables=variables)
+    serve = settings.serve
+    token = _token(serve)
+    _check_address(serve, token)
+    service = await open_service(directory, settings, remote=remote)
     try:
-        with _sockets(directory, settings) as (sockets, addresses):
-            await _serve(service, sockets, settings, token, variables, lambda: on_ready(addresses))
+        with _sockets(directory, serve) as (sockets, addresses):
+            await _serve(service, sockets, serve, token, variables, lambda: on_ready(addresses))
     finally:
         await service.close()
 

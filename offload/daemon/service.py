@@ -34,17 +34,16 @@ import offload
 from catalog.errors import Diverged
 from catalog.objects.base import ObjectStore
 from offload.archive import Archive
-from offload.catalog_settings import CatalogSettings, load_catalog_settings
-from offload.cold_settings import load_cold_settings
 from offload.daemon.disk import DiskState, disk_state
 from offload.daemon.gate import Gate, GatedStore, Rate
 from offload.daemon.metrics import MeteredFiles, Metrics, TopicFigures
 from offload.daemon.triggers import Backlog, Backoff, Due, due, is_over, policy_of
 from offload.errors import Stopping
-from offload.settings import PROCESS, OffloadSettings, ServeSettings, load_archive_settings, load_serve_settings
+from offload.settings import PROCESS, CatalogSettings, OffloadSettings, ServeSettings
+from offload.settings_file import Settings, read_settings
 from offload.wiring import check_remote_apart, open_store
 from offload.worker.pool import WorkerPool
-from seglog import SETTINGS_FILE, Log, NoSuchTopic, aio, load_settings
+from seglog import SETTINGS_FILE, Log, NoSuchTopic, aio
 from seglog.files.clock import Clock, SystemClock
 
 __all__ = ["Service", "TopicWork", "open_service"]
@@ -76,11 +75,17 @@ class TopicWork:
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
-    url: str | None
-    offload: OffloadSettings
+class _Reloadable:
+    """The parts of the settings that a reload replaces."""
+
     serve: ServeSettings
+    offload: OffloadSettings
     catalog: CatalogSettings
+
+    @classmethod
+    def of(cls, settings: Settings) -> _Reloadable:
+        """Return the parts. Raise `InvalidSetting` if a value of one is not allowed."""
+        return cls(settings.serve, settings.offload, settings.catalog)
 
 
 class Service:
@@ -90,7 +95,13 @@ class Service:
     """
 
     def __init__(
-        self, log: aio.AsyncLog, archive: Archive | None, loaded: _Loaded, metrics: Metrics, clock: Clock, rates: _Rates
+        self,
+        log: aio.AsyncLog,
+        archive: Archive | None,
+        loaded: _Reloadable,
+        metrics: Metrics,
+        clock: Clock,
+        rates: _Rates,
     ) -> None:
         self.log = log
         self.archive = archive
@@ -173,16 +184,14 @@ class Service:
         """
         path = self.sync.path / SETTINGS_FILE
         try:
-            _, settings = load_archive_settings(path, variables)
-            serve = load_serve_settings(path, variables)
-            catalog = load_catalog_settings(path, variables)
+            loaded = _Reloadable.of(read_settings(path, variables))
         except Exception as error:
             _log.error("the settings stay as they are: %s", error)
             return
-        self.settings, self._catalog_settings, self._offload_settings = serve, catalog, settings
+        self.settings, self._catalog_settings, self._offload_settings = loaded.serve, loaded.catalog, loaded.offload
         if self.archive is not None:
-            self.archive.change_settings(settings)
-        self._rates.change(settings)
+            self.archive.change_settings(loaded.offload)
+        self._rates.change(loaded.offload)
         _log.info("settings taken from %s", path)
 
     # ------------------------------------------------------------ calls from other modules
@@ -443,58 +452,46 @@ class _Rates:
 
 async def open_service(
     directory: Path,
+    settings: Settings,
     *,
     remote: str | None = None,
-    variables: Mapping[str, str],
     store: ObjectStore | None = None,
     clock: Clock | None = None,
 ) -> Service:
     """Open the data directory, and attach its remote if it has one. The background tasks do not run yet.
 
-    `variables` is the environment. Raises the errors of `seglog.open` and `offload.attach`, and then leaves nothing
-    open.
+    Raises the errors of `seglog.open` and `offload.attach`, and then leaves nothing open.
     """
-    path = directory / SETTINGS_FILE
-    url, offload_settings = load_archive_settings(path, variables)
-    loaded = _Loaded(
-        remote or url,
-        offload_settings,
-        load_serve_settings(path, variables),
-        load_catalog_settings(path, variables),
-    )
+    url, loaded = remote or settings.url, _Reloadable.of(settings)
     metrics = Metrics()
     clock = clock or SystemClock()
-    log = aio.open(
-        directory, create=False, settings=load_settings(path, variables), files=MeteredFiles(metrics), clock=clock
-    )
+    log = aio.open(directory, create=False, settings=settings.log, files=MeteredFiles(metrics), clock=clock)
     await log.__aenter__()
     try:
         stopping = threading.Event()
         rates = _Rates(
-            requests=Rate(_per_s(offload_settings.requests_per_s), stopping),
-            uploads=Rate(_per_s(offload_settings.upload_bytes_per_s), stopping),
+            requests=Rate(_per_s(loaded.offload.requests_per_s), stopping),
+            uploads=Rate(_per_s(loaded.offload.upload_bytes_per_s), stopping),
             stopping=stopping,
         )
         archive = None
-        if store is not None or loaded.url:
-            cold = load_cold_settings(path, variables)
+        if store is not None or url:
+            cold = settings.cold
             if store is None:
-                check_remote_apart(loaded.url or "", log.sync.path)
-            inner = store or open_store(loaded.url or "", cold, offload_settings)
+                check_remote_apart(url or "", log.sync.path)
+            inner = store or open_store(url or "", cold, loaded.offload)
             gate = Gate(metrics, rates.requests, rates.uploads)
             # Worker processes open a store by its URL. Uploads to a store that the caller gives stay in this process.
             pool = (
-                WorkerPool(inner.url, cold, offload_settings, gate)
-                if offload_settings.worker == PROCESS and store is None
+                WorkerPool(inner.url, cold, loaded.offload, gate)
+                if loaded.offload.worker == PROCESS and store is None
                 else None
             )
             archive = offload.attach(
                 log.sync,
-                loaded.url,
+                url,
                 store=GatedStore(inner, gate),
-                settings=offload_settings,
-                cold=cold,
-                upkeep=loaded.catalog,
+                configured=settings,
                 clock=clock,
                 sender=pool,
             )

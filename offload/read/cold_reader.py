@@ -26,7 +26,6 @@ from pyroaring import BitMap
 from catalog import SegmentRef, SegmentView, Snapshot, Vid
 from catalog.format import keys
 from catalog.objects.base import ObjectStore
-from offload.cold_settings import ColdSettings
 from offload.format.metadata import SegmentIndex
 from offload.read.cache import ChunkCache
 from offload.read.chunk_fetcher import Flights, Place
@@ -34,6 +33,7 @@ from offload.read.chunk_records import records_of_chunk
 from offload.read.index_cache import IndexCache
 from offload.read.pool import Pool
 from offload.read.read_ahead import ReadAhead
+from offload.settings import ColdSettings
 from seglog import Record
 from seglog.process.ownership import Owned, is_foreign
 

@@ -11,8 +11,6 @@ from catalog import Handle, Snapshot
 from catalog.errors import NoSuchObject
 from catalog.objects.base import ObjectStore
 from catalog.retention import window_ms_of
-from offload.catalog_settings import CatalogSettings
-from offload.cold_settings import ColdSettings
 from offload.context import open_context
 from offload.errors import HistoryBehind
 from offload.read.cold_reader import ColdReader
@@ -20,7 +18,7 @@ from offload.replication.replica import Replicas
 from offload.replication.reset import Reset
 from offload.replication.sync import Sync
 from offload.replication.takeover import Takeover
-from offload.settings import OffloadSettings
+from offload.settings import CatalogSettings, ColdSettings, OffloadSettings
 from offload.write.offloader import Offloader
 from offload.write.publisher import Publisher
 from offload.write.uploader import InThread, Sender

@@ -32,10 +32,9 @@ from typing import Any
 
 from catalog import SegmentRef
 from catalog.objects.base import ObjectStore
-from offload.cold_settings import ColdSettings
 from offload.measured import MeasuredStore
 from offload.read.cold_reader import ColdReader
-from offload.settings import OffloadSettings
+from offload.settings import ColdSettings, OffloadSettings
 from offload.wiring import open_store
 from offload.worker.carried import Carried
 from offload.worker.channel import Channel

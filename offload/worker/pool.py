@@ -24,9 +24,8 @@ from contextlib import ExitStack, suppress
 from typing import Protocol
 
 from catalog import SegmentRef
-from offload.cold_settings import ColdSettings
 from offload.errors import WorkerDied
-from offload.settings import OffloadSettings
+from offload.settings import ColdSettings, OffloadSettings
 from offload.worker.channel import Channel
 from offload.worker.child import Answer, Begin, Done, Failed, Part, Question, Taken, Told
 from offload.write.segment_upload import Shipment

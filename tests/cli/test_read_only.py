@@ -12,7 +12,7 @@ import offload
 import seglog
 from catalog.format.keys import Key
 from offload import OffloadSettings
-from offload.cold_settings import ColdSettings
+from offload.settings import ColdSettings
 from offload.wiring import open_store
 from seglog import ReadOnly
 from tests.cli.conftest import Run

@@ -10,7 +10,7 @@ import offload
 import seglog
 from catalog.objects.base import ObjectStore
 from offload.archive import Archive
-from offload.catalog_settings import CatalogSettings
+from offload.settings import CatalogSettings
 from seglog import Log
 from seglog.files.clock import Clock
 

@@ -20,7 +20,7 @@ from catalog.format.keys import checkpoints_key
 from catalog.gc.scrub import Scrub
 from catalog.objects.memory import MemoryStore
 from offload import Archive, OffloadSettings
-from offload.catalog_settings import CatalogSettings
+from offload.settings import CatalogSettings
 from seglog import Log, LogSettings
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, lost, unreachable
 from tests.offload.replicas import opened, ship, values

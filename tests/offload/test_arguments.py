@@ -15,8 +15,7 @@ import pytest
 import offload
 import seglog
 from offload import Archive, ColdSettings, OffloadSettings, attach, recover
-from offload.catalog_settings import CatalogSettings
-from offload.settings import ServeSettings
+from offload.settings import CatalogSettings, ServeSettings
 from seglog import Misuse, SeglogError
 from seglog.engine.upkeep import InCaller
 from seglog.values.setting import Setting, settings_of
@@ -75,14 +74,14 @@ def _attach(world: World, **given: Any) -> object:
     return attach(given.pop("log", world.log), **given)
 
 
-ATTACH = dict.fromkeys(("log", "store", "settings", "cold", "upkeep", "clock", "sender"), "instance")
+ATTACH = dict.fromkeys(("log", "store", "settings", "cold", "upkeep", "configured", "clock", "sender"), "instance")
 RECOVER = {"directory": "instance", "url": "text", "store": "instance", "writable": "bool", "only": "text"}
 CALLS = {
     "attach": Row(
         _attach,
         {**ATTACH, "url": "text"},
         {},
-        frozenset({"url", "store", "settings", "cold", "upkeep", "clock", "sender"}),
+        frozenset({"url", "store", "settings", "cold", "upkeep", "configured", "clock", "sender"}),
     ),
     "recover": Row(
         lambda _, **given: list(recover(**given)),

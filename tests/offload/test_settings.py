@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from offload.cold_settings import ColdSettings, load_cold_settings
-from offload.settings import SETTINGS, OffloadSettings, default_file, load_archive_settings
+from offload.settings import CatalogSettings, ColdSettings, OffloadSettings, ServeSettings
+from offload.settings_file import SETTINGS, Settings, default_file, read_settings
 from seglog import LogSettings, load_settings
 from seglog.errors import InvalidSetting
 from seglog.values.setting import settings_of
@@ -15,7 +15,8 @@ from seglog.values.setting import settings_of
 def load(tmp_path: Path, body: str, **variables: str) -> tuple[str | None, OffloadSettings]:
     path = tmp_path / "seglog.toml"
     path.write_text(body)
-    return load_archive_settings(path, variables)
+    found = read_settings(path, variables)
+    return found.url, found.offload
 
 
 def test_every_setting_takes_its_range_and_nothing_beyond() -> None:
@@ -44,7 +45,8 @@ def test_a_kms_key_is_for_kms_only() -> None:
 
 
 def test_a_file_may_be_missing_or_empty(tmp_path: Path) -> None:
-    assert load_archive_settings(tmp_path / "missing") == (None, OffloadSettings())
+    missing = read_settings(tmp_path / "missing")
+    assert (missing.url, missing.offload) == (None, OffloadSettings())
     assert load(tmp_path, "") == (None, OffloadSettings())
 
 
@@ -73,29 +75,46 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
 )
 def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, body: str, key: str) -> None:
     with pytest.raises(InvalidSetting) as caught:
-        load(tmp_path, body), load_cold_settings(tmp_path / "seglog.toml")
+        load(tmp_path, body), read_settings(tmp_path / "seglog.toml").cold
     assert caught.value.key == key
 
 
 def test_settings_of_cold_reads_come_from_the_same_places(tmp_path: Path) -> None:
     path = tmp_path / "seglog.toml"
-    assert load_cold_settings(path) == ColdSettings()
+    assert read_settings(path).cold == ColdSettings()
     path.write_text("[cold]\ncache_bytes = 0\ncache_dir = '/fast'\n")
-    assert load_cold_settings(path, {"SEGLOG_COLD_CONNECTIONS": "3"}) == ColdSettings(
+    assert read_settings(path, {"SEGLOG_COLD_CONNECTIONS": "3"}).cold == ColdSettings(
         cache_bytes=0, cache_dir="/fast", connections=3
     )
     with pytest.raises(InvalidSetting, match="SEGLOG_COLD_CACHE"):
-        load_cold_settings(path, {"SEGLOG_COLD_CACHE": "3"})
+        _ = read_settings(path, {"SEGLOG_COLD_CACHE": "3"}).cold
 
 
 def test_the_file_of_init_has_every_key_and_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "seglog.toml"
     path.write_text(default_file("s3://bucket/acme"))
-    assert load_archive_settings(path) == ("s3://bucket/acme", OffloadSettings())
-    assert load_settings(path) == LogSettings()
-    assert load_cold_settings(path) == ColdSettings()
+    found = read_settings(path)
+    assert (found.url, found.offload) == ("s3://bucket/acme", OffloadSettings())
+    assert load_settings(path) == found.log == LogSettings()
+    assert (found.cold, found.catalog, found.serve) == (ColdSettings(), CatalogSettings(), ServeSettings())
     lines = [line[2:] if line.startswith("# ") and " = " in line else line for line in default_file().splitlines()]
     shown = tomllib.loads("\n".join(lines))
     assert {(s.section, s.key): s.default for s in SETTINGS} == {
         (section, key): value for section, keys in shown.items() if section != "remote" for key, value in keys.items()
     }
+
+
+def test_a_mistake_in_one_section_stops_only_its_part() -> None:
+    settings = Settings({"serve": {"port": "x"}}, {})
+    assert settings.log == LogSettings()
+    assert settings.offload == OffloadSettings()
+    with pytest.raises(InvalidSetting, match=r"serve\.port"):
+        _ = settings.serve
+
+
+def test_the_log_ignores_the_other_sections_and_every_other_part_refuses_an_unknown_one() -> None:
+    settings = Settings({"offlaod": {}}, {})
+    assert settings.log == LogSettings()
+    for part in ("url", "offload", "cold", "catalog", "serve"):
+        with pytest.raises(InvalidSetting, match="offlaod: is unknown; the sections are log, remote, offload"):
+            getattr(settings, part)

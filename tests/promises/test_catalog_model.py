@@ -41,9 +41,9 @@ from catalog.objects.base import ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from catalog.refs.pin import HeldPin, Pins
 from offload import ColdSettings, OffloadSettings
-from offload.catalog_settings import CatalogSettings
 from offload.cli.session import format_time
 from offload.errors import NotOffloaded
+from offload.settings import CatalogSettings
 from seglog import Gap, LogSettings, Record
 from tests.faults.store import EFFECTS
 from tests.seglog.clocks import SetClock

@@ -27,8 +27,8 @@ from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from offload import OffloadSettings
 from offload.archive import Archive
-from offload.catalog_settings import CatalogSettings
 from offload.errors import LocalChangesLost, OffloadError
+from offload.settings import CatalogSettings
 from seglog import Log, SeglogError
 from tests.faults.files import UnsyncedFiles
 from tests.faults.store import EFFECTS, lost, unreachable

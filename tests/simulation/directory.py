@@ -37,11 +37,11 @@ from catalog.errors import (
 from catalog.format.control import DEAD
 from catalog.format.keys import Key
 from offload import Archive, ColdSettings, OffloadSettings
-from offload.catalog_settings import CatalogSettings
 from offload.errors import Conflict as OffloadConflict
 from offload.errors import OtherRemote
 from offload.errors import Unavailable as OffloadUnavailable
 from offload.handles import split_name
+from offload.settings import CatalogSettings
 from offload.write.publisher import Published
 from seglog import Log, LogSettings, Record, TopicMoved
 from seglog.engine.upkeep import InCaller

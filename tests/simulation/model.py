@@ -40,8 +40,8 @@ from catalog.format.keys import Key
 from catalog.format.small_objects import decode_boundary, decode_control_of
 from catalog.gc.report import GcPolicy
 from catalog.objects.store_time import MOST_OFF_MS
-from offload.cold_settings import ColdSettings
 from offload.read.cold_reader import ColdReader
+from offload.settings import ColdSettings
 from tests.simulation.ground import Ground
 from tests.simulation.journal import Entry, Journal, Op, State
 

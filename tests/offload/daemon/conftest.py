@@ -10,6 +10,7 @@ from pathlib import Path
 import seglog
 from catalog.objects import ObjectStore
 from offload.daemon.service import Service, open_service
+from offload.settings_file import read_settings
 
 __all__ = ["HandClock", "serving", "until"]
 
@@ -40,10 +41,11 @@ async def serving(
     """
     seglog.open(directory).close()
     given = {**_QUICK, **{f"SEGLOG_{name}": text for name, text in variables.items()}}
+    settings = read_settings(directory / seglog.SETTINGS_FILE, given)
     if isinstance(store, str):
-        service = await open_service(directory, variables=given, remote=store, clock=clock)
+        service = await open_service(directory, settings, remote=store, clock=clock)
     else:
-        service = await open_service(directory, variables=given, store=store, clock=clock)
+        service = await open_service(directory, settings, store=store, clock=clock)
     try:
         service.start()
         yield service

@@ -13,8 +13,8 @@ from catalog.format.control import Boundary
 from catalog.format.keys import boundary_key, commit_key
 from catalog.format.small_objects import encode_boundary
 from catalog.objects.memory import MemoryStore
-from offload.catalog_settings import CatalogSettings
 from offload.errors import LocalChangesLost
+from offload.settings import CatalogSettings
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
 from tests.offload.replicas import opened, ship, values
 

@@ -14,8 +14,7 @@ import seglog
 from catalog import CommitKind
 from catalog.objects import MemoryStore
 from offload.archive import Archive
-from offload.catalog_settings import CatalogSettings
-from offload.settings import OffloadSettings
+from offload.settings import CatalogSettings, OffloadSettings
 from seglog import Log, TopicConfig
 from tests.faults.store import CountingStore
 

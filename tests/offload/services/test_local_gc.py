@@ -6,7 +6,7 @@ from pathlib import Path
 
 from catalog import Vid
 from catalog.objects.memory import MemoryStore
-from offload.catalog_settings import CatalogSettings
+from offload.settings import CatalogSettings
 from tests.faults.store import CountingStore
 from tests.offload.replicas import opened, ship, values
 

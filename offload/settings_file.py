@@ -1,0 +1,100 @@
+"""Read the seglog.toml of a data directory with all its sections: one read gives one `Settings`.
+
+    settings = read_settings(directory / "seglog.toml", os.environ)
+    log = seglog.open(directory, settings=settings.log)
+    archive = offload.attach(log, configured=settings)
+
+A command reads the file once, and a reload of the daemon too, so that it sees one version of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from offload.settings import CatalogSettings, ColdSettings, OffloadSettings, ServeSettings
+from seglog.errors import InvalidSetting
+from seglog.files.settings_file import default_toml, read_sections
+from seglog.values.config import NO_VARIABLES, LogSettings
+from seglog.values.setting import Setting, from_section, settings_of, toml_lines
+
+__all__ = ["SETTINGS", "Settings", "default_file", "read_settings"]
+
+_KINDS = (OffloadSettings, ColdSettings, CatalogSettings, ServeSettings)
+_SECTIONS = (LogSettings.SECTION, "remote", *(kind.SECTION for kind in _KINDS))
+_Part = TypeVar("_Part")
+
+SETTINGS: tuple[Setting, ...] = tuple(
+    setting for kind in (LogSettings, *_KINDS) for setting in settings_of(kind).values()
+)
+"""The settings of all sections except [remote], whose only key is the URL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One version of seglog.toml, and the environment, which wins. Each section is a part.
+
+    A part checks its section when the caller asks for it, so a mistake in [serve] stops no append. It raises
+    `InvalidSetting`. `log` ignores the other sections, as `seglog.open` does. Every other part refuses an unknown
+    section.
+    """
+
+    sections: Mapping[str, Any]
+    variables: Mapping[str, str]
+
+    @property
+    def log(self) -> LogSettings:
+        return from_section(LogSettings, self.sections.get(LogSettings.SECTION, {}), self.variables)
+
+    @property
+    def url(self) -> str | None:
+        """Return the URL of the remote, or None."""
+        self._check_sections()
+        url: str | None = self.sections.get("remote", {}).get("url")
+        return url
+
+    @property
+    def offload(self) -> OffloadSettings:
+        return self._part(OffloadSettings)
+
+    @property
+    def cold(self) -> ColdSettings:
+        return self._part(ColdSettings)
+
+    @property
+    def catalog(self) -> CatalogSettings:
+        return self._part(CatalogSettings)
+
+    @property
+    def serve(self) -> ServeSettings:
+        return self._part(ServeSettings)
+
+    def _part(self, kind: type[_Part]) -> _Part:
+        self._check_sections()
+        name = kind.SECTION  # type: ignore[attr-defined]
+        return from_section(kind, self.sections.get(name, {}), self.variables)
+
+    def _check_sections(self) -> None:
+        for name, section in self.sections.items():
+            if name not in _SECTIONS:
+                raise InvalidSetting(name, f"is unknown; the sections are {', '.join(_SECTIONS)}")
+            if not isinstance(section, dict):
+                raise InvalidSetting(name, f"is a section: write [{name}] and the keys below it")
+        for key, value in self.sections.get("remote", {}).items():
+            if key != "url" or not isinstance(value, str):
+                raise InvalidSetting(f"remote.{key}", "the only key is url, a text")
+
+
+def read_settings(path: Path, variables: Mapping[str, str] = NO_VARIABLES) -> Settings:
+    """Return the settings in the seglog.toml at `path`; the defaults if there is no file.
+
+    `variables` is the environment. Raises `InvalidSetting` if the file cannot be read or is not TOML.
+    """
+    return Settings(read_sections(path), dict(variables))
+
+
+def default_file(remote: str | None = None) -> str:
+    """Return the seglog.toml that `seglog init` writes: every key with its default, commented out."""
+    return "\n".join([default_toml(remote), *map(toml_lines, _KINDS)])
