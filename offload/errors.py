@@ -8,6 +8,7 @@
     │   │   └── InvalidIndex         an index object
     │   ├── FrameMismatch        a frame handed over for offload is not the next one
     │   ├── HistoryBehind        records left this disk, and the catalog here does not know where they are
+    │   ├── VolumesBlocked       GC left volumes alone because of damage
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             the present state is in the way              exit 4
     │   ├── AlreadyInitialised
@@ -83,6 +84,7 @@ __all__ = [
     "Unavailable",
     "UnknownObject",
     "UnsupportedOption",
+    "VolumesBlocked",
     "WorkerDied",
     "WorkerFailed",
 ]
@@ -146,6 +148,15 @@ class HistoryBehind(Corrupt):
             f"save what is only here: `seglog read {name} --from {last_seq + 1}`, then `seglog reset {name} --discard`",
         )
         self.name = name
+
+
+class VolumesBlocked(Corrupt):
+    def __init__(self, count: int) -> None:
+        told = "1 volume was" if count == 1 else f"{count} volumes were"
+        super().__init__(
+            f"{told} left alone, as what cannot be read may hold it", hint="`seglog verify --remote` tells the damage"
+        )
+        self.count = count
 
 
 class FormatUnsupported(Corrupt):

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import enum
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import Annotated, BinaryIO
 
 import typer
 
 from offload.cli.progress import progress
-from offload.cli.session import Session, TopicName, counted, emit, say, session_of
-
-if TYPE_CHECKING:
-    from offload.client import RemoteTopic
-    from seglog import Topic
+from offload.cli.run import directory_of, note, show
+from offload.cli.session import Session, TopicName, counted, session_of
+from offload.commands import append as use
+from offload.commands.append import Appended, Format, Target
+from offload.commands.lines import Batch
+from offload.errors import BadParameter
 
 __all__ = ["append"]
-
-
-class Format(enum.StrEnum):
-    LINES = "lines"
-    JSONL = "jsonl"
 
 
 def append(
@@ -54,73 +49,62 @@ def append(
     Example: seglog append access /var/log/nginx/access.log --tag web1
     """
     session = session_of(context)
-    if file is None or str(file) == "-":
-        _append(session, topic, sys.stdin.buffer, None, input_format, tag, node, durability)
-        return
-    with file.open("rb") as stream:
-        _append(session, topic, stream, file, input_format, tag, node, durability)
+    with _stream(file) as (stream, size), _target(session, topic, durability) as target:
+        found = use.batches(
+            stream,
+            input_format,
+            tag=tag,
+            node=node,
+            max_record_bytes=session.settings().log.max_record_bytes,
+            is_file=size is not None,
+        )
+        with progress(f"append {topic}", size) as advance:
+            done = _append(target, topic, _advancing(found, advance), durability)
+    seqs = f", seq {done.first_seq} to {done.last_seq}" if done.appended else ""
+    show(context, done, f"appended {counted(done.appended)} to {topic}{seqs}")
 
 
-def _append(
-    session: Session,
-    topic: str,
-    stream: BinaryIO,
-    file: Path | None,
-    input_format: Format,
-    tag: str | None,
-    node: str | None,
-    durability: str | None,
-) -> None:
-    from offload.cli.lines import json_batches, line_batches, longest_line
-    from seglog.errors import RecordTooLarge
+def _append(target: Target, topic: str, found: Iterator[Batch], durability: str | None) -> Appended:
+    """Append the batches, and return the total. On an error, print how far the appends came."""
+    done: Appended | None = None
+    try:
+        for done in use.append(target, topic, found, durability):  # noqa: B007 - the last one counts
+            pass
+    except Exception:
+        if done is not None and done.last_seq:
+            note(f"appended before the error: seq {done.first_seq} to {done.last_seq}")
+        raise
+    assert done is not None  # noqa: S101 - there is a total before the first batch
+    return done
 
-    first = last = count = 0
-    record_max_bytes = session.settings().log.max_record_bytes
-    with _target(session, topic, durability) as target:
-        if file is not None and file.is_file() and input_format is Format.LINES:
-            # Look for a line that is too long before the first append, so that a file goes in whole or not at all.
-            longest = longest_line(stream)
-            if longest > record_max_bytes:
-                raise RecordTooLarge(longest, record_max_bytes)
-            stream.seek(0)
-        if input_format is Format.LINES:
-            batches = line_batches(stream, tag, node, record_max_bytes)
-        else:
-            batches = json_batches(stream, tag, node)
-        total = file.stat().st_size if file is not None and file.is_file() else None
-        try:
-            with progress(f"append {topic}", total) as advance:
-                for batch in batches:
-                    seqs = target.append(
-                        batch.values,
-                        tag=batch.tag,
-                        node=batch.node,
-                        durability=durability,
-                        unterminated=batch.unterminated,
-                    )
-                    first, last, count = first or seqs.start, seqs.stop - 1, count + len(seqs)
-                    advance(batch.size_bytes)
-        except Exception:
-            if last:
-                say(f"appended before the error: seq {first} to {last}")
-            raise
-    emit(
-        session,
-        {"topic": topic, "appended": count, "first_seq": first or None, "last_seq": last or None},
-        f"appended {counted(count)} to {topic}" + (f", seq {first} to {last}" if count else ""),
-    )
+
+def _advancing(found: Iterator[Batch], advance: Callable[[int], None]) -> Iterator[Batch]:
+    """Yield the batches. When the caller asks for the next one, the one before is done."""
+    for batch in found:
+        yield batch
+        advance(batch.size_bytes)
 
 
 @contextmanager
-def _target(session: Session, topic: str, durability: str | None) -> Iterator[Topic | RemoteTopic]:
+def _stream(file: Path | None) -> Iterator[tuple[BinaryIO, int | None]]:
+    """Yield the input and its size. The size is None if the input is not a regular file."""
+    if file is None or str(file) == "-":
+        yield sys.stdin.buffer, None
+        return
+    with file.open("rb") as stream:
+        yield stream, file.stat().st_size if file.is_file() else None
+
+
+@contextmanager
+def _target(session: Session, topic: str, durability: str | None) -> Iterator[Target]:
     """Yield the topic that takes the records. While a daemon holds the directory, the daemon appends them."""
     daemon = session.daemon()
     if daemon is not None:
         yield daemon.topic(topic)
         return
-    with session.log_and_maybe_archive() as (log, archive):
-        target = log.topic(topic) if archive is None or log.has_topic(topic) else archive.writable(topic)
-        if (durability or target.config.durability) == "ephemeral":
-            reason = "ephemeral records end with the process that appends them, and this one ends at once"
-            raise typer.BadParameter(f"{reason}; nothing was appended. Say --durability memory, disk or fsync")
+    with directory_of(session) as place:
+        try:
+            target = use.open_target(place, topic, durability)
+        except BadParameter as error:
+            raise typer.BadParameter(str(error)) from error
         yield target

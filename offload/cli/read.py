@@ -165,7 +165,7 @@ def _limited(items: Iterator[Record | Gap], limit: int | None) -> Iterator[Recor
 
 
 def _write(session: Session, name: str, items: list[Record | Gap]) -> None:
-    from offload.cli.lines import to_json, to_line
+    from offload.commands.lines import to_json, to_line
 
     if session.as_json:
         output().text("".join(_gap_json(item) if isinstance(item, Gap) else to_json(item) + "\n" for item in items))

@@ -22,7 +22,7 @@ from offload.commands.results import json_line
 from offload.errors import BadParameter, NoDaemon
 from seglog import Log
 
-__all__ = ["describe", "each", "note", "one", "remark", "show"]
+__all__ = ["describe", "directory_of", "each", "note", "one", "remark", "show"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -87,8 +87,14 @@ def _opened(session: Session, command: Command, *, read_only: bool) -> Iterator[
         with session.archive(read_only=read_only) as (_, archive):
             yield archive
     else:
-        with session.log_and_maybe_archive(read_only=read_only) as (log, maybe_archive):
-            yield Directory(log, maybe_archive, _ThisProcess(session))
+        with directory_of(session, read_only=read_only) as place:
+            yield place
+
+
+@contextmanager
+def directory_of(session: Session, *, read_only: bool = False) -> Iterator[Directory]:
+    with session.log_and_maybe_archive(read_only=read_only) as (log, maybe_archive):
+        yield Directory(log, maybe_archive, _ThisProcess(session))
 
 
 class _ThisProcess:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from offload.archive import Archive
-from offload.commands import branch, delete, log, restore
+from offload.commands import branch, compact, delete, evict, gc, log, restore
 from offload.commands.directory import Directory
 from offload.commands.parameters import Parameter, parameters_of
 from offload.errors import InvalidOption, UnsupportedOption
@@ -112,7 +112,10 @@ COMMANDS: Mapping[str, Command] = {
         Command("branch/undelete", branch.undelete),
         Command("branch/rename", branch.rename),
         Command("branch/diff", branch.diff, reads=_always),
+        Command("compact", compact.compact, check=compact.check),
         Command("delete", delete.delete, check=delete.check),
+        Command("evict", evict.evict, check=evict.check),
+        Command("gc", gc.gc, check=gc.check, reads=lambda values: values["dry_run"]),
         Command("log", log.log, reads=_always),
         Command("restore", restore.restore),
     )

@@ -25,9 +25,6 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from offload.archive import Archive
 from offload.cli import (
-    compact,
-    evict,
-    gc,
     offload,
     oplog,
     read,
@@ -204,12 +201,9 @@ def _kind(hint: Any) -> type:
 
 _FUNCTIONS: Mapping[str, Callable[..., None]] = {
     "read": read.read,
-    "evict": evict.evict,
     "truncate": truncate.truncate,
     "seal": seal.seal,
     "offload": offload.offload,
-    "compact": compact.compact,
-    "gc": gc.gc,
     "pause": offload.pause,
     "resume": offload.resume,
     "retry": offload.retry,

@@ -41,7 +41,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from offload.cli.lines import Batch, json_batches, to_json
+from offload.commands.lines import Batch, json_batches, to_json
 from offload.commands.registry import COMMANDS, Command
 from offload.daemon import commands as old
 from offload.daemon.guard import error_answer

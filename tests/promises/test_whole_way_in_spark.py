@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import offload
 import seglog
-from offload.cli.lines import line_batches
+from offload.commands.lines import line_batches
 from seglog import LogSettings
 from tests.offload.spark.session import spark
 from tests.texts import NAMES, text

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload.cli.lines import json_batches, line_batches, longest_line, to_json, to_line
+from offload.commands.lines import json_batches, line_batches, longest_line, to_json, to_line
 from offload.errors import InvalidInput
 from seglog import Record
 
@@ -31,7 +31,7 @@ def test_records_are_what_stands_between_line_feeds(text: bytes) -> None:
 
 
 def test_lines_that_span_reads_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offload.cli.lines._READ_BYTES", 7)
+    monkeypatch.setattr("offload.commands.lines._READ_BYTES", 7)
     text = b"a\n" + b"x" * 50 + b"\n\n\nend"
     assert b"".join(map(to_line, _records(text))) == text
     assert longest_line(io.BytesIO(text)) == 50

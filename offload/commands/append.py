@@ -1,0 +1,87 @@
+"""Append the records of a stream: `seglog append`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from offload.commands.directory import Directory
+from offload.commands.lines import Batch, json_batches, line_batches, longest_line
+from offload.errors import BadParameter
+from seglog import RecordTooLarge, Topic
+
+__all__ = ["Appended", "Format", "Target", "append", "batches", "open_target"]
+
+
+class Format(enum.StrEnum):
+    LINES = "lines"
+    JSONL = "jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The records appended so far. The seqs are None if there are no records yet."""
+
+    topic: str
+    appended: int
+    first_seq: int | None
+    last_seq: int | None
+
+
+class Target(Protocol):
+    """The port to a topic that takes records: a topic of an open log, or of the daemon."""
+
+    def append(
+        self,
+        values: Sequence[bytes],
+        *,
+        tag: str | None,
+        node: str | None,
+        unterminated: bool,
+        durability: str | None,
+    ) -> range:
+        """Append as `Topic.append` does, and return the seqs."""
+        ...
+
+
+def open_target(place: Directory, topic: str, durability: str | None) -> Topic:
+    """Return a topic for appends by a process that then ends. Raises `BadParameter` for an ephemeral append."""
+    log, archive = place.log, place.maybe_archive
+    target = log.topic(topic) if archive is None or log.has_topic(topic) else archive.writable(topic)
+    if (durability or target.config.durability) == "ephemeral":
+        reason = "ephemeral records end with the process that appends them, and this one ends at once"
+        raise BadParameter(f"{reason}; nothing was appended. Say --durability memory, disk or fsync")
+    return target
+
+
+def batches(
+    stream: BinaryIO, kind: Format, *, tag: str | None, node: str | None, max_record_bytes: int, is_file: bool
+) -> Iterator[Batch]:
+    """Yield the records of a stream in batches.
+
+    If the stream is a file of lines, a line that is too long is found before the first batch, so that a file goes in
+    whole or not at all. Raises `RecordTooLarge`, `InvalidInput`.
+    """
+    if kind is Format.JSONL:
+        yield from json_batches(stream, tag, node)
+        return
+    if is_file:
+        longest = longest_line(stream)
+        if longest > max_record_bytes:
+            raise RecordTooLarge(longest, max_record_bytes)
+        stream.seek(0)
+    yield from line_batches(stream, tag, node, max_record_bytes)
+
+
+def append(target: Target, topic: str, found: Iterable[Batch], durability: str | None) -> Iterator[Appended]:
+    """Append the batches. Yield the total so far, first before the first batch and then after each batch."""
+    first = last = count = 0
+    yield Appended(topic, 0, None, None)
+    for batch in found:
+        seqs = target.append(
+            batch.values, tag=batch.tag, node=batch.node, unterminated=batch.unterminated, durability=durability
+        )
+        first, last, count = first or seqs.start, seqs.stop - 1, count + len(seqs)
+        yield Appended(topic, count, first or None, last or None)

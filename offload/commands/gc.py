@@ -1,0 +1,198 @@
+"""Collect garbage in the remote: `seglog gc`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from catalog.gc.report import GcReport, KeptVolume
+from offload.archive import Archive
+from offload.commands.parameters import About
+from offload.commands.results import Moment
+from offload.commands.units import parse_duration_ms
+from offload.errors import BadParameter, VolumesBlocked
+
+__all__ = [
+    "BlockedVolume",
+    "DamagedPlan",
+    "Deleted",
+    "KeptPoint",
+    "KeptStates",
+    "Planned",
+    "RefusedHolder",
+    "UncheckedClock",
+    "UnknownKey",
+    "WaitingPlan",
+    "YoungSegments",
+    "check",
+    "gc",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPoint:
+    """A single state that is kept, and the holders that keep it."""
+
+    lsn: int
+    holders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptStates:
+    """The kept states of the volume `kept`. `first_lsn` is the first LSN of the kept range, or None."""
+
+    kept: str
+    topic: str
+    branch: str
+    first_lsn: int | None
+    newest_lsn: int | None
+    holders: tuple[str, ...]
+    points: tuple[KeptPoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The number of deleted objects of each kind."""
+
+    deleted: Mapping[str, int]
+    deleted_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The number of objects of each kind that a later run deletes. After a dry run there is no plan of them."""
+
+    planned: Mapping[str, int]
+    planned_bytes: int
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPlan:
+    """The number of objects in a plan, and the time from which GC may carry it out."""
+
+    waiting: int
+    due: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class YoungSegments:
+    """The number of segments that may still be published."""
+
+    young_segments: int
+
+
+@dataclass(frozen=True, slots=True)
+class UncheckedClock:
+    """The store tells no time, so this machine's clock decides alone."""
+
+    clock_checked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownKey:
+    """The key of an object that is not seglog's."""
+
+    unknown: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedHolder:
+    """A holder of a state that is gone already."""
+
+    refused: str
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedPlan:
+    damaged_plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedVolume:
+    """A volume that GC leaves alone because of damage."""
+
+    blocked: str
+    reason: str
+
+
+Told = (
+    Deleted
+    | Planned
+    | WaitingPlan
+    | YoungSegments
+    | UncheckedClock
+    | UnknownKey
+    | RefusedHolder
+    | DamagedPlan
+    | BlockedVolume
+)
+
+
+def check(*, retain: str | None, grace: str | None, **_: object) -> None:
+    _seconds("--retain", retain)
+    _seconds("--grace", grace)
+
+
+def gc(
+    archive: Archive,
+    dry_run: Annotated[bool, About("Tell what would be planned, and change nothing.")] = False,
+    retain: Annotated[
+        str | None, About("Keep this much of every topic's past, whatever its own window is: 7d, 12h, 0.")
+    ] = None,
+    grace: Annotated[
+        str | None, About("Carry out plans that are so old, instead of gc_grace_s: 24h; 0 for all.")
+    ] = None,
+) -> Iterator[KeptStates | Told]:
+    """Collect what nothing needs any more from the remote: two runs, a grace apart.
+
+    A run takes away what an earlier one planned, if nothing needs it still, and plans what nothing needs now. Kept is
+    what branches, tags, pins and the window of each topic reach; the report says which. Damage ends with exit code 5,
+    and stops only what it may hold.
+
+    A run that finds this machine's clock more than a minute off the store's changes nothing, and ends with exit code 1.
+    """
+    retain_s, grace_s = _seconds("--retain", retain), _seconds("--grace", grace)
+    report = archive.collect(dry_run=dry_run, retain_s=retain_s, grace_s=grace_s)
+    yield from map(_kept, report.kept)
+    yield from _told(report, dry_run=dry_run)
+    if report.blocked:
+        raise VolumesBlocked(len(report.blocked))
+
+
+def _seconds(option: str, text: str | None) -> int | None:
+    if text is None or text == "0":
+        return None if text is None else 0
+    ms = parse_duration_ms(text)
+    if ms is None:
+        raise BadParameter(f"{option} takes a duration such as 12h or 7d, or 0")
+    return ms // 1000
+
+
+def _kept(volume: KeptVolume) -> KeptStates:
+    return KeptStates(
+        kept=str(volume.vid),
+        topic=volume.topic,
+        branch=volume.branch,
+        first_lsn=volume.first_lsn,
+        newest_lsn=volume.newest_lsn,
+        holders=tuple(map(str, volume.holders)),
+        points=tuple(KeptPoint(lsn, tuple(map(str, holders))) for lsn, holders in volume.points),
+    )
+
+
+def _told(report: GcReport, *, dry_run: bool) -> Iterator[Told]:
+    yield Deleted(dict(report.deleted), report.deleted_bytes)
+    yield Planned(dict(report.planned), report.planned_bytes, dry_run)
+    for plan in report.waiting:
+        yield WaitingPlan(plan.objects, Moment(plan.due_ms))
+    if report.young_segments:
+        yield YoungSegments(report.young_segments)
+    if not report.is_clock_checked:
+        yield UncheckedClock(clock_checked=False)
+    yield from map(UnknownKey, report.unknown_keys)
+    yield from map(RefusedHolder, report.refused)
+    yield from map(DamagedPlan, report.damaged_plans)
+    for vid, reason in report.blocked.items():
+        yield BlockedVolume(str(vid), reason)

@@ -1,0 +1,38 @@
+"""Parsers of durations, sizes and counts as people write them: `90s`, `12h`, `7d`; `500000`, `64MB`, `1GiB`; `none`."""
+
+from __future__ import annotations
+
+import re
+
+from offload.errors import BadParameter
+
+__all__ = ["parse_bytes", "parse_count", "parse_duration_ms"]
+
+_DURATIONS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+          "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}  # fmt: skip
+_NUMBER = re.compile(r"([1-9][0-9]{0,17}) ?([A-Za-z]*)", re.ASCII)
+
+
+def parse_duration_ms(text: str) -> int | None:
+    """Return a duration in milliseconds, or None for `none`."""
+    return _parse(text, _DURATIONS_MS, "a duration such as 90s, 15m, 12h or 7d")
+
+
+def parse_bytes(text: str) -> int | None:
+    """Return a size in bytes, or None for `none`."""
+    return _parse(text, _SIZES, "a size such as 500000, 64MB or 1GiB")
+
+
+def parse_count(text: str) -> int | None:
+    """Return a count, or None for `none`."""
+    return _parse(text, {"": 1}, "a whole number from 1 on")
+
+
+def _parse(text: str, units: dict[str, int], what: str) -> int | None:
+    if text == "none":
+        return None
+    match = _NUMBER.fullmatch(text)
+    if match is None or match[2] not in units:
+        raise BadParameter(f"{text!r} is not {what}, nor none")
+    return int(match[1]) * units[match[2]]
