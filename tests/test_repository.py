@@ -256,6 +256,27 @@ def test_every_link_between_documents_leads_somewhere() -> None:
                 assert not heading or heading in headings(place), f"{page.relative_to(ROOT)} points to #{heading}"
 
 
+_A_PATH = re.compile(r"`((?:seglog|catalog|offload|tests|docs|scripts|demo|benchmarks|localstack)/[\w./*-]*)`")
+
+
+def test_every_path_that_a_page_names_exists() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "localstack" / "README.md"]
+    named = {(page.name, path) for page in pages for path in _A_PATH.findall(page.read_text())}
+    assert len(named) > 50
+    assert [(page, path) for page, path in sorted(named) if not list(ROOT.glob(path))] == []
+
+
+def test_architecture_names_every_room() -> None:
+    packages = ("catalog", "offload", "seglog")
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    drawn = re.findall(r"^  ([\w/ ]+?)(?:  .*)?$", text[: text.index("- **Archive.**")], re.MULTILINE)
+    names = {name.rstrip("/") for line in drawn for name in line.split()}
+    rooms = {path.parent.name for package in packages for path in (ROOT / package).glob("*/__init__.py")}
+    assert sorted(rooms - names) == []
+    known = {path.stem for package in packages for path in (ROOT / package).glob("*")}
+    assert sorted(names - known) == []
+
+
 def headings(page: Path) -> set[str]:
     """Return the names that links use for the headings of a page: lower case, without punctuation, with hyphens."""
     found = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
