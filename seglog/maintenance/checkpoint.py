@@ -256,7 +256,7 @@ def _plan(engine: Engine, wish: Wish | None) -> _Plan:
         for state in _to_look_at(engine, wish):
             own = wish if wish is not None and wish.topic == state.name else None
             aged = is_to_be_sealed(engine, state)
-            if own is not None or aged or _has_news(state):
+            if own is not None or aged or has_news(state):
                 plan.drafts.append(_draft(state, own, seal=aged))
             else:
                 plan.others.append((state, state.to_meta()))
@@ -300,7 +300,7 @@ def _settle(engine: Engine, state: TopicState, meta: TopicMeta | None) -> None:
     if due_ms is not None and due_ms != state.seal_due_ms:
         heappush(engine.aging, (due_ms, next(_ticket), state))
         state.seal_due_ms = due_ms
-    if not _has_news(state) and state.to_meta() == meta:
+    if not has_news(state) and state.to_meta() == meta:
         engine.changed.pop(state.topic_id, None)
 
 
@@ -313,7 +313,7 @@ def _take_over(engine: Engine, plan: _Plan) -> None:
             _settle(engine, state, meta)
 
 
-def _has_news(state: TopicState) -> bool:
+def has_news(state: TopicState) -> bool:
     """Return whether the topic has anything that segments and flags lack. The caller holds the committer's lock."""
     return bool(len(state.tail) or state.pending or state.head_seq != state.kept_head or _is_outdated(state))
 

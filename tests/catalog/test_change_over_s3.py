@@ -18,6 +18,7 @@ from catalog.objects.change import change
 from catalog.objects.s3 import ReadSettings, S3Store
 from tests.catalog.objects.test_change import line, no_pause
 from tests.faults.front import Front, HttpFault, When, ways_of
+from tests.seams.limits import Limit, set_limit
 
 A, B = Key("vol/boundary"), Key("vol/log/B")
 TIMEOUT_S = 0.5
@@ -44,7 +45,7 @@ def front(s3_remote: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv("AWS_ENDPOINT_URL", opened.url)
         monkeypatch.setattr(s3_module, "ATTEMPTS", 2)
         monkeypatch.setattr(s3_module, "READ_TIMEOUT_S", TIMEOUT_S)
-        monkeypatch.setattr("catalog.objects.s3_reads._BACKOFF_FIRST", timedelta(milliseconds=1))
+        set_limit(monkeypatch, Limit.S3_FIRST_BACKOFF, timedelta(milliseconds=1))
         monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.0)
         monkeypatch.setattr("botocore.retries.adaptive.ClientRateLimiter.on_sending_request", lambda *_, **__: None)
         yield opened

@@ -191,14 +191,14 @@ class FailingFiles(Effects):
         self.for_good = for_good
         self.only = only
         self.failures = 0
-        self._counted = 0
+        self.counted = 0
         self._fails_write = False
 
     def effect(self, name: str) -> None:
         if self.only and name not in self.only:
             return
-        self._counted += 1
-        if self.at and (self._counted == self.at or (self.for_good and self._counted > self.at)):
+        self.counted += 1
+        if self.at and (self.counted == self.at or (self.for_good and self.counted > self.at)):
             self.failures += 1
             if name in ("pwrite", "pwritev"):
                 self._fails_write = True

@@ -12,6 +12,7 @@ from pathlib import Path
 import seglog
 from seglog import LogSettings, TopicConfig
 from tests.faults.disk import Image, SimulatedDisk
+from tests.seams.log import engine_of
 from tests.seglog.clocks import SetClock
 
 DIRECTORY = Path(__file__).parent / "seglog"
@@ -34,7 +35,7 @@ def make() -> dict[str, bytes]:
     log.checkpoint()
     log.configure("plain", TopicConfig("memory"))
     orders.delete(tag="gr*")
-    with log._engine.checkpoint_lock:  # or the rotation would make a checkpoint, and the first WAL file would go
+    with engine_of(log).checkpoint_lock:  # or the rotation would make a checkpoint, and the first WAL file would go
         log.topic("plain").append([b"x" * 3000])
         log.topic("plain").append([b"passing"], durability="ephemeral")
         log.topic("plain").append([b"y" * 500] * 2, tag="", durability="fsync")

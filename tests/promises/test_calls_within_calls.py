@@ -21,6 +21,7 @@ from seglog import CalledWithin, Log, LogClosed, LogSettings, NoSuchTopic, Topic
 from seglog.journal.journal import Journal
 from tests.faults.disk import SimulatedDisk
 from tests.faults.interrupts import handled, points
+from tests.seams.log import engine_of
 from tests.work import amounts, tell
 
 DIRECTORY = Path("/log")
@@ -108,14 +109,14 @@ def _run(log: Log, outer: Callable[[Log], object], handler: Callable[[], object]
 
 
 def _check(log: Log, outer: object, inner: _Handler, what: str) -> None:
-    assert not log._engine.committer.is_poisoned
+    assert not log.is_poisoned
     if isinstance(inner.error, CalledWithin) or what != "close":
         assert not isinstance(outer, BaseException), outer
     else:
         assert not isinstance(outer, BaseException) or isinstance(outer, LogClosed), outer
     assert inner.error is None or isinstance(inner.error, (CalledWithin, LogClosed, NoSuchTopic)), inner.error
-    disk = log._engine.files
-    if not log._engine.is_closed:
+    disk = engine_of(log).files
+    if not engine_of(log).is_closed:
         before = log.topic("t").head_seq
         done: list[range] = []
         thread = threading.Thread(target=lambda: done.append(log.topic("t").append([b"after"])), daemon=True)
@@ -168,11 +169,11 @@ def test_a_handler_that_lets_the_refusal_out_stops_its_own_call_only(what: str) 
     stopped = 0
     for at in range(1, count + 1, -(-count // MOST)):
         log = _begin()
-        disk = log._engine.files
+        disk = engine_of(log).files
         ended = _run(log, outer, lambda log=log: append(log), at)[0]  # type: ignore[misc]
         assert not isinstance(ended, BaseException) or isinstance(ended, CalledWithin), (at, ended)
         stopped += isinstance(ended, CalledWithin)
-        assert not log._engine.committer.is_poisoned
+        assert not log.is_poisoned
         first = log.topic("t").head_seq + 1
         assert log.topic("t").append([b"after"]) == range(first, first + 1)
         records = [record for record in log.topic("t").read(gaps=True) if isinstance(record, seglog.Record)]

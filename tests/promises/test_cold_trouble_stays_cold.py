@@ -17,6 +17,7 @@ from catalog.objects.memory import MemoryStore
 from seglog import ColdStoreFailed, Log, LogSettings, SeglogError, TopicConfig
 from seglog.engine.upkeep import Background, InCaller, UpkeepFactory
 from seglog.tiers.memory_store import MemorySegmentStore
+from tests.seams.limits import Limit, set_limit
 
 
 class StuckStore:
@@ -154,7 +155,7 @@ def work(log: Log) -> None:
 def test_a_segment_store_that_hangs_holds_up_the_relocator_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, fails: bool
 ) -> None:
-    monkeypatch.setattr("seglog.log._PATIENCE_S", 0.1)  # the store answers after both closings, however long they wait
+    set_limit(monkeypatch, Limit.CLOSE_PATIENCE_S, 0.1)  # the store answers after both closings, however long they wait
     threads = set(threading.enumerate())
     store = StuckSegments()
     settled(tmp_path, store)

@@ -32,6 +32,7 @@ from seglog.files.settings_file import default_toml, load_settings
 from seglog.format.frame import FrameType, read_header
 from seglog.format.index import ENTRY
 from tests.faults.disk import Image, SimulatedDisk
+from tests.seams.log import engine_of
 from tests.seglog.clocks import SetClock
 from tests.work import tell
 
@@ -184,7 +185,7 @@ def _make(shards: int) -> Matrix:
     same_length = [path for path, body in older.tree.items() if path.endswith(".idx") and _is_stale(disk, path, body)]
     assert same_length
     # The held lock keeps checkpoints out, so the rotation leaves two WAL files.
-    with log._engine.checkpoint_lock:
+    with engine_of(log).checkpoint_lock:
         log.topic("b").delete(before=3, tag="t")
         append(range(9, 9 + 15 * shards))
     topics = {name: _read_all(log, name)[0] for name in log.topics()}

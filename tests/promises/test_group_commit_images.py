@@ -33,6 +33,7 @@ from tests.faults.disk import Image, SimulatedDisk
 from tests.faults.files import Effects
 from tests.faults.stride import every
 from tests.promises.test_crash_images import DIRECTORY, Explorer, Note
+from tests.seams.log import queue_of
 from tests.seglog.clocks import SetClock
 from tests.seglog.workload import Journal
 from tests.waiting import wait_until
@@ -85,7 +86,6 @@ class Gated(Effects):
 def _in_one_group(
     log: Log, files: Gated, opener: Callable[[], object], members: Sequence[Callable[[], object]]
 ) -> None:
-    [shard] = log._engine.committer._shards
     files.counts.clear()
     files.gate.clear()
     files.is_waiting.clear()
@@ -95,7 +95,7 @@ def _in_one_group(
         assert files.is_waiting.wait(60)
         for number, thread in enumerate(threads[1:], 1):
             thread.start()
-            wait_until(lambda number=number: len(shard._queue) == number)  # type: ignore[misc]
+            wait_until(lambda number=number: len(queue_of(log)) == number)  # type: ignore[misc]
     finally:
         files.gate.set()
     for thread in threads:

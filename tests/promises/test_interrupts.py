@@ -22,6 +22,7 @@ import seglog
 from seglog import Log, LogSettings
 from tests.faults.disk import SimulatedDisk
 from tests.faults.interrupts import interrupted, points
+from tests.seams.log import engine_of
 from tests.work import tell
 
 DIRECTORY = Path("/log")
@@ -45,7 +46,7 @@ CHANGES: dict[str, Callable[[Log], object]] = {
     "delete": lambda log: log.topic("t").delete(before=2),
     "create": lambda log: log.create_topic("new"),
     "delete topic": lambda log: log.delete_topic("t"),
-    "flush": lambda log: log._engine.committer.flush(),
+    "flush": lambda log: engine_of(log).committer.flush(),
 }
 
 
@@ -88,8 +89,8 @@ def _begin(what: str) -> Log:
     log = _open(_Disk())
     log.topic("t").append([b"a" * 1000])
     if what.endswith("made ready"):
-        with log._engine.checkpoint_lock:
-            log._engine.wals.each[0].prepare_next()
+        with engine_of(log).checkpoint_lock:
+            engine_of(log).wals.each[0].prepare_next()
     return log
 
 
@@ -112,14 +113,14 @@ def test_an_interrupt_at_any_point_stops_nobody_else(what: str) -> None:
         assert interrupted(lambda log=log: change(log), MODULES, at), at  # type: ignore[misc]
         try:
             _others_go_on(log)
-            assert not log._engine.committer.is_poisoned
+            assert not log.is_poisoned
             records = {name: list(log.topic(name).read()) for name in log.topics()}
             for name in log.topics():
                 seqs = [record.seq for record in records[name]]
                 assert seqs == list(range(seqs[0], log.topic(name).head_seq + 1)) if seqs else True
-                assert log._engine.state(name).in_flight_bytes == 0
+                assert engine_of(log).state(name).in_flight_bytes == 0
             log.close()
-            with _open(log._engine.files) as again:
+            with _open(engine_of(log).files) as again:
                 assert {name: list(again.topic(name).read()) for name in again.topics()} == records
         except BaseException as problem:
             problem.add_note(f"interrupted at point {at} of {count}")

@@ -16,6 +16,7 @@ import seglog
 from seglog import LogSettings
 from seglog.engine.upkeep import InCaller
 from tests.faults.files import UnsyncedFiles
+from tests.seams.log import engine_of
 
 MILLION = 1_000_000
 BATCH = 10_000
@@ -51,7 +52,7 @@ def _append(topic: seglog.Topic, records: int) -> None:
 def test_a_million_unsealed_records_cost_their_index_and_no_more(tmp_path: Path) -> None:
     with seglog.open(tmp_path, files=UnsyncedFiles(), upkeep=InCaller) as log:
         _append(log.topic("t"), MILLION)
-        tail = log._engine.topics["t"].tail
+        tail = engine_of(log).topics["t"].tail
         assert len(tail) == MILLION
         columns = [getattr(tail, name) for name in tail.__slots__]
         size = sum(sys.getsizeof(column) for column in columns)

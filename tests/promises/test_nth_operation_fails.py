@@ -105,13 +105,13 @@ class Caller:
         A refused record may be there after `WriterPoisoned`, and is never there after `DiskFull`.
         A writer that was poisoned before writes nothing, so the journal does not note the attempt.
         """
-        if log._engine.committer.is_poisoned:
+        if log.is_poisoned:
             log.topic(name).append([b"never"] * count, durability=durability)
             self.acks_after_failed_sync += 1
         known = self.journal.tried.setdefault(name, [])
         head = log.topic(name).head_seq
         values = [b"%s %d" % (name.encode(), head + 1 + index) * 3 for index in range(count)]
-        if log._engine.committer.is_poisoned:
+        if log.is_poisoned:
             # An earlier attempt at these seqs may be there or not, so it stays in the journal.
             with pytest.raises(WriterPoisoned):
                 log.topic(name).append(values, durability=durability)

@@ -23,6 +23,7 @@ from tests.faults.front import Front, HttpFault, ways_of
 from tests.faults.offloads import BLOCK_BYTES, Figures, Life
 from tests.faults.stride import spread
 from tests.s3_server import running_s3
+from tests.seams.limits import Limit, set_limit
 from tests.work import tell
 
 BUCKET = "faults"
@@ -104,7 +105,7 @@ def bench(s3_environment: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.L
     monkeypatch.setattr("catalog.objects.put_once.backoff_s", lambda _: 0.0)
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.0)
     monkeypatch.setattr("botocore.retries.adaptive.ClientRateLimiter.on_sending_request", lambda *_, **__: None)
-    monkeypatch.setattr("catalog.objects.s3_reads._BACKOFF_FIRST", timedelta(milliseconds=1))
+    set_limit(monkeypatch, Limit.S3_FIRST_BACKOFF, timedelta(milliseconds=1))
     session = boto3.Session()
 
     def open_at(endpoint: str, attempts: int) -> S3Store:

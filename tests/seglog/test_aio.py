@@ -26,6 +26,7 @@ from seglog import (
 )
 from seglog.aio import AsyncLog
 from tests.faults.files import FailingFiles, UnsyncedFiles
+from tests.seams.log import async_queue_of, engine_of, note_groups, parts_of, shards_of
 
 
 class GatedFiles(UnsyncedFiles):
@@ -120,16 +121,9 @@ def test_appends_to_several_topics_in_turn_are_one_entry_for_each(tmp_path: Path
         names = [f"t{number}" for number in range(8)]
         for name in names:
             await log.topic(name).append([b"makes the topic"])
-        shard = log.sync._engine.committer._shards[0]
+        [shard] = shards_of(log.sync)
         ends = [shard.published_end]
-        groups: list[int] = []
-        take_group = shard._take_group
-
-        def counting() -> None:
-            take_group()
-            groups.append(len(shard._group))
-
-        shard._take_group = counting  # type: ignore[method-assign]
+        groups = note_groups(shard)
         ranges = await asyncio.gather(*[log.topic(names[n % 8]).append([b"%d" % n]) for n in range(64)])
         assert groups == [8]
         assert shard.published_end.ordinal == ends[0].ordinal + 64 + 1
@@ -175,8 +169,7 @@ def test_of_appends_that_do_not_fit_together_those_that_fit_are_in(tmp_path: Pat
         ]
         assert outcomes[1:3] == [range(1, 3), range(3, 6)]
         assert _values(log.sync) == [b"1"] * 2 + [b"2"] * 3
-        queue = log._queue
-        assert queue is not None
+        queue = async_queue_of(log)
         assert queue.waiting_bytes == 0
 
     run(test, tmp_path / "data")
@@ -294,15 +287,14 @@ def test_appends_wait_for_room_in_order(tmp_path: Path) -> None:
         tasks.append(asyncio.create_task(topic.append([b"large" * 60])))
         tasks.append(asyncio.create_task(topic.append([b"small"])))
         await asyncio.sleep(0.01)
-        queue = log._queue
-        assert queue is not None
-        assert (queue.waiting_bytes, len(queue._waiting), len(queue.for_room)) == (65, 1, 6)
+        queue = async_queue_of(log)
+        assert (queue.waiting_bytes, len(parts_of(queue)), len(queue.for_room)) == (65, 1, 6)
         tasks[3].cancel()
         files.gate.set()
         outcomes = await asyncio.gather(first, *tasks, return_exceptions=True)
         assert isinstance(outcomes.pop(4), asyncio.CancelledError)
         assert outcomes == [range(seq, seq + 1) for seq in range(1, 8)]
-        assert (queue.waiting_bytes, len(queue._waiting), len(queue.for_room)) == (0, 0, 0)
+        assert (queue.waiting_bytes, len(parts_of(queue)), len(queue.for_room)) == (0, 0, 0)
 
     run(test, tmp_path / "data", files=files, settings=LogSettings(queue_max_bytes=100))
 
@@ -314,13 +306,12 @@ def test_what_waits_is_bounded_when_a_group_is_done_too(tmp_path: Path) -> None:
 
     async def test(log: AsyncLog) -> None:
         first = await _begin_one_that_waits_in_its_sync(log, files)
-        queue = log._queue
-        assert queue is not None
+        queue = async_queue_of(log)
         put = queue.put
 
         def noted(*given: Any) -> Any:
             found = put(*given)
-            waiting.append(sum(part.size_bytes for part in queue._waiting))
+            waiting.append(sum(part.size_bytes for part in parts_of(queue)))
             return found
 
         queue.put = noted  # type: ignore[method-assign]
@@ -417,17 +408,17 @@ def test_a_follower_gets_what_comes_and_no_thread_waits(tmp_path: Path) -> None:
         followed = topic.follow(2)
         assert (await anext(followed)).value == b"2"
         later = asyncio.ensure_future(anext(followed))
-        await _until(lambda: log.sync._engine.topics["t"].waiters)
+        await _until(lambda: engine_of(log.sync).topics["t"].waiters)
         await asyncio.to_thread(log.sync.topic("t").append, [b"3"])
         assert (await later).value == b"3"
         assert [record.seq async for record in topic.follow(3, timeout_s=0)] == [3]
         waiting = [asyncio.ensure_future(anext(topic.follow(4))) for _ in range(100)]
-        await _until(lambda: len(log.sync._engine.topics["t"].waiters) == 100)
+        await _until(lambda: len(engine_of(log.sync).topics["t"].waiters) == 100)
         assert threading.active_count() < 50
         for each in waiting[1:]:
             each.cancel()
         await asyncio.wait(waiting[1:])
-        assert len(log.sync._engine.topics["t"].waiters) == 1
+        assert len(engine_of(log.sync).topics["t"].waiters) == 1
         await topic.append([b"4"])
         assert (await waiting[0]).seq == 4
 
@@ -439,7 +430,7 @@ def test_a_follower_ends_with_its_log_and_with_its_topic(tmp_path: Path) -> None
         for name in ("gone", "t"):
             await log.topic(name).append([b"1"])
         ends = [asyncio.ensure_future(_count(log.topic(name))) for name in ("gone", "t")]
-        await _until(lambda: all(log.sync._engine.topics[name].waiters for name in ("gone", "t")))
+        await _until(lambda: all(engine_of(log.sync).topics[name].waiters for name in ("gone", "t")))
         await log.delete_topic("gone")
         with pytest.raises(NoSuchTopic):
             await ends[0]

@@ -13,6 +13,8 @@ from seglog import Gap, Log, LogSettings, Topic, TopicConfig
 from seglog.engine.upkeep import InCaller
 from seglog.format.frame import DELETED, read_header
 from seglog.segments.segment import SegmentFiles
+from tests.seams.limits import Limit, set_limit
+from tests.seams.log import engine_of
 
 RECORDS = 2_000
 SETTINGS = LogSettings(segment_max_events=500)
@@ -121,11 +123,11 @@ def test_an_acknowledged_front_is_found_without_looking_at_the_segment_each_time
 
 
 def test_a_checkpoint_is_asked_for_when_there_are_many_by_tag(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seglog.writing.write._PENDING_TAGS_MAX", 50)
+    set_limit(monkeypatch, Limit.DELETES_BY_TAG, 50)
     topic, pending = log.topic("t"), []
     for number in range(200):
         topic.delete(tag=f"gone-{number}")
-        pending.append(len(log._engine.state("t").pending))
+        pending.append(len(engine_of(log).state("t").pending))
     assert max(pending) < 50
     kept = topic.config.keep_history
     assert [op.tag for op in topic.delete_ops()] == [f"gone-{number}" for number in range(0 if kept else 150 + 50, 200)]

@@ -25,6 +25,7 @@ from seglog.journal.journal import Journal
 from seglog.process.ownership import Owned, check_process, is_foreign
 from tests.children import in_child, outcome_of, quiet_fork
 from tests.faults.files import UnsyncedFiles
+from tests.seams.log import engine_of, lock_of, section_end
 from tests.trees import tree
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -308,7 +309,7 @@ def test_a_childs_own_log_is_the_grandchilds_parents(tmp_path: Path) -> None:
 
 
 def test_a_child_waits_for_no_lock_that_a_thread_of_the_parent_holds(log: Log) -> None:
-    engine = log._engine
+    engine = engine_of(log)
     calls = calls_on(log)
 
     def everything() -> dict[str, str]:
@@ -459,10 +460,10 @@ def test_a_journal_belongs_to_its_process_too(tmp_path: Path) -> None:
             journal.close()
             return outcomes
 
-        with journal._lock.once:
+        with lock_of(journal):
             assert in_child(everything) == dict.fromkeys(calls, "OpenedByParent")
         assert len(list(replays[4])) == 8999
-        assert journal.append(1, b"x") == journal._sections[1].end // 16 - 1
+        assert journal.append(1, b"x") == section_end(journal, 1) // 16 - 1
     with Journal(tmp_path / "j") as journal:
         assert len(list(journal.replay())) == 9001
 

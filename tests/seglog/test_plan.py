@@ -10,6 +10,7 @@ import seglog
 from benchmarks.calls import count_calls
 from seglog import DiskFull, Log, LogSettings, TopicConfig
 from seglog.engine.upkeep import InCaller
+from tests.seams.log import engine_of
 from tests.seglog.clocks import SetClock
 from tests.seglog.totals import check_totals
 
@@ -69,7 +70,7 @@ def test_topics_that_nobody_touched_are_sealed_for_their_age(tmp_path: Path) -> 
         clock.ms = start_ms + 5000
         log.checkpoint()
         check_totals(log)
-        assert not log._engine.aging
+        assert not engine_of(log).aging
 
 
 def test_what_is_due_when_the_segment_before_it_was_is_sealed_too(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_each_change_is_in_the_next_snapshot(tmp_path: Path) -> None:
         with seglog.open(directory, read_only=True) as view:
             assert view.topics() == log.topics()
             for name in log.topics():
-                assert view._engine.state(name).to_meta() == log._engine.state(name).to_meta()
+                assert engine_of(view).state(name).to_meta() == engine_of(log).state(name).to_meta()
     log.close()
 
 
@@ -135,6 +136,6 @@ def test_what_a_failed_checkpoint_had_planned_is_in_the_next_one(
                 log.checkpoint()
         check_totals(log)
         log.checkpoint()
-        assert not log._engine.changed
+        assert not engine_of(log).changed
     with seglog.open(directory, read_only=True) as view:
         assert (view.topic("t-1").head_seq, view.topic("t-2").config.cap_records) == (2, 7)

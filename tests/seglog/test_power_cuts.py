@@ -18,6 +18,7 @@ import seglog
 from seglog import Log, LogSettings
 from seglog.engine.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
+from tests.seams.log import engine_of
 from tests.seglog.clocks import SetClock
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096, reclaim_bytes_per_s=0)
@@ -90,9 +91,9 @@ def _filled() -> tuple[SimulatedDisk, Log]:
 def test_a_checkpoint() -> None:
     disk, log = _filled()
     log.topic("a").delete(tag="x")
-    assert log._engine.wals.older_files
+    assert engine_of(log).wals.older_files
     _check(disk, log, [log.checkpoint, log.topic("a").seal])
-    assert not log._engine.wals.older_files
+    assert not engine_of(log).wals.older_files
 
 
 @pytest.mark.parametrize("seq", [2, 6])

@@ -33,6 +33,7 @@ from seglog.tiers.segment_store import Part, SegmentId
 from seglog.values.layout import Layout
 from seglog.wal.manifest import load
 from tests.faults.files import UnsyncedFiles
+from tests.seams.log import engine_of, reclaim_at_once
 from tests.seglog.clocks import SetClock
 
 SETTINGS = LogSettings(segment_max_events=10, cold_dir="../cold", hot_retain_segments=2)
@@ -96,7 +97,7 @@ def opened(
 def filled(log: Log, records: int = 55, tags: tuple[str | None, ...] = (None,)) -> Topic:
     """Append `records` records at the times 1000, 1001 and so on, then run a checkpoint. Full segments are sealed."""
     topic = log.topic("t")
-    clock = log._engine.clock
+    clock = engine_of(log).clock
     for number in range(records):
         assert isinstance(clock, SetClock)
         clock.ms = 1_000 + number
@@ -350,7 +351,7 @@ def test_a_segment_that_is_written_anew_on_its_way_is_sent_again(
             super().put(segment, data, idx)
             if self.log is not None and segment == 11:
                 log, self.log = self.log, None
-                log._reclaimer.run_now()
+                reclaim_at_once(log)
 
     store = Reclaiming()
     settings = replace(SETTINGS, reclaim_bytes_per_s=0)
@@ -465,16 +466,16 @@ def test_a_deleted_topic_leaves_the_store(tmp_path: Path, store: Counting) -> No
 def test_a_recalled_segment_is_not_read_from_files_of_before(log: Log, store: Counting) -> None:
     """The hot copy still exists, and a late reader has opened it."""
     topic = filled(log)
-    left = log._engine.layout.data(1, 11)
+    left = engine_of(log).layout.data(1, 11)
     left.write_bytes(store.read_range(SegmentId(11), Part.DATA, 0, store.length(SegmentId(11), Part.DATA)))
     idx = store.read_range(SegmentId(11), Part.IDX, 0, store.length(SegmentId(11), Part.IDX))
     left.with_suffix(".idx").write_bytes(idx)
     stale = topic.segments()[1]._replace(cold_check=None)
-    opened_late = log._engine.segments.get(1, stale)
+    opened_late = engine_of(log).segments.get(1, stale)
     topic.truncate(15)
-    active = log._engine.topics["t"].active
+    active = engine_of(log).topics["t"].active
     assert active is not None
-    now = log._engine.segments.get(1, active)
+    now = engine_of(log).segments.get(1, active)
     assert now is not opened_late
     assert os.fstat(now.data.fd).st_ino == left.stat().st_ino
     assert seqs(topic) == list(range(1, 15))
@@ -482,12 +483,12 @@ def test_a_recalled_segment_is_not_read_from_files_of_before(log: Log, store: Co
 
 def test_nothing_is_relocated_while_a_segment_is_recalled(log: Log, store: Counting) -> None:
     topic = filled(log)
-    log._engine.topics["t"].recalls += 1
+    engine_of(log).topics["t"].recalls += 1
     store.calls.clear()
     topic.append([b"x"] * 20)
     log.checkpoint()
     assert (cold(topic), store.calls) == ([1, 11, 21], [])
-    log._engine.topics["t"].recalls -= 1
+    engine_of(log).topics["t"].recalls -= 1
     log.checkpoint()
     assert cold(topic) == [1, 11, 21, 31, 41]
 
@@ -574,7 +575,7 @@ def test_every_byte_of_a_relocated_segment_is_checked(tmp_path: Path, store: Cou
             broken = bytearray(bodies[part])
             broken[at] ^= 0x10
             spoiled = {**bodies, part: bytes(broken)}
-            store._parts[one] = spoiled
+            store.put(one, spoiled[Part.DATA], spoiled[Part.IDX])
             with opened(tmp_path, store) as log, pytest.raises(FileCorrupt) as caught:
                 seqs(log.topic("t"))
             suffix = f"topics/00000001/seg-{1:016d}.{part.value}"
@@ -589,7 +590,8 @@ def test_an_older_idx_does_not_bring_deleted_records_back(tmp_path: Path, store:
         topic.delete(tag="a")
         filled(log, 15)
         assert cold(topic) == [1]
-    store._parts[SegmentId(1)][Part.IDX] = older  # a delayed put arrives late
+    data = store.read_range(SegmentId(1), Part.DATA, 0, store.length(SegmentId(1), Part.DATA))
+    store.put(SegmentId(1), data, older)  # a delayed put arrives late
     with opened(tmp_path, store) as log, pytest.raises(FileCorrupt, match="not the one that was put there"):
         seqs(log.topic("t"))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from seglog import Log
 from seglog.engine.engine import Engine
-from seglog.maintenance.checkpoint import _has_news, is_to_be_sealed
+from seglog.maintenance.checkpoint import has_news, is_to_be_sealed
+from tests.seams.log import engine_of, known_to, lengths_of
 
 __all__ = ["check_totals"]
 
@@ -15,11 +16,11 @@ def check_totals(log: Log) -> None:
     1. The byte totals that caps and status use are right.
     2. If the topic changed, the next checkpoint looks at it.
     """
-    _check_planned(log._engine)
+    _check_planned(engine_of(log))
     for name in log.topics():
-        state, segments = log._engine.state(name), log.topic(name).segments()
+        state, segments = engine_of(log).state(name), log.topic(name).segments()
         resident = sum(len(chunk.frames) for chunk in state.resident.chunks)
-        unabsorbed = sum(state.tail._lengths) + resident
+        unabsorbed = sum(lengths_of(state.tail)) + resident
         retained_from = max(state.floors.earliest_seq, log.topic(name).hot_floor)
         retained = sum(segment.data_bytes for segment in segments if segment.last_seq >= retained_from)
         assert state.resident.frame_bytes == resident
@@ -27,7 +28,7 @@ def check_totals(log: Log) -> None:
         hot = sum(segment.data_bytes for segment in segments if segment.is_hot)
         cold = sum(segment.data_bytes for segment in segments if not segment.is_hot)
         assert (log.topic(name).bytes_hot, log.topic(name).bytes_relocated) == (hot + unabsorbed, cold)
-        assert len(state.tail._lengths) == len(state.tail)
+        assert len(lengths_of(state.tail)) == len(state.tail)
 
 
 def _check_planned(engine: Engine) -> None:
@@ -38,8 +39,8 @@ def _check_planned(engine: Engine) -> None:
         if state.topic_id in engine.changed:
             assert engine.changed[state.topic_id] is state
             continue
-        assert not _has_news(state)
+        assert not has_news(state)
         assert engine.encoder.known(state.topic_id) == state.to_meta()
         assert not is_to_be_sealed(engine, state) or id(state) in aging
-    known = {*engine.encoder._topics, *engine.encoder._waiting}
+    known = known_to(engine.encoder)
     assert known <= {state.topic_id for state in engine.states()} | {*engine.deleted}

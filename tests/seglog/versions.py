@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from seglog import Log, SeglogError, TopicConfig, TopicFull
+from tests.seams.log import engine_of
 from tests.seglog.clocks import SetClock
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ class Versions:
 
     def _evicted(self, log: Log, name: str) -> None:
         """Record the eviction that a cap or a ttl caused during an append. Expiry alone does not count."""
-        self._raise(name, log._engine.state(name).floors.evict_floor)
+        self._raise(name, engine_of(log).state(name).floors.evict_floor)
 
     def _raise(self, name: str, floor: int) -> None:
         """Record a durable eviction below `floor`. All earlier versions are durable with it."""
@@ -265,4 +266,4 @@ def _made(version: Version | None) -> Version:
 
 
 def _clock(log: Log) -> SetClock:
-    return cast("SetClock", log._engine.clock)
+    return cast("SetClock", engine_of(log).clock)

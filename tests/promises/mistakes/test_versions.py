@@ -20,6 +20,7 @@ from seglog import FormatUnsupported, InvalidSetting, Log, Record
 from seglog.format.frame import CHECKSUM, FrameType, encode
 from tests.golden.make_seglog import DIRECTORY, SETTINGS
 from tests.promises.mistakes.scene import command, filled, numbered, tree, values
+from tests.seams.limits import Limit, set_limit
 
 WAL = "wal/wal-0000000000000001.log"
 UNKNOWN_TYPE = 200
@@ -81,7 +82,7 @@ def test_a_snapshot_is_of_a_newer_version(tmp_path: Path, monkeypatch: pytest.Mo
     """
     filled(tmp_path / "data")
     with monkeypatch.context() as newer, seglog.open(tmp_path / "data") as log:
-        newer.setattr("seglog.wal.manifest._FORMAT", 2)
+        set_limit(newer, Limit.MANIFEST_FORMAT, 2)
         log.topic("orders").append([b"from the future"])
         log.checkpoint()
         newest = sorted((tmp_path / "data/meta").glob("snapshot.*"))[-1]
@@ -95,7 +96,7 @@ def test_a_newer_directory_is_read_by_the_command_line(tmp_path: Path, monkeypat
     Outcome: refused with exit code 1; the message says which version the snapshot has, and what to do.
     """
     with monkeypatch.context() as newer:
-        newer.setattr("seglog.wal.manifest._FORMAT", 2)
+        set_limit(newer, Limit.MANIFEST_FORMAT, 2)
         filled(tmp_path / "data")
     before = tree(tmp_path / "data")
     done = command("read", "orders", directory=tmp_path / "data")

@@ -15,6 +15,7 @@ from seglog import DiskFull, Log, LogSettings, WriterPoisoned
 from seglog.engine.upkeep import Background, InCaller
 from seglog.files.port import OsFiles
 from tests.faults.files import FailingFiles, UnsyncedFiles
+from tests.seams.log import engine_of, has_spare_file
 from tests.waiting import wait_until
 
 SMALL = LogSettings(segment_max_events=10, wal_file_bytes=4096)
@@ -46,8 +47,8 @@ class GatedFiles(UnsyncedFiles):
 
 
 def _fill_a_file(log: Log) -> None:
-    number = log._engine.wals.each[0].end.file
-    while log._engine.wals.each[0].end.file == number:
+    number = engine_of(log).wals.each[0].end.file
+    while engine_of(log).wals.each[0].end.file == number:
         log.topic("a").append([b"x" * 500])
 
 
@@ -147,7 +148,7 @@ def test_appends_wait_when_too_many_files_do(tmp_path: Path) -> None:
         assert log.topic("a").head_seq == head
         files.gate.set()
         waiting.join()
-        assert log._engine.wals.older_files < 2
+        assert engine_of(log).wals.older_files < 2
         assert [record.value for record in log.topic("a").read(head + 1)] == [b"late"]
 
 
@@ -161,9 +162,9 @@ def test_an_append_makes_the_checkpoint_itself_when_nobody_does(tmp_path: Path) 
     with seglog.open(tmp_path / "data", settings=settings, upkeep=Idle) as log:
         for files in (1, 2):
             _fill_a_file(log)
-            assert log._engine.wals.older_files == files
+            assert engine_of(log).wals.older_files == files
         log.topic("a").append([b"late"])
-        assert log._engine.wals.older_files == 0
+        assert engine_of(log).wals.older_files == 0
 
 
 def test_with_a_full_disk_appends_go_on_until_they_have_to_wait_and_then_say_why(
@@ -193,7 +194,7 @@ def test_a_failure_in_the_background_stops_the_writer(tmp_path: Path, caplog: py
     with seglog.open(tmp_path / "data", settings=SMALL, files=files) as log:
         files.at = 1
         _fill_a_file(log)
-        wait_until(lambda: log._engine.committer.is_poisoned)
+        wait_until(lambda: log.is_poisoned)
         with pytest.raises(WriterPoisoned):
             log.topic("a").append([b"refused"])
         assert len(list(log.topic("a").read())) == log.topic("a").head_seq
@@ -212,7 +213,7 @@ def test_what_nobody_foresaw_in_the_background_stops_the_writer_too(
 
     with seglog.open(tmp_path / "data", settings=SMALL, files=Broken()) as log:
         _fill_a_file(log)
-        wait_until(lambda: log._engine.committer.is_poisoned)
+        wait_until(lambda: log.is_poisoned)
         with pytest.raises(WriterPoisoned, match="MemoryError"):
             log.topic("a").append([b"refused"])
     assert caplog.messages == ["a checkpoint failed"]
@@ -246,11 +247,11 @@ def test_the_next_file_is_there_before_it_is_needed_and_gone_after_close(tmp_pat
         for _ in range(4):
             log.topic("a").append([b"x" * 600])
         for _ in range(3):
-            while log._engine.wals.each[0]._next is None:
+            while not has_spare_file(engine_of(log).wals.each[0]):
                 threading.Event().wait(0.001)
             assert spare.read_bytes() == bytes(4096)
             _fill_a_file(log)
-        while log._engine.wals.needs_upkeep:
+        while engine_of(log).wals.needs_upkeep:
             threading.Event().wait(0.001)
         assert files.allocated_in[0] == "MainThread"
         assert set(files.allocated_in[1:]) == {"seglog-upkeep"}

@@ -21,7 +21,6 @@ class Machine:
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
         self.steady_ms = 5_000
         self.clock = SetClock(START_MS)
-        monkeypatch.setattr("seglog.files.clock_watch._steady_ms", lambda: self.steady_ms)
         monkeypatch.setattr(ClockWatch.__init__, "__defaults__", (lambda: self.steady_ms,))
         self.log = seglog.open(path / "data", clock=self.clock)
         self._caplog = caplog

@@ -672,18 +672,17 @@ def test_a_floor_above_all_sections_is_kept_too(tmp_path: Path) -> None:
 def test_a_prune_that_failed_is_finished_by_the_next_one(tmp_path: Path, only: str, error_number: int) -> None:
     for at in range(1, 6):
         files = FailingFiles(UnsyncedFiles(), 0, error_number, only=(only,))
-        with Journal(tmp_path / str(at), files=files) as journal:
+        syncs = Counted(files)
+        with Journal(tmp_path / str(at), files=syncs) as journal:
             for section in (1, 2, 3):
                 journal.append(section, b"x")
                 journal.sync(section)
-            before = files._counted
-            files.at = before + at
+            files.at = files.counted + at
             try:
                 journal.prune(3)
             except (OSError, TooManyOpenFiles):
                 files.at = 0
-                syncs = Counted(files)
-                journal._files = syncs
+                syncs.syncs = 0
                 journal.prune(3)
                 assert syncs.syncs  # only this prune is durable
             assert journal.sections == [3]

@@ -14,6 +14,7 @@ import seglog
 from seglog import DiskFull, Log, LogSettings, TopicConfig
 from seglog.engine.upkeep import InCaller
 from tests.faults.files import UnsyncedFiles
+from tests.seams.log import engine_of
 from tests.seglog.clocks import SetClock
 
 SETTINGS = LogSettings(segment_max_events=6, reclaim_bytes_per_s=0)
@@ -122,4 +123,4 @@ def test_the_files_of_a_deleted_topic_go_with_the_next_checkpoint(tmp_path: Path
         log.delete_topic("t")
         log.checkpoint()
         assert list((log.path / "topics").iterdir()) == []
-        assert log._engine.deleted == ()
+        assert engine_of(log).deleted == ()

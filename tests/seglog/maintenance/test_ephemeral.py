@@ -18,6 +18,8 @@ from seglog.format.frame import LOST, read_header
 from seglog.writing import write
 from tests.faults.disk import SimulatedDisk
 from tests.faults.files import Effects, UnsyncedFiles
+from tests.seams.limits import Limit, set_limit
+from tests.seams.log import engine_of, new_topic_entry, queue_of
 from tests.seglog.clocks import SetClock
 from tests.seglog.wal.test_group_commit import GatedFiles
 from tests.waiting import wait_until
@@ -187,7 +189,7 @@ def test_no_gap_goes_beyond_the_end_of_a_read(log: Log) -> None:
     _append(topic, *"234", durability="ephemeral")
     log.checkpoint()
     _append(topic, "5", durability="memory")
-    log._engine.topics["mixed"].drop_oldest_resident()
+    engine_of(log).topics["mixed"].drop_oldest_resident()
     for end, gap in ((2, Gap(2, 2)), (3, Gap(2, 3)), (4, Gap(2, 4)), (5, Gap(2, 4))):
         assert next(topic.read(2, end, gaps=True)) == gap
 
@@ -201,7 +203,7 @@ def test_a_gap_ends_where_the_next_record_in_memory_begins(tmp_path: Path) -> No
         for number in range(2, 40):
             _append(topic, f"{number:04}" * 250, durability="ephemeral")
         for _ in range(2):
-            first = log._engine.topics["mixed"].resident.chunks[0].first_seq
+            first = engine_of(log).topics["mixed"].resident.chunks[0].first_seq
             assert 2 < first < 39
             assert _shown(topic, 2)[:2] == [Gap(2, first - 1), (first, b"%04d" % first * 250)]
             assert next(topic.read(2, first, gaps=True)) == Gap(2, first - 1)
@@ -239,7 +241,7 @@ def test_a_snapshot_may_know_of_more_seqs_than_a_frame_that_was_on_its_way(log: 
     _append(topic, *"abcde", durability="fsync")
     topic.seal()
     _append(topic, "lost")
-    engine = log._engine
+    engine = engine_of(log)
     with engine.committer.lock:
         state = engine.state("t")
         engine.committer.enqueue(evict := EvictEntry(state, state.floors.evicted(3, Gap(1, 2))))
@@ -321,7 +323,7 @@ def test_full_memory_takes_the_oldest_and_says_so(tmp_path: Path) -> None:
         log.create_topic("t", PASSING)
         for number in range(100):
             _append(log.topic("t"), f"{number:03}" * 100)
-            assert log._engine.memory.used_bytes <= 16_384
+            assert engine_of(log).memory.used_bytes <= 16_384
         [gap, *rest] = _shown(log.topic("t"))
         assert isinstance(gap, Gap)
         assert gap.gap_from == 1
@@ -348,7 +350,7 @@ def test_full_memory_is_taken_from_whoever_has_most_and_lets_it_go(tmp_path: Pat
             _append(log.topic("firm"), "f" * 5000)
         assert log.topic("firm").head_seq == 1
         log.delete_topic("large")
-        assert log._engine.memory.used_bytes < 5000
+        assert engine_of(log).memory.used_bytes < 5000
         _append(log.topic("firm"), "f" * 5000)
 
 
@@ -489,9 +491,9 @@ def test_nothing_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_one_of_a_topic_that_is_being_made_waits_for_that(log: Log) -> None:
-    engine = log._engine
+    engine = engine_of(log)
     with engine.committer.lock:
-        create = write._new_topic(engine, "new", PASSING, first_seq=1, ts_floor_ms=0)
+        create = new_topic_entry(engine, "new", PASSING)
         engine.committer.enqueue(create)
     begun = write.begin_append(
         engine, "new", [b"value"], tag=None, node=None, unterminated=False, durability="ephemeral"
@@ -513,7 +515,7 @@ def test_one_behind_a_durable_append_comes_after_it(tmp_path: Path) -> None:
         assert files.waiting.wait(60)
         second = threading.Thread(target=topic.append, args=([b"second"],), kwargs={"durability": "ephemeral"})
         second.start()
-        wait_until(lambda: log._engine.committer._shards[0]._queue)
+        wait_until(lambda: queue_of(log))
         assert topic.head_seq == 0
         files.gate.set()
         first.join()
@@ -522,13 +524,13 @@ def test_one_behind_a_durable_append_comes_after_it(tmp_path: Path) -> None:
 
 
 def test_the_index_of_what_is_not_absorbed_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "_LOST_IN_TAIL_MAX", 10)
+    set_limit(monkeypatch, Limit.LOST_RECORDS_IN_TAIL, 10)
     with seglog.open(tmp_path / "data", settings=SMALL, upkeep=InCaller) as log:
         topic = log.topic("mixed")
         _append(topic, "durable")
         for number in range(30):
             _append(topic, str(number), durability="ephemeral")
-            assert len(log._engine.state("mixed").tail) <= 12
+            assert len(engine_of(log).state("mixed").tail) <= 12
         assert len(_shown(topic)) == 31
 
 

@@ -20,6 +20,7 @@ from seglog.format.index import ENTRY, encode_entry, read_entries
 from seglog.segments.rewrite import write_anew
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import CrashingFiles, Effects, FailingCalls, SimulatedCrash, UnsyncedFiles
+from tests.seams.log import engine_of, reclaim_at_once, reclaim_pause_of, use_files_for_segments
 from tests.seglog.clocks import SetClock
 
 SETTINGS = LogSettings(segment_max_events=6, wal_file_bytes=64 * 1024)
@@ -155,7 +156,7 @@ def test_the_pace_is_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         _fill(log.topic("t"))
         log.topic("t").delete(tag="go")
         before = sum(_sizes(log))
-        monkeypatch.setattr(log._reclaimer._stopping, "wait", lambda seconds: pauses.append(seconds))
+        monkeypatch.setattr(reclaim_pause_of(log), "wait", lambda seconds: pauses.append(seconds))
         log.checkpoint()
         moved = before + sum(_sizes(log))
     assert sum(pauses) * SETTINGS.reclaim_bytes_per_s == pytest.approx(moved)
@@ -165,7 +166,7 @@ def test_closing_does_not_wait_for_the_pace(tmp_path: Path, monkeypatch: pytest.
     with _open(tmp_path, by_hand=False) as log:
         _fill(log.topic("t"))
         log.topic("t").delete(tag="go")
-        monkeypatch.setattr(log._reclaimer._stopping, "wait", lambda _: True)
+        monkeypatch.setattr(reclaim_pause_of(log), "wait", lambda _: True)
         log.checkpoint()
         assert [name for name in _names(tmp_path) if name.endswith(".new")] == []
         assert [seq for seq, *_ in _live(log.topic("t"))] == [3, 6, 9, 12]
@@ -273,7 +274,7 @@ def test_damage_is_not_copied_and_a_damaged_deleted_record_is_not_missed(
         for path, seq in ((first, 3), (second, 8)):
             body = bytearray(path.read_bytes())
             info = topic.segments()[seq > 6]
-            offset = int(log._engine.segments.get(1, info).entries(seq, seq)["offset"][0])
+            offset = int(engine_of(log).segments.get(1, info).entries(seq, seq)["offset"][0])
             body[offset + 60] ^= 1
             path.write_bytes(body)
         log.reclaim()
@@ -363,7 +364,7 @@ def test_a_swap_that_failed_half_way_ends_the_writer() -> None:
     disk = SimulatedDisk(_prepared())
     log = _open(DIRECTORY, disk)
     failing = _RenameFails(disk)
-    log._engine.segments._files = failing
+    use_files_for_segments(log, failing)
     log.reclaim()
     assert failing.renames == ["seg-0000000000000001.idx", "seg-0000000000000001.data"]
     with pytest.raises(WriterPoisoned):
@@ -404,8 +405,8 @@ def test_a_crash_in_a_truncation_that_came_before_the_swap() -> None:
     topic.delete(before=4)
     log.checkpoint()
     [info] = topic.segments()
-    segment = log._engine.segments.get(topic.topic_id, info)
-    write_anew(disk, log._engine.layout, segment, info, lambda _: None)
+    segment = engine_of(log).segments.get(topic.topic_id, info)
+    write_anew(disk, engine_of(log).layout, segment, info, lambda _: None)
     disk.note = lambda disk: moments.append(disk.moment())
     topic.truncate(4)
     disk.note = None
@@ -448,12 +449,12 @@ def test_any_call_may_fail(for_good: bool, number: int, caplog: pytest.LogCaptur
         disk = SimulatedDisk(image)
         with _open(DIRECTORY, disk) as log:
             failing = FailingCalls(disk, at, lambda: OSError(number, os.strerror(number)), for_good=for_good)
-            log._engine.files = failing
-            log._engine.segments._files = failing
-            log._reclaimer.run_now()
+            engine_of(log).files = failing
+            use_files_for_segments(log, failing)
+            reclaim_at_once(log)
             failing.at = 0
-            log._engine.files = disk
-            log._engine.segments._files = disk
+            engine_of(log).files = disk
+            use_files_for_segments(log, disk)
             assert _live(log.topic("t")) == LIVE
             is_over = failing.failed is None
         _check(_unlocked(disk.after_kill()))
@@ -572,7 +573,7 @@ def test_a_file_of_which_only_the_new_one_is_left_gets_its_name_back() -> None:
     log = _open(DIRECTORY, disk)
     topic = log.topic("t")
     info = topic.segments()[0]
-    write_anew(disk, log._engine.layout, log._engine.segments.get(topic.topic_id, info), info, lambda _: None)
+    write_anew(disk, engine_of(log).layout, engine_of(log).segments.get(topic.topic_id, info), info, lambda _: None)
     tree = _unlocked(disk.after_kill()).tree
     [data, idx] = [path for path in tree if path.endswith(("01.data", "01.idx"))]
     left = SimulatedDisk(Image({path: body for path, body in tree.items() if path not in (data, idx + ".new")}))

@@ -16,6 +16,7 @@ from seglog.engine.upkeep import InCaller
 from seglog.maintenance.retention import Retained, due_seq, is_aged, passed_cap
 from seglog.segments.segment import SegmentInfo
 from tests.faults.disk import Moment, SimulatedDisk
+from tests.seams.log import engine_of
 from tests.seglog.clocks import SetClock
 
 SETTINGS = LogSettings(segment_max_events=10)
@@ -119,7 +120,7 @@ def test_no_reader_is_told_of_an_eviction_before_it_is_durable() -> None:
     topic.append([b"x"] * 30)
     topic.seal()
     log.configure("t", TopicConfig(cap_records=10))
-    disk.note = lambda disk: told.append((log._engine.topics["t"].floors.earliest_seq, disk.moment()))
+    disk.note = lambda disk: told.append((engine_of(log).topics["t"].floors.earliest_seq, disk.moment()))
     topic.enforce_retention()
     disk.note = None
     assert {seq for seq, _ in told} == {1, 21}

@@ -32,6 +32,7 @@ from seglog.engine.entries import TruncateEntry
 from seglog.reading.read import load_run
 from seglog.wal.group_commit import Entry
 from tests.faults.files import FailingFiles, UnsyncedFiles
+from tests.seams.log import engine_of
 from tests.seglog.clocks import SetClock
 
 SETTINGS = LogSettings(segment_max_events=10)
@@ -194,7 +195,7 @@ def test_it_is_done_in_the_position_that_the_caller_saw_or_not_at_all(log: Log) 
 def test_its_time_is_that_of_the_clock_and_no_later_record_is_older(log: Log, tmp_path: Path) -> None:
     topic = _with_history(log)
     topic.append([b"x"] * 5)
-    clock = log._engine.clock
+    clock = engine_of(log).clock
     assert isinstance(clock, SetClock)
     clock.ms = 5000
     topic.truncate(2)
@@ -408,7 +409,7 @@ def test_a_checkpoint_in_the_middle_of_a_deletion_keeps_the_topic(
 ) -> None:
     topic = log.topic("t")
     topic.append([b"x"] * 25)
-    committer = log._engine.committer
+    committer = engine_of(log).committer
     finish = committer.finish
 
     def late(entry: Entry) -> None:
@@ -448,7 +449,7 @@ def test_a_deletion_that_finds_no_space_is_taken_back(tmp_path: Path) -> None:
 def test_a_truncation_that_an_interrupt_publishes_twice_is_one(log: Log) -> None:
     topic = log.create_topic("t", TopicConfig(keep_history=True))
     topic.append([b"x"] * 5)
-    state = log._engine.topics["t"]
+    state = engine_of(log).topics["t"]
     entry = TruncateEntry(state, 3, 1000, None)
     entry.assign()
     for _ in range(2):

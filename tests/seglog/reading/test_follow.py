@@ -10,6 +10,7 @@ import pytest
 
 import seglog
 from seglog import ColdTierRequired, Gap, Log, LogSettings, NoSuchTopic, Record, Topic, TopicConfig, Truncated
+from tests.seams.log import engine_of
 from tests.seglog.clocks import SetClock
 
 SETTINGS = LogSettings(segment_max_events=10)
@@ -32,7 +33,7 @@ class Follower:
     def __init__(self, topic: Topic, start: int | None = None) -> None:
         self.found: list[Record | Gap] = []
         self.error: BaseException | None = None
-        self._state = topic._engine.state(topic.name)
+        self._state = engine_of(topic).state(topic.name)
         self._items = topic.follow(start, gaps=True)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -59,7 +60,7 @@ def _until(condition: Callable[[], bool]) -> None:
 
 
 def _all_wait(topic: Topic, count: int) -> None:
-    state = topic._engine.state(topic.name)
+    state = engine_of(topic).state(topic.name)
     _until(lambda: len(state.waiters) == count)
 
 
@@ -95,7 +96,7 @@ def test_without_news_a_follower_ends_after_its_time(log: Log) -> None:
     topic = log.topic("t")
     topic.append([b"x"] * 3)
     assert [record.seq for record in topic.follow(2, timeout_s=0.01)] == [2, 3]
-    assert topic._engine.state("t").waiters == []
+    assert engine_of(topic).state("t").waiters == []
     with pytest.raises(NoSuchTopic):
         log.topic("other").follow()
 

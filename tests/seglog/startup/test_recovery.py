@@ -20,6 +20,7 @@ from seglog.format.frame import FrameType, encode
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import CrashingFiles, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.stride import every
+from tests.seams.log import engine_of
 from tests.seglog.frames import append_frames
 
 SETTINGS = LogSettings(wal_file_bytes=4096)
@@ -180,11 +181,11 @@ def test_damage_in_a_wal_file_that_is_not_active_is_never_cut(tmp_path: Path) ->
     files = CrashingFiles(UnsyncedFiles(), 0)
     log = seglog.open(tmp_path / "data", settings=SETTINGS, files=files)
     values = [b"%d" % number * 20 for number in range(70)]
-    assert log._engine.takes_checkpoint_lock()  # acts as a checkpoint that never ends, so WAL files stay
+    assert engine_of(log).takes_checkpoint_lock()  # acts as a checkpoint that never ends, so WAL files stay
     for value in values:
         log.topic("t").append([value])
     shutil.copytree(tmp_path / "data", tmp_path / "crashed")
-    log._engine.leave_checkpoint()
+    engine_of(log).leave_checkpoint()
     log.close()
     first, *_, last = sorted((tmp_path / "crashed" / "wal").glob("*.log"))
     assert first != last
@@ -246,7 +247,7 @@ def test_a_power_cut_in_a_rotation_loses_nothing_that_was_acked() -> None:
     for number, durability in enumerate(("memory", "fsync", "fsync"), start=1):
         log.topic("t").append([b"%d" % number * 3000], durability=durability)
         acked = number if durability == "fsync" else acked
-    assert log._engine.wals.older_files == 2
+    assert engine_of(log).wals.older_files == 2
     images = {}
     for moment, least in notes[begin:]:
         pending = moment.pending
@@ -330,7 +331,7 @@ class Idle(InCaller):
 def test_a_file_is_missed_though_those_behind_it_know_nothing_of_its_topics() -> None:
     disk = SimulatedDisk()
     log = seglog.open("/log", settings=SETTINGS, files=disk, upkeep=Idle)
-    wal = log._engine.wals.each[0]
+    wal = engine_of(log).wals.each[0]
     for name in ("a", "b", "c"):
         log.create_topic(name)
     while wal.end.file == 1:

@@ -14,6 +14,8 @@ from seglog import Log, LogSettings, TopicConfig, WriterPoisoned
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
 from tests.faults.files import PowerCutFiles, UnsyncedFiles
+from tests.seams.limits import Limit, set_limit
+from tests.seams.log import engine_of, queue_of
 from tests.seglog.clocks import SetClock
 from tests.waiting import wait_until
 
@@ -58,7 +60,7 @@ def _start_one_that_waits_in_its_sync(log: Log, files: GatedFiles) -> threading.
 
 
 def _wait_for_queue(log: Log, length: int) -> None:
-    wait_until(lambda: len(log._engine.committer._shards[0]._queue) >= length)
+    wait_until(lambda: len(queue_of(log)) >= length)
 
 
 def test_those_who_come_while_one_syncs_share_the_next_sync(log: Log, files: GatedFiles) -> None:
@@ -82,7 +84,7 @@ def test_a_group_ends_at_its_limit_and_takes_one_entry_whatever_its_size(
 ) -> None:
     log = seglog.open(tmp_path / "data", files=files)  # not closed on failure: a close would wait for a queued entry
     log.create_topic("t")
-    monkeypatch.setattr(seglog.wal.group_commit, "_GROUP_MAX_BYTES", 200)
+    set_limit(monkeypatch, Limit.APPEND_GROUP_BYTES, 200)
     leader = _start_one_that_waits_in_its_sync(log, files)
     threads = [leader]
     for queued, value in enumerate((b"1", b"2", b"3", b"large" * 100, b"4"), 1):
@@ -111,7 +113,7 @@ def test_a_flush_syncs_what_was_written_and_a_second_one_nothing(log: Log, files
     log.topic("t").append([b"x"], durability="memory")
     files.syncs = 0
     for _ in range(2):
-        log._engine.committer.flush()
+        engine_of(log).committer.flush()
         assert files.syncs == 1
 
 
@@ -197,7 +199,7 @@ def test_what_was_written_at_disk_is_synced_when_nothing_else_happens(tmp_path: 
     with seglog.open(tmp_path / "data", files=disk, settings=settings) as log:
         log.create_topic("t")
         log.topic("t").append([b"x"], durability="disk")
-        wait_until(lambda: not log._engine.committer.has_unsynced)
+        wait_until(lambda: not engine_of(log).committer.has_unsynced)
         disk.after_power_cut(tmp_path / "left", None)
     with seglog.open(tmp_path / "left" / "data") as log:
         assert [record.value for record in log.topic("t").read()] == [b"x"]
@@ -211,7 +213,7 @@ def test_a_sync_of_the_tick_that_fails_poisons_the_writer(tmp_path: Path) -> Non
         log.create_topic("t")
         files.datasync = _fails  # type: ignore[method-assign]
         log.topic("t").append([b"x"], durability="disk")
-        wait_until(lambda: log._engine.committer.is_poisoned)
+        wait_until(lambda: log.is_poisoned)
         for durability in ("disk", "memory", "fsync"):
             with pytest.raises(seglog.WriterPoisoned):
                 log.topic("t").append([b"y"], durability=durability)
@@ -271,7 +273,7 @@ def test_an_error_that_a_library_was_handling_when_the_interrupt_came_is_no_fail
         files.handled = OSError(errno.EIO, "the disk")
         with pytest.raises((KeyboardInterrupt, WriterPoisoned)):
             log.topic("t").append([b"three"])
-        assert log._engine.committer.is_poisoned
+        assert log.is_poisoned
         assert [record.value for record in log.topic("t").read()] == [b"one", b"two"]
 
 

@@ -11,8 +11,8 @@ from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
 from seglog.values.floors import Floors
 from seglog.values.truncate_op import TruncateOp
-from seglog.wal import manifest as meta
 from seglog.wal.manifest import ActiveMeta, Encoder, Snapshot, TopicMeta, WalPosition, decode_snapshot, encode_snapshot
+from tests.seams.log import note_encoded
 
 SEALED = (
     SegmentInfo(111, 114, 400, 1720000000000, 1720000000061, True, 0xAB, 1, 46),
@@ -119,15 +119,13 @@ def test_what_did_not_change_is_not_encoded_again(monkeypatch: pytest.MonkeyPatc
     topics = tuple(replace(SNAPSHOT.topics[0], topic_id=number, sealed=sealed) for number in range(1, 11))
     encoder = Encoder()
     encoder.encode(replace(SNAPSHOT, topics=topics))
-    rows, topic_bodies = [], []
-    encode_row, to_json = meta._row, meta._topic_to_json
-    monkeypatch.setattr(meta, "_row", lambda info: (rows.append(info), encode_row(info))[1])
-    monkeypatch.setattr(meta, "_topic_to_json", lambda topic: (topic_bodies.append(topic), to_json(topic))[1])
+    rows, topic_bodies = note_encoded(monkeypatch)
     more = replace(topics[3], sealed=(*sealed[1:], SegmentInfo(211, 220, 500, 211, 220, True)), hot_floor=112)
     equal = tuple(replace(topic, sealed=tuple(topic.sealed)) for topic in topics)
     snapshot = replace(SNAPSHOT, topics=(*equal[:3], more, *equal[4:]))
     assert encoder.encode(snapshot) == encode_snapshot(snapshot)
-    rows, topic_bodies = [], []
+    rows.clear()
+    topic_bodies.clear()
     encoder.encode(replace(snapshot, wal=(WalPosition(18, 0, 100),)))
     assert (rows, topic_bodies) == ([], [])
     last = replace(more, sealed=(*more.sealed, SegmentInfo(221, 230, 500, 221, 230, True)))

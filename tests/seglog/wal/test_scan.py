@@ -23,12 +23,14 @@ from seglog.errors import InvalidFrame
 from seglog.files.open_file import OpenFile
 from seglog.files.port import OsFiles
 from seglog.files.read_only import ReadOnlyFiles
-from seglog.format.frame import DELETED, LOST, FrameType, Header, encode, read_header
+from seglog.format.frame import DELETED, LOST, FrameType, encode, read_header
 from seglog.format.frames import read_any_headers, read_headers
 from seglog.startup.recovery import recover
 from seglog.values.layout import Layout, WalFolder
 from seglog.wal.scan import scan
 from tests.faults.files import CrashingFiles, SimulatedCrash, UnsyncedFiles
+from tests.seams.limits import Limit, set_limit
+from tests.seams.log import engine_of, note_replayed
 from tests.seglog.frames import append_frames
 from tests.seglog.workload import SETTINGS, SHARDED, Journal, live
 
@@ -126,7 +128,7 @@ def crashed(tmp_path: Path) -> Path:
     All records are in the WAL, none in segments.
     """
     log = seglog.open(tmp_path / "live", settings=LogSettings(wal_file_bytes=1 << 16), files=UnsyncedFiles())
-    assert log._engine.takes_checkpoint_lock()  # acts as a checkpoint that never ends
+    assert engine_of(log).takes_checkpoint_lock()  # acts as a checkpoint that never ends
     for number in range(12):
         log.topic(f"t{number % 3}").append([b"%d" % number] * (number % 5 + 1), tag="eu" if number % 2 else None)
         log.topic("t0").append([b"x" * number] * 3, durability="memory")
@@ -136,7 +138,7 @@ def crashed(tmp_path: Path) -> Path:
     for number in range(5):
         log.topic("t1").append([b"after"] * (number + 1))
     shutil.copytree(tmp_path / "live", tmp_path / "crashed")
-    log._engine.leave_checkpoint()
+    engine_of(log).leave_checkpoint()
     log.close()
     return tmp_path / "crashed"
 
@@ -163,7 +165,7 @@ def _state(value: Any) -> Any:
 
 
 def _verdict(monkeypatch: pytest.MonkeyPatch, directory: Path, few: int) -> Any:
-    monkeypatch.setattr(seglog.wal.scan, "_FEW", few)
+    set_limit(monkeypatch, Limit.FRAMES_READ_ONE_BY_ONE, few)
     try:
         return _state(recover(ReadOnlyFiles(UnsyncedFiles()), Layout(directory)))
     except SeglogError as error:
@@ -210,14 +212,7 @@ def test_only_control_frames_are_replayed_one_by_one(crashed: Path, monkeypatch:
         log.checkpoint()
         for number in range(300):
             log.topic(f"t{number % 3}").append([b"many"] * (number % 7 + 1))
-        one_by_one: list[int] = []
-        apply_one = seglog.startup.recovery._Replay._apply_one
-
-        def counted(replay: Any, offset: int, header: Header, buffer: bytes, position: int) -> None:
-            one_by_one.append(header.type)
-            apply_one(replay, offset, header, buffer, position)
-
-        monkeypatch.setattr(seglog.startup.recovery._Replay, "_apply_one", counted)
+        one_by_one = note_replayed(monkeypatch)
         with seglog.open(crashed, read_only=True) as view:
             assert [view.topic(f"t{number}").head_seq for number in range(3)] == [
                 log.topic(f"t{number}").head_seq for number in range(3)

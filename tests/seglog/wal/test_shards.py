@@ -18,6 +18,7 @@ from seglog.values.layout import Layout
 from seglog.wal.manifest import load
 from seglog.wal.shards import first_ordinal, shard_of
 from tests.faults.files import UnsyncedFiles
+from tests.seams.log import engine_of, group_of, queue_of, shards_of
 from tests.waiting import wait_until
 
 SETTINGS = LogSettings(segment_max_events=10, wal_file_bytes=4096)
@@ -59,8 +60,8 @@ def test_an_append_waits_for_a_checkpoint_if_one_shard_has_too_many_files(tmp_pa
     with seglog.open(tmp_path, settings=settings, files=UnsyncedFiles(), upkeep=_Idle) as log:
         for _ in range(10):
             log.topic("t0").append([b"x" * 3000])
-            assert max(wal.older_files for wal in log._engine.wals.each) <= 2
-        assert [wal.older_files for wal in log._engine.wals.each].count(0) == 1
+            assert max(wal.older_files for wal in engine_of(log).wals.each) <= 2
+        assert [wal.older_files for wal in engine_of(log).wals.each].count(0) == 1
 
 
 def test_the_number_of_shards_may_be_another_at_every_opening(tmp_path: Path) -> None:
@@ -71,7 +72,7 @@ def test_the_number_of_shards_may_be_another_at_every_opening(tmp_path: Path) ->
             _fill(log, b" %d" % round_)
             for name in TOPICS:
                 expected[name] += [name.encode() + b" %d" % round_] * 3
-            assert len(log._engine.wals) == shards
+            assert len(engine_of(log).wals) == shards
         assert len(load(OsFiles(), Layout(tmp_path))[1].wal) == shards
         folders = {path.name for path in (tmp_path / "wal").iterdir() if path.is_dir()}
         assert folders == ({f"shard-{shard:02d}" for shard in range(shards)} if shards > 1 else set())
@@ -134,9 +135,9 @@ def test_a_name_is_free_for_another_shard_when_its_delete_is_durable(tmp_path: P
         appending = threading.Thread(target=log.topic("again").append, args=([b"second"],))
         appending.start()
         # The append waits in a flush: each shard has a barrier, and no shard has an entry of the new topic.
-        shards = log._engine.committer._shards
-        wait_until(lambda: any(shard.on_their_way[-1:] != shard._group[-1:] for shard in shards))
-        assert "again" not in log._engine.topics
+        shards = shards_of(log)
+        wait_until(lambda: any(shard.on_their_way[-1:] != group_of(shard)[-1:] for shard in shards))
+        assert "again" not in engine_of(log).topics
         files.gate.set()
         deleting.join()
         appending.join()
@@ -252,7 +253,7 @@ def test_a_full_disk_in_one_shard_takes_no_seq_from_what_is_on_its_way_in_anothe
         files.is_full = False
         second = threading.Thread(target=lambda: seqs.append(log.topic(one).append([b"second"])))
         second.start()
-        wait_until(lambda: len(log._engine.committer._shards[0]._queue) == 1)
+        wait_until(lambda: len(queue_of(log)) == 1)
         files.gate.set()
         first.join()
         second.join()
@@ -265,7 +266,7 @@ def test_a_full_disk_in_one_shard_takes_no_seq_from_what_is_on_its_way_in_anothe
 
 
 def _shard(log: seglog.Log, name: str) -> int:
-    return shard_of(log._engine.state(name).topic_id, 2)
+    return shard_of(log.topic(name).topic_id, 2)
 
 
 def _copy(source: Path, target: Path) -> None:

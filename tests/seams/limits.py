@@ -1,0 +1,28 @@
+"""Limits that a test lowers, because a test cannot reach the real ones in reasonable time."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import pytest
+
+__all__ = ["Limit", "set_limit"]
+
+
+class Limit(Enum):
+    """A constant of the product. The value is its module and its name."""
+
+    APPEND_GROUP_BYTES = "seglog.wal.group_commit._GROUP_MAX_BYTES"
+    CLOSE_PATIENCE_S = "seglog.log._PATIENCE_S"
+    DELETES_BY_TAG = "seglog.writing.write._PENDING_TAGS_MAX"
+    FRAMES_READ_ONE_BY_ONE = "seglog.wal.scan._FEW"
+    LOST_RECORDS_IN_TAIL = "seglog.writing.write._LOST_IN_TAIL_MAX"
+    MANIFEST_FORMAT = "seglog.wal.manifest._FORMAT"
+    SEGMENTS_IN_CHECKPOINT_BYTES = "catalog.checkpointer._INLINE_BYTES"
+    RECENT_SIDS = "catalog.gc.sid_set._RECENT"
+    S3_FIRST_BACKOFF = "catalog.objects.s3_reads._BACKOFF_FIRST"
+
+
+def set_limit(patch: pytest.MonkeyPatch, limit: Limit, value: object) -> None:
+    """Set the constant until the test ends."""
+    patch.setattr(limit.value, value)

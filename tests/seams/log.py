@@ -1,0 +1,185 @@
+"""Seams of an open log and of its parts."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from typing import Any
+
+import pytest
+
+import seglog.startup.recovery
+import seglog.wal.manifest
+from seglog import Log, TopicConfig
+from seglog.aio import AsyncLog
+from seglog.engine.engine import Engine
+from seglog.engine.entries import CreateEntry
+from seglog.engine.tail import Tail
+from seglog.files.port import Files
+from seglog.format.frame import Header
+from seglog.journal.journal import Journal
+from seglog.process.own_lock import Reentrant
+from seglog.segments.segment import SegmentInfo
+from seglog.topic import Topic
+from seglog.wal.group_commit import Entry, GroupCommit
+from seglog.wal.manifest import Encoder, TopicMeta
+from seglog.wal.wal import Wal
+from seglog.writing import write
+
+__all__ = [
+    "async_queue_of",
+    "engine_of",
+    "group_of",
+    "has_spare_file",
+    "known_to",
+    "lengths_of",
+    "lock_of",
+    "new_topic_entry",
+    "note_encoded",
+    "note_groups",
+    "note_replayed",
+    "parts_of",
+    "queue_of",
+    "reclaim_at_once",
+    "reclaim_pause_of",
+    "section_end",
+    "shards_of",
+    "use_files_for_segments",
+]
+
+
+def engine_of(log: Log | Topic) -> Engine:
+    """Return the parts of an open log.
+
+    A test holds one of their locks, makes one part fail, or looks at a state that callers never see.
+    """
+    return log._engine
+
+
+# ---------------------------------------------------------------- group commit and the WAL
+
+
+def shards_of(log: Log) -> tuple[GroupCommit, ...]:
+    """Return the group commit of each shard."""
+    return engine_of(log).committer._shards
+
+
+def queue_of(log: Log, shard: int = 0) -> list[Entry]:
+    """Return the entries that wait for a leader. A test waits until another thread has queued one."""
+    return shards_of(log)[shard]._queue
+
+
+def group_of(shard: GroupCommit) -> list[Entry]:
+    """Return the entries that the leader writes. A test waits until an entry joins the queue behind them."""
+    return shard._group
+
+
+def note_groups(shard: GroupCommit) -> list[int]:
+    """Return a list that gets the number of entries of each later group."""
+    groups: list[int] = []
+    take_group = shard._take_group
+
+    def noting() -> None:
+        take_group()
+        groups.append(len(shard._group))
+
+    shard._take_group = noting  # type: ignore[method-assign]
+    return groups
+
+
+def has_spare_file(wal: Wal) -> bool:
+    """Return whether the upkeep has made the next file ready. A test waits for that."""
+    return wal._next is not None
+
+
+def note_replayed(patch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the type of each frame that recovery replays one by one."""
+    types: list[int] = []
+    apply_one = seglog.startup.recovery._Replay._apply_one
+
+    def noting(replay: Any, offset: int, header: Header, buffer: bytes, position: int) -> None:
+        types.append(header.type)
+        apply_one(replay, offset, header, buffer, position)
+
+    patch.setattr(seglog.startup.recovery._Replay, "_apply_one", noting)
+    return types
+
+
+# ---------------------------------------------------------------- topics and their segments
+
+
+def new_topic_entry(engine: Engine, name: str, config: TopicConfig) -> CreateEntry:
+    """Return the entry that creates a topic. A test queues the entry and appends before anyone writes it."""
+    return write._new_topic(engine, name, config, first_seq=1, ts_floor_ms=0)
+
+
+def lengths_of(tail: Tail) -> array[int]:
+    """Return the length of each frame that no checkpoint has absorbed. A test adds them up."""
+    return tail._lengths
+
+
+def use_files_for_segments(log: Log, files: Files) -> None:
+    """Let the log reach its segments through other files. A test makes their calls fail after the opening."""
+    engine_of(log).segments._files = files
+
+
+def reclaim_at_once(log: Log) -> None:
+    """Reclaim at full speed. `Log.reclaim` makes a checkpoint before, which would mend what a test has prepared."""
+    log._reclaimer.run_now()
+
+
+def reclaim_pause_of(log: Log) -> threading.Event:
+    """Return the event on which the reclaimer pauses, for its pace. A test notes the pauses instead."""
+    return log._reclaimer._stopping
+
+
+# ---------------------------------------------------------------- the manifest
+
+
+def known_to(encoder: Encoder) -> set[int]:
+    """Return the ids of the topics whose bytes the encoder keeps. A test finds a deleted topic among them."""
+    return {*encoder._topics, *encoder._waiting}
+
+
+def note_encoded(patch: pytest.MonkeyPatch) -> tuple[list[SegmentInfo], list[TopicMeta]]:
+    """Return two lists, which get the segments and the topics that an encoder encodes from now on."""
+    segments: list[SegmentInfo] = []
+    topics: list[TopicMeta] = []
+    encode_row, to_json = seglog.wal.manifest._row, seglog.wal.manifest._topic_to_json
+
+    def row(info: SegmentInfo) -> bytes:
+        segments.append(info)
+        return encode_row(info)
+
+    def topic_to_json(topic: TopicMeta) -> dict[str, Any]:
+        topics.append(topic)
+        return to_json(topic)
+
+    patch.setattr(seglog.wal.manifest, "_row", row)
+    patch.setattr(seglog.wal.manifest, "_topic_to_json", topic_to_json)
+    return segments, topics
+
+
+# ---------------------------------------------------------------- asyncio, the journal
+
+
+def async_queue_of(log: AsyncLog) -> Any:
+    """Return the queue of the appends of tasks. A test checks its bound, and that the queue is empty in the end."""
+    assert log._queue is not None
+    return log._queue
+
+
+def parts_of(queue: Any) -> list[Any]:
+    """Return the parts of appends that wait in the queue of a log's tasks. A test counts their bytes."""
+    parts: list[Any] = queue._waiting
+    return parts
+
+
+def lock_of(journal: Journal) -> Reentrant:
+    """Return the lock that calls of a journal take. A test holds it while the process forks."""
+    return journal._lock.once
+
+
+def section_end(journal: Journal, section: int) -> int:
+    """Return the offset behind the last item of a section. A test tells from it where the last item lies."""
+    return journal._sections[section].end
