@@ -225,12 +225,15 @@ class Versions:
         if log.is_poisoned:
             act()
             return
-        known = self.known[name]
-        known += [each.aged(_clock(log).ms) for each in tried(self._now(log, name))]
+        now, known = self._now(log, name), self.known[name]
+        before = len(known)
+        known += [each.aged(_clock(log).ms) for each in tried(now)]
         try:
             act()
         except SeglogError:
             if not log.is_poisoned:
+                if _fits(now, log, name):  # a refused delete or eviction changes neither epoch nor head
+                    del known[before:]
                 self._now(log, name)
             raise
         if is_durable:
@@ -238,14 +241,12 @@ class Versions:
 
     def _now(self, log: Log, name: str) -> Version | None:
         """Return the newest version that fits the running log, and delete the later ones."""
-        known, topic = self.known[name], log.topic(name)
-        shown = (topic.epoch, topic.config, topic.head_seq) if topic.exists else None
+        known = self.known[name]
         for index in range(len(known) - 1, self.acked.get(name, 0) - 1, -1):
-            each = known[index]
-            if (each and (each.epoch, each.config, each.head)) == shown:
+            if _fits(known[index], log, name):
                 del known[index + 1 :]
-                return each
-        raise AssertionError(f"{name} shows {shown}, and was {known[self.acked.get(name, 0) :]}")
+                return known[index]
+        raise AssertionError(f"{name} shows {_shown(log, name)}, and was {known[self.acked.get(name, 0) :]}")
 
     def _evicted(self, log: Log, name: str) -> None:
         """Record the eviction that a cap or a ttl caused during an append. Expiry alone does not count."""
@@ -258,6 +259,15 @@ class Versions:
             assert floor <= now.lost_most
             known.append(replace(now, lost_least=floor))
             self.acked[name] = len(known) - 1
+
+
+def _shown(log: Log, name: str) -> tuple[int, TopicConfig, int] | None:
+    topic = log.topic(name)
+    return (topic.epoch, topic.config, topic.head_seq) if topic.exists else None
+
+
+def _fits(version: Version | None, log: Log, name: str) -> bool:
+    return (version and (version.epoch, version.config, version.head)) == _shown(log, name)
 
 
 def _made(version: Version | None) -> Version:
