@@ -19,6 +19,7 @@
     │   ├── OtherRemote          the remote is not the one that has the history
     │   ├── RemoteBehind         the remote lacks a commit that this directory knows
     │   └── TopicAttached        deleting it would leave its history in the remote
+    ├── ChecksFailed         the remote breaks promises that seglog needs  exit 1
     ├── Unavailable          nothing was changed; try again                exit 1
     │   ├── Busy                 the daemon has as many requests as it takes
     │   ├── DaemonGone           the daemon ended, or closed the connection, before it answered
@@ -52,6 +53,7 @@ __all__ = [
     "AlreadyInitialised",
     "BadParameter",
     "Busy",
+    "ChecksFailed",
     "Conflict",
     "Corrupt",
     "DaemonGone",
@@ -266,6 +268,15 @@ class TopicAttached(Conflict):
             hint=f"`seglog topic delete {name} --detach --yes` offloads all of it, and takes it from here only",
         )
         self.name = name
+
+
+class ChecksFailed(OffloadError):
+    def __init__(self, count: int, url: str) -> None:
+        checks = "1 check" if count == 1 else f"{count} checks"
+        super().__init__(
+            f"{checks} failed at {url}", hint="see docs/stores.md for what a store needs, and what follows without it"
+        )
+        self.count = count
 
 
 class Unavailable(OffloadError):

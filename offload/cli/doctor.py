@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 import typer
 
-from offload.cli.session import Session, emit, say, session_of
-
-if TYPE_CHECKING:
-    from catalog.objects import ObjectStore
-    from catalog.objects.examination import Examination, Outcome
+from offload.cli.run import is_json, note, show
+from offload.cli.session import session_of
 
 __all__ = ["doctor"]
 
-_WORDS = {"kept": "ok", "broken": "FAILED", "skipped": "skipped"}
+_WORDS = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}
 
 
 def doctor(context: typer.Context) -> None:
@@ -27,60 +21,23 @@ def doctor(context: typer.Context) -> None:
 
     Also told is how far this machine's clock is from the store's. Exit code 1 if a check failed.
     """
-    from catalog.format.gid import Sid
-    from catalog.format.keys import doctor_prefix
-    from catalog.objects.examination import Examination
+    from offload.commands import doctor as use
     from seglog import SystemClock
 
-    session = session_of(context)
-    clock = SystemClock()
-    with session.remote_store() as store:
-        prefix = doctor_prefix(Sid.new(clock.now_ms()))
-        examination = Examination(store, prefix)
-        try:
-            failed = sum([_tell(session, outcome) for outcome in examination.outcomes()])
-            _tell_time(session, store, clock.now_ms)
-        finally:
-            _clean(session, examination, f"{store.url}/{prefix}")
-        place = store.url
-    if failed:
-        count = "1 check" if failed == 1 else f"{failed} checks"
-        say(
-            f"seglog: {count} failed at {place}. See docs/stores.md for what a store needs, and what follows without it"
-        )
-        raise typer.Exit(1)
+    with session_of(context).remote_store() as store:
+        for found in use.doctor(store, SystemClock()):
+            match found:
+                case use.CheckDone(check, outcome, proves, reason):
+                    show(context, found, f"{_WORDS[outcome]:8}{check}: {reason or proves}")
+                case use.ClockAhead(ahead_ms):
+                    show(context, found, f"{'clock':8}this machine's is {_clock(ahead_ms)}")
+                case use.Left(place, reason) if not is_json(context):
+                    note(f"seglog: what was tried stays in {place}: {reason}")
+                case use.Left():
+                    show(context, found, "")
 
 
-def _tell(session: Session, outcome: Outcome) -> bool:
-    """Print the outcome of a check, and return whether the check failed."""
-    word = _WORDS[outcome.state]
-    check = outcome.check
-    value = {"check": check.name, "outcome": word.lower(), "proves": check.proves, "reason": outcome.reason}
-    emit(session, value, f"{word:8}{check.name}: {outcome.reason or check.proves}")
-    return outcome.state == "broken"
-
-
-def _tell_time(session: Session, store: ObjectStore, now_ms: Callable[[], int]) -> None:
-    from catalog.errors import CatalogError
-    from catalog.objects.store_time import measured_ahead_ms
-
-    try:
-        ahead = measured_ahead_ms(store, now_ms)
-    except CatalogError:
-        return  # the checks have reported the trouble
-    if ahead is None:
-        return
-    text = (
-        f"at least {abs(ahead) / 1000:.1f} s {'ahead of' if ahead > 0 else 'behind'} the store's" if ahead else "right"
-    )
-    emit(session, {"clock_ahead_ms": ahead}, f"{'clock':8}this machine's is {text}")
-
-
-def _clean(session: Session, examination: Examination, place: str) -> None:
-    reason = examination.clean()
-    if not reason:
-        return
-    if session.as_json:
-        emit(session, {"left": place, "reason": reason}, "")
-    else:
-        say(f"seglog: what was tried stays in {place}: {reason}")
+def _clock(ahead_ms: int) -> str:
+    if not ahead_ms:
+        return "right"
+    return f"at least {abs(ahead_ms) / 1000:.1f} s {'ahead of' if ahead_ms > 0 else 'behind'} the store's"

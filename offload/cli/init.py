@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from offload.cli.session import emit, session_of
+from offload.cli.run import show
+from offload.cli.session import session_of
 
 __all__ = ["init"]
 
@@ -23,24 +24,9 @@ def init(
     Nothing is sent to the remote yet; it is checked when something is offloaded.
     Example: seglog -C data init --remote s3://my-bucket/acme
     """
-    import seglog
-    from offload.errors import AlreadyInitialised
-    from offload.settings_file import default_file
-    from offload.wiring import check_remote_apart, open_store
+    from offload.commands import init as use
 
     session = session_of(context)
-    url = remote or session.remote
-    if url:
-        open_store(url).close()
-        check_remote_apart(url, session.directory)
-    settings = session.directory / seglog.SETTINGS_FILE
-    if settings.exists():
-        raise AlreadyInitialised(session.directory)
-    with seglog.open(session.directory, settings=session.settings().log):
-        seglog.replace_atomically(seglog.OsFiles(), settings, default_file(url).encode())
-    where = session.directory.resolve()
-    emit(
-        session,
-        {"directory": str(where), "remote": url},
-        f"made {where}" + (f", remote {url}" if url else ", without a remote (add one in seglog.toml)"),
-    )
+    made = use.init(session.directory, remote or session.remote, session.settings().log)
+    place = f"remote {made.remote}" if made.remote else "without a remote (add one in seglog.toml)"
+    show(context, made, f"made {made.directory}, {place}")

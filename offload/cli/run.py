@@ -22,7 +22,7 @@ from offload.commands.results import json_line
 from offload.errors import BadParameter, NoDaemon
 from seglog import Log
 
-__all__ = ["describe", "directory_of", "each", "note", "one", "remark", "show"]
+__all__ = ["describe", "directory_of", "each", "is_json", "note", "one", "remark", "show"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,6 +55,10 @@ def remark(context: typer.Context, text: str) -> None:
     """Print a line for people on standard output. With --json print nothing."""
     if not session_of(context).as_json:
         sys.stdout.write(text + "\n")
+
+
+def is_json(context: typer.Context) -> bool:
+    return session_of(context).as_json
 
 
 def note(text: str) -> None:

@@ -9,6 +9,7 @@ A key is the name of a field. The metadata of a field changes that:
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -57,7 +58,7 @@ def to_json(value: Any) -> Any:
         return {key: to_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_json(item) for item in value]
-    return value
+    return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value
 
 
 def _add(found: dict[str, Any], name: str, value: Any, form: str | None) -> None:
