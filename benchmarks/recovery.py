@@ -135,8 +135,8 @@ def make_sealed(place: Path, records: int, segment_records: int) -> None:
     with seglog.open(place) as log:
         log.create_topic("bench")
     files, layout = OsFiles(), Layout(place.absolute())
-    number, snapshot = load(files, layout)
-    [topic] = snapshot.topics
+    number, manifest = load(files, layout)
+    [topic] = manifest.topics
     if not records:
         return
     layout.topic(topic.topic_id).mkdir(parents=True)
@@ -145,7 +145,7 @@ def make_sealed(place: Path, records: int, segment_records: int) -> None:
         for first in range(1, records + 1, segment_records)
     )
     full = replace(topic, sealed=sealed, head_seq=records, last_ts_ms=_TS_MS)
-    store(files, layout, number + 1, replace(snapshot, topics=(full,)))
+    store(files, layout, number + 1, replace(manifest, topics=(full,)))
 
 
 def make_segment(layout: Layout, topic_id: int, first: int, records: int) -> SegmentInfo:

@@ -6,7 +6,7 @@
 
 Each topic has a record in an unsealed segment. The log's own encoders make the files. The yardstick is a log with 10
 topics; for opening and status, one of its topics. "Calls" are function calls, Python's own included. Each checkpoint
-writes the whole snapshot: its bytes follow the number of topics.
+writes the whole manifest: its bytes follow the number of topics.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def make_topics(place: Path, topics: int) -> None:
     with seglog.open(place) as log:
         log.create_topic("topic-00001")
     files, layout = OsFiles(), Layout(place.absolute())
-    number, snapshot = load(files, layout)
-    [topic] = snapshot.topics
+    number, manifest = load(files, layout)
+    [topic] = manifest.topics
     made = []
     for topic_id in range(1, topics + 1):
         layout.topic(topic_id).mkdir(parents=True)
@@ -110,5 +110,5 @@ def make_topics(place: Path, topics: int) -> None:
         active = ActiveMeta(1, 1, info.data_bytes)
         name = f"topic-{topic_id:05}"
         made.append(replace(topic, topic_id=topic_id, name=name, active=active, head_seq=1, last_ts_ms=info.max_ts_ms))
-    full = replace(snapshot, topics=tuple(made), next_topic_id=topics + 1)
+    full = replace(manifest, topics=tuple(made), next_topic_id=topics + 1)
     store(files, layout, number + 1, full)

@@ -105,9 +105,9 @@ class AsyncLog(Owned):
         assert self._queue is not None  # noqa: S101 - set with the log
         return AsyncTopic(topic, self._queue)
 
-    def existing(self, name: str) -> AsyncTopic:
+    def get_topic(self, name: str) -> AsyncTopic:
         """Return the topic of that name. No I/O. Raise `NoSuchTopic`, `InvalidTopicName`, `LogClosed`."""
-        self.sync.existing(name)
+        self.sync.get_topic(name)
         return self.topic(name)
 
     def topics(self) -> list[str]:
@@ -262,7 +262,7 @@ class AsyncTopic:
         follower = self.sync.follower(start, gaps=gaps)
         try:
             while True:
-                async for item in _in_batches(self._queue, follower.news):
+                async for item in _in_batches(self._queue, follower.new_items):
                     yield item
                 if not await _wait(follower, timeout_s):
                     return
@@ -474,13 +474,13 @@ def _commit(engine: Engine, group: Sequence[_Part]) -> list[tuple[_Part, _Outcom
     try:
         wait_for_room(engine)
         begun = [each for part in group for each in _begin(engine, part)]
-        return [(part, _finish(engine, one) if isinstance(one, write.Begun) else one) for part, one in begun]
+        return [(part, _finish(engine, one) if isinstance(one, write.PendingAppend) else one) for part, one in begun]
     except BaseException as error:
         engine.committer.abandon()
         return [(part, error) for part in group]
 
 
-def _begin(engine: Engine, part: _Part) -> list[tuple[_Part, write.Begun | _Outcome]]:
+def _begin(engine: Engine, part: _Part) -> list[tuple[_Part, write.PendingAppend | _Outcome]]:
     if not part.values:
         return [(part, range(0))]
     topic, tag, node, unterminated, durability = part.kind
@@ -498,7 +498,7 @@ def _begin(engine: Engine, part: _Part) -> list[tuple[_Part, write.Begun | _Outc
     return [(part, begun)]
 
 
-def _finish(engine: Engine, begun: write.Begun) -> _Outcome:
+def _finish(engine: Engine, begun: write.PendingAppend) -> _Outcome:
     try:
         return write.finish_append(engine, begun)
     except Exception as error:
@@ -538,7 +538,7 @@ async def _wait(follower: Follower, timeout_s: float | None) -> bool:
             loop.call_soon_threadsafe(news.set)
 
     try:
-        while not follower.has_news(waiter):
+        while not follower.poll(waiter):
             try:
                 await asyncio.wait_for(news.wait(), timeout_s)
             except TimeoutError:

@@ -13,7 +13,7 @@
     │   ├── ColdTierAttached
     │   ├── DirectoryInUse
     │   ├── TopicExists
-    │   ├── TopicMoved           the topic was changed since the caller looked
+    │   ├── ConcurrentModification  the topic was changed since the caller looked
     │   ├── Truncated            records that a reader has read are gone, and their seqs are used again
     │   └── ViewOutdated         the writer has moved on, and the data of the view is gone
     ├── Missing              the requested object does not exist           exit 3
@@ -73,6 +73,7 @@ __all__ = [
     "ColdStoreRequired",
     "ColdTierAttached",
     "ColdTierRequired",
+    "ConcurrentModification",
     "Conflict",
     "Corrupt",
     "DirectoryInUse",
@@ -113,7 +114,6 @@ __all__ = [
     "TooManyOpenFiles",
     "TopicExists",
     "TopicFull",
-    "TopicMoved",
     "Truncated",
     "Unavailable",
     "ViewOutdated",
@@ -240,7 +240,7 @@ class TopicExists(Conflict):
         self.topic = topic
 
 
-class TopicMoved(Conflict):
+class ConcurrentModification(Conflict):
     """Since the caller looked, the topic had an append, a delete or a truncation."""
 
     def __init__(self, topic: str) -> None:

@@ -198,7 +198,7 @@ class Log(Owned):
         """Return the topic of that name, whether it exists yet or not. No I/O. Raise `InvalidTopicName`."""
         return Topic(self._engine, check_topic_name(name))
 
-    def existing(self, name: str) -> Topic:
+    def get_topic(self, name: str) -> Topic:
         """Return the topic of that name. Raise `NoSuchTopic` if it does not exist, and `InvalidTopicName`."""
         topic = self.topic(name)
         self._engine.state(name)
@@ -244,7 +244,7 @@ class Log(Owned):
 
         For a topic with `keep_history`, raise `HistoryKept` unless the caller gives a `position`. The caller has then
         secured the topic's history, and gives the position that the topic had at that time (`Topic.position`). If the
-        topic has another position now, raise `TopicMoved` with nothing done.
+        topic has another position now, raise `ConcurrentModification` with nothing done.
         """
         write.delete_topic(self._engine, name, position)
 
@@ -268,7 +268,7 @@ class Log(Owned):
 
         Other changes still work: deletes, releases and checkpoints make room.
         """
-        self._engine.held_for = reason
+        self._engine.append_block_reason = reason
 
     def checkpoint(self) -> None:
         """Copy the records in the WAL to segments, and remove the WAL files that are not needed any more."""
@@ -312,8 +312,8 @@ class Log(Owned):
             self.delete_topic(name)
         checkpoint(engine)
         relocate_due(engine)
-        if engine.doomed:
-            topic_id, first_seq = engine.doomed[0]
+        if engine.pending_cold_deletes:
+            topic_id, first_seq = engine.pending_cold_deletes[0]
             raise ColdStoreFailed(engine.layout.data(topic_id, first_seq), "it does not delete it")
         self._close(then=functools.partial(_erase, engine))
 

@@ -12,7 +12,7 @@ from seglog.engine.state import TopicState
 from seglog.errors import ReadOnly, SeqOutOfRange
 from seglog.format.frames import Frames
 from seglog.maintenance import housekeeping
-from seglog.maintenance.checkpoint import Wish, checkpoint
+from seglog.maintenance.checkpoint import CheckpointRequest, checkpoint
 from seglog.maintenance.retention import Retention
 from seglog.reading.batches import read_batches
 from seglog.reading.expiry import expired_seq, known_floors
@@ -219,12 +219,12 @@ class Topic:
         and the errors of the cold tier when the reader gets there.
         """
         state = self._engine.state(self.name)
-        cuts, head = len(state.cuts), state.head_seq
+        truncations, head = len(state.truncations), state.head_seq
         first, expired = self._begin(state, start, since_ms)
         last = head if end is None else min(end, head)
         if until_ms is not None:
             last = min(last, self._seq_at(state, until_ms + 1) - 1)
-        items = continue_records(self._engine, state, first, last, cuts, gaps=gaps, expired=expired)
+        items = continue_records(self._engine, state, first, last, truncations, gaps=gaps, expired=expired)
         found = guarded(self._engine, state, items)
         return found if gaps else cast("Iterator[Record]", found)
 
@@ -236,10 +236,10 @@ class Topic:
         `read`, after the records that come before.
         """
         state = self._engine.state(self.name)
-        cuts, head = len(state.cuts), state.head_seq
+        truncations, head = len(state.truncations), state.head_seq
         last = head if end is None else min(end, head)
         first, expired = self._begin(state, start)
-        return guarded(self._engine, state, read_batches(self._engine, state, first, last, cuts, expired))
+        return guarded(self._engine, state, read_batches(self._engine, state, first, last, truncations, expired))
 
     @overload
     def follow(
@@ -268,9 +268,9 @@ class Topic:
         if self._engine.is_read_only:
             raise ReadOnly(self._engine.layout.root, "what it shows does not grow")
         state = self._engine.state(self.name)
-        cuts = len(state.cuts)
+        truncations = len(state.truncations)
         first, expired = self._begin(state, start)
-        return Follower(self._engine, state, first, cuts, gaps=gaps, expired=expired)
+        return Follower(self._engine, state, first, truncations, gaps=gaps, expired=expired)
 
     @checked
     def seq_at(self, ts_ms: int) -> int:
@@ -339,11 +339,11 @@ class Topic:
 
         If the delete is not listed, do nothing.
         """
-        self._grant(Wish(self.name, settle_op=op))
+        self._request_checkpoint(CheckpointRequest(self.name, settle_op=op))
 
     def seal(self) -> None:
         """Seal the segments with the current records. Later appends begin a new segment. Raise `NoSuchTopic`."""
-        self._grant(Wish(self.name, seal=True))
+        self._request_checkpoint(CheckpointRequest(self.name, seal=True))
 
     def segments(self) -> tuple[SegmentInfo, ...]:
         """Return the segments, hot and relocated, ascending. The active one, if any, is last.
@@ -361,9 +361,9 @@ class Topic:
         A delete that was made above `seq` now ends below it. A reader that is above `seq` ends with `Truncated`. At
         `head_seq + 1` there is nothing to do.
         With `keep_history`, `truncate_ops` lists the truncation, and `seq` may be below the records on this disk.
-        With a `position` that the topic has no longer (`Topic.position`), raise `TopicMoved` with nothing done.
-        Raise `NoSuchTopic`. Raise `SeqOutOfRange` above `head_seq + 1`, and `NotTruncatable` below records that were
-        evicted or left this disk.
+        With a `position` that the topic has no longer (`Topic.position`), raise `ConcurrentModification` with nothing
+        done. Raise `NoSuchTopic`. Raise `SeqOutOfRange` above `head_seq + 1`, and `NotTruncatable` below records that
+        were evicted or left this disk.
         """
         write.truncate(self._engine, self.name, seq, position)
 
@@ -380,7 +380,7 @@ class Topic:
 
         If the truncation is not listed, do nothing.
         """
-        self._grant(Wish(self.name, settle_truncation=op))
+        self._request_checkpoint(CheckpointRequest(self.name, settle_truncation=op))
 
     def enforce_retention(self) -> Retention:
         """Seal segments that are old enough, and evict records past the topic's ttl or a cap, by the log's clock.
@@ -404,7 +404,7 @@ class Topic:
         longer `epoch`, nothing is done: the seqs may mean other records. If `epoch` is None, it is not compared. Raise
         `NoSuchTopic`.
         """
-        self._grant(Wish(self.name, release_seq=last_seq, epoch=epoch))
+        self._request_checkpoint(CheckpointRequest(self.name, release_seq=last_seq, epoch=epoch))
 
     def _seq_at(self, state: TopicState, ts_ms: int) -> int:
         with explained(self._engine, state):
@@ -427,7 +427,7 @@ class Topic:
         expired = expired_seq(self._engine, state, first)
         return (max(first, expired) if start is None else first), expired
 
-    def _grant(self, wish: Wish) -> None:
+    def _request_checkpoint(self, request: CheckpointRequest) -> None:
         self._engine.check_writable()
         self._engine.state(self.name)
-        checkpoint(self._engine, wish)
+        checkpoint(self._engine, request)

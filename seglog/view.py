@@ -6,7 +6,7 @@ It may have later records that the writer has not acked yet.
 
     during a look, the writer         effect
     appends                           the view ends with the last whole frame
-    rotates, makes a checkpoint       files that the look needs may go; a newer snapshot is durable then: look again
+    rotates, makes a checkpoint       files that the look needs may go; a newer manifest is durable then: look again
     truncates, deletes a topic        the same
     deletes a topic, and makes one    the topic may be found twice, in two shards: look again
     of its name
@@ -19,7 +19,7 @@ It may have later records that the writer has not acked yet.
 VIEW-1  Damage is reported only if two looks in a row find the same damage. A single look may be wrong in these cases:
     1. It sees a frame half written, and then the sync mark behind it. The frame was whole when the writer wrote the
        mark, so the next look finds it whole.
-    2. A file that the snapshot needs is missing. The second look has a newer snapshot, so it misses the same file only
+    2. A file that the manifest needs is missing. The second look has a newer manifest, so it misses the same file only
        if the file is really missing.
     3. A topic is found twice. A writer gives an id once. So two looks find the same two ids only if the topic is really
        there twice.
@@ -149,7 +149,7 @@ def _goes_on(info: SegmentInfo, fresh: SegmentInfo | None) -> bool:
 def _on_disk(engine: Engine, state: TopicState, info: SegmentInfo) -> SegmentInfo | None:
     """Return the segment with its bytes of now, or None if its file has gone.
 
-    A rewrite changes the bytes before a snapshot says so (REWRITE-5).
+    A rewrite changes the bytes before a manifest says so (REWRITE-5).
     """
     if not info.is_hot:
         return info

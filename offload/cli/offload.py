@@ -63,7 +63,7 @@ def retry(context: typer.Context, topic: TopicName) -> None:
     """Let the daemon try a topic whose offload failed again now, instead of after its pause."""
     session = session_of(context)
     with session.archive() as (log, _):
-        name = log.existing(topic).name
+        name = log.get_topic(topic).name
         session.retry(name)
     emit(session, {"topic": name, "retry": True}, f"{name} is tried again")
 

@@ -97,9 +97,9 @@ def read(
         if follow and archive is not None and archive.is_replica(name):
             found = _follow_replica(session, archive, name, start, wait)
         elif follow:
-            found = _follow(session, log.existing(name), start, wait)
+            found = _follow(session, log.get_topic(name), start, wait)
         elif archive is None or (at is None and log.has_topic(name)):
-            found = log.existing(name).read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=True)
+            found = log.get_topic(name).read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=True)
         else:
             found = archive.read(name, start, end, at=at)
         items = _limited(wanted(found), limit)

@@ -13,7 +13,7 @@ def seal(context: typer.Context, topic: TopicName) -> None:
     """Close the segment that is being written, so that everything appended so far can be offloaded."""
     session = session_of(context)
     with session.log() as log:
-        handle = log.existing(topic)
+        handle = log.get_topic(topic)
         handle.seal()
         segments = [segment for segment in handle.segments() if segment.sealed]
         emit(

@@ -50,7 +50,7 @@ def _names(log: Log, archive: Archive | None, topic: str | None) -> list[str]:
     replicas = archive.replicas() if archive else []
     if topic is None:
         return sorted({*log.topics(), *replicas})
-    return [topic if topic in replicas else log.existing(topic).name]
+    return [topic if topic in replicas else log.get_topic(topic).name]
 
 
 def _ahead(topic: Topic) -> tuple[dict[str, object], str]:

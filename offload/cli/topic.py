@@ -112,7 +112,7 @@ def set_config(
         raise typer.BadParameter("say what to change: `seglog topic set --help` tells the options")
     session = session_of(context)
     with session.log_and_maybe_archive() as (log, _):
-        handle = log.existing(topic)
+        handle = log.get_topic(topic)
         attributes = {**handle.config.attributes, **triggers}
         changes["attributes"] = {key: text for key, text in attributes.items() if text is not None}
         log.configure(topic, replace(handle.config, **changes))
@@ -125,7 +125,7 @@ def show(context: typer.Context, topic: Annotated[str, typer.Argument(help="The 
     """Show a topic's configuration, and where it begins and ends."""
     session = session_of(context)
     with session.log(read_only=True) as log:
-        handle = log.existing(topic)
+        handle = log.get_topic(topic)
         config = handle.config.to_json()
         places = {
             "earliest_seq": handle.earliest_seq,

@@ -29,7 +29,7 @@ def truncate(
     lsn: int | None = None
     with session.log_and_maybe_archive() as (log, archive):
         if archive is None:
-            handle = log.existing(topic)
+            handle = log.get_topic(topic)
             removed = max(0, handle.head_seq - start + 1)
             handle.truncate(start)
         else:

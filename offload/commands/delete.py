@@ -42,7 +42,7 @@ def delete(
     """
     check(before=before, tag=tag)
     if place.maybe_archive is None:
-        taken = count_hot(place.log.existing(topic), before, tag)
+        taken = count_hot(place.log.get_topic(topic), before, tag)
         place.log.topic(topic).delete(before=before, tag=tag)
         return RecordsDeleted(topic, taken, None, None)
     done = place.archive.delete(topic, before=before, tag=tag)

@@ -270,7 +270,7 @@ class _Api:
             async for lines in self._lines(lambda: self._pool(topic, follower.seq), items):
                 yield lines
                 news.clear()
-                if lines or await self._in(self._service.hot_reads, follower.has_news, wake):
+                if lines or await self._in(self._service.hot_reads, follower.poll, wake):
                     continue
                 while not news.is_set():
                     if self._service.stopping.is_set():
@@ -352,7 +352,7 @@ class _Api:
     # ------------------------------------------------------------ inside
 
     def _topic(self, request: Request) -> Topic:
-        return self._service.sync.existing(request.path_params["topic"])
+        return self._service.sync.get_topic(request.path_params["topic"])
 
     async def _readable(self, request: Request) -> Topic | ReplicaTopic:
         name, archive = request.path_params["topic"], self._service.archive
@@ -434,7 +434,7 @@ def _news(follower: Follower) -> Iterator[Record | Gap | None]:
     """Yield the existing records, a None, the records that came since, a None, and so on, until the log closes."""
     try:
         while True:
-            yield from follower.news()
+            yield from follower.new_items()
             yield None
     except LogClosed:
         return

@@ -15,8 +15,8 @@ branch or are dropped.
       newest commit.
 
 X1  Reset drops a local change only after the branch has it, or after the caller passed `discard`.
-X2  If an append or a delete arrives meanwhile, step 5 fails with the log's `TopicMoved`. Reset then repeats the steps
-    from step 2 on.
+X2  If an append or a delete arrives meanwhile, step 5 fails with the log's `ConcurrentModification`. Reset then repeats
+    the steps from step 2 on.
 X3  If the log's topic was made without the archive, it has no commit in common with the volume (`Handle.topic_id`). All
     of it is a local change.
 X4  If GC collected the volume, everything here is a local change. Reset skips steps 1 and 3, and the branch begins
@@ -40,7 +40,7 @@ from offload.replication.rescue import Rescue
 from offload.write.attempt import AttemptState
 from offload.write.offloader import Offloader
 from offload.write.publisher import Publisher
-from seglog import Topic, TopicMoved
+from seglog import ConcurrentModification, Topic
 
 __all__ = ["Reset", "ResetResult"]
 
@@ -116,10 +116,10 @@ class Reset:
             self._drop_attempts(handle.name)
             try:
                 self._log.delete_topic(handle.name, position=position)
-            except TopicMoved:
+            except ConcurrentModification:
                 continue
             return changes
-        raise TopicMoved(handle.name)
+        raise ConcurrentModification(handle.name)
 
     def _check_here(self, handle: Handle, topic: Topic) -> None:
         """Raise `HistoryBehind` if records that the branch needs have left this disk (X5). Makes no branch."""

@@ -8,7 +8,7 @@ from catalog import CommitKind
 from catalog.errors import CatalogError
 from offload.errors import OffloadError
 from offload.services.offloading import OffloadCalls
-from seglog import Topic, TopicMoved
+from seglog import ConcurrentModification, Topic
 from seglog.arguments import checked
 
 __all__ = ["CutCalls", "Truncated"]
@@ -44,10 +44,10 @@ class CutCalls(OffloadCalls):
         The truncation holds as soon as it is in the log. If the remote cannot be reached after that, the call still
         succeeds, and the next `offload` publishes the commit.
 
-        Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, `TopicMoved` if appends never pause, and what `offload`
-        raises. After an error, nothing was removed.
+        Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, `ConcurrentModification` if appends never pause, and
+        what `offload` raises. After an error, nothing was removed.
         """
-        topic = self._log.existing(self.writable(name).name)
+        topic = self._log.get_topic(self.writable(name).name)
         with self._turn(name):
             handle = self._handles.find(name)
             if handle is None or (handle.pending_lsn is None and seq > self._handles.offloaded_seq(name)):
@@ -75,7 +75,7 @@ class CutCalls(OffloadCalls):
                 continue
             try:
                 topic.truncate(seq, position=position)
-            except TopicMoved:
+            except ConcurrentModification:
                 continue
             return max(0, head_seq - seq + 1)
-        raise TopicMoved(topic.name)
+        raise ConcurrentModification(topic.name)

@@ -67,7 +67,7 @@ class OffloadCalls(StatusCalls):
         resume.
         """
         self._log.check_writable()
-        topic = self._log.existing(name)
+        topic = self._log.get_topic(name)
         with self._turn(name):
             self._open(name)
             published = self._offloader.run(name, up_to=up_to, on_bytes=on_bytes)
@@ -96,7 +96,7 @@ class OffloadCalls(StatusCalls):
 
         An `offload` by hand works as before.
         """
-        config = self._log.existing(name).config
+        config = self._log.get_topic(name).config
         attributes = {key: text for key, text in config.attributes.items() if key != PAUSED}
         if paused:
             attributes[PAUSED] = "yes"
@@ -143,7 +143,7 @@ class OffloadCalls(StatusCalls):
         return self._take(name, before, None, lambda topic: topic.evict(before))
 
     def _take(self, name: str, before: int | None, tag: str | None, act: Callable[[Topic], DeleteOp]) -> Deleted:
-        topic = self._log.existing(self.writable(name).name)
+        topic = self._log.get_topic(self.writable(name).name)
         if topic.config.durability == "ephemeral":
             taken = count_hot(topic, before, tag)
             return Deleted(act(topic), taken, None)

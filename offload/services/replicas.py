@@ -118,7 +118,7 @@ class ReplicaCalls(StatusCalls):
                 lsn = self._handles.follow(name).lsn
                 self._replicas.forget(name)
             return TopicGone("unfollowed", lsn)
-        topic = self._log.existing(name)
+        topic = self._log.get_topic(name)
         with self._turn(name):
             if self._local.handle(name) is not None:
                 if not detach:

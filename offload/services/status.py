@@ -30,7 +30,7 @@ class StatusCalls(ArchiveParts):
         if handle is not None and not self._log.has_topic(name):
             tip, state = self._handles.tip(handle), self._replicas.state(handle)
             return status_of_replica(handle, tip, state, self._erasure(handle))
-        topic = self._log.existing(name)
+        topic = self._log.get_topic(name)
         return status_of(
             topic,
             handle,
@@ -60,7 +60,7 @@ class StatusCalls(ArchiveParts):
 
         Reads the local disk only, so the result covers what this directory knows. Raises `NoSuchTopic`.
         """
-        topic = self._log.existing(name)
+        topic = self._log.get_topic(name)
         handle = self._handles.find(name)
         if handle is None:
             return ()
@@ -85,7 +85,7 @@ class StatusCalls(ArchiveParts):
         """
         handle = self._handles.find(name)
         if handle is None:
-            topic = self._log.existing(name)
+            topic = self._log.get_topic(name)
             changes = topic.head_seq - topic.first_seq + 1 + len(topic.delete_ops())
             return SyncState(topic.first_seq - 1, changes, 0, 0)
         return self._replicas.state(handle)
@@ -138,7 +138,7 @@ class StatusCalls(ArchiveParts):
         offloaded = self._handles.offloaded_seq(name)
         return sum(
             segment.data_bytes
-            for segment in self._log.existing(name).segments()
+            for segment in self._log.get_topic(name).segments()
             if segment.sealed and segment.last_seq > offloaded and (up_to is None or segment.last_seq <= up_to)
         )
 

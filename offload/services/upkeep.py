@@ -57,7 +57,7 @@ class UpkeepCalls(HistoryCalls):
 
     def _rewritten(self, name: str, rewrite: Callable[[], Iterable[Published]]) -> tuple[Published, ...]:
         self._log.check_writable()
-        self._log.existing(name)
+        self._log.get_topic(name)
         with self._turn(name):
             if self._handles.find(name) is None:
                 return ()

@@ -220,9 +220,9 @@ def _read(parent: _Parent, part: Part, descriptors: tuple[int, ...], first: int,
     segment = OpenedSegment(OsFiles(), part.topic_id, part.first_seq, (data, idx), part.paths)
     seq, end = first, min(part.last_seq, last)
     try:
-        for run in segment.runs(first, end):
-            frames = run.apart()
-            for some in _asked(parent, seq, run.last_seq) if frames is None else (frames,):
+        for batch in segment.batches(first, end):
+            frames = batch.apart()
+            for some in _asked(parent, seq, batch.last_seq) if frames is None else (frames,):
                 yield some
                 seq += len(some)
     except FileCorrupt:

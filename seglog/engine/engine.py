@@ -37,19 +37,19 @@ class Engine(Owned):
     """The parts of an open log and the state that they share.
 
     `topics` includes topics whose creation is in flight. `state` and `find` return published topics only.
-    `checkpointed` has, for each shard, the end of the WAL that the newest snapshot covers.
+    `checkpointed` has, for each shard, the end of the WAL that the newest manifest covers.
     The code that opens the log sets `upkeep`, `reclaim`, `relocator` and `syncer`. `syncer` syncs records that were
     acked at `disk`. `has_dead` says that `reclaim` has work.
     `creating` has the ids of topics whose creation is in flight.
-    `changed` has, by id, the topics that may differ from the newest snapshot. `aging` is a heap of the other topics, by
+    `changed` has, by id, the topics that may differ from the newest manifest. `aging` is a heap of the other topics, by
     the time at which a checkpoint seals their active segment for its age. The second value of an item is unique,
     so that the heap never compares topics.
-    `leaving` has the topics whose deletion is in flight. `deleted` has the ids of deleted topics whose directories
-    still exist. `epoch_floor` is the highest epoch of any deleted topic.
-    `doomed` has (topic id, first seq) of segments that the relocator must delete from the cold stores. It deletes them
-    before it moves other segments there.
-    If `wants_checkpoint` is set, the upkeep makes a checkpoint. `held_for` is the reason for which the log refuses
-    appends now. Only the thread that holds the checkpoint lock uses `encoder`.
+    `topics_being_deleted` has the topics whose deletion is in flight. `deleted` has the ids of deleted topics whose
+    directories still exist. `epoch_floor` is the highest epoch of any deleted topic.
+    `pending_cold_deletes` has (topic id, first seq) of segments that the relocator must delete from the cold stores. It
+    deletes them before it moves other segments there.
+    If `wants_checkpoint` is set, the upkeep makes a checkpoint. `append_block_reason` is the reason for which the log
+    refuses appends now. Only the thread that holds the checkpoint lock uses `encoder`.
     """
 
     layout: Layout
@@ -58,7 +58,7 @@ class Engine(Owned):
     settings: LogSettings
     topics: dict[str, TopicState]
     next_topic_id: int
-    snapshot_number: int
+    manifest_number: int
     checkpointed: tuple[WalPosition, ...]
     wals: Wals
     segments: SegmentCache
@@ -73,24 +73,24 @@ class Engine(Owned):
     _retention_lock: Reentrant = field(default_factory=new_lock)
     cold: ColdTier | None = None
     cold_stores: ColdStores | None = None
-    doomed: tuple[tuple[int, int], ...] = ()
+    pending_cold_deletes: tuple[tuple[int, int], ...] = ()
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     encoder: Encoder = field(default_factory=Encoder)
     creating: set[int] = field(default_factory=set[int])
     changed: dict[int, TopicState] = field(default_factory=dict[int, TopicState])
     aging: list[tuple[int, int, TopicState]] = field(default_factory=list[tuple[int, int, TopicState]])
-    leaving: dict[int, TopicState] = field(default_factory=dict[int, TopicState])
+    topics_being_deleted: dict[int, TopicState] = field(default_factory=dict[int, TopicState])
     deleted: tuple[int, ...] = ()
     epoch_floor: int = 0
     has_dead: bool = False
     is_closed: bool = False
     is_read_only: bool = False
     wants_checkpoint: bool = False
-    held_for: str | None = None
+    append_block_reason: str | None = None
 
     def __post_init__(self) -> None:
         self.memory = Memory(self.settings.ephemeral_max_bytes)
-        self.committer = Committer(self.wals, new_lock(), self._take_back)
+        self.committer = Committer(self.wals, new_lock(), self._reset_assigned)
         self.clock_watch = ClockWatch(self.clock)
 
     @property
@@ -141,12 +141,12 @@ class Engine(Owned):
 
         The readers then find that the log is the parent's.
         """
-        for state in (*self.topics.values(), *self.leaving.values()):
+        for state in (*self.topics.values(), *self.topics_being_deleted.values()):
             state.generation += 1
 
     def states(self) -> list[TopicState]:
         """Return the states of all topics that exist at the published end of the WAL. The caller holds the lock."""
-        return [state for state in (*self.topics.values(), *self.leaving.values()) if state.is_published]
+        return [state for state in (*self.topics.values(), *self.topics_being_deleted.values()) if state.is_published]
 
     def find(self, name: str) -> TopicState | None:
         state = self.topics.get(name)
@@ -174,12 +174,14 @@ class Engine(Owned):
         if self.cold_stores is not None:
             self.relocator.wake()
 
-    def is_leaving(self, name: str) -> bool:
+    def is_being_deleted(self, name: str) -> bool:
         """Return whether the deletion of a topic of that name is in flight.
 
         Until the deletion is durable, no topic in another shard may take the name.
         """
-        return bool(self.leaving) and any(state.name == name for state in self.leaving.values())
+        return bool(self.topics_being_deleted) and any(
+            state.name == name for state in self.topics_being_deleted.values()
+        )
 
     def check_open(self) -> None:
         if self.is_closed:
@@ -199,16 +201,16 @@ class Engine(Owned):
                 state.wake()
         self.segments.clear()
 
-    def _take_back(self) -> None:
+    def _reset_assigned(self) -> None:
         self.creating.clear()
         for name, state in list(self.topics.items()):
-            state.take_back()
+            state.reset_assigned()
             if not state.is_published:
                 del self.topics[name]
-        for state in self.leaving.values():
-            state.take_back()
+        for state in self.topics_being_deleted.values():
+            state.reset_assigned()
             self.topics[state.name] = state
-        self.leaving.clear()
+        self.topics_being_deleted.clear()
 
 
 def change(

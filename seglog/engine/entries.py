@@ -37,7 +37,7 @@ __all__ = [
     "TruncateEntry",
     "apply_delete",
     "apply_evict",
-    "delete_resident",
+    "delete_ephemeral",
     "new_state",
 ]
 
@@ -114,7 +114,7 @@ class EphemeralEntry(Entry):
 
     def publish(self, _file: int, _offset: int, /) -> None:
         if self._state.head_seq < self._first_seq:
-            self._state.publish_resident(self._memory, self._frames, self._lengths, self._ts_ms, self._tag)
+            self._state.publish_ephemeral(self._memory, self._frames, self._lengths, self._ts_ms, self._tag)
         elif self._state.waiters:
             self._state.wake()
 
@@ -241,7 +241,7 @@ class TopicDeleteEntry(Entry):
 
     def publish(self, _file: int, _offset: int, /) -> None:
         self._state.is_gone = True
-        self._state.resident.clear()
+        self._state.ephemeral_buffer.clear()
         self._state.generation += 1
         self._state.wake()
         self._go(self._state)
@@ -251,7 +251,7 @@ def apply_evict(state: TopicState, floors: Floors) -> None:
     """Apply an eviction. If a delete in between has raised `earliest_seq` further, the higher value stays."""
     state.touch()
     state.floors = floors.raised(state.floors.earliest_seq)
-    state.resident.drop_below(state.floors.earliest_seq)
+    state.ephemeral_buffer.drop_below(state.floors.earliest_seq)
     state.generation += 1
 
 
@@ -264,7 +264,7 @@ def apply_delete(state: TopicState, op: DeleteOp) -> None:
     state.next_op, state.last_ts_ms = next_op, last_ts_ms
 
 
-def delete_resident(state: TopicState, op: DeleteOp) -> None:
+def delete_ephemeral(state: TopicState, op: DeleteOp) -> None:
     """Apply a delete to a topic that is in memory only. The delete gets no number, and the log writes nothing."""
     _reach(state, op)
     state.last_ts_ms = state.assigned_ts_ms = max(state.last_ts_ms, op.ts_ms)
@@ -280,8 +280,8 @@ def _reach(state: TopicState, op: DeleteOp) -> None:
         state.generation += 1  # readers on their way are told
     elif op.tag is None:
         state.floors = state.floors.raised(op.below)
-    state.resident.delete(op)
-    state.resident.drop_below(state.floors.earliest_seq)
+    state.ephemeral_buffer.delete(op)
+    state.ephemeral_buffer.drop_below(state.floors.earliest_seq)
 
 
 def _head_first(state: TopicState) -> list[bytes]:

@@ -21,10 +21,10 @@ import numpy as np
 
 from seglog.engine.tail import Tail
 from seglog.format.frame import DELETED
-from seglog.segments.batch import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
+from seglog.segments.batch import FRAME_BATCH_MAX_BYTES, FRAME_BATCH_MAX_RECORDS, FrameBatch
 from seglog.values.deletes import DeleteOp
 
-__all__ = ["MEMORY", "Memory", "Resident", "held_bytes"]
+__all__ = ["MEMORY", "EphemeralBuffer", "Memory", "held_bytes"]
 
 #: The path that errors give for ephemeral records.
 MEMORY = Path("memory")
@@ -89,7 +89,7 @@ def held_bytes(frame_bytes: int, records: int) -> int:
     return frame_bytes + records * _BYTES_OF_RECORD + _BYTES_OF_CHUNK
 
 
-class Resident:
+class EphemeralBuffer:
     """The ephemeral records of one topic. `frame_bytes` is a running total of the chunks' frames."""
 
     __slots__ = ("_memory", "chunks", "frame_bytes")
@@ -138,17 +138,17 @@ class Resident:
         position = bisect_left(self.chunks, ts_ms, key=lambda chunk: chunk.max_ts_ms)
         return self.chunks[position].index.first_seq_at(ts_ms) if position < len(self.chunks) else None
 
-    def run(self, topic_id: int, first: int, last: int) -> Run | None:
-        """Return the records from `first` to `last`, or as many as fit into a run. None if `first` is not here."""
+    def batch(self, topic_id: int, first: int, last: int) -> FrameBatch | None:
+        """Return the records from `first` to `last`, or as many as fit into a batch. None if `first` is not here."""
         chunk = self._chunk_from(first)
         if chunk is None or chunk.first_seq > first:
             return None
         start = first - chunk.first_seq
-        stop = min(last - chunk.first_seq + 1, len(chunk.index), start + RUN_MAX_RECORDS)
-        _, entries = chunk.index.near(start, stop, 0, RUN_MAX_BYTES)
+        stop = min(last - chunk.first_seq + 1, len(chunk.index), start + FRAME_BATCH_MAX_RECORDS)
+        _, entries = chunk.index.near(start, stop, 0, FRAME_BATCH_MAX_BYTES)
         entries["flags"] = np.frombuffer(bytes(chunk.is_deleted[start : start + len(entries)]), np.uint8) * DELETED
         begin, end = int(entries[0]["offset"]), int(entries[-1]["offset"]) + int(entries[-1]["length"])
-        return Run(MEMORY, topic_id, first, entries, bytes(chunk.frames[begin:end]))
+        return FrameBatch(MEMORY, topic_id, first, entries, bytes(chunk.frames[begin:end]))
 
     def delete(self, op: DeleteOp) -> None:
         for chunk in self.chunks:

@@ -2,7 +2,7 @@
 
 A thread that writes a field holds the committer's lock. A thread that reads fields that must fit together holds it too.
 The end of a topic has two views. `assigned_*` includes entries in flight. `head_seq` and `last_ts_ms` are published,
-and so visible. `take_back` resets the first view to the second.
+and so visible. `reset_assigned` resets the first view to the second.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from seglog.engine.ephemeral_buffer import Memory, Resident
+from seglog.engine.ephemeral_buffer import EphemeralBuffer, Memory
 from seglog.engine.tail import Tail
 from seglog.errors import ColdStoreRequired
 from seglog.segments.segment import SegmentInfo
 from seglog.segments.sizes import Sizes
 from seglog.values.config import TopicConfig
+from seglog.values.delete_list import DeleteList
 from seglog.values.floors import Floors
-from seglog.values.listed import Listed
 from seglog.values.record import Gap
 from seglog.values.truncate_op import TruncateOp
 from seglog.wal.manifest import ActiveMeta, TopicMeta
@@ -43,13 +43,13 @@ class TopicState:
     `floors` is one value, so that a reader needs no lock for it.
     `expired_seq` is the expiry floor as far as a reader has found it. `oldest_live_ms` is the time of the record there,
     or an earlier time (seglog.reading.expiry). Only a truncation lowers them.
-    `cuts` are the seqs of all truncations since the log was opened. `is_gone` says that the topic was deleted. Active
-    readers check both. `cut_meta` is set until seglog.maintenance.truncation has cut the files.
-    While `recalls` is above 0, no segment is relocated. `front_op` is the value of `next_op` at the relocator's last
-    search for the first live record in the cold store.
-    `resident` are the ephemeral records. If other records follow them, the WAL first gets a frame with the last seq
-    taken. `logged_seq` is the last seq that the WAL knows, and `assigned_logged` includes entries in flight.
-    `kept_head` is the head in the newest snapshot.
+    `truncations` are the seqs of all truncations since the log was opened. `is_gone` says that the topic was deleted.
+    Active readers check both. `truncated_meta` is set until seglog.maintenance.truncation has cut the files.
+    While `relocation_holds` is above 0, no segment is relocated. `front_op` is the value of `next_op` at the
+    relocator's last search for the first live record in the cold store.
+    `ephemeral_buffer` are the ephemeral records. If other records follow them, the WAL first gets a frame with the last
+    seq taken. `logged_seq` is the last seq that the WAL knows, and `assigned_logged` includes entries in flight.
+    `kept_head` is the head in the newest manifest.
     All records below `flagged_below` in hot segments durably have the deleted flag, as far as this process knows.
     `changed` is the log's register of topics for the next checkpoint. Code that changes a field of `to_meta` enters
     the topic there. `seal_due_ms` is the time under which `Engine.aging` has the topic.
@@ -67,9 +67,9 @@ class TopicState:
     sealed: tuple[SegmentInfo, ...] = ()
     cold: tuple[SegmentInfo, ...] = ()
     active: SegmentInfo | None = None
-    ops: Listed = field(default_factory=Listed)
-    pending: Listed = field(default_factory=Listed)
-    cold_ops: Listed = field(default_factory=Listed)
+    ops: DeleteList = field(default_factory=DeleteList)
+    pending: DeleteList = field(default_factory=DeleteList)
+    cold_ops: DeleteList = field(default_factory=DeleteList)
     next_op: int = 1
     is_published: bool = False
     generation: int = 0
@@ -77,13 +77,13 @@ class TopicState:
     oldest_live_ms: int = 0
     floors: Floors = field(default_factory=Floors)
     in_flight_bytes: int = 0
-    cuts: tuple[int, ...] = ()
+    truncations: tuple[int, ...] = ()
     is_gone: bool = False
-    cut_meta: TopicMeta | None = None
+    truncated_meta: TopicMeta | None = None
     truncate_ops: tuple[TruncateOp, ...] = ()
-    recalls: int = 0
+    relocation_holds: int = 0
     front_op: int = 0
-    resident: Resident = field(default_factory=Resident)
+    ephemeral_buffer: EphemeralBuffer = field(default_factory=EphemeralBuffer)
     waiters: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     head_seq: int = field(init=False)
     assigned_seq: int = field(init=False)
@@ -99,7 +99,7 @@ class TopicState:
 
     def __post_init__(self) -> None:
         self.head_seq = self.logged_seq = self.kept_head = self.tail.first_seq + len(self.tail) - 1
-        self.take_back()
+        self.reset_assigned()
 
     @property
     def sealed_seq(self) -> int:
@@ -130,11 +130,11 @@ class TopicState:
         self.head_seq = self.logged_seq = self.tail.end_seq - 1
         self.last_ts_ms = int(times[-1])
 
-    def publish_resident(
+    def publish_ephemeral(
         self, memory: Memory, frames: bytes, lengths: Sequence[int], ts_ms: int, tag: str | None
     ) -> None:
         """Publish ephemeral records."""
-        self.resident.add(memory, self.head_seq + 1, frames, lengths, ts_ms, tag)
+        self.ephemeral_buffer.add(memory, self.head_seq + 1, frames, lengths, ts_ms, tag)
         self.lose(len(lengths), ts_ms, len(frames))
         if self.waiters:
             self.wake()
@@ -155,7 +155,7 @@ class TopicState:
         """
         if self.has_segments or self.floors.earliest_seq < self.hot_floor:
             return
-        first = self.resident.first_from(self.hot_floor)
+        first = self.ephemeral_buffer.first_from(self.hot_floor)
         front = self.tail.first_seq if first is None else min(first, self.tail.first_seq)
         if front > self.hot_floor:
             lost = Gap(self.floors.earliest_seq, front - 1) if self.floors.earliest_seq < front else None
@@ -163,9 +163,9 @@ class TopicState:
             self.floors = self.floors.evicted(front, lost)
             self.hot_floor = front
 
-    def drop_oldest_resident(self) -> None:
+    def drop_oldest_ephemeral(self) -> None:
         """Drop the oldest chunk of ephemeral records, for memory or for retention. Its records are then lost."""
-        self.resident.drop_oldest()
+        self.ephemeral_buffer.drop_oldest()
         self.settle_front()
         self.generation += 1
 
@@ -211,7 +211,7 @@ class TopicState:
     @property
     def unabsorbed_bytes(self) -> int:
         """The bytes of published frames that are in no segment."""
-        return self.tail.bytes + self.resident.frame_bytes
+        return self.tail.bytes + self.ephemeral_buffer.frame_bytes
 
     @property
     def has_segments(self) -> bool:
@@ -237,16 +237,16 @@ class TopicState:
         return self.is_published and self.assigned_seq == self.head_seq and self.assigned_op == self.next_op - 1
 
     @property
-    def is_being_cut(self) -> bool:
+    def is_being_truncated(self) -> bool:
         return self.assigned_seq < self.head_seq
 
     @property
-    def is_resident(self) -> bool:
+    def is_all_ephemeral(self) -> bool:
         """True if the topic has records, all of them are in memory only, and none of its changes is in flight."""
         is_written = bool(self.has_segments or len(self.tail) or self.floors.earliest_seq < self.hot_floor)
-        return self.is_quiet and not is_written and bool(self.resident.chunks)
+        return self.is_quiet and not is_written and bool(self.ephemeral_buffer.chunks)
 
-    def take_back(self) -> None:
+    def reset_assigned(self) -> None:
         self.assigned_seq = self.head_seq
         self.assigned_ts_ms = self.last_ts_ms
         self.assigned_op = self.next_op - 1
@@ -262,7 +262,7 @@ class TopicState:
         return self.sealed[bisect_right(self.sealed, seq, key=lambda segment: segment.first_seq) - 1]
 
     def to_meta(self) -> TopicMeta:
-        """Return the state for a snapshot. It is correct only if the segments have absorbed the tail."""
+        """Return the state for a manifest. It is correct only if the segments have absorbed the tail."""
         return TopicMeta(
             topic_id=self.topic_id,
             name=self.name,

@@ -23,11 +23,11 @@ def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: Se
     state.flagged_below = min(state.flagged_below, seq)
     state.floors = state.floors.cut(seq)
     state.expired_seq, state.oldest_live_ms = min(state.expired_seq, seq), 0
-    state.resident.cut(seq)
+    state.ephemeral_buffer.cut(seq)
     state.head_seq = state.logged_seq = seq - 1
     state.last_ts_ms = max(state.last_ts_ms, ts_ms)
     state.hot_floor = min(state.hot_floor, seq)
-    state.cuts += (seq,)
+    state.truncations += (seq,)
     state.generation += 1
     state.wake()
     if seq >= state.tail.first_seq:
@@ -51,4 +51,4 @@ def _cut_segments(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | N
     )
     tail = Tail(seq)
     # One statement, because an interrupt hits only between calls. With the new tail, `_cut_segments` never runs again.
-    state.sealed, state.cold, state.active, state.tail, state.cut_meta = sealed, cold, kept, tail, meta
+    state.sealed, state.cold, state.active, state.tail, state.truncated_meta = sealed, cold, kept, tail, meta

@@ -54,7 +54,7 @@ from seglog.journal.item import (
 )
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned
-from seglog.reading.read_ahead import WINDOW_BYTES, Window
+from seglog.reading.read_ahead import READ_AHEAD_BYTES, ReadAheadBuffer
 from seglog.wal.wal import NO_SPACE
 
 __all__ = ["Item", "Section"]
@@ -182,7 +182,7 @@ class Section(Owned):
             for _, item in self._walk(0, end, prefix):
                 batch.append(item)
                 taken += len(item.data)
-                if len(batch) == _BATCH_ITEMS or taken >= WINDOW_BYTES:
+                if len(batch) == _BATCH_ITEMS or taken >= READ_AHEAD_BYTES:
                     yield batch
                     batch, taken = [], 0
         except InvalidItem as error:
@@ -197,7 +197,7 @@ class Section(Owned):
 
         Raises `InvalidItem` with the item's position in the file.
         """
-        window = Window(self._file, end, WINDOW_BYTES if prefix is None else _FIRST_READ_BYTES)
+        window = ReadAheadBuffer(self._file, end, READ_AHEAD_BYTES if prefix is None else _FIRST_READ_BYTES)
         position = start
         while position < end:
             index = window.index(position, UNIT_BYTES)
@@ -234,7 +234,7 @@ class Section(Owned):
             for position in range(high - MARK_BYTES, low - 1, -UNIT_BYTES):
                 if is_mark(buffer, position - low, self.number, position):
                     return position + MARK_BYTES
-            high, look_bytes = low, WINDOW_BYTES
+            high, look_bytes = low, READ_AHEAD_BYTES
         return 0
 
     def _settle(self, size: int) -> None:
@@ -250,8 +250,8 @@ class Section(Owned):
         try:
             if self.end < size:
                 self._file.truncate(self.end)
-            for position in range(start, self.end, WINDOW_BYTES):
-                piece = self._file.read_exactly(min(WINDOW_BYTES, self.end - position), position)
+            for position in range(start, self.end, READ_AHEAD_BYTES):
+                piece = self._file.read_exactly(min(READ_AHEAD_BYTES, self.end - position), position)
                 self._file.write(piece, position)
         except OSError as error:
             self._give_up(error)

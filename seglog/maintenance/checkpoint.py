@@ -6,11 +6,11 @@
     2 absorb    Copy verified frames to .data and entries to .idx. If a segment is full, continue in a new one. Sync
                 them.
     3 flag      Set the deleted flag in the entries that pending deletes reach. Sync them.
-    4 store     Store the snapshot, atomically. From here on recovery starts at the ends noted in 1.
+    4 store     Store the manifest, atomically. From here on recovery starts at the ends noted in 1.
     5 publish   Under the committer's lock, show readers the new places.
     6 free      Unlink WAL files, released segments and the directories of deleted topics.
 
-CKPT-1  The checkpoint unlinks a file only after the snapshot that makes it unnecessary is durable.
+CKPT-1  The checkpoint unlinks a file only after the manifest that makes it unnecessary is durable.
 CKPT-2  Step 0 is complete in itself. Steps 1 to 3 change no existing data, except flags that a pending delete sets
     anyway. So a crash or a full disk leaves the last checkpoint whole. The next attempt cuts the bytes beyond its
     lengths.
@@ -20,17 +20,17 @@ CKPT-4  Every checkpoint seals the segments that are old enough. Without `keep_h
 CKPT-5  Any failure except a full disk or a lack of file descriptors poisons the writer. After it, the content of the
     files is unknown.
 CKPT-6  A checkpoint sets flags, and syncs a segment that it seals, even if the files look right already. The process
-    that wrote them may have been killed, or got an error, before they were durable. After its snapshot is durable, a
+    that wrote them may have been killed, or got an error, before they were durable. After its manifest is durable, a
     process does not set the same flags again.
 CKPT-7  A checkpoint calls no cold store and waits for none (seglog.maintenance.relocator). Relocated segments that are
-    released or dropped are doomed: the snapshot lists them, and the relocator deletes them. The flags of relocated
-    segments stay unchanged. A delete by tag that may reach them is one of the topic's `cold_ops` instead. Other deletes
-    need no place there, because no reader reads below `earliest_seq`.
+    released or dropped become pending deletes: the manifest lists them, and the relocator deletes them. The flags of
+    relocated segments stay unchanged. A delete by tag that may reach them is one of the topic's `cold_ops` instead.
+    Other deletes need no place there, because no reader reads below `earliest_seq`.
 CKPT-8  Ephemeral records stay in memory. If a later record is absorbed, a lost record takes the place of each ephemeral
-    one, so that seqs stay dense. Ephemeral records after the last absorbed one are known only by the snapshot's
+    one, so that seqs stay dense. Ephemeral records after the last absorbed one are known only by the manifest's
     `head_seq`.
 CKPT-9  The work under the lock grows with the topics that changed since the last checkpoint or reached their sealing
-    age. It does not grow with all topics. For the others, the encoder has what the snapshot says (MANIFEST-8).
+    age. It does not grow with all topics. For the others, the encoder has what the manifest says (MANIFEST-8).
 
 Source: topics engine architecture, section 3, without its CheckpointMark frames (see seglog.wal.manifest).
 """
@@ -50,21 +50,29 @@ from seglog.errors import DiskFull, SeglogError, TooManyOpenFiles, WriterPoisone
 from seglog.files.port import NO_DESCRIPTOR
 from seglog.maintenance.removal import remove_topics
 from seglog.maintenance.retention import is_aged, seal_age_ms
-from seglog.maintenance.truncation import settle_cuts
-from seglog.reading.read import lost_times, tail_run
-from seglog.segments.batch import RUN_MAX_RECORDS, lost_run
+from seglog.maintenance.truncation import finish_truncations
+from seglog.reading.read import lost_times, tail_batch
+from seglog.segments.batch import FRAME_BATCH_MAX_RECORDS, lost_batch
 from seglog.segments.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.segments.sizes import Sizes
 from seglog.segments.tags import reached_seqs, write_tags
 from seglog.values.config import LogSettings
+from seglog.values.delete_list import DeleteList
 from seglog.values.deletes import DeleteOp
-from seglog.values.listed import Listed
-from seglog.values.reach import NOTHING, Reach
+from seglog.values.merged_deletes import NO_DELETES, MergedDeletes
 from seglog.values.truncate_op import TruncateOp
-from seglog.wal.manifest import Snapshot, TopicMeta, WalPosition, numbers, store_encoded
+from seglog.wal.manifest import LogManifest, TopicMeta, WalPosition, numbers, store_encoded
 from seglog.wal.wal import NO_SPACE
 
-__all__ = ["Wish", "checkpoint", "checkpoint_locked", "is_to_be_sealed", "relieve", "wait_for_room", "wake_reclaim"]
+__all__ = [
+    "CheckpointRequest",
+    "checkpoint",
+    "checkpoint_locked",
+    "is_to_be_sealed",
+    "relieve",
+    "wait_for_room",
+    "wake_reclaim",
+]
 
 _logger = logging.getLogger("seglog.maintenance.checkpoint")
 
@@ -75,13 +83,13 @@ _ticket = count()
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """A change to a topic that a caller asks of a checkpoint. The snapshot makes it durable, or it does not happen.
+class CheckpointRequest:
+    """A change to a topic that a caller asks of a checkpoint. The manifest makes it durable, or it does not happen.
 
     `seal` seals the active segment. `release_seq` releases the sealed segments that end there or below; with `epoch`,
     only if the topic has that epoch. `settle_op` and `settle_truncation` take a delete and a truncation off their
     lists. `relocated` is the first seq of a hot segment with a copy in the cold store, and its .idx's XXH3-64.
-    `recalled` is the first seq of a relocated segment that is hot again.
+    `made_hot` is the first seq of a relocated segment that is hot again.
     """
 
     topic: str
@@ -91,7 +99,7 @@ class Wish:
     epoch: int | None = None
     settle_truncation: TruncateOp | None = None
     relocated: tuple[int, int] | None = None
-    recalled: int | None = None
+    made_hot: int | None = None
 
 
 @dataclass(slots=True)
@@ -100,7 +108,7 @@ class _Draft:
 
     The tail goes from `first_seq` to `last_seq`, and is absorbed up to `kept_seq`. All records from `lost_seq` to the
     tail were ephemeral. `deletes` are the deletes to flag: the first `pending_count` of `pending`, and the deletes that
-    a recalled segment was not flagged for.
+    a segment made hot again was not flagged for.
     """
 
     state: TopicState
@@ -109,17 +117,17 @@ class _Draft:
     first_seq: int
     kept_seq: int
     last_seq: int
-    pending: Listed
+    pending: DeleteList
     pending_count: int
     seal: bool
     sealed: list[SegmentInfo]
     active: SegmentInfo | None
     released: list[SegmentInfo]
-    recalled: int | None
+    made_hot: int | None
     cold: tuple[SegmentInfo, ...]
     final: TopicMeta | None = None
-    cold_ops: Listed = field(default_factory=Listed)
-    deletes: Reach = NOTHING
+    cold_ops: DeleteList = field(default_factory=DeleteList)
+    deletes: MergedDeletes = NO_DELETES
     sizes: Sizes = field(default_factory=Sizes)
     has_new_tags: bool = False
 
@@ -128,14 +136,14 @@ class _Draft:
         return self.sealed if self.active is None else [*self.sealed, self.active]
 
     @property
-    def doomed(self) -> list[tuple[int, int]]:
+    def pending_cold_deletes(self) -> list[tuple[int, int]]:
         gone = [info.first_seq for info in relocated(self.released)]
-        return [(self.meta.topic_id, seq) for seq in (*gone, self.recalled) if seq is not None]
+        return [(self.meta.topic_id, seq) for seq in (*gone, self.made_hot) if seq is not None]
 
     def result(self) -> TopicMeta:
-        """Return the metadata for the snapshot and for `_publish`. Call this after all segments are written."""
+        """Return the metadata for the manifest and for `_publish`. Call this after all segments are written."""
         cold_ops = _kept_cold_ops((*self.meta.cold_ops, *self.deletes.tagged), self.cold)
-        self.cold_ops = Listed(cold_ops)
+        self.cold_ops = DeleteList(cold_ops)
         self.sizes = Sizes(tuple(self.sealed), self.cold)
         active = active_meta(self.active)
         self.final = replace(self.meta, sealed=self.sizes.segments, active=active, cold_ops=cold_ops)
@@ -143,9 +151,9 @@ class _Draft:
 
     def merge_deletes(self) -> None:
         """Merge the deletes to flag. This runs without the lock, because there may be many."""
-        recalled = () if self.recalled is None else self.meta.cold_ops
-        if recalled or self.pending_count:
-            self.deletes = Reach((*recalled, *self.pending.first(self.pending_count)))
+        made_hot = () if self.made_hot is None else self.meta.cold_ops
+        if made_hot or self.pending_count:
+            self.deletes = MergedDeletes((*made_hot, *self.pending.first(self.pending_count)))
 
     def replace(self, info: SegmentInfo) -> None:
         """Replace the info of that segment."""
@@ -157,7 +165,7 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The plan of a checkpoint. `others` are topics with nothing to write that may differ from the newest snapshot."""
+    """The plan of a checkpoint. `others` are topics with nothing to write that may differ from the newest manifest."""
 
     wal: tuple[WalPosition, ...]
     next_topic_id: int
@@ -165,20 +173,20 @@ class _Plan:
     others: list[tuple[TopicState, TopicMeta]]
     deleted: tuple[int, ...]
     epoch_floor: int
-    doomed: tuple[tuple[int, int], ...]
+    pending_cold_deletes: tuple[tuple[int, int], ...]
 
-    def all_doomed(self) -> tuple[tuple[int, int], ...]:
-        return (*self.doomed, *(key for draft in self.drafts for key in draft.doomed))
+    def all_pending_cold_deletes(self) -> tuple[tuple[int, int], ...]:
+        return (*self.pending_cold_deletes, *(key for draft in self.drafts for key in draft.pending_cold_deletes))
 
 
-def checkpoint(engine: Engine, wish: Wish | None = None) -> None:
+def checkpoint(engine: Engine, request: CheckpointRequest | None = None) -> None:
     """Run a checkpoint. Return when it is durable.
 
     Raises `DiskFull` or `TooManyOpenFiles` (nothing changed), `WriterPoisoned`, `FileCorrupt`, `LogClosed`, `ReadOnly`.
     """
     engine.check_writable()
     with engine.checkpoint_lock:
-        checkpoint_locked(engine, wish)
+        checkpoint_locked(engine, request)
     engine.wake_relocator()
     wake_reclaim(engine)
 
@@ -229,15 +237,15 @@ def wait_for_room(engine: Engine) -> None:
     engine.wake_relocator()
 
 
-def checkpoint_locked(engine: Engine, wish: Wish | None, *, pause_s: float = 0) -> None:
-    """Run a checkpoint, for a caller that holds the checkpoint lock. Sleep `pause_s` after each run of records."""
+def checkpoint_locked(engine: Engine, request: CheckpointRequest | None, *, pause_s: float = 0) -> None:
+    """Run a checkpoint, for a caller that holds the checkpoint lock. Sleep `pause_s` after each batch of records."""
     engine.check_open()
     engine.committer.check_sound()
     try:
-        settle_cuts(engine)
+        finish_truncations(engine)
     except OSError as error:
         raise _failure(engine, error) from error
-    plan = _plan(engine, wish)
+    plan = _plan(engine, request)
     if plan.drafts or plan.wal != engine.checkpointed:
         _write_segments(engine, plan, pause_s)
         _store_and_publish(engine, plan)
@@ -246,15 +254,15 @@ def checkpoint_locked(engine: Engine, wish: Wish | None, *, pause_s: float = 0) 
     _free(engine, plan)
 
 
-def _plan(engine: Engine, wish: Wish | None) -> _Plan:
+def _plan(engine: Engine, request: CheckpointRequest | None) -> _Plan:
     with engine.committer.lock:
-        # This snapshot leaves out a topic whose creation is not published. Recovery creates that topic from the WAL, so
-        # its id must look unused in the snapshot.
+        # This manifest leaves out a topic whose creation is not published. Recovery creates that topic from the WAL, so
+        # its id must look unused in the manifest.
         next_topic_id = min(engine.creating, default=engine.next_topic_id)
         ends, deleted = engine.committer.published_ends, engine.deleted
-        plan = _Plan(ends, next_topic_id, [], [], deleted, engine.epoch_floor, engine.doomed)
-        for state in _to_look_at(engine, wish):
-            own = wish if wish is not None and wish.topic == state.name else None
+        plan = _Plan(ends, next_topic_id, [], [], deleted, engine.epoch_floor, engine.pending_cold_deletes)
+        for state in _to_look_at(engine, request):
+            own = request if request is not None and request.topic == state.name else None
             aged = is_to_be_sealed(engine, state)
             if own is not None or aged or has_news(state):
                 plan.drafts.append(_draft(state, own, seal=aged))
@@ -263,7 +271,7 @@ def _plan(engine: Engine, wish: Wish | None) -> _Plan:
     return plan
 
 
-def _to_look_at(engine: Engine, wish: Wish | None) -> list[TopicState]:
+def _to_look_at(engine: Engine, request: CheckpointRequest | None) -> list[TopicState]:
     """Return the topics that this checkpoint looks at, ascending by id (CKPT-9).
 
     The caller holds the committer's lock.
@@ -271,9 +279,9 @@ def _to_look_at(engine: Engine, wish: Wish | None) -> list[TopicState]:
     for topic_id in [state.topic_id for state in engine.changed.values() if state.is_gone]:
         del engine.changed[topic_id]
     found = {**engine.changed, **{state.topic_id: state for state in _aged(engine)}}
-    if wish is not None:
-        named = (engine.find(wish.topic), *engine.leaving.values())
-        found |= {state.topic_id: state for state in named if state is not None and state.name == wish.topic}
+    if request is not None:
+        named = (engine.find(request.topic), *engine.topics_being_deleted.values())
+        found |= {state.topic_id: state for state in named if state is not None and state.name == request.topic}
     return [found[topic_id] for topic_id in sorted(found) if not found[topic_id].is_gone]
 
 
@@ -294,7 +302,7 @@ def _aged(engine: Engine) -> list[TopicState]:
 def _settle(engine: Engine, state: TopicState, meta: TopicMeta | None) -> None:
     """Schedule the topic for sealing by age. If the topic has no news and is as `meta` says, later checkpoints skip it.
 
-    `meta` is what the newest snapshot says of the topic. The caller holds the committer's lock.
+    `meta` is what the newest manifest says of the topic. The caller holds the committer's lock.
     """
     due_ms = _seal_due_ms(engine, state)
     if due_ms is not None and due_ms != state.seal_due_ms:
@@ -305,7 +313,7 @@ def _settle(engine: Engine, state: TopicState, meta: TopicMeta | None) -> None:
 
 
 def _take_over(engine: Engine, plan: _Plan) -> None:
-    """Give the encoder the metadata of topics without news, for later snapshots."""
+    """Give the encoder the metadata of topics without news, for later manifests."""
     for _, meta in plan.others:
         engine.encoder.put(meta)
     with engine.committer.lock:
@@ -345,26 +353,26 @@ def _is_outdated(state: TopicState) -> bool:
     return state.dead_segments > 0 and not state.config.keep_history
 
 
-def _draft(state: TopicState, wish: Wish | None, *, seal: bool) -> _Draft:
+def _draft(state: TopicState, request: CheckpointRequest | None, *, seal: bool) -> _Draft:
     sealed = list(state.sealed)
-    recalled = None if wish is None else wish.recalled
-    if wish is not None and wish.relocated is not None:
-        sealed = [_with_check(info, *wish.relocated) for info in sealed]
-    if recalled is not None:
-        sealed = [info._replace(cold_check=None) if info.first_seq == recalled else info for info in sealed]
-    release_seq = 0 if wish is None or wish.release_seq is None else wish.release_seq
-    if wish is not None and wish.epoch not in {None, state.epoch}:
+    made_hot = None if request is None else request.made_hot
+    if request is not None and request.relocated is not None:
+        sealed = [_with_check(info, *request.relocated) for info in sealed]
+    if made_hot is not None:
+        sealed = [info._replace(cold_check=None) if info.first_seq == made_hot else info for info in sealed]
+    release_seq = 0 if request is None or request.release_seq is None else request.release_seq
+    if request is not None and request.epoch not in {None, state.epoch}:
         release_seq = 0
     if not state.config.keep_history:
         release_seq = max(release_seq, state.floors.earliest_seq - 1)
     released = sealed[: bisect_right(sealed, release_seq, key=lambda segment: segment.last_seq)]
     del sealed[: len(released)]
-    has_moved = released or recalled is not None or (wish is not None and wish.relocated is not None)
+    has_moved = released or made_hot is not None or (request is not None and request.relocated is not None)
     hot_floor = released[-1].last_seq + 1 if released else state.hot_floor
     ops = tuple(state.ops) if _keeps_ops(state, hot_floor) else ()
-    if wish is not None and wish.settle_op is not None:
-        ops = tuple(op for op in ops if op.op != wish.settle_op)
-    truncate_ops = tuple(op for op in state.truncate_ops if wish is None or op != wish.settle_truncation)
+    if request is not None and request.settle_op is not None:
+        ops = tuple(op for op in ops if op.op != request.settle_op)
+    truncate_ops = tuple(op for op in state.truncate_ops if request is None or op != request.settle_truncation)
     return _Draft(
         state=state,
         meta=replace(state.to_meta(), hot_floor=hot_floor, ops=ops, truncate_ops=truncate_ops),
@@ -374,11 +382,11 @@ def _draft(state: TopicState, wish: Wish | None, *, seal: bool) -> _Draft:
         last_seq=state.head_seq,
         pending=state.pending,
         pending_count=len(state.pending),
-        seal=seal or (wish is not None and wish.seal),
+        seal=seal or (request is not None and request.seal),
         sealed=sealed,
         active=state.active,
         released=released,
-        recalled=recalled,
+        made_hot=made_hot,
         cold=relocated(sealed) if has_moved else state.cold,
     )
 
@@ -392,7 +400,7 @@ def _kept_cold_ops(ops: tuple[DeleteOp, ...], cold: tuple[SegmentInfo, ...]) -> 
     if not cold:
         return ()
     # A delete that does not reach the first record reaches none behind it.
-    return tuple(op for op in Reach(ops).tagged if op.may_reach(cold[0].first_seq))
+    return tuple(op for op in MergedDeletes(ops).tagged if op.may_reach(cold[0].first_seq))
 
 
 def _keeps_ops(state: TopicState, hot_floor: int) -> bool:
@@ -411,7 +419,7 @@ def _write_segments(engine: Engine, plan: _Plan, pause_s: float) -> None:
             _absorb(engine, draft, pause_s)
             for info in draft.segments if draft.deletes.top else ():
                 if info.is_hot and draft.deletes.may_reach(info.first_seq):
-                    known_below = 0 if info.first_seq == draft.recalled else draft.state.flagged_below
+                    known_below = 0 if info.first_seq == draft.made_hot else draft.state.flagged_below
                     draft.replace(_flag(engine, draft.state.topic_id, info, draft.deletes, known_below))
     except OSError as error:
         raise _failure(engine, error) from error
@@ -424,25 +432,25 @@ def _absorb(engine: Engine, draft: _Draft, pause_s: float) -> None:
     seq = draft.lost_seq
     while draft.first_seq <= draft.kept_seq and seq <= draft.kept_seq:
         if seq < draft.first_seq:
-            upto = min(draft.first_seq - 1, seq + RUN_MAX_RECORDS - 1)
-            run = lost_run(draft.state.topic_id, seq, lost_times(engine, draft.state, seq, upto))
+            upto = min(draft.first_seq - 1, seq + FRAME_BATCH_MAX_RECORDS - 1)
+            batch = lost_batch(draft.state.topic_id, seq, lost_times(engine, draft.state, seq, upto))
         else:
-            run = tail_run(engine, draft.state, seq, draft.kept_seq)
-        headers = run.verified()
+            batch = tail_batch(engine, draft.state, seq, draft.kept_seq)
+        headers = batch.verified()
         start = 0
-        while start < len(run):
+        while start < len(batch):
             if writer is None:
-                writer = _writer(engine, draft, run.first_seq + start, int(run.entries["length"][start]))
+                writer = _writer(engine, draft, batch.first_seq + start, int(batch.entries["length"][start]))
                 created |= writer.records == 0
-            stop = start + writer.room(run.entries["length"][start:], engine.settings)
+            stop = start + writer.room(batch.entries["length"][start:], engine.settings)
             if start < stop:
-                part = run.entries[start:stop]
-                writer.add(run.piece(start, stop), part["length"], part["ts_ms"], headers["flags"][start:stop])
-            if stop < len(run):
+                part = batch.entries[start:stop]
+                writer.add(batch.piece(start, stop), part["length"], part["ts_ms"], headers["flags"][start:stop])
+            if stop < len(batch):
                 _finish(engine, draft, writer, seal=True)
                 writer = None
             start = stop
-        seq = run.last_seq + 1
+        seq = batch.last_seq + 1
         if pause_s:
             time.sleep(pause_s)
     if writer is not None:
@@ -469,7 +477,7 @@ def _writer(engine: Engine, draft: _Draft, seq: int, frame_bytes: int) -> Segmen
 def _seal(engine: Engine, draft: _Draft, active: SegmentInfo) -> None:
     """Seal the active segment: cut its files to their lengths, and sync them even if they look right (CKPT-6).
 
-    From now on the size of the files, and no longer the snapshot, says where the segment ends.
+    From now on the size of the files, and no longer the manifest, says where the segment ends.
     """
     segment = engine.segments.get(draft.state.topic_id, active)
     cut(segment, active.records, active.data_bytes)
@@ -500,7 +508,7 @@ def _is_full(info: SegmentInfo, frame_bytes: int, settings: LogSettings) -> bool
     return info.records >= settings.segment_max_events or (info.records > 0 and is_over)
 
 
-def _flag(engine: Engine, topic_id: int, info: SegmentInfo, deletes: Reach, known_below: int) -> SegmentInfo:
+def _flag(engine: Engine, topic_id: int, info: SegmentInfo, deletes: MergedDeletes, known_below: int) -> SegmentInfo:
     """Run step 3 for one segment, also where the flag is set already (CKPT-6).
 
     Return the new info of the segment. If the deletes reach no record, return `info` and read no entries.
@@ -509,7 +517,7 @@ def _flag(engine: Engine, topic_id: int, info: SegmentInfo, deletes: Reach, know
     seqs = reached_seqs(engine.files, engine.layout, segment, info, deletes, known_below=known_below)
     if not seqs:
         return info
-    for _, group in groupby(seqs, key=lambda seq: (seq - info.first_seq) // RUN_MAX_RECORDS):
+    for _, group in groupby(seqs, key=lambda seq: (seq - info.first_seq) // FRAME_BATCH_MAX_RECORDS):
         batch = list(group)
         segment.entries(batch[0], batch[-1])
         segment.set_deleted(batch[0], batch[-1], batch)
@@ -518,23 +526,23 @@ def _flag(engine: Engine, topic_id: int, info: SegmentInfo, deletes: Reach, know
 
 
 def _store_and_publish(engine: Engine, plan: _Plan) -> None:
-    """Run steps 4 and 5. Once the snapshot may be on the disk, memory has to follow it, or the writer has to stop."""
-    number = engine.snapshot_number + 1
+    """Run steps 4 and 5. Once the manifest may be on the disk, memory has to follow it, or the writer has to stop."""
+    number = engine.manifest_number + 1
     try:
         store_encoded(engine.files, engine.layout, number, _encoded(engine, plan))
         with engine.committer.lock:
-            engine.snapshot_number = number
+            engine.manifest_number = number
             engine.checkpointed = plan.wal
             for draft in plan.drafts:
                 _publish(draft)
-                engine.doomed += tuple(draft.doomed)
+                engine.pending_cold_deletes += tuple(draft.pending_cold_deletes)
                 _settle(engine, draft.state, draft.final)
             for state, meta in plan.others:
                 _settle(engine, state, meta)
         for draft in plan.drafts:
             engine.has_dead |= bool(reclaimable(draft.state, engine.settings.reclaim_dead_percent))
     except TooManyOpenFiles:
-        raise  # the snapshot has no name yet
+        raise  # the manifest has no name yet
     except OSError as error:
         if error.errno in NO_SPACE and number not in numbers(engine.files, engine.layout):
             raise DiskFull(engine.layout.meta) from error
@@ -545,14 +553,14 @@ def _store_and_publish(engine: Engine, plan: _Plan) -> None:
 
 
 def _encoded(engine: Engine, plan: _Plan) -> bytes:
-    """Return the encoded snapshot. If it does not reach the disk, the next checkpoint encodes its topics again."""
+    """Return the encoded manifest. If it does not reach the disk, the next checkpoint encodes its topics again."""
     encoder = engine.encoder
     for meta in (*(draft.result() for draft in plan.drafts), *(meta for _, meta in plan.others)):
         encoder.put(meta)
     for topic_id in plan.deleted:
         encoder.remove(topic_id)
     return encoder.encode_put(
-        Snapshot(plan.next_topic_id, (), plan.wal, plan.deleted, plan.epoch_floor, plan.all_doomed())
+        LogManifest(plan.next_topic_id, (), plan.wal, plan.deleted, plan.epoch_floor, plan.all_pending_cold_deletes())
     )
 
 
@@ -568,13 +576,13 @@ def _publish(draft: _Draft) -> None:
     state.hot_floor = meta.hot_floor
     later = state.ops.since(planned)
     if len(state.ops) != len(meta.ops) + len(later):
-        state.ops = Listed((*meta.ops, *later))
+        state.ops = DeleteList((*meta.ops, *later))
     if state.pending:
-        state.pending = Listed(state.pending.since(planned))
+        state.pending = DeleteList(state.pending.since(planned))
     state.flagged_below = max(state.flagged_below, draft.deletes.below)
     state.truncate_ops = meta.truncate_ops  # no truncation came since: truncations hold the checkpoint lock
     state.cold, state.cold_ops = draft.cold, draft.cold_ops
-    state.resident.drop_below(state.hot_floor)
+    state.ephemeral_buffer.drop_below(state.hot_floor)
     state.settle_front()
 
 

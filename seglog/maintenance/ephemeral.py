@@ -1,6 +1,6 @@
 """Free memory of ephemeral records: when the memory is full, or when a ttl or a cap wants them gone.
 
-EPH-1  All resident records fit into `ephemeral_max_bytes`. If an append does not fit, the log evicts chunks until it
+EPH-1  All ephemeral records fit into `ephemeral_max_bytes`. If an append does not fit, the log evicts chunks until it
     does. It takes the oldest chunk of the topic that holds most, among the topics whose `discard` is "old". If none of
     them has a chunk left, the append is refused. A topic with "reject" loses no chunk to other topics, and its own
     appends are refused.
@@ -30,7 +30,7 @@ def make_room(engine: Engine, state: TopicState, frame_bytes: int, records: int)
         victim = None if state.config.discard == "reject" else _largest(engine)
         if victim is None:
             raise TopicFull(state.name, "ephemeral_max_bytes", memory.max_bytes)
-        victim.drop_oldest_resident()
+        victim.drop_oldest_ephemeral()
 
 
 def trim(engine: Engine, state: TopicState) -> int:
@@ -38,9 +38,9 @@ def trim(engine: Engine, state: TopicState) -> int:
     now_ms = engine.clock.now_ms()
     last_seq = 0
     with engine.committer.lock:
-        while _is_in_front(state) and _is_due(state, state.resident.chunks[0], now_ms):
-            last_seq = state.resident.chunks[0].last_seq
-            state.drop_oldest_resident()
+        while _is_in_front(state) and _is_due(state, state.ephemeral_buffer.chunks[0], now_ms):
+            last_seq = state.ephemeral_buffer.chunks[0].last_seq
+            state.drop_oldest_ephemeral()
     return last_seq
 
 
@@ -49,23 +49,26 @@ def _largest(engine: Engine) -> TopicState | None:
     candidates = [
         state
         for state in engine.states()
-        if state.resident.chunks and state.config.discard == "old" and not state.is_being_cut
+        if state.ephemeral_buffer.chunks and state.config.discard == "old" and not state.is_being_truncated
     ]
-    return max(candidates, key=lambda state: state.resident.held_bytes, default=None)
+    return max(candidates, key=lambda state: state.ephemeral_buffer.held_bytes, default=None)
 
 
 def _is_in_front(state: TopicState) -> bool:
     """Return whether the topic has chunks, and all its other records lie behind the oldest chunk."""
-    if not state.resident.chunks or state.is_being_cut or state.has_segments:
+    if not state.ephemeral_buffer.chunks or state.is_being_truncated or state.has_segments:
         return False
-    return state.resident.chunks[0].first_seq < state.tail.first_seq and state.floors.earliest_seq >= state.hot_floor
+    return (
+        state.ephemeral_buffer.chunks[0].first_seq < state.tail.first_seq
+        and state.floors.earliest_seq >= state.hot_floor
+    )
 
 
 def _is_due(state: TopicState, chunk: Chunk, now_ms: int) -> bool:
     config = state.config
     if config.ttl_ms is not None and chunk.max_ts_ms < now_ms - config.ttl_ms:
         return True
-    if config.discard != "old" or chunk is state.resident.chunks[-1]:
+    if config.discard != "old" or chunk is state.ephemeral_buffer.chunks[-1]:
         return False
     records = state.assigned_seq - max(chunk.last_seq, state.retained_from - 1)
     size_bytes = state.retained_bytes - len(chunk.frames)

@@ -30,7 +30,7 @@ from seglog.maintenance.ephemeral import trim
 from seglog.maintenance.retention import Retained, Retention, due_seq, passed_cap
 from seglog.reading.read import read_records
 from seglog.segments.tags import reached_seqs
-from seglog.values.reach import Reach
+from seglog.values.merged_deletes import MergedDeletes
 from seglog.values.record import Gap
 
 __all__ = ["advance_front", "due", "enforce", "enforce_limits", "expect_flags", "find_fronts"]
@@ -90,28 +90,28 @@ def _advanced(engine: Engine, state: TopicState, *, may_ask_store: bool) -> Exce
     first = state.floors.earliest_seq
     if first < state.hot_floor or (not may_ask_store and any(info.last_seq >= first for info in state.cold)):
         return None
-    cuts, head = len(state.cuts), state.head_seq
+    truncations, head = len(state.truncations), state.head_seq
     try:
         found = _first_near(engine, state, first, head)
     except (SeglogError, FileNotFoundError) as error:
         return error
     with engine.committer.lock:
         floors = state.floors.raised(found or head + 1)
-        if len(state.cuts) == cuts and floors is not state.floors:
+        if len(state.truncations) == truncations and floors is not state.floors:
             state.touch()
             state.floors = floors
     return None
 
 
 def expect_flags(engine: Engine) -> None:
-    """Tell the segment cache, after recovery, which deletes may have set more flags than the snapshot counts."""
+    """Tell the segment cache, after recovery, which deletes may have set more flags than the manifest counts."""
     for state in engine.topics.values():
         if state.pending:
-            engine.segments.expect_flags(state.topic_id, Reach(state.pending))
+            engine.segments.expect_flags(state.topic_id, MergedDeletes(state.pending))
 
 
 def find_fronts(engine: Engine, tell: Callable[[str, Exception], None]) -> None:
-    """Find the first live record of each topic after recovery. A crash may have kept its seq out of the snapshot.
+    """Find the first live record of each topic after recovery. A crash may have kept its seq out of the manifest.
 
     Every opening of the same disk finds the same record. A topic without a delete needs no search. For another topic,
     the search reads the first record, and later ones only if the first is dead. If the front of a topic stays unknown,

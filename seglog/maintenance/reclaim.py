@@ -29,7 +29,7 @@ from seglog.errors import CalledWithin, LogClosed
 from seglog.process.interrupts import uninterrupted
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned
-from seglog.segments.rewrite import discard_rewrite, write_anew
+from seglog.segments.rewrite import discard_rewrite, rewrite_segment
 from seglog.segments.segment import SegmentFiles, SegmentInfo
 
 __all__ = ["Reclaimer"]
@@ -113,12 +113,12 @@ class Reclaimer(Owned):
         engine, topic_id = self._engine, state.topic_id
         segment = engine.segments.get(topic_id, info)
         if segment.data.size() != info.data_bytes:
-            # A rewrite swapped the files, and a crash came before the next snapshot (REWRITE-5).
+            # A rewrite swapped the files, and a crash came before the next manifest (REWRITE-5).
             with engine.checkpoint_lock:
                 self._publish(state, info, segment.counted(info))
             return
         try:
-            data_bytes = write_anew(engine.files, engine.layout, segment, info, pace)
+            data_bytes = rewrite_segment(engine.files, engine.layout, segment, info, pace)
         except BaseException:
             discard_rewrite(engine.files, engine.layout, topic_id, info.first_seq)
             raise

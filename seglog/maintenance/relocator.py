@@ -1,8 +1,8 @@
-"""Move segments to the cold store, and delete doomed ones from it: in a separate thread, after checkpoints.
+"""Move segments to the cold store, and delete segments from it: in a separate thread, after checkpoints.
 
-    1 let go   The relocator deletes doomed segments from the cold stores.
+    1 let go   The relocator deletes the segments of `pending_cold_deletes`.
     2 copy     It copies each segment that hot retention does not keep (seglog.maintenance.relocation), oldest first.
-    3 flip     It makes a checkpoint whose snapshot says that the segment is in the cold store. Then it deletes the hot
+    3 flip     It makes a checkpoint whose manifest says that the segment is in the cold store. Then it deletes the hot
                copy.
     4 look     After deletes by tag, it looks for the first live record, if that may be in the cold store.
 
@@ -11,7 +11,7 @@ MOVER-1  The relocator holds no lock of the log over a call of a cold store. So 
     the log by a second at most.
 MOVER-2  Step 3 runs under the checkpoint lock, which flagging, truncations and closing need too. It runs only if
     nothing of the segment has changed since it was read. Otherwise the relocator copies the segment again.
-MOVER-3  The relocator never puts a segment under a doomed name before it has deleted that name. So no old segment is
+MOVER-3  The relocator never puts a segment under a name before the pending delete of that name. So no old segment is
     taken for a new one.
 MOVER-4  A failure is logged. The relocator tries again after the next checkpoint.
 
@@ -31,7 +31,7 @@ from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import LogClosed, SameFile, WriterPoisoned
 from seglog.format.index import ENTRY
-from seglog.maintenance.checkpoint import Wish, checkpoint_locked
+from seglog.maintenance.checkpoint import CheckpointRequest, checkpoint_locked
 from seglog.maintenance.housekeeping import advance_front
 from seglog.maintenance.relocation import HotRetention, relocate, to_relocate
 from seglog.segments.segment import SegmentInfo
@@ -40,7 +40,7 @@ from seglog.tiers.local_store import LocalSegmentStore
 from seglog.tiers.segment_store import Part, SegmentId
 from seglog.tiers.topic_tier import TopicTier
 
-__all__ = ["recall", "relocate_due"]
+__all__ = ["make_hot", "relocate_due"]
 
 _logger = logging.getLogger("seglog.maintenance.relocator")
 _TRIES = 3
@@ -51,7 +51,7 @@ class _Changed(Exception):
 
 
 def relocate_due(engine: Engine) -> None:
-    """Delete all doomed segments from the cold stores, and relocate all segments that are due."""
+    """Run all pending deletes in the cold stores, and relocate all segments that are due."""
     stores = engine.cold_stores
     if stores is None:
         return
@@ -65,10 +65,11 @@ def relocate_due(engine: Engine) -> None:
         return
 
 
-def recall(engine: Engine, state: TopicState, info: SegmentInfo) -> None:
-    """Make a relocated segment hot again, durably. The caller holds no lock, and keeps `recalls` above 0 meanwhile.
+def make_hot(engine: Engine, state: TopicState, info: SegmentInfo) -> None:
+    """Make a relocated segment hot again, durably. The caller holds no lock, and keeps `relocation_holds` above 0
+    meanwhile.
 
-    Raises what a read of the segment raises, and what a checkpoint raises. If the segment is gone meanwhile, `recall`
+    Raises what a read of the segment raises, and what a checkpoint raises. If the segment is gone meanwhile, `make_hot`
     does nothing.
     """
     stores = engine.cold_stores
@@ -83,7 +84,7 @@ def recall(engine: Engine, state: TopicState, info: SegmentInfo) -> None:
             return
         engine.segments.forget(state.topic_id, info.first_seq)
         _hot(engine, state).put(SegmentId(info.first_seq), data, idx)
-        checkpoint_locked(engine, Wish(state.name, recalled=info.first_seq))
+        checkpoint_locked(engine, CheckpointRequest(state.name, made_hot=info.first_seq))
 
 
 def _attempt(state: TopicState, work: functools.partial[None]) -> None:
@@ -97,7 +98,7 @@ def _attempt(state: TopicState, work: functools.partial[None]) -> None:
 
 
 def _let_go(engine: Engine, stores: ColdStores) -> None:
-    for key in engine.doomed:
+    for key in engine.pending_cold_deletes:
         topic_id, first_seq = key
         try:
             stores.changing(topic_id, engine.files).delete(SegmentId(first_seq))
@@ -105,7 +106,7 @@ def _let_go(engine: Engine, stores: ColdStores) -> None:
             _logger.warning("the cold store keeps segment %d of topic %d for now: %s", first_seq, topic_id, error)
             continue
         with engine.committer.lock:
-            engine.doomed = tuple(one for one in engine.doomed if one != key)
+            engine.pending_cold_deletes = tuple(one for one in engine.pending_cold_deletes if one != key)
 
 
 def _relocate_topic(engine: Engine, stores: ColdStores, state: TopicState) -> None:
@@ -128,12 +129,12 @@ def _next_due(engine: Engine, state: TopicState) -> SegmentInfo | None:
     settings = engine.settings
     retention = HotRetention(settings.hot_retain_segments, settings.hot_retain_bytes)
     with engine.committer.lock:
-        if engine.is_closed or state.recalls or not state.is_published or state.is_gone:
+        if engine.is_closed or state.relocation_holds or not state.is_published or state.is_gone:
             return None
         hot = [info for info in state.segments if info.is_hot]
         due = to_relocate(hot, retention)
-        doomed = {first_seq for topic_id, first_seq in engine.doomed if topic_id == state.topic_id}
-        return next((info for info in hot if info.first_seq in due and info.first_seq not in doomed), None)
+        pending = {first_seq for topic_id, first_seq in engine.pending_cold_deletes if topic_id == state.topic_id}
+        return next((info for info in hot if info.first_seq in due and info.first_seq not in pending), None)
 
 
 @contextmanager
@@ -141,11 +142,11 @@ def _flip(engine: Engine, state: TopicState, info: SegmentInfo, segment: Segment
     """Flip the pointer under the checkpoint lock (MOVER-2). Raises `_Changed` if the segment is not what was copied."""
     with engine.checkpoint_lock:
         engine.check_open()
-        if state.recalls or info not in state.sealed or engine.topics.get(state.name) is not state:
+        if state.relocation_holds or info not in state.sealed or engine.topics.get(state.name) is not state:
             raise _Changed
         if _check_now(engine, state, info) != check or _has_fewer_bytes(engine, state, info):
             raise _Changed
-        checkpoint_locked(engine, Wish(state.name, relocated=(segment, check)))
+        checkpoint_locked(engine, CheckpointRequest(state.name, relocated=(segment, check)))
         if info in state.sealed or state.is_gone:
             raise _Changed
         try:

@@ -2,12 +2,12 @@
 
     1 frame      The writer makes a TOPIC_DELETE frame durable. The name is free. A later topic of this name gets a new
                  id and a higher epoch.
-    2 snapshot   The next checkpoint stores a snapshot without the topic, with its id among the deleted ones.
+    2 manifest   The next checkpoint stores a manifest without the topic, with its id among the deleted ones.
     3 rename     The checkpoint renames topics/<id> to topics/<id>.deleted, durably.
     4 unlink     The checkpoint unlinks the files in it, and removes the directory.
 
-Before 2, only the WAL has changed. From 2 on, the snapshot says that no topic owns the directory. So a crash leaves
-only files that recovery removes by the same steps. If the snapshot does not mention a directory whose id was already
+Before 2, only the WAL has changed. From 2 on, the manifest says that no topic owns the directory. So a crash leaves
+only files that recovery removes by the same steps. If the manifest does not mention a directory whose id was already
 assigned, recovery leaves it and reports it.
 """
 

@@ -3,21 +3,22 @@
     1 frame      The writer makes a TRUNCATE frame durable. From here on the records are gone after any crash. In
                  memory, the segment of the cut ends before the cut and becomes the active one
                  (seglog.engine.truncated_state).
-    2 snapshot   `settle_cuts` stores the newest snapshot again, at the same place in the WAL. In the copy, the topic is
-                 as it is right after the frame (`is_ahead`). Replay skips the topic's frames up to the TRUNCATE frame.
-    3 cut        `settle_cuts` cuts and unlinks segment files, durably.
+    2 manifest   `finish_truncations` stores the newest manifest again, at the same place in the WAL. In the copy, the
+                 topic is as it is right after the frame (`is_ahead`). Replay skips the topic's frames up to the
+                 TRUNCATE frame.
+    3 cut        `finish_truncations` cuts and unlinks segment files, durably.
     4 continue   A checkpoint absorbs later records, at the freed offsets.
 
-TRUNC-1  A file is cut only after a durable snapshot says that it ends there. An offset is used again only after the cut
-    is durable. Before 2 only the WAL has changed. So the old snapshot is whole, and replay reaches the same cut.
+TRUNC-1  A file is cut only after a durable manifest says that it ends there. An offset is used again only after the cut
+    is durable. Before 2 only the WAL has changed. So the old manifest is whole, and replay reaches the same cut.
 TRUNC-2  A cut in the tail, whose records are in the WAL only, needs step 1 alone. It frees no offset of a segment file.
 TRUNC-3  A delete that covers seqs from the cut on now ends below the cut. So it reaches no record that takes an old
     seq.
 TRUNC-4  The epoch goes up. Readers that are above the cut end with `Truncated`.
 TRUNC-5  A truncation never goes below evicted records. Without `keep_history`, it never goes below the hot floor or the
     expiry floor either.
-TRUNC-6  If the segment of the cut was relocated, `recall` of seglog.maintenance.relocator makes it hot before 1. Step 2
-    dooms relocated segments above the cut (CKPT-7).
+TRUNC-6  If the segment of the cut was relocated, `make_hot` of seglog.maintenance.relocator makes it hot before 1. Step
+    2 dooms relocated segments above the cut (CKPT-7).
 TRUNC-7  With `keep_history`, the truncation is listed (seglog.values.truncate_op) until it is settled. The archive may
     have the removed records.
 """
@@ -35,10 +36,10 @@ from seglog.segments.tags import drop_tags
 from seglog.values.layout import SEGMENT_PARTS, Layout, number_in
 from seglog.wal.manifest import TopicMeta, load, store
 
-__all__ = ["kept_part", "lowest_cut", "segment_names", "settle_cuts"]
+__all__ = ["finish_truncations", "kept_part", "lowest_truncation", "segment_names"]
 
 
-def lowest_cut(state: TopicState) -> int:
+def lowest_truncation(state: TopicState) -> int:
     """Return the lowest seq that a truncation may name (TRUNC-5)."""
     evict_floor = state.floors.evict_floor
     return evict_floor if state.config.keep_history else max(state.hot_floor, evict_floor, state.expired_seq)
@@ -56,34 +57,38 @@ def kept_part(state: TopicState, seq: int, open_segment: Callable[[SegmentInfo],
     return segment.counted(segment.info(seq - info.first_seq, sealed=False))
 
 
-def settle_cuts(engine: Engine) -> None:
+def finish_truncations(engine: Engine) -> None:
     """Run steps 2 and 3 for every topic that waits for them. The caller holds the checkpoint lock.
 
     Raises `OSError` or `FileCorrupt`. After either, the caller may call it again.
     """
     with engine.committer.lock:
-        waiting = [(state, state.cut_meta, state.active) for state in engine.states() if state.cut_meta is not None]
+        waiting = [
+            (state, state.truncated_meta, state.active) for state in engine.states() if state.truncated_meta is not None
+        ]
     if not waiting:
         return
-    number, snapshot = load(engine.files, engine.layout)
+    number, manifest = load(engine.files, engine.layout)
     ahead = {meta.topic_id: replace(meta, is_ahead=True) for _, meta, _ in waiting if meta is not None}
-    topics = tuple(ahead.get(topic.topic_id, topic) for topic in snapshot.topics)
+    topics = tuple(ahead.get(topic.topic_id, topic) for topic in manifest.topics)
     cold = {(topic.topic_id, info.first_seq) for topic in topics for info in topic.cold}
-    doomed = tuple(
+    pending_cold_deletes = tuple(
         (topic.topic_id, info.first_seq)
-        for topic in snapshot.topics
+        for topic in manifest.topics
         for info in topic.cold
         if (topic.topic_id, info.first_seq) not in cold
     )
-    snapshot = replace(snapshot, topics=topics, doomed=(*snapshot.doomed, *doomed))
-    store(engine.files, engine.layout, number + 1, snapshot)
-    engine.snapshot_number = number + 1
+    manifest = replace(
+        manifest, topics=topics, pending_cold_deletes=(*manifest.pending_cold_deletes, *pending_cold_deletes)
+    )
+    store(engine.files, engine.layout, number + 1, manifest)
+    engine.manifest_number = number + 1
     with engine.committer.lock:
-        engine.doomed += doomed
+        engine.pending_cold_deletes += pending_cold_deletes
     for state, meta, active in waiting:
         if meta is not None:
-            _cut_files(engine, meta, active)
-            state.cut_meta = None
+            _truncate_files(engine, meta, active)
+            state.truncated_meta = None
             state.kept_head = meta.head_seq
 
 
@@ -98,7 +103,7 @@ def segment_names(files: Files, layout: Layout, topic_id: int) -> list[tuple[str
     return [(kind, number) for kind, number in found if number is not None]
 
 
-def _cut_files(engine: Engine, meta: TopicMeta, active: SegmentInfo | None) -> None:
+def _truncate_files(engine: Engine, meta: TopicMeta, active: SegmentInfo | None) -> None:
     """Run step 3 for one topic. A reader that is using these files looks its records up again."""
     topic_id = meta.topic_id
     last = meta.sealed_seq if active is None else active.first_seq

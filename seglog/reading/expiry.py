@@ -39,14 +39,14 @@ def expired_seq(engine: Engine, state: TopicState, first: int) -> int:
     oldest_ms = engine.clock.now_ms() - ttl_ms
     if oldest_ms <= state.oldest_live_ms:
         return state.expired_seq
-    cuts = len(state.cuts)
+    truncations = len(state.truncations)
     try:
         found, found_ms = _search(engine, state, first, oldest_ms)
     except (SeglogError, FileNotFoundError):
         engine.check_open()
         found, found_ms = _whole_segments(state, oldest_ms), 0
     with engine.committer.lock:
-        if len(state.cuts) == cuts:
+        if len(state.truncations) == truncations:
             if found > state.expired_seq:
                 state.touch()
             state.expired_seq = max(state.expired_seq, found)

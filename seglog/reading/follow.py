@@ -26,32 +26,34 @@ class Follower:
     """The position of a reader in a topic. The reader continues from there; `seq` is the next seq that it wants."""
 
     def __init__(
-        self, engine: Engine, state: TopicState, first: int, cuts: int, *, gaps: bool, expired: int = 1
+        self, engine: Engine, state: TopicState, first: int, truncations: int, *, gaps: bool, expired: int = 1
     ) -> None:
-        """Begin at `first`, chosen after `cuts` truncations of the topic, when the expiry floor was `expired`."""
+        """Begin at `first`, chosen when the topic had `truncations` truncations and the expiry floor `expired`."""
         self.seq = first
         self._engine = engine
         self._state = state
-        self._cuts = cuts
+        self._truncations = truncations
         self._gaps = gaps
         self._expired: int | None = expired
 
-    def news(self) -> Iterator[Record | Gap]:
+    def new_items(self) -> Iterator[Record | Gap]:
         """Yield the records from `seq` on. Raises what a read raises, also `LogClosed`."""
         state = self._state
         head = state.head_seq
-        check_place(state, self.seq, self._cuts)
+        check_place(state, self.seq, self._truncations)
         # The first time, use the floor of the call: a record that expires after the call is no reason to fail.
         expired = expired_seq(self._engine, state, self.seq) if self._expired is None else self._expired
         self._expired = None
-        items = continue_records(self._engine, state, self.seq, head, self._cuts, gaps=self._gaps, expired=expired)
+        items = continue_records(
+            self._engine, state, self.seq, head, self._truncations, gaps=self._gaps, expired=expired
+        )
         for item in items:
             self.seq = (item.gap_to if isinstance(item, Gap) else item.seq) + 1
             yield item
         # The last records up to the head may be deleted. After a cut, the head is lower than before.
         self.seq = max(self.seq, min(head, state.head_seq) + 1)
 
-    def has_news(self, waiter: Callable[[], None]) -> bool:
+    def poll(self, waiter: Callable[[], None]) -> bool:
         """Return whether record `seq` exists, or the topic was cut or deleted. If not, register `waiter` (FOLLOW-2).
 
         The next news calls `waiter` once. `waiter` must neither block nor raise. Raises `LogClosed`.
@@ -59,7 +61,7 @@ class Follower:
         state = self._state
         with self._engine.committer.lock:
             self._engine.check_open()
-            is_below = self.seq > min(state.cuts[self._cuts :], default=self.seq)
+            is_below = self.seq > min(state.truncations[self._truncations :], default=self.seq)
             if state.head_seq >= self.seq or is_below or state.is_gone:
                 return True
             state.waiters.append(waiter)
@@ -75,7 +77,7 @@ def follow_records(follower: Follower, timeout_s: float | None) -> Iterator[Reco
     """Yield records until the follower ends (FOLLOW-3). This runs in the caller's thread."""
     try:
         while True:
-            yield from follower.news()
+            yield from follower.new_items()
             if not _wait(follower, timeout_s):
                 return
     except LogClosed:
@@ -85,15 +87,15 @@ def follow_records(follower: Follower, timeout_s: float | None) -> Iterator[Reco
 def _wait(follower: Follower, timeout_s: float | None) -> bool:
     """Wait until there is news; return False at the time-out. Raises `LogClosed`."""
     # Not an `Event`: the publisher may be interrupted, and a lock is released by one call.
-    news = threading.Lock()
-    news.acquire()
+    woken = threading.Lock()
+    woken.acquire()
 
     def wake() -> None:
-        if news.locked():
-            news.release()
+        if woken.locked():
+            woken.release()
 
-    while not follower.has_news(wake):
-        if not news.acquire(timeout=-1 if timeout_s is None else timeout_s):
+    while not follower.poll(wake):
+        if not woken.acquire(timeout=-1 if timeout_s is None else timeout_s):
             follower.forget(wake)
             return False
     return True

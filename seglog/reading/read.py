@@ -1,9 +1,10 @@
 """Read a topic: the cold tier below the hot floor, then sealed segments, the active one, and the newest in the WAL.
 
-READ-1  A reader holds the committer's lock only to find the place of a run. It holds no lock while it reads a file, and
-    none between records.
+READ-1  A reader holds the committer's lock only to find the place of a batch. It holds no lock while it reads a file,
+    and none between records.
 READ-2  A reader verifies each record before it shows it: checksum, and seq, time, length and topic against the index.
-    It verifies a run of up to a MiB at once. If a run has an error, the reader first shows the sound records before it.
+    It verifies a batch of up to a MiB at once. If a batch has an error, the reader first shows the sound records before
+    it.
 READ-3  When records change place or a delete reaches them, active readers look again from their position. They never
     show a record that was deleted before they reached it. When the hot copy is deleted, they continue in the cold tier.
 READ-4  A reader reports evicted records: as a `Gap` in between, or by raising `Evicted`. It skips deleted records. If
@@ -25,8 +26,8 @@ from seglog.errors import ColdTierRequired, Evicted, FileCorrupt, NoSuchTopic, S
 from seglog.files.open_file import OpenFile
 from seglog.format.frame import DELETED, tombstone
 from seglog.format.frames import Frames, take_apart
-from seglog.segments.batch import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run, lost_run
-from seglog.values.reach import NOTHING, Reach
+from seglog.segments.batch import FRAME_BATCH_MAX_BYTES, FRAME_BATCH_MAX_RECORDS, FrameBatch, lost_batch
+from seglog.values.merged_deletes import NO_DELETES, MergedDeletes
 from seglog.values.record import Gap, Record
 
 __all__ = [
@@ -34,11 +35,11 @@ __all__ = [
     "check_place",
     "continue_records",
     "live_records",
-    "load_run",
+    "load_batch",
     "lost_times",
     "read_frame_batches",
     "read_records",
-    "tail_run",
+    "tail_batch",
 ]
 
 # One read spans frames of other topics up to this size, about a page, instead of two reads.
@@ -51,26 +52,26 @@ def read_records(
     engine: Engine, state: TopicState, first: int, last: int, *, gaps: bool = False
 ) -> Iterator[Record | Gap]:
     """Yield the live records from `first` to `last`, all published. With `gaps`, also yield gaps for evicted ones."""
-    return continue_records(engine, state, first, last, len(state.cuts), gaps=gaps)
+    return continue_records(engine, state, first, last, len(state.truncations), gaps=gaps)
 
 
 def read_frame_batches(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[Frames]:
-    """Yield the frames of the hot records from `first` to `last`, run by run.
+    """Yield the frames of the hot records from `first` to `last`, batch by batch.
 
-    If a record is deleted and its delete is not listed, a tombstone takes the place of its frame. If a run has an
+    If a record is deleted and its delete is not listed, a tombstone takes the place of its frame. If a batch has an
     error, the sound frames before it come one by one.
     """
-    return _frame_batches(engine, state, first, last, len(state.cuts))
+    return _frame_batches(engine, state, first, last, len(state.truncations))
 
 
 def continue_records(
-    engine: Engine, state: TopicState, first: int, last: int, cuts: int, *, gaps: bool, expired: int = 1
+    engine: Engine, state: TopicState, first: int, last: int, truncations: int, *, gaps: bool, expired: int = 1
 ) -> Iterator[Record | Gap]:
-    """Yield as `read_records` does, for a reader that began when the topic had been truncated `cuts` times.
+    """Yield as `read_records` does, for a reader that began when the topic had been truncated `truncations` times.
 
     Records below `expired` are lost (seglog.reading.expiry).
     """
-    items = _items(engine, state, first, last, cuts, gaps=gaps, expired=expired)
+    items = _items(engine, state, first, last, truncations, gaps=gaps, expired=expired)
     return _joined(items) if gaps else items
 
 
@@ -93,17 +94,17 @@ def _joined(items: Iterator[Record | Gap]) -> Iterator[Record | Gap]:
 
 
 def _items(
-    engine: Engine, state: TopicState, first: int, last: int, cuts: int, *, gaps: bool, expired: int
+    engine: Engine, state: TopicState, first: int, last: int, truncations: int, *, gaps: bool, expired: int
 ) -> Iterator[Record | Gap]:
     """Yield records and gaps. A gap may come in parts."""
     seq = first
     while seq <= last:
         engine.check_open()
         generation = state.generation
-        check_place(state, seq, cuts)
+        check_place(state, seq, truncations)
         last, floors = min(last, state.head_seq), state.floors
         if seq < expired:
-            floors = floors.expired(min((expired, *state.cuts[cuts:])))
+            floors = floors.expired(min((expired, *state.truncations[truncations:])))
         if seq < floors.earliest_seq:
             gap = floors.gap(seq, last)
             if gap is not None and not gaps:
@@ -124,25 +125,25 @@ def _items(
             else:
                 seq = upto + 1
             continue
-        run = load_run(engine, state, seq, last)
-        if run is None:
+        batch = load_batch(engine, state, seq, last)
+        if batch is None:
             continue
-        lost = run if isinstance(run, Gap) else run.lost_front()
+        lost = batch if isinstance(batch, Gap) else batch.lost_front()
         if lost is not None:
             if not gaps:
                 raise Evicted(state.name, lost.gap_from, lost.gap_to)
             yield lost
             seq = lost.gap_to + 1
             continue
-        assert isinstance(run, Run)  # noqa: S101 - what is no run is lost
-        run = run.before_lost()
+        assert isinstance(batch, FrameBatch)  # noqa: S101 - what is no batch is lost
+        batch = batch.before_lost()
         # Read the number first: a delete that comes in between is found below.
-        deletes, late = state.next_op, NOTHING
+        deletes, late = state.next_op, NO_DELETES
         try:
-            for record in live_records(run, state.pending.reach):
+            for record in live_records(batch, state.pending.reach):
                 if state.next_op != deletes:
                     deletes, late = state.next_op, state.pending.reach
-                if late is not NOTHING and late.reaches(record.seq, record.tag):
+                if late is not NO_DELETES and late.reaches(record.seq, record.tag):
                     continue
                 # Check this after the deletes: a checkpoint raises the generation before it drops a pending delete that
                 # is in the flags.
@@ -151,65 +152,65 @@ def _items(
                 seq = record.seq + 1
                 yield record
             else:
-                seq = run.last_seq + 1
+                seq = batch.last_seq + 1
         except FileCorrupt:
             # Entries and frames that were read around a truncation may not fit: look again.
             if state.generation == generation:
                 raise
 
 
-def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, cuts: int) -> Iterator[Frames]:
+def _frame_batches(engine: Engine, state: TopicState, first: int, last: int, truncations: int) -> Iterator[Frames]:
     seq = first
     while seq <= last:
         engine.check_open()
         generation = state.generation
-        check_place(state, seq, cuts)
+        check_place(state, seq, truncations)
         last = min(last, state.head_seq)
         if seq < state.hot_floor:
             raise SeqOutOfRange(state.name, seq, state.hot_floor, state.head_seq)
-        run = load_run(
+        batch = load_batch(
             engine, state, seq, last, with_memory=not state.config.keep_history, max_records=BATCH_MAX_RECORDS
         )
-        if run is None or (len(state.cuts) != cuts and state.generation != generation):
+        if batch is None or (len(state.truncations) != truncations and state.generation != generation):
             continue
-        if isinstance(run, Gap):
-            upto = min(run.gap_to, seq + RUN_MAX_RECORDS - 1)
-            run = lost_run(state.topic_id, seq, lost_times(engine, state, seq, upto))
+        if isinstance(batch, Gap):
+            upto = min(batch.gap_to, seq + FRAME_BATCH_MAX_RECORDS - 1)
+            batch = lost_batch(state.topic_id, seq, lost_times(engine, state, seq, upto))
         try:
-            frames = run.apart()
-            if frames is None and run.deletes is None and run.headers() is not None:
-                frames = _with_tombstones(state, run)
+            frames = batch.apart()
+            if frames is None and batch.deletes is None and batch.headers() is not None:
+                frames = _with_tombstones(state, batch)
             if frames is None:
-                for index in range(len(run)):
-                    yield take_apart([_frame(state, run, index)])
+                for index in range(len(batch)):
+                    yield take_apart([_frame(state, batch, index)])
                     seq += 1
                 continue
             yield frames
-            seq = run.last_seq + 1
+            seq = batch.last_seq + 1
         except FileCorrupt:
             if state.generation == generation:
                 raise
 
 
-def check_place(state: TopicState, seq: int, cuts: int) -> None:
+def check_place(state: TopicState, seq: int, truncations: int) -> None:
     """Raise `NoSuchTopic` if the topic is deleted, and `Truncated` if it was truncated below `seq` (READ-4).
 
-    `cuts` is the number of its truncations when the reader began.
+    `truncations` is the number of its truncations when the reader began.
     """
     if state.is_gone:
         raise NoSuchTopic(state.name)
-    cut = min(state.cuts[cuts:], default=seq)
+    cut = min(state.truncations[truncations:], default=seq)
     if seq > cut:
         raise Truncated(state.name, cut)
 
 
-def tail_run(engine: Engine, state: TopicState, first: int, last: int) -> Run:
-    """Return the records of the tail from `first` on, as many as a run takes. The caller keeps the tail from moving."""
+def tail_batch(engine: Engine, state: TopicState, first: int, last: int) -> FrameBatch:
+    """Return the records of the tail from `first` on, as many as a batch takes. The caller keeps the tail in place."""
     with engine.committer.lock:
         file, entries = _find_in_tail(engine, state, first, last)
     if file is None:
-        return lost_run(state.topic_id, first, entries["ts_ms"].tolist())
-    return _read_run(state, first, file, entries)
+        return lost_batch(state.topic_id, first, entries["ts_ms"].tolist())
+    return _read_batch(state, first, file, entries)
 
 
 def lost_times(engine: Engine, state: TopicState, first: int, last: int) -> list[int]:
@@ -221,20 +222,20 @@ def lost_times(engine: Engine, state: TopicState, first: int, last: int) -> list
     with engine.committer.lock:
         tail = state.tail
         after = tail.ts_ms(tail.first_seq) if len(tail) else state.last_ts_ms
-        found = (state.resident.ts_ms_from(seq) for seq in range(first, last + 1))
+        found = (state.ephemeral_buffer.ts_ms_from(seq) for seq in range(first, last + 1))
         return [after if ts_ms is None else min(ts_ms, after) for ts_ms in found]
 
 
-def load_run(
+def load_batch(
     engine: Engine,
     state: TopicState,
     first: int,
     last: int,
     *,
     with_memory: bool = True,
-    max_records: int = RUN_MAX_RECORDS,
-) -> Run | Gap | None:
-    """Return a run of records from `first` on, or a `Gap` if they are lost.
+    max_records: int = FRAME_BATCH_MAX_RECORDS,
+) -> FrameBatch | Gap | None:
+    """Return a batch of records from `first` on, or a `Gap` if they are lost.
 
     Return None if the records changed place meanwhile: the caller then looks again. Without `with_memory`, ephemeral
     records count as lost already: an archive never gets them.
@@ -246,10 +247,10 @@ def load_run(
             return None
         last = min(last, state.head_seq)  # a truncation may have come since the caller looked
         if with_memory:
-            resident = state.resident.run(state.topic_id, first, last)
+            resident = state.ephemeral_buffer.batch(state.topic_id, first, last)
             if resident is not None:
                 return resident
-            last = min(last, (state.resident.first_from(first) or last + 1) - 1)
+            last = min(last, (state.ephemeral_buffer.first_from(first) or last + 1) - 1)
         segment = state.segment_of(first)
         cold_ops = state.cold_ops
         if segment is None and first < state.tail.first_seq:
@@ -257,12 +258,12 @@ def load_run(
         if segment is None:
             file, entries = _find_in_tail(engine, state, first, last)
     if segment is None:
-        return Gap(first, first + len(entries) - 1) if file is None else _read_run(state, first, file, entries)
+        return Gap(first, first + len(entries) - 1) if file is None else _read_batch(state, first, file, entries)
     try:
-        run = engine.segment(state.topic_id, segment).run(first, min(last, segment.last_seq), max_records)
+        batch = engine.segment(state.topic_id, segment).batch(first, min(last, segment.last_seq), max_records)
         if segment.is_hot or not cold_ops.reach.may_reach(first):
-            return run
-        return replace(run, deletes=cold_ops.reach)
+            return batch
+        return replace(batch, deletes=cold_ops.reach)
     except FileCorrupt:
         if state.generation != generation:
             return None
@@ -279,39 +280,41 @@ def _find_in_tail(engine: Engine, state: TopicState, first: int, last: int) -> t
     The caller holds the committer's lock.
     """
     start = first - state.tail.first_seq
-    stop = min(last - state.tail.first_seq + 1, start + RUN_MAX_RECORDS)
-    number, entries = state.tail.near(start, stop, _GAP_MAX_BYTES, RUN_MAX_BYTES)
+    stop = min(last - state.tail.first_seq + 1, start + FRAME_BATCH_MAX_RECORDS)
+    number, entries = state.tail.near(start, stop, _GAP_MAX_BYTES, FRAME_BATCH_MAX_BYTES)
     return engine.wals.file(state.topic_id, number) if number else None, entries
 
 
-def _read_run(state: TopicState, first: int, file: OpenFile, entries: NDArray[Any]) -> Run:
+def _read_batch(state: TopicState, first: int, file: OpenFile, entries: NDArray[Any]) -> FrameBatch:
     begin, end = int(entries[0]["offset"]), int(entries[-1]["offset"]) + int(entries[-1]["length"])
-    return Run(file.path, state.topic_id, first, entries, file.read_exactly(end - begin, begin))
+    return FrameBatch(file.path, state.topic_id, first, entries, file.read_exactly(end - begin, begin))
 
 
-def live_records(run: Run, pending: Reach) -> Iterator[Record]:
-    """Yield the records that no delete reaches: neither a flag, nor `run.deletes`, nor `pending`."""
-    deletes = [reach for reach in (run.deletes, pending) if reach is not None and reach.may_reach(run.first_seq)]
-    return run.records(np.flatnonzero(run.entries["flags"] & DELETED == 0), deletes)
+def live_records(batch: FrameBatch, pending: MergedDeletes) -> Iterator[Record]:
+    """Yield the records that no delete reaches: neither a flag, nor `batch.deletes`, nor `pending`."""
+    deletes = [reach for reach in (batch.deletes, pending) if reach is not None and reach.may_reach(batch.first_seq)]
+    return batch.records(np.flatnonzero(batch.entries["flags"] & DELETED == 0), deletes)
 
 
-def _frame(state: TopicState, run: Run, index: int) -> bytes:
-    entry, position, header = run.frame(index)
+def _frame(state: TopicState, batch: FrameBatch, index: int) -> bytes:
+    entry, position, header = batch.frame(index)
     if not entry.length:
         return tombstone(header)
-    if entry.flags & DELETED or run.deletes is not None:
-        record = run.record(index)
-        is_deleted = entry.flags & DELETED or (run.deletes is not None and run.deletes.reaches(record.seq, record.tag))
+    if entry.flags & DELETED or batch.deletes is not None:
+        record = batch.record(index)
+        is_deleted = entry.flags & DELETED or (
+            batch.deletes is not None and batch.deletes.reaches(record.seq, record.tag)
+        )
         if is_deleted and not state.ops.reach.reaches(record.seq, record.tag):
             return tombstone(header)
-    return run.buffer[position : position + entry.length]
+    return batch.buffer[position : position + entry.length]
 
 
-def _with_tombstones(state: TopicState, run: Run) -> Frames:
-    """Return the frames of a run in which every frame is sound, with tombstones where `_frame` says so."""
-    whole = run.frames()
-    for index in np.flatnonzero(run.entries["flags"] & DELETED).tolist():
-        whole[index] = _frame(state, run, index)
+def _with_tombstones(state: TopicState, batch: FrameBatch) -> Frames:
+    """Return the frames of a batch in which every frame is sound, with tombstones where `_frame` says so."""
+    whole = batch.frames()
+    for index in np.flatnonzero(batch.entries["flags"] & DELETED).tolist():
+        whole[index] = _frame(state, batch, index)
     return take_apart(whole)
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from seglog.files.open_file import Readable
 
-__all__ = ["WINDOW_BYTES", "Window"]
+__all__ = ["READ_AHEAD_BYTES", "ReadAheadBuffer"]
 
-WINDOW_BYTES = 1024 * 1024
+READ_AHEAD_BYTES = 1024 * 1024
 
 
-class Window:
+class ReadAheadBuffer:
     """A buffer over a file. It never reads past `end`, whatever a length field says. Not thread-safe."""
 
     __slots__ = ("_base", "_end", "_file", "_read_bytes", "buffer")
 
-    def __init__(self, file: Readable, end: int, read_bytes: int = WINDOW_BYTES) -> None:
+    def __init__(self, file: Readable, end: int, read_bytes: int = READ_AHEAD_BYTES) -> None:
         self._file = file
         self._end = end
         self._read_bytes = read_bytes

@@ -21,7 +21,7 @@ from seglog.engine.state import TopicState
 from seglog.files.open_file import OpenFile, Readable
 from seglog.files.port import Files
 from seglog.reading.read import BATCH_MAX_RECORDS, check_place
-from seglog.segments.batch import Run
+from seglog.segments.batch import FrameBatch
 from seglog.segments.segment import SegmentFiles, SegmentReader
 
 __all__ = ["OpenedSegment", "SealedFiles", "SealedPart"]
@@ -53,7 +53,7 @@ class SealedFiles:
         self._engine = engine
         self._state = state
         self._last = last
-        self._cuts = len(state.cuts)
+        self._truncations = len(state.truncations)
 
     def part(self, seq: int) -> SealedPart | None:
         """Return the segment that holds `seq`, or None if the log has to be asked for it. Raises as `check`."""
@@ -75,7 +75,7 @@ class SealedFiles:
         closed.
         """
         self._engine.check_open()
-        check_place(self._state, self._last, self._cuts)
+        check_place(self._state, self._last, self._truncations)
 
 
 class OpenedSegment(SegmentReader):
@@ -91,9 +91,9 @@ class OpenedSegment(SegmentReader):
         self.data: Readable = OpenFile(files, paths[0], descriptor=fds[0])
         self.idx: Readable = OpenFile(files, paths[1], descriptor=fds[1])
 
-    def runs(self, first: int, last: int) -> Iterator[Run]:
-        """Yield all runs from `first` to `last`. Raises `FileCorrupt`."""
+    def batches(self, first: int, last: int) -> Iterator[FrameBatch]:
+        """Yield all batches from `first` to `last`. Raises `FileCorrupt`."""
         while first <= last:
-            run = self.run(first, last, BATCH_MAX_RECORDS)
-            yield run
-            first = run.last_seq + 1
+            batch = self.batch(first, last, BATCH_MAX_RECORDS)
+            yield batch
+            first = batch.last_seq + 1

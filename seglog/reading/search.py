@@ -45,15 +45,15 @@ def hot_seq_at(engine: Engine, state: TopicState, ts_ms: int, first: int | None 
     """
     with engine.committer.lock:
         segments = state.segments
-        resident = state.resident.first_seq_at(ts_ms)
+        buffered = state.ephemeral_buffer.first_seq_at(ts_ms)
         position = bisect_left(segments, ts_ms, key=lambda segment: segment.max_ts_ms)
         if position == len(segments):
             found = state.tail.first_seq_at(ts_ms)
-            return found if resident is None else min(found, resident)
+            return found if buffered is None else min(found, buffered)
     info = segments[position]
     is_plain = first is not None and (info.min_ts_ms >= ts_ms or first > info.last_seq)
     found = info.first_seq if is_plain else _in_segment(engine, state, info, ts_ms)
-    return found if resident is None else min(found, resident)
+    return found if buffered is None else min(found, buffered)
 
 
 def _in_segment(engine: Engine, state: TopicState, info: SegmentInfo, ts_ms: int) -> int:

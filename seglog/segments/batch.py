@@ -1,7 +1,7 @@
-"""A run: consecutive records of one topic that are read from one file at once, and verified at once.
+"""A batch: consecutive records of one topic that are read from one file at once, and verified at once.
 
-If a frame of a run is damaged, the run is verified again frame by frame. Then the reader gets the records before the
-damage, and the error names the place of the damage.
+If a frame of a batch is damaged, the batch is verified again frame by frame. Then the reader gets the records before
+the damage, and the error names the place of the damage.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from seglog.format.frame import (
 )
 from seglog.format.frames import Frames, picked_headers, read_frames, read_headers
 from seglog.format.index import ENTRIES, Entry
-from seglog.values.reach import Reach
+from seglog.values.merged_deletes import MergedDeletes
 from seglog.values.record import Gap, Record
 
-__all__ = ["RUN_MAX_BYTES", "RUN_MAX_RECORDS", "Run", "lost_run"]
+__all__ = ["FRAME_BATCH_MAX_BYTES", "FRAME_BATCH_MAX_RECORDS", "FrameBatch", "lost_batch"]
 
-RUN_MAX_BYTES = 1024 * 1024
-RUN_MAX_RECORDS = 1024
+FRAME_BATCH_MAX_BYTES = 1024 * 1024
+FRAME_BATCH_MAX_RECORDS = 1024
 
 # Up to this number, verifying records one by one is faster than setting up numpy arrays.
 _FEW = 8
@@ -50,8 +50,8 @@ _PLAIN_REST: _Rest = (repeat(None), repeat(None), repeat(False))
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A run holds the entries (ENTRIES) of consecutive records, and the bytes of their frames.
+class FrameBatch:
+    """A batch holds the entries (ENTRIES) of consecutive records, and the bytes of their frames.
 
     `buffer` holds the bytes of `path` from the first entry's offset to the last one's end.
     `deletes` are deletes that may reach the records and are not in the entries' flags. Relocated segments have such
@@ -64,7 +64,7 @@ class Run:
     first_seq: int
     entries: NDArray[Any]
     buffer: bytes
-    deletes: Reach | None = None
+    deletes: MergedDeletes | None = None
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -81,8 +81,8 @@ class Run:
         count = int(kept[0]) if len(kept) else len(self)
         return Gap(self.first_seq, self.first_seq + count - 1)
 
-    def before_lost(self) -> Run:
-        """Return the part of the run before its first lost record. Without one, return the whole run."""
+    def before_lost(self) -> FrameBatch:
+        """Return the part of the batch before its first lost record. Without one, return the whole batch."""
         lost = np.flatnonzero(self.entries["flags"] & LOST)
         return replace(self, entries=self.entries[: int(lost[0])]) if len(lost) else self
 
@@ -196,7 +196,7 @@ class Run:
         _, position, header = self.frame(index)
         return self._record(position, header)
 
-    def records(self, indices: NDArray[np.intp], deletes: Sequence[Reach] = ()) -> Iterator[Record]:
+    def records(self, indices: NDArray[np.intp], deletes: Sequence[MergedDeletes] = ()) -> Iterator[Record]:
         """Return an iterator over the records at `indices` (ascending) that none of `deletes` reaches.
 
         The iterator raises `FileCorrupt` at the damaged record.
@@ -234,7 +234,7 @@ class Run:
             raise FileCorrupt(self.path, offset, error.reason) from error
 
 
-def _kept(seqs: Sequence[int], tags: Iterable[str | None], deletes: Sequence[Reach]) -> Iterable[bool] | None:
+def _kept(seqs: Sequence[int], tags: Iterable[str | None], deletes: Sequence[MergedDeletes]) -> Iterable[bool] | None:
     """Tell for each record whether no delete reaches it. None: no delete reaches any of them."""
     listed = tags if isinstance(tags, list) else None
     found = [kept for reach in deletes if (kept := reach.kept(seqs, listed)) is not None]
@@ -243,7 +243,7 @@ def _kept(seqs: Sequence[int], tags: Iterable[str | None], deletes: Sequence[Rea
     return found[0] if len(found) == 1 else map(all, zip(*found, strict=True))
 
 
-def _unreached(records: Iterator[Record], deletes: Sequence[Reach]) -> Iterator[Record]:
+def _unreached(records: Iterator[Record], deletes: Sequence[MergedDeletes]) -> Iterator[Record]:
     for record in records:
         if not any(reach.reaches(record.seq, record.tag) for reach in deletes):
             yield record
@@ -267,8 +267,8 @@ def _texts(
     return [buffer[start:end].decode() if there else None for start, end, there in columns]
 
 
-def lost_run(topic_id: int, first_seq: int, times: list[int]) -> Run:
-    """Return a run of frames that stand for ephemeral records with these times, in ms.
+def lost_batch(topic_id: int, first_seq: int, times: list[int]) -> FrameBatch:
+    """Return a batch of frames that stand for ephemeral records with these times, in ms.
 
     Its callers need seqs without a gap.
     """
@@ -277,4 +277,4 @@ def lost_run(topic_id: int, first_seq: int, times: list[int]) -> Run:
     entries = np.zeros(len(frames), ENTRIES)
     entries["offset"], entries["length"] = np.cumsum(lengths) - lengths, lengths
     entries["ts_ms"], entries["flags"] = times, DELETED | LOST
-    return Run(Path("lost"), topic_id, first_seq, entries, b"".join(frames))
+    return FrameBatch(Path("lost"), topic_id, first_seq, entries, b"".join(frames))

@@ -5,14 +5,14 @@ long, belongs to another segment of that name, or is from before a delete. The o
 of that segment is read. The log changes no file of a segment before this opening.
 
     .idx      has as many entries as the segment has records
-    .data     ends where the last entry says, and the snapshot says the same end. If the segment was rewritten and a
-              crash came before the next snapshot, .data is shorter by the bytes of the deleted records (REWRITE-5)
-    times     of the first and the last entry are those in the snapshot
-    flags     are as many as the snapshot counts, if it counts any. A delete that is only in the WAL allows more flags:
+    .data     ends where the last entry says, and the manifest says the same end. If the segment was rewritten and a
+              crash came before the next manifest, .data is shorter by the bytes of the deleted records (REWRITE-5)
+    times     of the first and the last entry are those in the manifest
+    flags     are as many as the manifest counts, if it counts any. A delete that is only in the WAL allows more flags:
               a checkpoint may have begun to set them before a crash
 
-In the active segment, bytes past the snapshot's lengths come from a checkpoint that did not finish.
-While another process writes, a segment may have more flags and fewer bytes than the snapshot says. A reader may also
+In the active segment, bytes past the manifest's lengths come from a checkpoint that did not finish.
+While another process writes, a segment may have more flags and fewer bytes than the manifest says. A reader may also
 open one file from before a rewrite and one from after it. So the cache checks the segment again before it raises.
 """
 
@@ -28,7 +28,7 @@ from seglog.files.port import Files
 from seglog.format.index import ENTRY
 from seglog.segments.segment import SegmentFiles, SegmentInfo
 from seglog.values.layout import Layout
-from seglog.values.reach import NOTHING, Reach
+from seglog.values.merged_deletes import NO_DELETES, MergedDeletes
 
 __all__ = ["SegmentCache", "open_first"]
 
@@ -38,16 +38,16 @@ _OPEN_MAX = 64
 def open_first(
     files: Files, layout: Layout, topic_id: int, info: SegmentInfo, *, may_flag: bool, is_shared: bool = False
 ) -> SegmentFiles:
-    """Open the files of a segment, and check that they fit the snapshot, as described above.
+    """Open the files of a segment, and check that they fit the manifest, as described above.
 
-    If `may_flag`, the .idx may have more deleted flags than the snapshot counts. If `is_shared`, another process
+    If `may_flag`, the .idx may have more deleted flags than the manifest counts. If `is_shared`, another process
     writes.
     Raises `FileCorrupt`, and `FileNotFoundError` if the segment is gone.
     """
     segment = SegmentFiles(files, layout, topic_id, info.first_seq)
     _check_files(segment, info, may_flag=may_flag, is_shared=is_shared)
     if info.sealed and not is_shared and segment.data.size() != info.data_bytes:
-        # The process that renamed the files may have been killed before the renames were durable. The next snapshot
+        # The process that renamed the files may have been killed before the renames were durable. The next manifest
         # gives the new length, so the renames must be durable before that.
         files.sync_dir(layout.topic(topic_id))
     return segment
@@ -64,14 +64,14 @@ def _check_files(segment: SegmentFiles, info: SegmentInfo, *, may_flag: bool, is
     is_known = found.data_bytes == info.data_bytes
     is_anew = info.sealed and found.data_bytes == info.data_bytes - info.dead_bytes
     if not (is_known or is_anew or (is_shared and found.data_bytes < info.data_bytes)):
-        reason = f"it goes to byte {found.data_bytes} of .data, and the snapshot to {info.data_bytes}"
+        reason = f"it goes to byte {found.data_bytes} of .data, and the manifest to {info.data_bytes}"
         raise FileCorrupt(segment.idx.path, 0, reason)
     if (found.min_ts_ms, found.max_ts_ms) != (info.min_ts_ms, info.max_ts_ms):
-        raise FileCorrupt(segment.idx.path, 0, "the times of its first and last record are not those of the snapshot")
+        raise FileCorrupt(segment.idx.path, 0, "the times of its first and last record are not those of the manifest")
     if info.dead_records:
         count, _ = segment.dead(info.records)
         if count < info.dead_records or (count > info.dead_records and not (may_flag or is_shared)):
-            reason = f"{count} records are flagged as deleted, and {info.dead_records} by the snapshot"
+            reason = f"{count} records are flagged as deleted, and {info.dead_records} by the manifest"
             raise FileCorrupt(segment.idx.path, 0, reason)
 
 
@@ -81,7 +81,7 @@ def _check_idx_length(segment: SegmentFiles, info: SegmentInfo) -> None:
         reason = f"the file ends before its time: {info.records} entries were durable"
         raise FileCorrupt(segment.idx.path, size, reason)
     if info.sealed and size > wanted:
-        raise FileCorrupt(segment.idx.path, wanted, f"the snapshot counts {info.records} records")
+        raise FileCorrupt(segment.idx.path, wanted, f"the manifest counts {info.records} records")
 
 
 class SegmentCache:
@@ -98,10 +98,10 @@ class SegmentCache:
         self._lock = threading.RLock()
         self._open: OrderedDict[tuple[int, int], SegmentFiles] = OrderedDict()
         self._kept: dict[tuple[int, int], SegmentFiles] = {}
-        self._pending: dict[int, Reach] = {}
+        self._pending: dict[int, MergedDeletes] = {}
         self._checked: set[tuple[int, int]] = set()
 
-    def expect_flags(self, topic_id: int, pending: Reach) -> None:
+    def expect_flags(self, topic_id: int, pending: MergedDeletes) -> None:
         """Tell the cache which deletes of a topic only the WAL has. Recovery found them."""
         self._pending[topic_id] = pending
 
@@ -167,7 +167,7 @@ class SegmentCache:
             self._kept.clear()
 
     def _open_first(self, topic_id: int, info: SegmentInfo) -> SegmentFiles:
-        may_flag = self._pending.get(topic_id, NOTHING).may_reach(info.first_seq)
+        may_flag = self._pending.get(topic_id, NO_DELETES).may_reach(info.first_seq)
         try:
             return open_first(self._files, self._layout, topic_id, info, may_flag=may_flag, is_shared=self._is_shared)
         except FileCorrupt:

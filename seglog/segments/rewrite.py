@@ -10,13 +10,13 @@ REWRITE-1  Both pairs show the same records. The new .data is shorter than the o
 REWRITE-2  After a crash, the sizes tell which two files belong together, whichever renames were made. `settle_rewrite`
     gives these two their names. After a crash before step 3, the old pair is whole under its own names, and
     `settle_rewrite` unlinks the new files.
-REWRITE-3  If the newest snapshot has the segment as the active one, a truncation came after the rewrite. No swap came
+REWRITE-3  If the newest manifest has the segment as the active one, a truncation came after the rewrite. No swap came
     after that. The files may be cut half-way, so their sizes tell nothing. `settle_rewrite` unlinks the new files.
 REWRITE-4  The rewriter verifies each frame that it copies. So it finds damage while the old file is still there. The
     old file then stays in its place.
-REWRITE-5  A rewrite changes the length of .data, and the next snapshot says so. If a crash comes before that snapshot,
-    the newest snapshot has the old length. Then .data is shorter by exactly the bytes of the deleted records that the
-    snapshot counts. A checkpoint that sets a flag also writes a snapshot. The first opening of a segment accepts both
+REWRITE-5  A rewrite changes the length of .data, and the next manifest says so. If a crash comes before that manifest,
+    the newest manifest has the old length. Then .data is shorter by exactly the bytes of the deleted records that the
+    manifest counts. A checkpoint that sets a flag also writes a manifest. The first opening of a segment accepts both
     lengths. If .data has the shorter one, the opening makes the renames durable. The rewriter may have been killed
     before it did. A relocation and a checkpoint that sets flags need the exact length. They ask the file.
 
@@ -36,16 +36,16 @@ from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
 from seglog.format.frame import DELETED
 from seglog.format.index import ENTRY, encode_entries, read_entries
-from seglog.segments.batch import Run
+from seglog.segments.batch import FrameBatch
 from seglog.segments.segment import SegmentFiles, SegmentInfo
 from seglog.values.layout import Layout
 
-__all__ = ["NEW", "discard_rewrite", "settle_rewrite", "write_anew"]
+__all__ = ["NEW", "discard_rewrite", "rewrite_segment", "settle_rewrite"]
 
 NEW = ("data.new", "idx.new")
 
 
-def write_anew(
+def rewrite_segment(
     files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo, spent: Callable[[int], None]
 ) -> int:
     """Write and sync the new files (steps 1 and 2). Return the bytes of the new .data.
@@ -59,29 +59,29 @@ def write_anew(
     )
     first, end, entries_end = info.first_seq, 0, 0
     while first <= info.last_seq:
-        run = segment.run(first, info.last_seq)
-        is_dead = run.entries["flags"] & DELETED != 0
-        live = _live_bytes(run, np.flatnonzero(~is_dead).tolist())
-        lengths = np.where(is_dead, 0, run.entries["length"])
-        entries = encode_entries(first, end, lengths, run.entries["ts_ms"], run.entries["flags"])
+        batch = segment.batch(first, info.last_seq)
+        is_dead = batch.entries["flags"] & DELETED != 0
+        live = _live_bytes(batch, np.flatnonzero(~is_dead).tolist())
+        lengths = np.where(is_dead, 0, batch.entries["length"])
+        entries = encode_entries(first, end, lengths, batch.entries["ts_ms"], batch.entries["flags"])
         data.write(live, end)
         idx.write(entries, entries_end)
         end += len(live)
         entries_end += len(entries)
-        first = run.last_seq + 1
-        spent(len(run.buffer) + len(live))
+        first = batch.last_seq + 1
+        spent(len(batch.buffer) + len(live))
     data.datasync()
     idx.datasync()
     files.sync_dir(layout.topic(segment.topic_id))
     return end
 
 
-def _live_bytes(run: Run, live: list[int]) -> bytes:
+def _live_bytes(batch: FrameBatch, live: list[int]) -> bytes:
     """Return the frames at the indices `live`, joined. Raises `FileCorrupt` if one is damaged."""
-    if run.headers() is None:
+    if batch.headers() is None:
         for index in live:
-            run.frame(index)
-    frames = run.frames()
+            batch.frame(index)
+    frames = batch.frames()
     return b"".join([frames[index] for index in live])
 
 

@@ -3,14 +3,14 @@
 SEG-1  Records are dense. The entry of seq s is number s - first_seq. Frames lie one after the other from offset 0.
 SEG-2  Only the newest segment of a topic, the active one, grows. In a sealed segment, only the flags of entries change.
     A rewrite replaces a sealed segment as a whole, to reclaim the bytes of deleted records (seglog.segments.rewrite).
-SEG-3  The snapshot says where the active segment ends (seglog.wal.manifest). The size of the file does not.
-SEG-4  The snapshot also has the records, bytes, times and number of deleted flags of each sealed segment. So opening a
+SEG-3  The manifest says where the active segment ends (seglog.wal.manifest). The size of the file does not.
+SEG-4  The manifest also has the records, bytes, times and number of deleted flags of each sealed segment. So opening a
     log opens no sealed segment. The first opening of a segment finds files that do not fit (seglog.segments.cache).
     Flags are only ever set. So an .idx from before a delete has fewer flags, and no deleted record comes back.
 
 Both files are read with pread through the port, up to a MiB at a time, and are not mapped. A disk error is then an
-`OSError` that a caller can handle. A disk error on a mapped page ends the process. A run costs one system call for each
-file.
+`OSError` that a caller can handle. A disk error on a mapped page ends the process. A batch costs one system call for
+each file.
 
 Source: topics engine architecture, sections 3.1 and 3.3.
 """
@@ -29,7 +29,7 @@ from seglog.files.open_file import OpenFile, Readable
 from seglog.files.port import Files
 from seglog.format.frame import DELETED
 from seglog.format.index import ENTRIES, ENTRY, OFFSET_END, encode_entries, load_entries, mark_deleted
-from seglog.segments.batch import RUN_MAX_BYTES, RUN_MAX_RECORDS, Run
+from seglog.segments.batch import FRAME_BATCH_MAX_BYTES, FRAME_BATCH_MAX_RECORDS, FrameBatch
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout
 
@@ -44,7 +44,7 @@ class SegmentInfo(NamedTuple):
 
     `cold_check` is the XXH3-64 of the .idx of a relocated segment, which is only in the cold store. None: it is hot.
     `dead_records` records have the deleted flag in the .idx. Their frames take `dead_bytes` of .data.
-    A sealed segment may have been rewritten without these bytes while the snapshot does not say so yet. Then .data has
+    A sealed segment may have been rewritten without these bytes while the manifest does not say so yet. Then .data has
     `data_bytes - dead_bytes` bytes (REWRITE-5). The class is a named tuple, because opening a log makes one for each
     segment.
     """
@@ -83,20 +83,20 @@ class SegmentReader:
         position = first - self.first_seq
         return self._checked(self._read_raw(position, last - first + 1), first)
 
-    def run(self, first: int, last: int, max_records: int = RUN_MAX_RECORDS) -> Run:
-        """Return a run of the records from `first` on, at least one.
+    def batch(self, first: int, last: int, max_records: int = FRAME_BATCH_MAX_RECORDS) -> FrameBatch:
+        """Return a batch of the records from `first` on, at least one.
 
-        The run ends at `last`, after `max_records`, or before the record that would exceed RUN_MAX_BYTES. Raises
-        `FileCorrupt`.
+        The batch ends at `last`, after `max_records`, or before the record that would exceed FRAME_BATCH_MAX_BYTES.
+        Raises `FileCorrupt`.
         """
         raw = self._read_raw(first - self.first_seq, min(last - first + 1, max_records))
         # The lengths of unchecked entries tell how many records fit. Then only their entries are checked, because the
         # check is the slowest step.
         ends = np.cumsum(np.frombuffer(raw, ENTRIES)["length"], dtype=np.int64)
-        count = max(1, int(ends.searchsorted(RUN_MAX_BYTES, "right")))
+        count = max(1, int(ends.searchsorted(FRAME_BATCH_MAX_BYTES, "right")))
         entries = self._checked(raw[: count * ENTRY.size], first)
         buffer = self.data.read_exactly(int(ends[count - 1]), int(entries[0]["offset"]))
-        return Run(self.data.path, self.topic_id, first, entries, buffer)
+        return FrameBatch(self.data.path, self.topic_id, first, entries, buffer)
 
     def _checked(self, raw: bytes, first: int) -> NDArray[Any]:
         """Decode and check entries, which begin with the entry of `first`. Raises `FileCorrupt`."""

@@ -5,7 +5,7 @@ A search does not read the data of a sealed segment that has its .tags file.
     sealed     has a .tags file, written when it is sealed. If the file is missing or damaged, it is rebuilt from .data
     unsealed   keeps no tags in memory or on disk. The tagged records are read, of one segment at most
 
-TAGS-1  A .tags file is durable before a snapshot says that its segment is sealed. The file is removed with the segment,
+TAGS-1  A .tags file is durable before a manifest says that its segment is sealed. The file is removed with the segment,
     and also when a truncation makes the segment the active one again. So no .tags file of an earlier segment has its
     name.
 
@@ -29,10 +29,10 @@ from seglog.files.port import Files
 from seglog.files.read_only import ReadOnlyFiles
 from seglog.format.frame import HAS_TAG
 from seglog.format.tag_index import encode_tag_index, read_directory, read_head, read_positions
-from seglog.segments.batch import RUN_MAX_RECORDS
+from seglog.segments.batch import FRAME_BATCH_MAX_RECORDS
 from seglog.segments.segment import SegmentFiles, SegmentInfo
 from seglog.values.layout import Layout
-from seglog.values.reach import Reach
+from seglog.values.merged_deletes import MergedDeletes
 
 __all__ = ["drop_tags", "listed_tags", "reached_seqs", "write_tags"]
 
@@ -41,7 +41,13 @@ _HEAD_BYTES = 4096
 
 
 def reached_seqs(
-    files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo, reach: Reach, *, known_below: int = 0
+    files: Files,
+    layout: Layout,
+    segment: SegmentFiles,
+    info: SegmentInfo,
+    reach: MergedDeletes,
+    *,
+    known_below: int = 0,
 ) -> Sequence[int]:
     """Return the seqs of the segment's records that the deletes reach, ascending. Some may be deleted already.
 
@@ -132,16 +138,16 @@ def _read_tags(segment: SegmentFiles, info: SegmentInfo) -> dict[bytes, list[int
     found: dict[bytes, list[int]] = {}
     seq = info.first_seq
     while seq <= info.last_seq:
-        last = min(info.last_seq, seq + RUN_MAX_RECORDS - 1)
+        last = min(info.last_seq, seq + FRAME_BATCH_MAX_RECORDS - 1)
         tagged = _tagged(segment.entries(seq, last))
         if not len(tagged):
             seq = last + 1
             continue
-        run = segment.run(seq + int(tagged[0]), last)
-        for record in run.records(_tagged(run.entries)):
+        batch = segment.batch(seq + int(tagged[0]), last)
+        for record in batch.records(_tagged(batch.entries)):
             if record.tag is not None:
                 found.setdefault(record.tag.encode(), []).append(record.seq - info.first_seq)
-        seq = run.last_seq + 1
+        seq = batch.last_seq + 1
     return found
 
 

@@ -1,7 +1,7 @@
 """The claim of a cold directory that has no owner yet. A test tells which segments there are this log's.
 
-    relocated here    the .idx has the checksum that the snapshot has
-    hot here          the copy is one on its way, or from before a recall: both .data begin with the same bytes
+    relocated here    the .idx has the checksum that the manifest has
+    hot here          the copy is one on its way, or from before `make_hot`: both .data begin with the same bytes
 
 This carries out CDIR-3.
 """

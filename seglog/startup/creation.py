@@ -2,7 +2,7 @@
 
     1 folders    meta/, wal/ and topics/, durable
     2 file       the first WAL file, empty, durable
-    3 snapshot   the first one, without topics, durable
+    3 manifest   the first one, without topics, durable
     4 CURRENT    from here on it is a data directory
 
 CREATE-1  Nothing is appended before step 4. After a crash before step 4, the next opening repeats the steps.
@@ -21,7 +21,7 @@ from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
 from seglog.startup.erasure import finish_erasure, is_being_erased
 from seglog.values.layout import Layout, WalFolder, number_in
-from seglog.wal.manifest import Snapshot, numbers, store
+from seglog.wal.manifest import LogManifest, numbers, store
 from seglog.wal.wal import create_first_file, point_to
 
 __all__ = ["check_never_used", "is_data_directory", "make_new", "missing_folder", "missing_part"]
@@ -62,7 +62,7 @@ def make_new(files: Files, layout: Layout) -> None:
     files.sync_dir(layout.root)
     (folder,) = layout.wal_folders(1)
     first = create_first_file(files, folder)
-    store(files, layout, 1, Snapshot(1, (), (first,)))
+    store(files, layout, 1, LogManifest(1, (), (first,)))
     point_to(files, folder, first.file)
 
 
@@ -97,12 +97,12 @@ def _folders(layout: Layout) -> tuple[Path, ...]:
 
 def _was_used(files: Files, layout: Layout, folder: WalFolder) -> bool:
     """Tell whether a trace shows that a log was there."""
-    snapshots = numbers(files, layout) if files.is_dir(layout.meta) else []
+    manifests = numbers(files, layout) if files.is_dir(layout.meta) else []
     topics = files.list_dir(layout.topics) if files.is_dir(layout.topics) else []
     names = files.list_dir(layout.wal) if files.is_dir(layout.wal) else []
-    if any(number > 1 for number in snapshots) or any(number_in("topic", name) is not None for name in topics):
+    if any(number > 1 for number in manifests) or any(number_in("topic", name) is not None for name in topics):
         return True
     wal_files = [number for name in names if (number := number_in("wal", name)) is not None]
-    if snapshots and (not wal_files or missing_folder(files, layout) is not None):
+    if manifests and (not wal_files or missing_folder(files, layout) is not None):
         return True
     return any(OpenFile(files, folder.wal_file(number)).size() for number in wal_files)

@@ -46,7 +46,7 @@ def engine_of(
         settings=settings,
         topics=found.topics,
         next_topic_id=found.next_topic_id,
-        snapshot_number=found.snapshot_number,
+        manifest_number=found.manifest_number,
         checkpointed=found.checkpointed,
         wals=open_wals(files, folders, settings.wal_file_bytes, found.wal_ends, found.older_files),
         segments=SegmentCache(files, layout, is_shared=is_read_only),
@@ -54,7 +54,7 @@ def engine_of(
         epoch_floor=found.epoch_floor,
         is_read_only=is_read_only,
         cold_stores=cold_stores,
-        doomed=found.doomed,
+        pending_cold_deletes=found.pending_cold_deletes,
     )
     for state in engine.topics.values():
         state.changed = engine.changed

@@ -2,16 +2,16 @@
 
 Recovery finds all that was acked, and nothing that was never written.
 
-    0 names      Sync the directories. A process that was killed may have left a snapshot or a CURRENT that is visible
+    0 names      Sync the directories. A process that was killed may have left a manifest or a CURRENT that is visible
                  and not durable yet. No later step may build on such a file.
-    1 snapshot   Load the newest one, and report damage there.
-    2 WAL files  Unlink each shard's files that lie before the snapshot's place. Unlink a blank file above CURRENT too
+    1 manifest   Load the newest one, and report damage there.
+    2 WAL files  Unlink each shard's files that lie before the manifest's place. Unlink a blank file above CURRENT too
                  (WAL-2).
     3 segments   List each topic's directory once, and go by the names there. Unlink or cut the files of segments that
-                 are released, relocated or deleted, or that go beyond the snapshot. The WAL has the bytes beyond the
-                 snapshot (MANIFEST-3). End a rewrite (REWRITE-2). Report a missing file. The snapshot tells all that is
+                 are released, relocated or deleted, or that go beyond the manifest. The WAL has the bytes beyond the
+                 manifest (MANIFEST-3). End a rewrite (REWRITE-2). Report a missing file. The manifest tells all that is
                  needed of sealed segments. So recovery opens none of them, and asks no cold store.
-    4 replay     Apply all frames from the snapshot's places on, shard by shard, in order.
+    4 replay     Apply all frames from the manifest's places on, shard by shard, in order.
     5 tail       Look behind the last whole frame of the active WAL file. Zeros are reserved space. Cut and log a torn
                  write. Report bytes that were durable once. Then sync the file. So a cut is durable before its place is
                  used again. That also holds for the cut of an earlier recovery that was killed.
@@ -30,7 +30,7 @@ REC-1  Recovery never cuts bytes that were durable. `FileCorrupt` names file, of
 REC-2  Each step is idempotent, and changes only what can be derived again. So a crash in recovery is like any other
     crash.
 REC-3  The time of recovery grows with the frames that no checkpoint absorbed, and with the topics. Of a sealed segment,
-    recovery reads only the names of its files. The first opening of a segment checks that its files fit the snapshot
+    recovery reads only the names of its files. The first opening of a segment checks that its files fit the manifest
     (seglog.segments.cache).
 
 If recovery replayed any frame, the opening makes a checkpoint. The checkpoint writes the records once more, so that
@@ -59,15 +59,15 @@ from seglog.files.read_only import ReadOnlyFiles
 from seglog.format.control import read_config, read_create, read_delete, read_epoch, read_evict
 from seglog.format.frame import Buffer, FrameType, Header, data_of
 from seglog.maintenance.removal import remove_leftovers, remove_topics
-from seglog.maintenance.truncation import kept_part, lowest_cut, segment_names
+from seglog.maintenance.truncation import kept_part, lowest_truncation, segment_names
 from seglog.segments.cache import open_first
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentFiles, SegmentInfo, cut
 from seglog.segments.tags import drop_tags
+from seglog.values.delete_list import DeleteList
 from seglog.values.layout import SEGMENT_PARTS, Layout, WalFolder, number_in
-from seglog.values.listed import Listed
 from seglog.wal.file_end import check_begin, check_known, check_not_cut
-from seglog.wal.manifest import ActiveMeta, Snapshot, TopicMeta, WalPosition, load
+from seglog.wal.manifest import ActiveMeta, LogManifest, TopicMeta, WalPosition, load
 from seglog.wal.scan import Appends, Stretch, scan
 from seglog.wal.shards import shard_of
 from seglog.wal.wal import durable_after, foreign_mark, is_blank, read_current
@@ -89,13 +89,13 @@ class Recovered:
 
     topics: dict[str, TopicState]
     next_topic_id: int
-    snapshot_number: int
+    manifest_number: int
     checkpointed: tuple[WalPosition, ...]
     wal_ends: tuple[WalPosition, ...]
     older_files: tuple[tuple[int, ...], ...]
     deleted: tuple[int, ...]
     epoch_floor: int
-    doomed: tuple[tuple[int, int], ...]
+    pending_cold_deletes: tuple[tuple[int, int], ...]
 
 
 def recover(files: Files, layout: Layout) -> Recovered:
@@ -108,10 +108,10 @@ def recover(files: Files, layout: Layout) -> Recovered:
             raise FileCorrupt(directory, 0, "the folder is missing")
     for directory in (layout.meta, layout.wal):
         files.sync_dir(directory)
-    number, snapshot = load(files, layout)
-    folders = layout.wal_folders(len(snapshot.wal))
-    wal_files = [_wal_files(files, *each) for each in zip(folders, snapshot.wal, strict=True)]
-    replay = _Replay(files, layout, snapshot, _load_topics(files, layout, snapshot))
+    number, manifest = load(files, layout)
+    folders = layout.wal_folders(len(manifest.wal))
+    wal_files = [_wal_files(files, *each) for each in zip(folders, manifest.wal, strict=True)]
+    replay = _Replay(files, layout, manifest, _load_topics(files, layout, manifest))
     for shard, numbers in enumerate(wal_files):
         replay.begin_shard(shard)
         for wal_number in numbers:
@@ -120,17 +120,17 @@ def recover(files: Files, layout: Layout) -> Recovered:
     topics = replay.by_name()
     for state in topics.values():
         state.settle_front()
-        state.take_back()
+        state.reset_assigned()
     return Recovered(
         topics=topics,
         next_topic_id=replay.next_topic_id,
-        snapshot_number=number,
-        checkpointed=snapshot.wal,
+        manifest_number=number,
+        checkpointed=manifest.wal,
         wal_ends=tuple(replay.ends),
         older_files=tuple(tuple(numbers[:-1]) for numbers in wal_files),
         deleted=tuple(replay.deleted),
         epoch_floor=replay.epoch_floor,
-        doomed=tuple(replay.doomed),
+        pending_cold_deletes=tuple(replay.pending_cold_deletes),
     )
 
 
@@ -146,7 +146,7 @@ def _wal_files(files: Files, folder: WalFolder, begin: WalPosition) -> list[int]
     if active is None or active not in found or active < first:
         raise FileCorrupt(folder.current, 0, "it names no WAL file that is there and not absorbed")
     if first not in found:
-        raise FileCorrupt(folder.wal_file(first), 0, "the file is missing, and the snapshot begins there")
+        raise FileCorrupt(folder.wal_file(first), 0, "the file is missing, and the manifest begins there")
     for number in found:
         if number < first:
             files.unlink(folder.wal_file(number))
@@ -162,11 +162,11 @@ def _remove_blank(files: Files, folder: WalFolder, number: int) -> None:
     files.unlink(file.path)
 
 
-def _load_topics(files: Files, layout: Layout, snapshot: Snapshot) -> dict[int, TopicState]:
-    """Load the topics of the snapshot, and put their directories in order (step 3)."""
-    remove_topics(files, layout, snapshot.deleted)
+def _load_topics(files: Files, layout: Layout, manifest: LogManifest) -> dict[int, TopicState]:
+    """Load the topics of the manifest, and put their directories in order (step 3)."""
+    remove_topics(files, layout, manifest.deleted)
     remove_leftovers(files, layout)
-    known = {topic.topic_id for topic in snapshot.topics}
+    known = {topic.topic_id for topic in manifest.topics}
     there: set[int] = set()
     for name in files.list_dir(layout.topics):
         topic_id = number_in("topic", name)
@@ -175,12 +175,12 @@ def _load_topics(files: Files, layout: Layout, snapshot: Snapshot) -> dict[int, 
         there.add(topic_id)
         if topic_id in known:
             continue
-        if topic_id < snapshot.next_topic_id:
-            raise FileCorrupt(layout.topics / name, 0, "the snapshot knows no such topic")
+        if topic_id < manifest.next_topic_id:
+            raise FileCorrupt(layout.topics / name, 0, "the manifest knows no such topic")
         _remove_segments(files, layout, topic_id, segment_names(files, layout, topic_id))
-    for topic in snapshot.topics:
+    for topic in manifest.topics:
         _settle_directory(files, layout, topic, is_there=topic.topic_id in there)
-    return {topic.topic_id: _load_topic(files, layout, topic) for topic in snapshot.topics}
+    return {topic.topic_id: _load_topic(files, layout, topic) for topic in manifest.topics}
 
 
 def _settle_directory(files: Files, layout: Layout, meta: TopicMeta, *, is_there: bool) -> None:
@@ -206,7 +206,7 @@ def _settle_directory(files: Files, layout: Layout, meta: TopicMeta, *, is_there
 
 
 def _settle_others(files: Files, layout: Layout, meta: TopicMeta, names: set[str]) -> None:
-    """Put in order the files that are no part of a segment in the snapshot.
+    """Put in order the files that are no part of a segment in the manifest.
 
     The .new files of a rewrite get their names or go. Files of segments that are gone are unlinked.
     """
@@ -240,26 +240,26 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
         sealed=meta.sealed,
         cold=meta.cold,
         active=active,
-        ops=Listed(meta.ops),
-        cold_ops=Listed(meta.cold_ops),
+        ops=DeleteList(meta.ops),
+        cold_ops=DeleteList(meta.cold_ops),
         truncate_ops=meta.truncate_ops,
         next_op=meta.next_op,
         is_published=True,
         floors=meta.floors,
-        # Right after a truncation, the snapshot does not say which deletes are in the flags. Setting a flag twice is
+        # Right after a truncation, the manifest does not say which deletes are in the flags. Setting a flag twice is
         # harmless.
-        pending=Listed(meta.ops if meta.is_ahead else ()),
+        pending=DeleteList(meta.ops if meta.is_ahead else ()),
     )
 
 
 def _load_active(files: Files, layout: Layout, topic_id: int, active: ActiveMeta) -> SegmentInfo:
-    """Load the active segment, and cut its files where the snapshot says that it ends."""
+    """Load the active segment, and cut its files where the manifest says that it ends."""
     segment = SegmentFiles(files, layout, topic_id, active.first_seq)
     cut(segment, active.records, active.data_bytes)
     info = segment.info(active.records, sealed=False)
     if info.data_bytes != active.data_bytes:
         raise FileCorrupt(
-            segment.idx.path, 0, f"{info.data_bytes} bytes in .data, and {active.data_bytes} by the snapshot"
+            segment.idx.path, 0, f"{info.data_bytes} bytes in .data, and {active.data_bytes} by the manifest"
         )
     return info._replace(dead_records=active.dead_records, dead_bytes=active.dead_bytes)
 
@@ -309,18 +309,18 @@ def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int, *, 
 class _Replay:
     """The state of the log during replay. Replay applies many appends at once, or frame by frame."""
 
-    def __init__(self, files: Files, layout: Layout, snapshot: Snapshot, topics: dict[int, TopicState]) -> None:
+    def __init__(self, files: Files, layout: Layout, manifest: LogManifest, topics: dict[int, TopicState]) -> None:
         self.files = files
         self.layout = layout
         self.topics = topics
-        self.next_topic_id = max([snapshot.next_topic_id, *(topic_id + 1 for topic_id in topics)])
-        self.folders = layout.wal_folders(len(snapshot.wal))
-        self.ends = list(snapshot.wal)
+        self.next_topic_id = max([manifest.next_topic_id, *(topic_id + 1 for topic_id in topics)])
+        self.folders = layout.wal_folders(len(manifest.wal))
+        self.ends = list(manifest.wal)
         self.shard = 0
         self.deleted: list[int] = []
-        self.doomed = list(snapshot.doomed)
-        self.epoch_floor = snapshot.epoch_floor
-        self.ahead = {topic.topic_id for topic in snapshot.topics if topic.is_ahead}
+        self.pending_cold_deletes = list(manifest.pending_cold_deletes)
+        self.epoch_floor = manifest.epoch_floor
+        self.ahead = {topic.topic_id for topic in manifest.topics if topic.is_ahead}
 
     @property
     def folder(self) -> WalFolder:
@@ -441,7 +441,7 @@ class _Replay:
     def _lose(self, header: Header) -> None:
         """Move the head up to the seq of the frame. The seqs that the WAL lacks were those of ephemeral records.
 
-        The snapshot may have a higher head. Ephemeral records that came while the frame was on its way wait for no
+        The manifest may have a higher head. Ephemeral records that came while the frame was on its way wait for no
         frame.
         """
         state = self._topic(header)
@@ -453,14 +453,14 @@ class _Replay:
         state.lose(lost, header.ts_ms)
 
     def check_end(self) -> None:
-        """Raise `FileCorrupt` if a frame is missing that was durable before the snapshot was written."""
+        """Raise `FileCorrupt` if a frame is missing that was durable before the manifest was written."""
         if self.ahead:
-            raise FileCorrupt(self._path(), self.end.offset, "the truncation that the snapshot speaks of is missing")
+            raise FileCorrupt(self._path(), self.end.offset, "the truncation that the manifest speaks of is missing")
 
     def _pass_over(self, header: Header, buffer: Buffer, position: int) -> None:
         """Skip a frame of a topic up to its truncation.
 
-        The snapshot already has the topic in its state after that truncation (MANIFEST-1).
+        The manifest already has the topic in its state after that truncation (MANIFEST-1).
         """
         if header.type == FrameType.TRUNCATE:
             epoch = read_epoch(data_of(buffer, position, header))
@@ -469,7 +469,7 @@ class _Replay:
 
     def _truncate(self, header: Header, epoch: int) -> None:
         state = self._topic(header)
-        if not lowest_cut(state) <= header.seq <= state.head_seq or epoch <= state.epoch:
+        if not lowest_truncation(state) <= header.seq <= state.head_seq or epoch <= state.epoch:
             raise _Misplaced(f"topic {state.name} is truncated at seq {header.seq}, and ends with {state.head_seq}")
         info = state.segment_of(header.seq) if header.seq >= state.hot_floor else None
         if info is not None and not info.is_hot and info.first_seq < header.seq:
@@ -485,7 +485,7 @@ class _Replay:
         state = self._topic(header)
         if epoch > state.epoch:
             raise _Misplaced(f"topic {state.name} has epoch {state.epoch}, and is deleted in epoch {epoch}")
-        self.doomed += ((state.topic_id, info.first_seq) for info in state.cold)
+        self.pending_cold_deletes += ((state.topic_id, info.first_seq) for info in state.cold)
         del self.topics[header.topic_id]
         self.deleted.append(header.topic_id)
         self.epoch_floor = max(self.epoch_floor, epoch)

@@ -3,11 +3,11 @@
 An opening changes the number before the first append, after a checkpoint has absorbed the whole log.
 
     1 make     Make the new folders, each with an empty file and a CURRENT, durable. A folder of both numbers stays.
-    2 switch   Write a snapshot that has one place for each shard of the new number.
+    2 switch   Write a manifest that has one place for each shard of the new number.
     3 remove   Remove the folders that are not of the new number.
 
 Before step 2 the old folders hold the whole log. From step 2 on the new folders hold it, and nothing needs the others.
-The newest snapshot says which number counts. So after a crash at any step, the next opening removes the other folders
+The newest manifest says which number counts. So after a crash at any step, the next opening removes the other folders
 and begins again.
 """
 
@@ -29,8 +29,8 @@ def reshard(files: Files, layout: Layout, shards: int) -> None:
 
     After an `OSError`, call it again.
     """
-    number, snapshot = load(files, layout)
-    there = dict(zip(layout.wal_folders(len(snapshot.wal)), snapshot.wal, strict=True))
+    number, manifest = load(files, layout)
+    there = dict(zip(layout.wal_folders(len(manifest.wal)), manifest.wal, strict=True))
     folders = layout.wal_folders(shards)
     fresh = [folder for folder in folders if folder not in there]
     for folder in fresh:
@@ -40,14 +40,14 @@ def reshard(files: Files, layout: Layout, shards: int) -> None:
         there.get(folder) or _create(files, folder, first_ordinal(shard, shards))
         for shard, folder in enumerate(folders)
     ]
-    store(files, layout, number + 1, replace(snapshot, wal=tuple(places)))
+    store(files, layout, number + 1, replace(manifest, wal=tuple(places)))
     remove_other_shards(files, layout, shards)
 
 
 def remove_other_shards(files: Files, layout: Layout, shards: int) -> None:
     """Remove the folders of other numbers of shards (step 3). Usually there are none.
 
-    `shards` is the number in the newest snapshot.
+    `shards` is the number in the newest manifest.
     """
     kept = {folder.path for folder in layout.wal_folders(shards)}
     for name in files.list_dir(layout.wal):

@@ -23,7 +23,7 @@ from seglog.format.frame import (
     record_of,
 )
 from seglog.format.index import ENTRY, Entry, read_entries
-from seglog.reading.read_ahead import Window
+from seglog.reading.read_ahead import ReadAheadBuffer
 from seglog.segments.segment import SegmentInfo
 from seglog.segments.tags import listed_tags
 from seglog.values.damage import Findings
@@ -45,7 +45,7 @@ def check_segment(
 ) -> tuple[int, int]:
     """Check a hot segment. Return its number of records, and the bytes of both files, as its index gives them.
 
-    `known` is what the snapshot says of the segment. None: the snapshot does not name it. Then it is checked as a
+    `known` is what the manifest says of the segment. None: the manifest does not name it. Then it is checked as a
     sealed one.
     """
     data_path, idx_path = layout.data(topic_id, first_seq), layout.idx(topic_id, first_seq)
@@ -106,20 +106,20 @@ def check_parts(
 def _check_known(
     idx_path: Path, walk: _Walk, end: int, known: SegmentInfo | ActiveMeta, found: Findings, *, is_sound: bool
 ) -> None:
-    """Compare the segment with the snapshot, as seglog.segments.cache does.
+    """Compare the segment with the manifest, as seglog.segments.cache does.
 
     If the segment has other damage, report only missing flags: that damage explains the rest.
     """
     if walk.dead_records < known.dead_records:
-        reason = f"{walk.dead_records} records are flagged as deleted, and {known.dead_records} by the snapshot"
+        reason = f"{walk.dead_records} records are flagged as deleted, and {known.dead_records} by the manifest"
         found.damage(idx_path, 0, reason)
     if not is_sound:
         return
     is_sealed = isinstance(known, SegmentInfo)
     if end != known.data_bytes and not (is_sealed and end == known.data_bytes - known.dead_bytes):
-        found.damage(idx_path, 0, f"it goes to byte {end} of .data, and the snapshot to {known.data_bytes}")
+        found.damage(idx_path, 0, f"it goes to byte {end} of .data, and the manifest to {known.data_bytes}")
     if isinstance(known, SegmentInfo) and walk.times not in (None, (known.min_ts_ms, known.max_ts_ms)):
-        found.damage(idx_path, 0, "the times of its first and last record are not those of the snapshot")
+        found.damage(idx_path, 0, "the times of its first and last record are not those of the manifest")
 
 
 def _check_tags(
@@ -152,7 +152,7 @@ def _records(idx: Readable, known: SegmentInfo | ActiveMeta | None, found: Findi
     if records < known.records:
         found.damage(idx.path, idx.size(), f"the file ends before its time: {known.records} entries were durable")
     elif isinstance(known, SegmentInfo) and idx.size() > known.records * ENTRY.size:
-        found.damage(idx.path, known.records * ENTRY.size, f"the snapshot counts {known.records} records")
+        found.damage(idx.path, known.records * ENTRY.size, f"the manifest counts {known.records} records")
     return min(records, known.records)
 
 
@@ -168,7 +168,7 @@ class _Walk:
         self._first_seq = first_seq
         self._data_bytes = data_bytes
         self._found = found
-        self._window = Window(data, data_bytes)
+        self._window = ReadAheadBuffer(data, data_bytes)
         self.dead_records = 0
         self._first_ts_ms: int | None = None
         self._last_ts_ms: int | None = None

@@ -1,8 +1,8 @@
 """A check of a whole data directory, which reads the disk alone and changes nothing: `seglog verify`.
 
-    snapshots   every snapshot
-    WAL         every frame of every file from the snapshot's on, also the frames that segments have already
-    segments    every entry and every frame of the segments that the snapshot counts, and that they agree. No segment
+    manifests   every manifest
+    WAL         every frame of every file from the manifest's on, also the frames that segments have already
+    segments    every entry and every frame of the segments that the manifest counts, and that they agree. No segment
                 may be missing in between. Segments in the cold store are checked too, if it is named
     recovery    if all of the above is sound, recovery is tried over a port that changes nothing. That checks how the
                 files fit together
@@ -40,7 +40,7 @@ from seglog.tiers.segment_store import Part, SegmentStores
 from seglog.values.config import LogSettings
 from seglog.values.damage import Checked, Damage, Findings, Report
 from seglog.values.layout import Layout, number_in
-from seglog.wal.manifest import ActiveMeta, Snapshot, TopicMeta, decode_snapshot, numbers
+from seglog.wal.manifest import ActiveMeta, LogManifest, TopicMeta, decode_manifest, numbers
 
 __all__ = ["verify"]
 
@@ -73,29 +73,29 @@ def verify(
         missing = missing_folder(port, layout)
         if missing is not None:
             return Report(layout.root, (), (Damage(missing, 0, "the folder is missing"),), ())
-        snapshot = _check_snapshots(port, layout, found)
-        check_wal(port, layout, snapshot, found)
-        _check_topics(port, layout, snapshot, stores, found)
+        manifest = _check_manifests(port, layout, found)
+        check_wal(port, layout, manifest, found)
+        _check_topics(port, layout, manifest, stores, found)
         if not found.damages:
             with found.reading(layout.root):
                 recover(port, layout)
     return Report(layout.root, tuple(found.checked), tuple(found.damages), tuple(found.notes))
 
 
-def _check_snapshots(files: Files, layout: Layout, found: Findings) -> Snapshot | None:
-    """Check all snapshots, and return the newest one, which counts. None: it is damaged."""
-    newest: Snapshot | None = None
+def _check_manifests(files: Files, layout: Layout, found: Findings) -> LogManifest | None:
+    """Check all manifests, and return the newest one, which counts. None: it is damaged."""
+    newest: LogManifest | None = None
     there = numbers(files, layout)
     if not there:
-        found.damage(layout.meta, 0, "there is no snapshot")
+        found.damage(layout.meta, 0, "there is no manifest")
     for number in there:
         newest = None
-        path = layout.snapshot(number)
+        path = layout.manifest(number)
         with found.reading(path):
             file = OpenFile(files, path)
             body = file.read(file.size(), 0)
             try:
-                newest = decode_snapshot(body, path)
+                newest = decode_manifest(body, path)
             except FormatUnsupported:
                 if number == there[-1]:
                     raise
@@ -105,10 +105,10 @@ def _check_snapshots(files: Files, layout: Layout, found: Findings) -> Snapshot 
 
 
 def _check_topics(
-    files: Files, layout: Layout, snapshot: Snapshot | None, stores: ColdStores | None, found: Findings
+    files: Files, layout: Layout, manifest: LogManifest | None, stores: ColdStores | None, found: Findings
 ) -> None:
-    """Check the segments of all topics. Without a snapshot, check each segment as a sealed one."""
-    known = {} if snapshot is None else {topic.topic_id: topic for topic in snapshot.topics}
+    """Check the segments of all topics. Without a manifest, check each segment as a sealed one."""
+    known = {} if manifest is None else {topic.topic_id: topic for topic in manifest.topics}
     with found.reading(layout.topics):
         folders = (number_in("topic", name) for name in files.list_dir(layout.topics))
         there = {
@@ -120,11 +120,11 @@ def _check_topics(
             firsts = there.get(topic_id, [])
             if topic_id in known:
                 _check_topic(files, layout, known[topic_id], firsts, stores, found)
-            elif snapshot is None:
+            elif manifest is None:
                 for first in firsts:
                     _check_segment(files, layout, topic_id, first, None, found)
             else:
-                found.notes.extend(f"{layout.data(topic_id, first)}: of no topic in the snapshot" for first in firsts)
+                found.notes.extend(f"{layout.data(topic_id, first)}: of no topic in the manifest" for first in firsts)
 
 
 def _check_topic(
@@ -132,7 +132,7 @@ def _check_topic(
 ) -> None:
     """Check the segments of one topic.
 
-    Their seqs must have no gap from the hot floor to the end that the snapshot gives.
+    Their seqs must have no gap from the hot floor to the end that the manifest gives.
     """
     active = meta.active
     end = meta.sealed_seq if active is None else active.first_seq + active.records - 1
@@ -148,7 +148,7 @@ def _check_topic(
     for first in there:
         if first not in counted:
             path = layout.data(meta.topic_id, first)
-            found.notes.append(f"{path}: the snapshot does not count it; recovery removes it")
+            found.notes.append(f"{path}: the manifest does not count it; recovery removes it")
     expected: int | None = meta.hot_floor
     for first in sorted([*counted, *cold]):
         if expected is not None and first != expected:
@@ -159,7 +159,7 @@ def _check_topic(
         else:
             expected = _check_segment(files, layout, meta.topic_id, first, meta, found)
     if expected is not None and expected != end + 1:
-        found.damage(layout.data(meta.topic_id, expected), 0, f"the snapshot counts records up to {end}")
+        found.damage(layout.data(meta.topic_id, expected), 0, f"the manifest counts records up to {end}")
 
 
 def _check_segment(
@@ -174,7 +174,7 @@ def _check_segment(
 
 
 def _known(meta: TopicMeta, first: int) -> SegmentInfo | ActiveMeta | None:
-    """Return what the snapshot says of the segment that begins at `first`. None: it does not name one."""
+    """Return what the manifest says of the segment that begins at `first`. None: it does not name one."""
     if meta.active is not None and meta.active.first_seq == first:
         return meta.active
     at = bisect_left(meta.sealed, first, key=lambda info: info.first_seq)
@@ -182,7 +182,7 @@ def _known(meta: TopicMeta, first: int) -> SegmentInfo | ActiveMeta | None:
 
 
 def _note_unknown(stores: ColdStores, meta: TopicMeta, hot: list[int], found: Findings) -> None:
-    """Note each segment in the cold store that the snapshot does not count.
+    """Note each segment in the cold store that the manifest does not count.
 
     A copy of a hot segment gets no note: it is on its way to the cold store.
     """
@@ -191,11 +191,11 @@ def _note_unknown(stores: ColdStores, meta: TopicMeta, hot: list[int], found: Fi
     with found.reading(path), store_errors(path):
         for segment in stores.store(meta.topic_id).list():
             if segment not in known:
-                found.notes.append(f"{path}: the snapshot does not count the segment that begins with seq {segment}")
+                found.notes.append(f"{path}: the manifest does not count the segment that begins with seq {segment}")
 
 
 def _check_relocated(stores: ColdStores | None, meta: TopicMeta, info: SegmentInfo, found: Findings) -> int:
-    """Check a relocated segment, and return the seq behind it, as the snapshot gives it."""
+    """Check a relocated segment, and return the seq behind it, as the manifest gives it."""
     behind = info.last_seq + 1
     if stores is None:
         return behind

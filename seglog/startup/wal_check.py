@@ -1,7 +1,7 @@
 """The check of every frame of every WAL file, with the verdicts of recovery.
 
-After a damage, the check continues at the next certain place. That is the snapshot's place, or a sync mark. Frames
-before the snapshot's place are in segments, and nothing reads them again. Damage there is a note.
+After a damage, the check continues at the next certain place. That is the manifest's place, or a sync mark. Frames
+before the manifest's place are in segments, and nothing reads them again. Damage there is a note.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from seglog.files.read_only import ReadOnlyFiles
 from seglog.values.damage import Checked, Findings
 from seglog.values.layout import Layout, WalFolder, number_in
 from seglog.wal.file_end import check_begin, check_known, check_not_cut
-from seglog.wal.manifest import Snapshot, WalPosition
+from seglog.wal.manifest import LogManifest, WalPosition
 from seglog.wal.scan import scan
 from seglog.wal.wal import durable_after, foreign_mark, is_blank, read_current
 
 __all__ = ["check_wal"]
 
 
-def check_wal(files: ReadOnlyFiles, layout: Layout, snapshot: Snapshot | None, found: Findings) -> None:
+def check_wal(files: ReadOnlyFiles, layout: Layout, manifest: LogManifest | None, found: Findings) -> None:
     """Check the WAL of all shards.
 
     A torn tail becomes a note, and `files` hides it. So a recovery that is tried next over `files` finds it cut.
-    Without a snapshot, the folders on the disk tell how many shards there are.
+    Without a manifest, the folders on the disk tell how many shards there are.
     """
     there = [name for name in files.list_dir(layout.wal) if layout.is_wal_shard(name)]
-    shards = max(len(there), 1) if snapshot is None else len(snapshot.wal)
+    shards = max(len(there), 1) if manifest is None else len(manifest.wal)
     folders = layout.wal_folders(shards)
     for name in there:
         if layout.wal / name not in {folder.path for folder in folders}:
             found.notes.append(f"{layout.wal / name}: of another number of shards; the next opening removes it")
     for shard, folder in enumerate(folders):
         with found.reading(folder.path):
-            _check_folder(files, folder, None if snapshot is None else snapshot.wal[shard], found)
+            _check_folder(files, folder, None if manifest is None else manifest.wal[shard], found)
 
 
 def _check_folder(files: ReadOnlyFiles, folder: WalFolder, begin: WalPosition | None, found: Findings) -> None:

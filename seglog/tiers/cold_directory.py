@@ -15,7 +15,7 @@ CDIR-1  Two paths are the same if they have the same device and inode. So the ch
 CDIR-2  Before the writer puts or deletes a segment, it holds LOCK and has found its own id in OWNER. The writer checks
     both once for as long as the directory stays the same one.
 CDIR-3  The writer writes OWNER under LOCK, after the id is durable. Without OWNER an empty directory is free. A
-    directory that holds segments is taken only if one of them is this log's. The checksum in the snapshot or the bytes
+    directory that holds segments is taken only if one of them is this log's. The checksum in the manifest or the bytes
     of the segment tell.
 CDIR-4  A copied data directory has the id of its original. The copy is refused as long as OWNER leads to the original.
     If the inode of the cold directory is not the one in OWNER, the cold directory was copied too. Then the cold

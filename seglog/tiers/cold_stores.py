@@ -2,7 +2,7 @@
 
 CSTORE-1  The log holds no lock while it calls a store, because the call may never return. Only the calling reader
     waits.
-CSTORE-2  An .idx is read whole, and must have the XXH3-64 in the snapshot. So a reader gets the .idx that was put last,
+CSTORE-2  An .idx is read whole, and must have the XXH3-64 in the manifest. So a reader gets the .idx that was put last,
     and no older .idx undoes a delete. Each .idx stays in memory, up to a limit. Above the limit, the least
     recently used one is dropped.
 CSTORE-3  If a part is missing, cut, or differs from the part that was put, `FileCorrupt` names its place in the store.

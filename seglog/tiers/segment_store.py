@@ -8,7 +8,7 @@ stores run it too.
 SEGSTORE-1  `put` returns when both parts are durable. `list` shows a segment only if both parts are there.
 SEGSTORE-2  A segment may be put again, with other flags in the .idx, or rewritten without the bytes of deleted records
     (seglog.segments.rewrite). After a crash in the middle of that, the two parts need not fit each other. No reader
-    reads a segment there before the snapshot says that it is there.
+    reads a segment there before the manifest says that it is there.
 SEGSTORE-3  A segment that is not there is `NoSuchSegment`, and nothing else is. Trouble is any other error. A store
     never takes trouble for absence.
 SEGSTORE-4  Calls are synchronous and independent. Any thread may make them at any time.

@@ -1,6 +1,6 @@
 """A delete as a value. It decides from a record alone whether it reaches that record.
 
-seglog.values.reach tells what many deletes reach together.
+seglog.values.merged_deletes tells what many deletes reach together.
 """
 
 from __future__ import annotations

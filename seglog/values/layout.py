@@ -109,7 +109,7 @@ class Layout:
     def is_wal_shard(self, name: str) -> bool:
         return _SHARD_DIR.fullmatch(name) is not None
 
-    def snapshot(self, number: int) -> Path:
+    def manifest(self, number: int) -> Path:
         return self.meta / f"snapshot.{number:016d}.json"
 
     def topic(self, topic_id: int) -> Path:

@@ -11,7 +11,7 @@ from seglog.errors import CalledWithin, LogClosed, SeglogError, WriterPoisoned
 from seglog.process.interrupts import is_interrupt, uninterrupted
 from seglog.process.own_lock import Reentrant
 from seglog.process.ownership import Owned
-from seglog.wal.group_commit import Barrier, Common, Entry, GroupCommit
+from seglog.wal.group_commit import Barrier, Entry, GroupCommit, SharedCommitState
 from seglog.wal.manifest import WalPosition
 from seglog.wal.shards import Wals, shard_of
 
@@ -22,15 +22,15 @@ class Committer(Owned):
     """The group commits of all shards. `lock` guards all state that entries assign and publish.
 
     `raw_lock` is the same lock without the check for a call within a call. Callers use it after `check_apart`.
-    `take_back` runs under the lock and resets the assigned state to the published state. After that the committer
+    `reset_assigned` runs under the lock and resets the assigned state to the published state. After that the committer
     assigns every entry in flight again.
     """
 
-    def __init__(self, wals: Wals, lock: Reentrant, take_back: Callable[[], None]) -> None:
+    def __init__(self, wals: Wals, lock: Reentrant, reset_assigned: Callable[[], None]) -> None:
         self.raw_lock = lock
-        self._take_back = take_back
-        self._common = Common(lock, self._count_anew)
-        self._shards = tuple(GroupCommit(wal, self._common) for wal in wals.each)
+        self._reset_assigned = reset_assigned
+        self._shared = SharedCommitState(lock, self._recompute_assigned)
+        self._shards = tuple(GroupCommit(wal, self._shared) for wal in wals.each)
 
     @property
     def lock(self) -> Reentrant:
@@ -65,7 +65,7 @@ class Committer(Owned):
 
     @property
     def is_poisoned(self) -> bool:
-        return self._common.poison is not None
+        return self._shared.poison is not None
 
     def is_sync_due(self, topic_id: int, now_ms: int, interval_ms: int) -> bool:
         """Return whether the topic's shard has waited `interval_ms` for a sync (GROUP-4).
@@ -77,14 +77,14 @@ class Committer(Owned):
 
     def check_open(self) -> None:
         """Raise `LogClosed` or `WriterPoisoned` if the writer takes no entries. The caller holds the lock."""
-        if self._common.is_closed:
+        if self._shared.is_closed:
             raise LogClosed
-        if self._common.poison is not None:
+        if self._shared.poison is not None:
             self.check_sound()
 
     def check_sound(self) -> None:
         """Raise `WriterPoisoned` if the writer is poisoned."""
-        poison = self._common.poison
+        poison = self._shared.poison
         if poison is not None:
             raise WriterPoisoned(poison.path, poison.cause)
 
@@ -148,20 +148,20 @@ class Committer(Owned):
     def poison(self, error: BaseException) -> None:
         """Refuse all later writes, because another part of the directory failed."""
         with self.raw_lock:
-            self._common.poison = self._common.poison or self._shards[0].poisoned_by(error)
+            self._shared.poison = self._shared.poison or self._shards[0].poisoned_by(error)
 
     def _close(self, barriers: list[Barrier]) -> None:
         """Do the work of `close`. After an interrupt `close` calls this again."""
         with self.raw_lock:
-            if self._common.is_closed and not any(barrier.owner for barrier in barriers):
+            if self._shared.is_closed and not any(barrier.owner for barrier in barriers):
                 return
             if not self.is_poisoned:
                 for shard, barrier in zip(self._shards, barriers, strict=True):
-                    if not barrier.is_done and barrier not in shard.on_their_way:
+                    if not barrier.is_done and barrier not in shard.in_flight:
                         shard.enqueue(barrier)
             pairs = zip(self._shards, barriers, strict=True)
-            waiting = [(shard, barrier) for shard, barrier in pairs if barrier in shard.on_their_way]
-            self._common.is_closed = True
+            waiting = [(shard, barrier) for shard, barrier in pairs if barrier in shard.in_flight]
+            self._shared.is_closed = True
         self._finish_all(waiting)
 
     def _finish_all(self, waiting: list[tuple[GroupCommit, Barrier]]) -> None:
@@ -178,11 +178,11 @@ class Committer(Owned):
         if failure is not None:
             raise failure
 
-    def _count_anew(self) -> None:
+    def _recompute_assigned(self) -> None:
         """Recompute the assigned state: the published state plus all entries in flight. The caller holds the lock."""
-        self._take_back()
+        self._reset_assigned()
         for shard in self._shards:
-            for entry in shard.on_their_way:
+            for entry in shard.in_flight:
                 entry.assign()
 
     def _shard(self, topic_id: int) -> GroupCommit:

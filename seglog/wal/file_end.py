@@ -6,7 +6,7 @@
               durable before the frame was written (WAL-8). So no crash did that: somebody cut the file
     torn      anything else, if no sync mark follows
 
-These checks miss one case: a file that was cut exactly after a frame, above the position that the snapshot names.
+These checks miss one case: a file that was cut exactly after a frame, above the position that the manifest names.
 """
 
 from __future__ import annotations
@@ -53,6 +53,6 @@ def check_not_cut(file: OpenFile, error: InvalidFrame, size: int) -> None:
 
 
 def check_begin(file: OpenFile, begin: int, size: int) -> None:
-    """Raise `FileCorrupt` if the file ends before `begin`, the offset that the snapshot names."""
+    """Raise `FileCorrupt` if the file ends before `begin`, the offset that the manifest names."""
     if size < begin:
-        raise FileCorrupt(file.path, size, f"the file was cut: the snapshot was made when it had {begin} bytes")
+        raise FileCorrupt(file.path, size, f"the file was cut: the manifest was made when it had {begin} bytes")

@@ -41,7 +41,7 @@ from seglog.process.ownership import Owned
 from seglog.wal.manifest import WalPosition
 from seglog.wal.wal import Wal
 
-__all__ = ["Barrier", "Common", "Entry", "GroupCommit"]
+__all__ = ["Barrier", "Entry", "GroupCommit", "SharedCommitState"]
 
 # After one of these errors the WAL holds nothing of the group (GROUP-2).
 _HARMLESS = (DiskFull, OffsetOverflow, TooManyOpenFiles)
@@ -113,18 +113,18 @@ class Barrier(Entry):
         pass
 
 
-class Common:
+class SharedCommitState:
     """The state that all shards share. `lock` guards all state that entries assign and publish.
 
-    `count_anew` recomputes the assigned state. It runs under the lock after a refusal (GROUP-2) or an interrupt
+    `recompute_assigned` recomputes the assigned state. It runs under the lock after a refusal (GROUP-2) or an interrupt
     (GROUP-5).
     """
 
-    __slots__ = ("count_anew", "is_closed", "lock", "poison")
+    __slots__ = ("is_closed", "lock", "poison", "recompute_assigned")
 
-    def __init__(self, lock: Reentrant, count_anew: Callable[[], None]) -> None:
+    def __init__(self, lock: Reentrant, recompute_assigned: Callable[[], None]) -> None:
         self.lock = lock
-        self.count_anew = count_anew
+        self.recompute_assigned = recompute_assigned
         self.is_closed = False
         self.poison: WriterPoisoned | None = None
 
@@ -132,11 +132,11 @@ class Common:
 class GroupCommit(Owned):
     """The group commit of one shard."""
 
-    def __init__(self, wal: Wal, common: Common) -> None:
+    def __init__(self, wal: Wal, shared: SharedCommitState) -> None:
         self.published_end: WalPosition = wal.end
         self.unsynced_since_ms: int | None = None
-        self.lock = common.lock
-        self._common = common
+        self.lock = shared.lock
+        self._shared = shared
         self._wal = wal
         self._queue: list[Entry] = []
         self.leader: int | None = None
@@ -151,7 +151,7 @@ class GroupCommit(Owned):
         self._failure: Exception | None = None
 
     @property
-    def on_their_way(self) -> list[Entry]:
+    def in_flight(self) -> list[Entry]:
         """Return the entries in flight, in queue order. The caller holds the lock."""
         return [entry for entry in (*self._group, *self._queue) if not entry.is_done]
 
@@ -213,7 +213,7 @@ class GroupCommit(Owned):
         with self.lock:
             for entry in (*self._queue, *self._group):
                 entry.left = entry.left or entry.owner == owner
-            self._common.count_anew()
+            self._shared.recompute_assigned()
             if self.leader is None and self._queue:
                 self.leader = owner
             leads = self.leader == owner
@@ -309,22 +309,22 @@ class GroupCommit(Owned):
 
         If the error is not one of `_HARMLESS`, the writer is poisoned too (GROUP-3). The caller holds the lock.
         """
-        if not isinstance(error, _HARMLESS) and self._common.poison is None:
-            self._common.poison = self.poisoned_by(error)
+        if not isinstance(error, _HARMLESS) and self._shared.poison is None:
+            self._shared.poison = self.poisoned_by(error)
         self._group, self._queue = [*self._group, *self._queue], []
         for entry in self._group:
             if not entry.is_done:
                 entry.error = self._refusal(error)
                 entry.is_done = True
-        self._common.count_anew()
+        self._shared.recompute_assigned()
 
     def _refusal(self, error: Exception) -> SeglogError:
         """Return a new exception for one caller. Threads that raise one shared exception mix up its traceback."""
         refusal: SeglogError = self.poisoned_by(error)
         if isinstance(error, (DiskFull, TooManyOpenFiles)):
             refusal = type(error)(error.path)
-        if self._common.poison is not None:
-            refusal = WriterPoisoned(self._common.poison.path, self._common.poison.cause)
+        if self._shared.poison is not None:
+            refusal = WriterPoisoned(self._shared.poison.path, self._shared.poison.cause)
         elif isinstance(error, OffsetOverflow):
             refusal = OffsetOverflow(error.path, error.limit_bytes)
         refusal.__cause__ = error

@@ -1,4 +1,4 @@
-"""The snapshot of all state outside the WAL and the segment files: meta/snapshot.<16 digits>.json.
+"""The manifest of all state outside the WAL and the segment files: meta/snapshot.<16 digits>.json.
 
     body     canonical JSON: {"deleted": [...], "doomed": [...], "epoch_floor", "format": 1, "next_topic_id",
              "topics": [...], "wal": [{"file", "offset", "ordinal"}, ...]}
@@ -6,15 +6,15 @@
     check    XXH3-64 of the body, 16 hex digits
     newline  0x0A
 
-MANIFEST-1  The snapshot is the state after exactly the WAL frames before (file, offset). Recovery replays the WAL from
-    there. `wal` has one such position for each shard, so its length is the number of shards. The snapshot replaces the
-    CheckpointMark frames of the source. So only the snapshot says how far segments go.
+MANIFEST-1  The manifest is the state after exactly the WAL frames before (file, offset). Recovery replays the WAL from
+    there. `wal` has one such position for each shard, so its length is the number of shards. The manifest replaces the
+    CheckpointMark frames of the source. So only the manifest says how far segments go.
     A topic with `is_ahead` is the exception. Its state is the one right after the TRUNCATE frame with its epoch, which
     lies further on in the WAL.
 MANIFEST-2  The file is written whole or not at all (`replace_atomically`).
-    So an invalid newest snapshot is damage and not a torn write. Loading it raises `FileCorrupt`. Loading never falls
-    back to an older snapshot, which would bring deleted records back.
-MANIFEST-3  The snapshot, and not the size of a file, says how far segments go.
+    So an invalid newest manifest is damage and not a torn write. Loading it raises `FileCorrupt`. Loading never falls
+    back to an older manifest, which would bring deleted records back.
+MANIFEST-3  The manifest, and not the size of a file, says how far segments go.
     Bytes past the active segment's lengths come from an unfinished checkpoint. So do segment files past the active one.
     Both are derivable from the WAL. `active` of a topic is [first seq, records, bytes of data, records with the deleted
     flag, their bytes], or null.
@@ -32,9 +32,9 @@ MANIFEST-5  `sealed` lists the sealed segments of a topic, ascending and without
     segments and are not in their flags.
 MANIFEST-6  `doomed` lists [topic id, first seq] of segments that no topic needs and that a cold store may still have.
 MANIFEST-7  The bytes of a sealed segment with deleted records are the size of .data, or larger.
-    If they are larger, the segment was rewritten after the snapshot (REWRITE-5). The difference is exactly the bytes of
+    If they are larger, the segment was rewritten after the manifest (REWRITE-5). The difference is exactly the bytes of
     its deleted records.
-MANIFEST-8  A checkpoint encodes only the parts of topics that changed since the last snapshot (`Encoder`).
+MANIFEST-8  A checkpoint encodes only the parts of topics that changed since the last manifest (`Encoder`).
     It joins them with the kept bytes of the other parts, for which it builds no JSON.
 MANIFEST-9  `cuts` lists the listed truncations of a topic (seglog.values.truncate_op).
     Each one is [seq, time, number of the next delete].
@@ -73,11 +73,11 @@ from seglog.values.truncate_op import TruncateOp
 __all__ = [
     "ActiveMeta",
     "Encoder",
-    "Snapshot",
+    "LogManifest",
     "TopicMeta",
     "WalPosition",
-    "decode_snapshot",
-    "encode_snapshot",
+    "decode_manifest",
+    "encode_manifest",
     "load",
     "numbers",
     "store",
@@ -131,7 +131,7 @@ class ActiveMeta:
 
 @dataclass(frozen=True, slots=True)
 class TopicMeta:
-    """The state of a topic in a snapshot.
+    """The state of a topic in a manifest.
 
     `sealed` includes the relocated segments. `ops` are the listed deletes, `truncate_ops` the listed truncations.
     The seqs above the segments, up to `head_seq`, belonged to ephemeral records. They are not used again.
@@ -166,13 +166,13 @@ class TopicMeta:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class LogManifest:
     next_topic_id: int
     topics: tuple[TopicMeta, ...]
     wal: tuple[WalPosition, ...]
     deleted: tuple[int, ...] = ()
     epoch_floor: int = 0
-    doomed: tuple[tuple[int, int], ...] = ()
+    pending_cold_deletes: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,19 +186,19 @@ class _Encoded:
 
 
 class Encoder:
-    """Encodes snapshots, and keeps the bytes of each topic for the next one (MANIFEST-8). Not thread-safe."""
+    """Encodes manifests, and keeps the bytes of each topic for the next one (MANIFEST-8). Not thread-safe."""
 
     def __init__(self) -> None:
         self._topics: dict[int, _Encoded] = {}
-        # Topics that `put` received and no snapshot has encoded yet.
+        # Topics that `put` received and no manifest has encoded yet.
         self._waiting: dict[int, TopicMeta] = {}
 
     def put(self, topic: TopicMeta) -> None:
-        """Use this state of the topic in all later snapshots."""
+        """Use this state of the topic in all later manifests."""
         self._waiting[topic.topic_id] = topic
 
     def remove(self, topic_id: int) -> None:
-        """Leave the topic out of all later snapshots."""
+        """Leave the topic out of all later manifests."""
         self._waiting.pop(topic_id, None)
         self._topics.pop(topic_id, None)
 
@@ -207,16 +207,16 @@ class Encoder:
         encoded = self._topics.get(topic_id)
         return self._waiting.get(topic_id, None if encoded is None else encoded.meta)
 
-    def encode(self, snapshot: Snapshot) -> bytes:
-        """Return the bytes of `snapshot`, with its topics and no others."""
-        for topic_id in {*self._topics, *self._waiting} - {topic.topic_id for topic in snapshot.topics}:
+    def encode(self, manifest: LogManifest) -> bytes:
+        """Return the bytes of `manifest`, with its topics and no others."""
+        for topic_id in {*self._topics, *self._waiting} - {topic.topic_id for topic in manifest.topics}:
             self.remove(topic_id)
-        for topic in snapshot.topics:
+        for topic in manifest.topics:
             self.put(topic)
-        return self.encode_put(snapshot)
+        return self.encode_put(manifest)
 
-    def encode_put(self, snapshot: Snapshot) -> bytes:
-        """Return the bytes of `snapshot` with the topics that `put` received, instead of its own."""
+    def encode_put(self, manifest: LogManifest) -> bytes:
+        """Return the bytes of `manifest` with the topics that `put` received, instead of its own."""
         last = next(reversed(self._topics), 0)
         for topic_id, topic in self._waiting.items():
             self._topics[topic_id] = _encode_topic(topic, self._topics.get(topic_id))
@@ -224,67 +224,67 @@ class Encoder:
             self._topics = dict(sorted(self._topics.items()))
         self._waiting = {}
         before = {
-            "deleted": list(snapshot.deleted),
-            "doomed": [list(key) for key in snapshot.doomed],
-            "epoch_floor": snapshot.epoch_floor,
+            "deleted": list(manifest.deleted),
+            "doomed": [list(key) for key in manifest.pending_cold_deletes],
+            "epoch_floor": manifest.epoch_floor,
             "format": _FORMAT,
-            "next_topic_id": snapshot.next_topic_id,
+            "next_topic_id": manifest.next_topic_id,
         }
-        wal = {"wal": [{"file": each.file, "offset": each.offset, "ordinal": each.ordinal} for each in snapshot.wal]}
+        wal = {"wal": [{"file": each.file, "offset": each.offset, "ordinal": each.ordinal} for each in manifest.wal]}
         topics = b",".join([topic.body for topic in self._topics.values()])
         body = canonical.encode(before)[:-1] + b',"topics":[' + topics + b"]," + canonical.encode(wal)[1:]
         return body + b"\n" + xxh3_64_hexdigest(body).encode() + b"\n"
 
 
-def encode_snapshot(snapshot: Snapshot) -> bytes:
-    return Encoder().encode(snapshot)
+def encode_manifest(manifest: LogManifest) -> bytes:
+    return Encoder().encode(manifest)
 
 
-def decode_snapshot(raw: bytes, path: Path) -> Snapshot:
-    """Decode the bytes of a snapshot. Raises `FileCorrupt` or `FormatUnsupported`, which name `path`."""
+def decode_manifest(raw: bytes, path: Path) -> LogManifest:
+    """Decode the bytes of a manifest. Raises `FileCorrupt` or `FormatUnsupported`, which name `path`."""
     body, check = raw[:-_CHECK_BYTES], raw[-_CHECK_BYTES:]
     if check != b"\n" + xxh3_64_hexdigest(body).encode() + b"\n":
         raise FileCorrupt(path, 0, "checksum mismatch")
     try:
         value = record(canonical.decode(body))
         version = value["format"]
-        snapshot = _from_json(value) if version == _FORMAT else None
+        manifest = _from_json(value) if version == _FORMAT else None
     except (ValueError, KeyError, TypeError, SeglogError) as error:
         raise FileCorrupt(path, 0, f"the content does not fit: {error!r}") from error
-    if snapshot is None:
+    if manifest is None:
         raise FormatUnsupported(path, str(version))
-    return snapshot
+    return manifest
 
 
 def numbers(files: Files, layout: Layout) -> list[int]:
-    """Return the numbers of the snapshot files, ascending."""
+    """Return the numbers of the manifest files, ascending."""
     found = (number_in("snapshot", name) for name in files.list_dir(layout.meta))
     return [number for number in found if number is not None]
 
 
-def load(files: Files, layout: Layout) -> tuple[int, Snapshot]:
-    """Return the number of the newest snapshot, and the snapshot. Raises `FileCorrupt` if it is invalid or missing."""
+def load(files: Files, layout: Layout) -> tuple[int, LogManifest]:
+    """Return the number of the newest manifest, and the manifest. Raises `FileCorrupt` if it is invalid or missing."""
     there = numbers(files, layout)
     if not there:
-        raise FileCorrupt(layout.meta, 0, "there is no snapshot")
-    file = OpenFile(files, layout.snapshot(there[-1]))
-    return there[-1], decode_snapshot(file.read(file.size(), 0), file.path)
+        raise FileCorrupt(layout.meta, 0, "there is no manifest")
+    file = OpenFile(files, layout.manifest(there[-1]))
+    return there[-1], decode_manifest(file.read(file.size(), 0), file.path)
 
 
-def store(files: Files, layout: Layout, number: int, snapshot: Snapshot) -> None:
-    """Write the snapshot durably, and unlink older ones.
+def store(files: Files, layout: Layout, number: int, manifest: LogManifest) -> None:
+    """Write the manifest durably, and unlink older ones.
 
-    The snapshot numbered one below stays, for an operator who must repair the directory by hand.
+    The manifest numbered one below stays, for an operator who must repair the directory by hand.
     """
-    store_encoded(files, layout, number, encode_snapshot(snapshot))
+    store_encoded(files, layout, number, encode_manifest(manifest))
 
 
 def store_encoded(files: Files, layout: Layout, number: int, raw: bytes) -> None:
     """Do the same as `store`, with encoded bytes.
 
-    Without a file descriptor to list the directory, the older snapshots stay until the next call.
+    Without a file descriptor to list the directory, the older manifests stay until the next call.
     """
-    replace_atomically(files, layout.snapshot(number), raw)
+    replace_atomically(files, layout.manifest(number), raw)
     try:
         there = numbers(files, layout)
     except OSError as error:
@@ -293,10 +293,10 @@ def store_encoded(files: Files, layout: Layout, number: int, raw: bytes) -> None
         there = []
     for old in there:
         if old <= number - _KEPT:
-            files.unlink(layout.snapshot(old))
+            files.unlink(layout.manifest(old))
 
 
-def _from_json(value: dict[str, Any]) -> Snapshot:
+def _from_json(value: dict[str, Any]) -> LogManifest:
     wal = tuple(WalPosition._make(wholes(map(each.__getitem__, _WAL_KEYS))) for each in map(record, value["wal"]))
     topics = tuple(map(_topic_from_json, value["topics"]))
     next_topic_id, epoch_floor, *deleted = wholes((value["next_topic_id"], value["epoch_floor"], *value["deleted"]))
@@ -305,13 +305,13 @@ def _from_json(value: dict[str, Any]) -> Snapshot:
         raise ValueError("it has no place in the WAL, or a topic twice")
     if not max(ids, default=0) < next_topic_id <= _TOPIC_ID_MAX + 1:
         raise ValueError(f"topic {next_topic_id} cannot be the next one")
-    return Snapshot(
+    return LogManifest(
         next_topic_id=next_topic_id,
         topics=topics,
         wal=wal,
         deleted=tuple(deleted),
         epoch_floor=epoch_floor,
-        doomed=tuple(_pair(wholes(each)) for each in value["doomed"]),
+        pending_cold_deletes=tuple(_pair(wholes(each)) for each in value["doomed"]),
     )
 
 

@@ -24,7 +24,7 @@ WAL-7  If the process has no file descriptor left for the next file, the writer 
     first.
 WAL-8  The size of the active file is durable before the writer writes a frame to it.
     So a crash leaves no frame that extends past the end of the file. A crash leaves no file that ends before the
-    position that a snapshot names. Such a file was cut by hand or by another program.
+    position that a manifest names. Such a file was cut by hand or by another program.
 
 A `Wal` is not thread-safe: seglog.wal.group_commit lets one thread at a time lead. The docstring of a method says if
 one other thread may call it at the same time.
@@ -160,7 +160,7 @@ class Wal(Owned):
         self._offset, self.ordinal, self._synced = end, self.ordinal + 1, end
 
     def remove_below(self, number: int) -> None:
-        """Unlink the files before `number`. A durable snapshot covers their frames. One other thread may call this."""
+        """Unlink the files before `number`. A durable manifest covers their frames. One other thread may call this."""
         for old in sorted(self._sizes):
             if old < number:
                 self._unlink_if_there(self._folder.wal_file(old))

@@ -20,11 +20,12 @@ from seglog.engine.entries import (
     EphemeralEntry,
     TopicDeleteEntry,
     TruncateEntry,
-    delete_resident,
+    delete_ephemeral,
 )
 from seglog.engine.state import TopicState
 from seglog.errors import (
     AppendsHeld,
+    ConcurrentModification,
     HistoryKept,
     InvalidArgument,
     InvalidLabel,
@@ -38,7 +39,6 @@ from seglog.errors import (
     SeqOutOfRange,
     TopicExists,
     TopicFull,
-    TopicMoved,
 )
 from seglog.files.clock_watch import JUMP_MS
 from seglog.format.control import TopicCreated
@@ -47,9 +47,9 @@ from seglog.format.index import OFFSET_END
 from seglog.maintenance.checkpoint import checkpoint_locked, wait_for_room
 from seglog.maintenance.ephemeral import make_room, trim
 from seglog.maintenance.housekeeping import advance_front, enforce_limits
-from seglog.maintenance.relocator import recall
+from seglog.maintenance.relocator import make_hot
 from seglog.maintenance.retention import Retained, passed_cap
-from seglog.maintenance.truncation import kept_part, lowest_cut
+from seglog.maintenance.truncation import kept_part, lowest_truncation
 from seglog.values.byte_strings import byte_strings
 from seglog.values.config import TopicConfig, check_durability, check_history
 from seglog.values.deletes import DeleteOp
@@ -58,7 +58,7 @@ from seglog.wal.group_commit import Entry
 from seglog.wal.wal import SYNC_MARK_BYTES
 
 __all__ = [
-    "Begun",
+    "PendingAppend",
     "append",
     "begin_append",
     "check_append",
@@ -131,8 +131,8 @@ def check_append(
     """
     if engine.is_read_only:
         raise ReadOnly(engine.layout.root)
-    if engine.held_for is not None:
-        raise AppendsHeld(engine.held_for)
+    if engine.append_block_reason is not None:
+        raise AppendsHeld(engine.append_block_reason)
     limit = engine.settings.max_record_bytes
     if type(values) is list and len(values) == 1 and type(values[0]) is bytes and len(values[0]) <= limit:
         # The common case, in a third of the time of the general case.
@@ -153,7 +153,7 @@ def check_append(
     return own, size_bytes
 
 
-class Begun(NamedTuple):
+class PendingAppend(NamedTuple):
     """An append that has its seqs and is in the queue. The caller must call `finish_append`.
 
     The queue may wait for this append to lead.
@@ -173,17 +173,17 @@ def begin_append(
     node: str | None,
     unterminated: bool,
     durability: str | None,
-) -> Begun:
+) -> PendingAppend:
     """Assign seqs to one or more values and queue the append. `finish_append` commits it.
 
     `check_append` and `check_apart` have passed.
     """
     committer = engine.committer
-    begun: Begun | None = None
+    begun: PendingAppend | None = None
     while begun is None:
         with committer.raw_lock:
             committer.check_open()
-            if not engine.leaving or not engine.is_leaving(name):
+            if not engine.topics_being_deleted or not engine.is_being_deleted(name):
                 begun = _begin_append(engine, name, values, tag, node, durability, unterminated=unterminated)
         if begun is None:
             committer.flush()  # a durable deletion frees the name (SHARD-1)
@@ -199,7 +199,7 @@ def _begin_append(
     durability: str | None,
     *,
     unterminated: bool,
-) -> Begun:
+) -> PendingAppend:
     """Do the work of `begin_append`. The caller holds the lock."""
     committer = engine.committer
     create: CreateEntry | None = None
@@ -241,14 +241,14 @@ def _begin_append(
         entry.assign()
         entry.publish(0, 0)
         engine.wants_checkpoint |= len(state.tail) > 0 and state.head_seq - state.logged_seq > _LOST_IN_TAIL_MAX
-        return Begun(state, (), seqs)
+        return PendingAppend(state, (), seqs)
     if create is not None:
         committer.enqueue(create)
     committer.enqueue(entry)
-    return Begun(state, (entry,) if create is None else (create, entry), seqs)
+    return PendingAppend(state, (entry,) if create is None else (create, entry), seqs)
 
 
-def finish_append(engine: Engine, begun: Begun) -> range:
+def finish_append(engine: Engine, begun: PendingAppend) -> range:
     """Commit the append, and return its seqs when the records are as safe as their durability says."""
     for entry in begun.entries:
         engine.committer.finish(entry)
@@ -270,7 +270,7 @@ def create_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: i
             committer.check_open()
             if name in engine.topics:
                 raise TopicExists(name)
-            if not engine.is_leaving(name):
+            if not engine.is_being_deleted(name):
                 entry = _new_topic(engine, name, config, first_seq=first_seq, ts_floor_ms=ts_floor_ms)
                 committer.enqueue(entry)
         if entry is None:
@@ -307,16 +307,16 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None, ev
         committer.check_open()
         state = engine.state(name)
         ts_ms = max(engine.clock.now_ms(), state.assigned_ts_ms)
-        is_resident = state.is_resident
-        op = DeleteOp(0 if is_resident else state.assigned_op + 1, state.assigned_seq, ts_ms, before, tag)
+        is_all_ephemeral = state.is_all_ephemeral
+        op = DeleteOp(0 if is_all_ephemeral else state.assigned_op + 1, state.assigned_seq, ts_ms, before, tag)
         if evicts and state.floors.earliest_seq < op.below:
             op = replace(op, evict_from=state.floors.earliest_seq)
-        if is_resident:
-            delete_resident(state, op)
+        if is_all_ephemeral:
+            delete_ephemeral(state, op)
         else:
             entry = DeleteEntry(state, op)
             committer.enqueue(entry)
-    if not is_resident:
+    if not is_all_ephemeral:
         committer.finish(entry)
         engine.wants_checkpoint |= state.pending.tagged >= _PENDING_TAGS_MAX
         _wake_upkeep(engine)
@@ -331,36 +331,37 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None, ev
 def truncate(engine: Engine, name: str, seq: int, position: tuple[int, int, int] | None) -> None:
     """Truncate a topic: remove its records from `seq` on.
 
-    Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, `TopicMoved`, and the errors of a read of the cold store.
-    The truncation is complete when its frame is durable. If the files cannot be cut yet, the next checkpoint cuts them.
+    Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, `ConcurrentModification`, and the errors of a read of the
+    cold store. The truncation is complete when its frame is durable. If the files cannot be cut yet, the next
+    checkpoint cuts them.
     """
     engine.check_writable()
     state = engine.state(name)
     with engine.committer.lock:
-        state.recalls += 1
+        state.relocation_holds += 1
     try:
-        _recall_cut(engine, state, seq)
+        _make_truncated_hot(engine, state, seq)
         _truncate(engine, state, seq, position)
     finally:
         with engine.committer.lock:
-            state.recalls -= 1
+            state.relocation_holds -= 1
     engine.wake_relocator()
 
 
-def _recall_cut(engine: Engine, state: TopicState, seq: int) -> None:
+def _make_truncated_hot(engine: Engine, state: TopicState, seq: int) -> None:
     """Make the segment that contains the cut hot again if it is relocated. Its kept part becomes the active segment."""
-    # After this thread gets the checkpoint lock, no relocation runs, because `recalls` is above 0.
+    # After this thread gets the checkpoint lock, no relocation runs, because `relocation_holds` is above 0.
     with engine.checkpoint_lock, engine.committer.lock:
-        is_in_segments = max(lowest_cut(state), state.hot_floor) <= seq < state.tail.first_seq
+        is_in_segments = max(lowest_truncation(state), state.hot_floor) <= seq < state.tail.first_seq
         info = state.segment_of(seq) if is_in_segments else None
     if info is not None and not info.is_hot and info.first_seq < seq:
-        recall(engine, state, info)
+        make_hot(engine, state, info)
 
 
 def _truncate(engine: Engine, state: TopicState, seq: int, position: tuple[int, int, int] | None) -> None:
     committer = engine.committer
     with engine.retention_lock, engine.checkpoint_lock:
-        if lowest_cut(state) <= seq < state.tail.first_seq:
+        if lowest_truncation(state) <= seq < state.tail.first_seq:
             kept = kept_part(state, seq, lambda info: engine.segments.get(state.topic_id, info))
         else:
             kept = None
@@ -369,8 +370,8 @@ def _truncate(engine: Engine, state: TopicState, seq: int, position: tuple[int, 
             if engine.topics.get(state.name) is not state:
                 raise NoSuchTopic(state.name)
             if position is not None and position != state.position:
-                raise TopicMoved(state.name)
-            _check_cut(state, seq)
+                raise ConcurrentModification(state.name)
+            _check_truncation(state, seq)
             if seq > state.assigned_seq:
                 return
             entry = TruncateEntry(state, seq, max(engine.clock.now_ms(), state.assigned_ts_ms), kept)
@@ -382,9 +383,9 @@ def _truncate(engine: Engine, state: TopicState, seq: int, position: tuple[int, 
             _logger.warning("%s is truncated, its files are not yet: %s", state.name, error)
 
 
-def _check_cut(state: TopicState, seq: int) -> None:
+def _check_truncation(state: TopicState, seq: int) -> None:
     """Raise `NotTruncatable` or `SeqOutOfRange` if `seq` is no valid place for a cut. The caller holds the lock."""
-    lowest = lowest_cut(state)
+    lowest = lowest_truncation(state)
     if seq < lowest:
         raise NotTruncatable(state.name, seq, lowest)
     if seq > state.assigned_seq + 1:
@@ -393,27 +394,27 @@ def _check_cut(state: TopicState, seq: int) -> None:
 
 @change
 def delete_topic(engine: Engine, name: str, position: tuple[int, int, int] | None) -> None:
-    """Delete a topic. Raises `NoSuchTopic`, `TopicMoved`, and without a position `HistoryKept`."""
+    """Delete a topic. Raises `NoSuchTopic`, `ConcurrentModification`, and without a position `HistoryKept`."""
     engine.check_writable()
     committer = engine.committer
 
     def leave(state: TopicState) -> None:
         engine.topics.pop(name, None)
-        engine.leaving[state.topic_id] = state
+        engine.topics_being_deleted[state.topic_id] = state
         engine.epoch_floor = max(engine.epoch_floor, state.epoch)
 
     def go(state: TopicState) -> None:
-        engine.leaving.pop(state.topic_id, None)
+        engine.topics_being_deleted.pop(state.topic_id, None)
         if state.topic_id not in engine.deleted:
             engine.changed.pop(state.topic_id, None)
             engine.deleted += (state.topic_id,)
-            engine.doomed += tuple((state.topic_id, info.first_seq) for info in state.cold)
+            engine.pending_cold_deletes += tuple((state.topic_id, info.first_seq) for info in state.cold)
 
     with committer.lock:
         committer.check_open()
         state = engine.state(name)
         if position is not None and position != state.position:
-            raise TopicMoved(name)
+            raise ConcurrentModification(name)
         if position is None and state.config.keep_history:
             raise HistoryKept(name)
         committer.enqueue(entry := TopicDeleteEntry(state, leave, go))

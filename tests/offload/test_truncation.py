@@ -20,7 +20,7 @@ from offload import ColdSettings, OffloadSettings
 from offload.archive import Archive
 from offload.errors import LocalChangesLost
 from offload.write.publisher import divergence
-from seglog import Log, LogSettings, NotTruncatable, SeqOutOfRange, TopicMoved
+from seglog import ConcurrentModification, Log, LogSettings, NotTruncatable, SeqOutOfRange
 from tests.faults.files import UnsyncedFiles
 from tests.faults.steps import Place, crashes
 from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
@@ -376,7 +376,7 @@ def test_appends_that_go_on_all_the_time_stop_it_before_anything_is_removed(
         return found
 
     monkeypatch.setattr(archive._offloader, "run", busy)
-    with pytest.raises(TopicMoved):
+    with pytest.raises(ConcurrentModification):
         archive.truncate("t", 10)
     assert topic.head_seq > 12
     assert topic.truncate_ops() == ()

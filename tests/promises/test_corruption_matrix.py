@@ -1,6 +1,6 @@
 """The log reports every damage to a file of a data directory with its place, or the damage changes nothing for readers.
 
-    directory   what a kill leaves after a life with two WAL files, sealed and active segments, deletes and a snapshot
+    directory   what a kill leaves after a life with two WAL files, sealed and active segments, deletes and a manifest
     damage      each bit flipped, the file cut at each byte, a page zeroed, two frames or entries swapped, one doubled,
                 a piece of another file put in, the file replaced by that of another topic or an older state, the file
                 missing
@@ -135,14 +135,14 @@ def _read_all(log: Log, name: str) -> tuple[list[Record], list[FileCorrupt]]:
 def _is_about(error: FileCorrupt | FormatUnsupported, path: str) -> bool:
     """Return whether the error names `path` or a file that must fit it.
 
-    WAL files must fit CURRENT, a .data file must fit its .idx file, and every file must fit the snapshot. If the newest
-    snapshot is missing, the log opens the one before it. Then a file that is ahead of that snapshot does not fit. The
-    error names that file and says that it does not fit the snapshot.
+    WAL files must fit CURRENT, a .data file must fit its .idx file, and every file must fit the manifest. If the newest
+    manifest is missing, the log opens the one before it. Then a file that is ahead of that manifest does not fit. The
+    error names that file and says that it does not fit the manifest.
     """
     named = str(error.path)
     wal = str(DIRECTORY / "wal")
     is_beside = Path(named).parent == Path(path).parent or (named.startswith(wal) and path.startswith(wal))
-    return is_beside or named.startswith(path) or ("/meta/" in path and "the snapshot" in str(error))
+    return is_beside or named.startswith(path) or ("/meta/" in path and "the manifest" in str(error))
 
 
 def _has_mark_behind_damage(whole: bytes, body: bytes) -> bool:

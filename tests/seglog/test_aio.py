@@ -446,7 +446,7 @@ def test_a_follower_ends_with_its_log_and_with_its_topic(tmp_path: Path) -> None
 def test_what_a_log_does_it_does_with_await(tmp_path: Path) -> None:
     async def test(log: AsyncLog) -> None:
         topic = await log.create_topic("t", TopicConfig(durability="disk"))
-        assert (log.topics(), log.existing("t").sync.config.durability) == (["t"], "disk")
+        assert (log.topics(), log.get_topic("t").sync.config.durability) == (["t"], "disk")
         await topic.append([b"5", b"6", b"7"])
         await topic.append([b"8"], tag="x")
         await topic.seal()
@@ -465,7 +465,7 @@ def test_what_a_log_does_it_does_with_await(tmp_path: Path) -> None:
         await log.checkpoint()
         await log.delete_topic("t")
         with pytest.raises(NoSuchTopic):
-            log.existing("t")
+            log.get_topic("t")
 
     run(test, tmp_path / "data", files=UnsyncedFiles())
 

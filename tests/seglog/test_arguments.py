@@ -126,7 +126,7 @@ LOG = {
         body=b"",
     ),
     "Log.topic": _of_log("topic", {"name": "name"}),
-    "Log.existing": _of_log("existing", {"name": "name"}),
+    "Log.get_topic": _of_log("get_topic", {"name": "name"}),
     "Log.has_topic": _of_log("has_topic", {"name": "text"}),
     "Log.topic_defaults": Row(_set_defaults, {"config": "instance"}),
     "Log.create_topic": _of_log(
@@ -218,7 +218,7 @@ ASYNC = {
 }
 ASYNC_LOG = {
     "topic": ({"name": "name"}, "", {}),
-    "existing": ({"name": "name"}, "", {}),
+    "get_topic": ({"name": "name"}, "", {}),
     "create_topic": (LOG["Log.create_topic"].takes, "config", {"name": "other"}),
     "configure": ({"name": "text", "config": "instance"}, "", {"name": "orders", "config": TopicConfig()}),
     "delete_topic": ({"name": "text"}, "", {"name": "orders"}),

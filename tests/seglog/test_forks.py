@@ -79,7 +79,7 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "seq_at": lambda: topic.seq_at(0),
         "segments": topic.segments,
         "topic": lambda: log.topic("t"),
-        "existing": lambda: log.existing("t"),
+        "get_topic": lambda: log.get_topic("t"),
         "create_topic": lambda: log.create_topic("new"),
         "configure": lambda: log.configure("t", TopicConfig()),
         "delete_topic": lambda: log.delete_topic("t"),
@@ -506,7 +506,7 @@ def test_asyncio_objects_belong_to_their_process_too(tmp_path: Path) -> None:
                 "reclaim": log.reclaim,
                 "remove": log.remove,
             }
-            plain = {"topic": lambda: log.topic("t"), "existing": lambda: log.existing("t"), "topics": log.topics}
+            plain = {"topic": lambda: log.topic("t"), "get_topic": lambda: log.get_topic("t"), "topics": log.topics}
 
             def everything() -> dict[str, str]:
                 outcomes = {name: step(call()) for name, call in calls.items()}

@@ -107,7 +107,7 @@ def test_records_in_sealed_segments_cost_nothing(tmp_path: Path) -> None:
 
 
 def test_frames_that_are_checkpointed_are_not_read_again(tmp_path: Path) -> None:
-    """The opening reads the WAL only from the snapshot's position."""
+    """The opening reads the WAL only from the manifest's position."""
     with seglog.open(tmp_path / "data", files=UnsyncedFiles()) as log:
         log.topic("t").append([b"x" * 1000] * 1000)
     files = Counting()

@@ -253,11 +253,11 @@ def test_what_is_listed_of_deletes_does_not_grow_with_their_number(log: Log) -> 
         topic.delete(tag="b", before=30)
         topic.delete(before=2)
         log.checkpoint()
-    _, snapshot = load(OsFiles(), Layout(log.path))
-    assert [(op.op, op.tag) for op in snapshot.topics[0].cold_ops] == [(13, "a"), (14, "b")]
+    _, manifest = load(OsFiles(), Layout(log.path))
+    assert [(op.op, op.tag) for op in manifest.topics[0].cold_ops] == [(13, "a"), (14, "b")]
     topic.release(30)
-    _, snapshot = load(OsFiles(), Layout(log.path))
-    assert (snapshot.topics[0].cold_ops, snapshot.topics[0].cold) == ((), ())
+    _, manifest = load(OsFiles(), Layout(log.path))
+    assert (manifest.topics[0].cold_ops, manifest.topics[0].cold) == ((), ())
 
 
 def test_a_delete_while_a_segment_is_on_its_way_is_not_lost(tmp_path: Path) -> None:
@@ -483,12 +483,12 @@ def test_a_recalled_segment_is_not_read_from_files_of_before(log: Log, store: Co
 
 def test_nothing_is_relocated_while_a_segment_is_recalled(log: Log, store: Counting) -> None:
     topic = filled(log)
-    engine_of(log).topics["t"].recalls += 1
+    engine_of(log).topics["t"].relocation_holds += 1
     store.calls.clear()
     topic.append([b"x"] * 20)
     log.checkpoint()
     assert (cold(topic), store.calls) == ([1, 11, 21], [])
-    engine_of(log).topics["t"].recalls -= 1
+    engine_of(log).topics["t"].relocation_holds -= 1
     log.checkpoint()
     assert cold(topic) == [1, 11, 21, 31, 41]
 

@@ -1,4 +1,4 @@
-"""A frame or snapshot with a sound checksum that recovery cannot apply is damage with a place, and no other error."""
+"""A frame or manifest with a sound checksum that recovery cannot apply is damage with a place, and no other error."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_whatever_a_body_says_only_our_errors_come(
     _is_opened_or_damaged(tmp_path / "data")
 
 
-def _snapshot(directory: Path) -> Path:
+def _manifest(directory: Path) -> Path:
     return max((directory / "meta").glob("snapshot.*.json"))
 
 
@@ -223,32 +223,32 @@ def _put(value: Any, at: tuple[Any, ...], new: object) -> Any:
     return copy
 
 
-def _write_snapshot(left: Path, directory: Path, value: object) -> None:
+def _write_manifest(left: Path, directory: Path, value: object) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(left, directory)
     body = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-    _snapshot(directory).write_bytes(body + b"\n" + xxh3_64_hexdigest(body).encode() + b"\n")
+    _manifest(directory).write_bytes(body + b"\n" + xxh3_64_hexdigest(body).encode() + b"\n")
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_whatever_a_snapshot_says_only_our_errors_come(left: Path, tmp_path: Path, data: st.DataObject) -> None:
-    whole = json.loads(_snapshot(left).read_bytes().split(b"\n")[0])
+    whole = json.loads(_manifest(left).read_bytes().split(b"\n")[0])
     at = data.draw(st.sampled_from(sorted(_places(whole), key=repr)))
-    _write_snapshot(left, tmp_path / "data", _put(whole, at, data.draw(JSON)))
+    _write_manifest(left, tmp_path / "data", _put(whole, at, data.draw(JSON)))
     _is_opened_or_damaged(tmp_path / "data")
 
 
 @pytest.mark.parametrize("value", ["x", 1.5, True, -1, 2**64, [], {}], ids=repr)
 def test_no_number_of_a_snapshot_is_anything_else(left: Path, tmp_path: Path, value: object) -> None:
-    whole = json.loads(_snapshot(left).read_bytes().split(b"\n")[0])
+    whole = json.loads(_manifest(left).read_bytes().split(b"\n")[0])
     for at in _places(whole):
         found: Any = whole
         for key in at:
             found = found[key]
         if type(found) is not int or at == ("format",):
             continue
-        _write_snapshot(left, tmp_path / "data", _put(whole, at, value))
+        _write_manifest(left, tmp_path / "data", _put(whole, at, value))
         with pytest.raises(FileCorrupt) as caught:
             _open(tmp_path / "data").close()
-        assert caught.value.path == _snapshot(tmp_path / "data"), at
+        assert caught.value.path == _manifest(tmp_path / "data"), at

@@ -219,7 +219,7 @@ READS = {
         "check_writable",
         "close",
         "detach_cold",
-        "existing",
+        "get_topic",
         "has_topic",
         "is_read_only",
         "path",

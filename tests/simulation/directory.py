@@ -43,7 +43,7 @@ from offload.errors import Unavailable as OffloadUnavailable
 from offload.handles import split_name
 from offload.settings import CatalogSettings
 from offload.write.publisher import Published
-from seglog import Log, LogSettings, Record, TopicMoved
+from seglog import ConcurrentModification, Log, LogSettings, Record
 from seglog.engine.upkeep import InCaller
 from seglog.format.frame import read_header, record_of
 from tests.faults.disk import SimulatedDisk
@@ -219,7 +219,7 @@ class Directory(Member):
         except Diverged as error:
             self._check_parted(name, error)
             self.parted.add(name)
-        except (OffloadConflict, OffloadUnavailable, OutOfWindow, TopicMoved):
+        except (OffloadConflict, OffloadUnavailable, OutOfWindow, ConcurrentModification):
             pass
         finally:
             self.store.meanwhile = None

@@ -16,7 +16,7 @@ from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.errors import LocalChangesLost
 from seglog import Log, NoSuchTopic, SeglogError
-from seglog.errors import TopicMoved
+from seglog.errors import ConcurrentModification
 from tests.faults.steps import Place, crashes
 from tests.faults.store import Fault, FaultyStore, lost
 from tests.faults.stride import every
@@ -25,7 +25,7 @@ from tests.promises.test_hot_copy_goes_last import HandClock
 from tests.work import tell
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
-REFUSALS: set[type[SeglogError]] = {NoSuchTopic, TopicMoved}
+REFUSALS: set[type[SeglogError]] = {NoSuchTopic, ConcurrentModification}
 
 
 @pytest.fixture

@@ -135,9 +135,9 @@ def test_a_file_stands_where_a_folder_should(tmp_path: Path) -> None:
 
 
 def test_the_newest_snapshot_is_removed(tmp_path: Path) -> None:
-    """Somebody removes the newest snapshot, and leaves the older one.
+    """Somebody removes the newest manifest, and leaves the older one.
 
-    Outcome: nothing is lost. The WAL still has what came after the older snapshot.
+    Outcome: nothing is lost. The WAL still has what came after the older manifest.
     """
     wanted = killed(tmp_path / "data", seal=True)
     sorted((tmp_path / "data/meta").glob("snapshot.*"))[-1].unlink()

@@ -76,9 +76,9 @@ def put_behind(path: Path, piece: bytes) -> None:
 
 
 def test_a_snapshot_is_of_a_newer_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A newer seglog wrote the newest snapshot, and an older one is in use again.
+    """A newer seglog wrote the newest manifest, and an older one is in use again.
 
-    Outcome: refused with `FormatUnsupported`; it does not fall back to the older snapshot.
+    Outcome: refused with `FormatUnsupported`; it does not fall back to the older manifest.
     """
     filled(tmp_path / "data")
     with monkeypatch.context() as newer, seglog.open(tmp_path / "data") as log:
@@ -93,7 +93,7 @@ def test_a_snapshot_is_of_a_newer_version(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_newer_directory_is_read_by_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody runs `seglog read` in a directory that a newer seglog wrote.
 
-    Outcome: refused with exit code 1; the message says which version the snapshot has, and what to do.
+    Outcome: refused with exit code 1; the message says which version the manifest has, and what to do.
     """
     with monkeypatch.context() as newer:
         set_limit(newer, Limit.MANIFEST_FORMAT, 2)

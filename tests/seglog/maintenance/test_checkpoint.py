@@ -21,7 +21,7 @@ SETTINGS = LogSettings(segment_max_events=6, reclaim_bytes_per_s=0)
 
 
 class Meanwhile(UnsyncedFiles):
-    """A file port that runs `act` in another thread, right before the rename of the next snapshot."""
+    """A file port that runs `act` in another thread, right before the rename of the next manifest."""
 
     act: Callable[[], object] | None = None
 

@@ -189,7 +189,7 @@ def test_no_gap_goes_beyond_the_end_of_a_read(log: Log) -> None:
     _append(topic, *"234", durability="ephemeral")
     log.checkpoint()
     _append(topic, "5", durability="memory")
-    engine_of(log).topics["mixed"].drop_oldest_resident()
+    engine_of(log).topics["mixed"].drop_oldest_ephemeral()
     for end, gap in ((2, Gap(2, 2)), (3, Gap(2, 3)), (4, Gap(2, 4)), (5, Gap(2, 4))):
         assert next(topic.read(2, end, gaps=True)) == gap
 
@@ -203,7 +203,7 @@ def test_a_gap_ends_where_the_next_record_in_memory_begins(tmp_path: Path) -> No
         for number in range(2, 40):
             _append(topic, f"{number:04}" * 250, durability="ephemeral")
         for _ in range(2):
-            first = engine_of(log).topics["mixed"].resident.chunks[0].first_seq
+            first = engine_of(log).topics["mixed"].ephemeral_buffer.chunks[0].first_seq
             assert 2 < first < 39
             assert _shown(topic, 2)[:2] == [Gap(2, first - 1), (first, b"%04d" % first * 250)]
             assert next(topic.read(2, first, gaps=True)) == Gap(2, first - 1)

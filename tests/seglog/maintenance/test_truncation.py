@@ -14,6 +14,7 @@ import pytest
 
 import seglog
 from seglog import (
+    ConcurrentModification,
     DeleteOp,
     DiskFull,
     HistoryKept,
@@ -24,12 +25,11 @@ from seglog import (
     Record,
     SeqOutOfRange,
     TopicConfig,
-    TopicMoved,
     Truncated,
     TruncateOp,
 )
 from seglog.engine.entries import TruncateEntry
-from seglog.reading.read import load_run
+from seglog.reading.read import load_batch
 from seglog.wal.group_commit import Entry
 from tests.faults.files import FailingFiles, UnsyncedFiles
 from tests.seams.log import engine_of
@@ -185,7 +185,7 @@ def test_it_is_done_in_the_position_that_the_caller_saw_or_not_at_all(log: Log) 
     topic.append([b"x"] * 5)
     position = topic.position
     topic.append([b"y"])
-    with pytest.raises(TopicMoved):
+    with pytest.raises(ConcurrentModification):
         topic.truncate(2, position=position)
     assert topic.head_seq == 6
     topic.truncate(2, position=topic.position)
@@ -313,7 +313,7 @@ def test_a_cut_between_two_looks_of_a_reader(log: Log, monkeypatch: pytest.Monke
     def cut_first(*args: Any, **options: Any) -> Any:
         if topic.head_seq == 9:
             topic.truncate(5)
-        return load_run(*args, **options)
+        return load_batch(*args, **options)
 
     ways: dict[str, list[Callable[[], list[int]]]] = {
         "read": [
@@ -322,7 +322,7 @@ def test_a_cut_between_two_looks_of_a_reader(log: Log, monkeypatch: pytest.Monke
         ],
         "batches": [lambda: [record.seq for batch in topic.read_batches() for record in batch]],
     }
-    monkeypatch.setattr(f"seglog.reading.{module}.load_run", cut_first)
+    monkeypatch.setattr(f"seglog.reading.{module}.load_batch", cut_first)
     for way in ways[module]:
         topic.append([b"x"] * (9 - topic.head_seq))
         assert way() == [*range(1, 5)]
@@ -455,4 +455,4 @@ def test_a_truncation_that_an_interrupt_publishes_twice_is_one(log: Log) -> None
     for _ in range(2):
         entry.publish(0, 0)
     assert topic.truncate_ops() == (TruncateOp(3, 1000, 1),)
-    assert (topic.head_seq, topic.epoch, state.cuts) == (2, 2, (3,))
+    assert (topic.head_seq, topic.epoch, state.truncations) == (2, 2, (3,))

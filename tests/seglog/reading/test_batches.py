@@ -9,7 +9,7 @@ import pytest
 
 import seglog
 from seglog import Evicted, FileCorrupt, Log, LogSettings, NoSuchTopic, Record, SeqOutOfRange, TopicConfig, Truncated
-from seglog.segments.batch import RUN_MAX_RECORDS
+from seglog.segments.batch import FRAME_BATCH_MAX_RECORDS
 
 
 @pytest.fixture
@@ -67,11 +67,11 @@ def test_there_are_as_many_in_a_list_as_a_run_takes(tmp_path: Path) -> None:
     with seglog.open(tmp_path / "data") as log:
         topic = log.topic("t")
         topic.append([b"x"] * 3000)
-        assert [len(batch) for batch in topic.read_batches()] == [RUN_MAX_RECORDS, RUN_MAX_RECORDS, 952]
+        assert [len(batch) for batch in topic.read_batches()] == [FRAME_BATCH_MAX_RECORDS, FRAME_BATCH_MAX_RECORDS, 952]
         topic.seal()
         log.attach_cold(Cold(list(topic.read())))
         topic.release(3000)
-        assert [len(batch) for batch in topic.read_batches()] == [RUN_MAX_RECORDS, RUN_MAX_RECORDS, 952]
+        assert [len(batch) for batch in topic.read_batches()] == [FRAME_BATCH_MAX_RECORDS, FRAME_BATCH_MAX_RECORDS, 952]
 
 
 def test_what_is_sound_comes_before_the_error(log: Log) -> None:

@@ -141,13 +141,13 @@ def test_a_reader_keeps_the_time_of_its_call_and_a_follower_asks_again(log: Log,
     topic = filled(log, clock)
     reader, batches, follower = topic.read(), topic.read_batches(), topic.follower(1, gaps=True)
     assert next(reader).seq == 1
-    news = follower.news()
+    news = follower.new_items()
     assert shown(iter([next(news)])) == [1]
     at_expiry_of(clock, 20)
     assert shown(reader) == list(range(2, 26))
     assert [record.seq for batch in batches for record in batch] == list(range(1, 26))
     news.close()
-    assert shown(follower.news()) == [(2, 20), *range(21, 26)]
+    assert shown(follower.new_items()) == [(2, 20), *range(21, 26)]
 
 
 @pytest.mark.parametrize("change", ["clock", "clock a little", "raised", "lifted"])

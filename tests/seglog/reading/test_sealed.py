@@ -34,8 +34,8 @@ def received(part: SealedPart) -> OpenedSegment:
 
 def frames_of(segment: OpenedSegment, first: int, last: int) -> list[bytes]:
     found = []
-    for run in segment.runs(first, last):
-        frames = run.apart()
+    for batch in segment.batches(first, last):
+        frames = batch.apart()
         assert frames is not None
         found += list(frames)
     return found
@@ -80,8 +80,8 @@ def test_a_segment_written_anew_leaves_the_open_one_as_it_was(tmp_path: Path) ->
         segment = received(part)
         topic.delete(before=3)
         log.checkpoint()
-        [run] = segment.runs(1, 6)
-        assert run.apart() is None, "a deleted record is the log's to decide on"
+        [batch] = segment.batches(1, 6)
+        assert batch.apart() is None, "a deleted record is the log's to decide on"
         log.reclaim()
         assert frames_of(segment, 3, 6) == frames[2:6]
 
@@ -96,11 +96,11 @@ def test_damage_is_found_by_who_reads(tmp_path: Path) -> None:
         with data.open("r+b") as file:
             file.seek(100)
             file.write(b"\xff")
-        [run] = segment.runs(1, 6)
-        assert run.apart() is None
+        [batch] = segment.batches(1, 6)
+        assert batch.apart() is None
         os.truncate(idx, 50)
         with pytest.raises(FileCorrupt):
-            next(segment.runs(1, 6))
+            next(segment.batches(1, 6))
 
 
 def test_a_topic_that_went_and_a_log_that_closed_are_told(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from seglog.files.port import OsFiles
 from seglog.format.frame import DELETED, read_header
 from seglog.format.index import ENTRY, encode_entry
 from seglog.segments.cache import SegmentCache
-from seglog.segments.rewrite import write_anew
+from seglog.segments.rewrite import rewrite_segment
 from seglog.segments.segment import SegmentInfo, SegmentWriter
 from seglog.values.deletes import DeleteOp
 from seglog.values.layout import Layout
-from seglog.values.reach import Reach
+from seglog.values.merged_deletes import MergedDeletes
 from tests.seglog.frames import append_frames
 
 DEAD = [2, 7, 8]
@@ -49,7 +49,7 @@ def _written(layout: Layout, *, sealed: bool = True, ts_ms: int = 50) -> Segment
 def _found(layout: Layout, info: SegmentInfo, *, is_shared: bool = False, pending: bool = False) -> FileCorrupt | None:
     cache = SegmentCache(OsFiles(), layout, is_shared=is_shared)
     if pending:
-        cache.expect_flags(1, Reach([DeleteOp(1, 9, 0, None, "any")]))
+        cache.expect_flags(1, MergedDeletes([DeleteOp(1, 9, 0, None, "any")]))
     try:
         assert cache.get(1, info).entries(1, info.last_seq)["flags"].any()
     except FileCorrupt as error:
@@ -106,7 +106,7 @@ def test_a_sound_segment_that_is_another_one_is_found(layout: Layout) -> None:
     for data_bytes in (info.data_bytes - 1, info.data_bytes + 1):
         error = _found(layout, info._replace(data_bytes=data_bytes))
         assert error is not None
-        assert (error.path, f"snapshot to {data_bytes}" in error.reason) == (layout.idx(1, 1), True)
+        assert (error.path, f"manifest to {data_bytes}" in error.reason) == (layout.idx(1, 1), True)
 
 
 @pytest.mark.parametrize(
@@ -131,12 +131,12 @@ def test_flags_are_those_that_were_counted_or_more_where_a_delete_is_on_its_way(
 
 
 def test_one_that_was_written_anew_is_taken_for_what_it_is(layout: Layout) -> None:
-    """The cache accepts a rewritten segment with the old or the new snapshot. It refuses any other length."""
+    """The cache accepts a rewritten segment with the old or the new manifest. It refuses any other length."""
     files = OsFiles()
     before = _written(layout)
     cache = SegmentCache(files, layout)
     segment = cache.get(1, before)
-    size = write_anew(files, layout, segment, before, lambda _: None)
+    size = rewrite_segment(files, layout, segment, before, lambda _: None)
     cache.swap(1, 1, segment)
     after = before._replace(data_bytes=size, dead_bytes=0)
     assert _found(layout, before) is None
@@ -172,7 +172,7 @@ def test_who_looks_beside_a_writer_may_meet_two_files_that_do_not_belong_togethe
             if self.opened == 2:
                 cache = SegmentCache(OsFiles(), layout)
                 segment = cache.get(1, info)
-                write_anew(OsFiles(), layout, segment, info, lambda _: None)
+                rewrite_segment(OsFiles(), layout, segment, info, lambda _: None)
                 cache.swap(1, 1, segment)
             return super().open(path, flags, mode)
 

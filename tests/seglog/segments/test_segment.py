@@ -10,7 +10,7 @@ from seglog.errors import FileCorrupt, OffsetOverflow
 from seglog.files.port import Files, OsFiles
 from seglog.format.frame import DELETED, read_header
 from seglog.format.index import ENTRY, encode_entries
-from seglog.segments.batch import RUN_MAX_RECORDS
+from seglog.segments.batch import FRAME_BATCH_MAX_RECORDS
 from seglog.segments.cache import SegmentCache
 from seglog.segments.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.values.config import LogSettings
@@ -75,9 +75,9 @@ def _write(
 def _values(segment: SegmentFiles, first: int, last: int) -> list[bytes]:
     values = []
     while first <= last:
-        run = segment.run(first, last)
-        values += [run.record(index).value for index in range(len(run.entries))]
-        first = run.last_seq + 1
+        batch = segment.batch(first, last)
+        values += [batch.record(index).value for index in range(len(batch.entries))]
+        first = batch.last_seq + 1
     return values
 
 
@@ -96,9 +96,9 @@ def test_what_is_written_is_read_in_runs_of_any_shape(layout: Layout) -> None:
 def test_a_run_costs_two_reads_and_a_mebibyte_two_writes(layout: Layout) -> None:
     files = CountingFiles()
     cache = SegmentCache(files, layout)
-    info = _write(cache, files, 1, [b"x" * 200] * 5 * RUN_MAX_RECORDS)
+    info = _write(cache, files, 1, [b"x" * 200] * 5 * FRAME_BATCH_MAX_RECORDS)
     assert files.writes == 2
-    assert len(_values(cache.get(1, info), 1, 5 * RUN_MAX_RECORDS)) == 5 * RUN_MAX_RECORDS
+    assert len(_values(cache.get(1, info), 1, 5 * FRAME_BATCH_MAX_RECORDS)) == 5 * FRAME_BATCH_MAX_RECORDS
     assert files.reads == 2 * 5
 
 
@@ -151,7 +151,7 @@ def test_a_segment_that_is_shorter_than_it_was_is_reported(layout: Layout) -> No
     info = _write(cache, files, 1, [b"x"] * 10)
     layout.data(1, 1).write_bytes(layout.data(1, 1).read_bytes()[:-1])
     with pytest.raises(FileCorrupt, match="before its time"):
-        cache.get(1, info).run(1, 10)
+        cache.get(1, info).batch(1, 10)
     with pytest.raises(FileCorrupt):
         SegmentWriter(files, cache.get(1, info), info)
 

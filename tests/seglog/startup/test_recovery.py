@@ -270,7 +270,7 @@ def test_a_topic_directory_that_the_snapshot_forgot_is_no_orphan(tmp_path: Path)
 
 
 class _Meddling(OsFiles):
-    """A file port that calls `meanwhile` once, after the next datasync. While `dying` is set, it refuses snapshots."""
+    """A file port that calls `meanwhile` once, after the next datasync. While `dying` is set, it refuses manifests."""
 
     meanwhile: Callable[[], None] | None = None
     dying = False
@@ -357,7 +357,7 @@ def _values_on(disk: SimulatedDisk) -> list[bytes]:
 
 
 def test_nothing_is_built_on_names_that_a_killed_process_left_unsynced() -> None:
-    """The next process sees CURRENT, a snapshot and the directory itself before their names are durable."""
+    """The next process sees CURRENT, a manifest and the directory itself before their names are durable."""
     moments, disk = _moments()
     with seglog.open("/log", settings=SETTINGS, files=disk) as log:
         for number in range(20):

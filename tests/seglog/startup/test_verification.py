@@ -40,7 +40,7 @@ def damages(directory: Path) -> set[tuple[str, int]]:
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A closed log: segments, deletes, released segments, two snapshots, a WAL whose records are all in segments."""
+    """A closed log: segments, deletes, released segments, two manifests, a WAL whose records are all in segments."""
     directory = tmp_path_factory.mktemp("lived") / "log"
     live(directory, UnsyncedFiles(), Journal())
     return directory
@@ -147,7 +147,7 @@ def test_every_damaged_byte_is_found_in_its_file(killed: Path, tmp_path: Path) -
             else:
                 assert path in {damage.path for damage in report.damages}
                 places = [damage.offset for damage in report.damages if damage.path == path]
-                # A snapshot has one checksum over the whole file, so damage is at offset 0.
+                # A manifest has one checksum over the whole file, so damage is at offset 0.
                 assert places == [0] if path.suffix == ".json" else any(at <= offset < at + 250 for at in places)
             count += 1
         path.write_bytes(body)
@@ -204,7 +204,7 @@ def test_every_truncation_of_a_segment_is_found(copied: Path, kind: str) -> None
 
 def test_files_that_are_missing_are_named(killed: Path, tmp_path: Path) -> None:
     for number, path in enumerate(sorted(path for path in killed.rglob("*") if path.is_file())):
-        if path.name in ("LOCK", "seglog.toml") or path.suffix == ".json":  # older snapshot and WAL suffice
+        if path.name in ("LOCK", "seglog.toml") or path.suffix == ".json":  # older manifest and WAL suffice
             continue
         copy = Path(shutil.copytree(killed, tmp_path / str(number)))
         (copy / path.relative_to(killed)).unlink()
@@ -414,8 +414,8 @@ def test_a_deletion_of_a_topic_that_was_cut_off_is_no_damage(tmp_path: Path) -> 
         log.delete_topic("t")
         kept = shutil.copytree(tmp_path / "log" / "topics", tmp_path / "topics")
     shutil.copytree(kept, tmp_path / "log" / "topics", dirs_exist_ok=True)
-    number, snapshot = meta.load(OsFiles(), Layout(tmp_path / "log"))
-    meta.store(OsFiles(), Layout(tmp_path / "log"), number + 1, replace(snapshot, deleted=(1,)))
+    number, manifest = meta.load(OsFiles(), Layout(tmp_path / "log"))
+    meta.store(OsFiles(), Layout(tmp_path / "log"), number + 1, replace(manifest, deleted=(1,)))
     assert seglog.verify(tmp_path / "log").damages == ()
     assert (tmp_path / "log" / "topics" / "00000001").is_dir()
 

@@ -11,7 +11,15 @@ from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
 from seglog.values.floors import Floors
 from seglog.values.truncate_op import TruncateOp
-from seglog.wal.manifest import ActiveMeta, Encoder, Snapshot, TopicMeta, WalPosition, decode_snapshot, encode_snapshot
+from seglog.wal.manifest import (
+    ActiveMeta,
+    Encoder,
+    LogManifest,
+    TopicMeta,
+    WalPosition,
+    decode_manifest,
+    encode_manifest,
+)
 from tests.seams.log import note_encoded
 
 SEALED = (
@@ -19,7 +27,7 @@ SEALED = (
     SegmentInfo(115, 118, 300, 1720000000061, 1720000000062, True, None, 2, 93),
     SegmentInfo(119, 120, 200, 1720000000062, 1720000000062, True),
 )
-SNAPSHOT = Snapshot(
+MANIFEST = LogManifest(
     next_topic_id=3,
     topics=(
         TopicMeta(
@@ -44,7 +52,7 @@ SNAPSHOT = Snapshot(
     wal=(WalPosition(17, 4096, 99), WalPosition(200000000000001, 0, 200000000000001)),
     deleted=(1,),
     epoch_floor=4,
-    doomed=((1, 21), (2, 101)),
+    pending_cold_deletes=((1, 21), (2, 101)),
 )
 PLACE = Path("meta/snapshot.0000000000000001.json")
 GOLDEN = (
@@ -66,27 +74,27 @@ GOLDEN = (
 
 
 def test_the_bytes_are_pinned() -> None:
-    assert encode_snapshot(SNAPSHOT).decode() == GOLDEN
+    assert encode_manifest(MANIFEST).decode() == GOLDEN
 
 
 def test_what_goes_in_comes_out() -> None:
-    assert decode_snapshot(encode_snapshot(SNAPSHOT), PLACE) == SNAPSHOT
+    assert decode_manifest(encode_manifest(MANIFEST), PLACE) == MANIFEST
 
 
 def test_no_truncation_and_no_flipped_byte_passes() -> None:
-    raw = encode_snapshot(SNAPSHOT)
+    raw = encode_manifest(MANIFEST)
     for position in range(len(raw)):
         damaged = bytearray(raw)
         damaged[position] ^= 0x20
         for body in (raw[:position], bytes(damaged)):
             with pytest.raises(FileCorrupt):
-                decode_snapshot(body, PLACE)
+                decode_manifest(body, PLACE)
 
 
-def _changed(snapshot: Snapshot, **changes: object) -> Snapshot:
-    """Return the snapshot with changes to its topic. No segment is active, so any sealed segments are valid."""
-    [topic] = snapshot.topics
-    return replace(snapshot, topics=(replace(topic, active=None, head_seq=200, **changes),))
+def _changed(manifest: LogManifest, **changes: object) -> LogManifest:
+    """Return the manifest with changes to its topic. No segment is active, so any sealed segments are valid."""
+    [topic] = manifest.topics
+    return replace(manifest, topics=(replace(topic, active=None, head_seq=200, **changes),))
 
 
 def test_whatever_it_encoded_before_an_encoder_encodes_the_same() -> None:
@@ -94,48 +102,48 @@ def test_whatever_it_encoded_before_an_encoder_encodes_the_same() -> None:
     encoder = Encoder()
     sealed = tuple(SegmentInfo(seq, seq, 50 + seq, seq, seq, True) for seq in range(111, 140))
     flagged = (*sealed[:5], sealed[5]._replace(dead_records=1, dead_bytes=51), *sealed[6:])
-    other = replace(SNAPSHOT.topics[0], topic_id=1, name="other")
-    snapshots = [
-        SNAPSHOT,
-        _changed(SNAPSHOT, sealed=sealed),
-        _changed(SNAPSHOT, sealed=flagged),
-        _changed(SNAPSHOT, sealed=flagged[3:], hot_floor=114),
-        _changed(SNAPSHOT, sealed=flagged[3:20], hot_floor=114),
-        _changed(SNAPSHOT, sealed=(*flagged[3:20], *sealed[20:]), hot_floor=114),
-        _changed(SNAPSHOT, sealed=()),
-        replace(SNAPSHOT, topics=(other, *SNAPSHOT.topics)),
-        replace(SNAPSHOT, topics=(other,)),
-        replace(SNAPSHOT, topics=()),
-        SNAPSHOT,
+    other = replace(MANIFEST.topics[0], topic_id=1, name="other")
+    manifests = [
+        MANIFEST,
+        _changed(MANIFEST, sealed=sealed),
+        _changed(MANIFEST, sealed=flagged),
+        _changed(MANIFEST, sealed=flagged[3:], hot_floor=114),
+        _changed(MANIFEST, sealed=flagged[3:20], hot_floor=114),
+        _changed(MANIFEST, sealed=(*flagged[3:20], *sealed[20:]), hot_floor=114),
+        _changed(MANIFEST, sealed=()),
+        replace(MANIFEST, topics=(other, *MANIFEST.topics)),
+        replace(MANIFEST, topics=(other,)),
+        replace(MANIFEST, topics=()),
+        MANIFEST,
     ]
-    for snapshot in snapshots:
-        body = encoder.encode(snapshot)
-        assert body == encode_snapshot(snapshot)
-        assert decode_snapshot(body, PLACE) == snapshot
+    for manifest in manifests:
+        body = encoder.encode(manifest)
+        assert body == encode_manifest(manifest)
+        assert decode_manifest(body, PLACE) == manifest
 
 
 def test_what_did_not_change_is_not_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     sealed = tuple(SegmentInfo(seq, seq, 50, seq, seq, True) for seq in range(111, 211))
-    topics = tuple(replace(SNAPSHOT.topics[0], topic_id=number, sealed=sealed) for number in range(1, 11))
+    topics = tuple(replace(MANIFEST.topics[0], topic_id=number, sealed=sealed) for number in range(1, 11))
     encoder = Encoder()
-    encoder.encode(replace(SNAPSHOT, topics=topics))
+    encoder.encode(replace(MANIFEST, topics=topics))
     rows, topic_bodies = note_encoded(monkeypatch)
     more = replace(topics[3], sealed=(*sealed[1:], SegmentInfo(211, 220, 500, 211, 220, True)), hot_floor=112)
     equal = tuple(replace(topic, sealed=tuple(topic.sealed)) for topic in topics)
-    snapshot = replace(SNAPSHOT, topics=(*equal[:3], more, *equal[4:]))
-    assert encoder.encode(snapshot) == encode_snapshot(snapshot)
+    manifest = replace(MANIFEST, topics=(*equal[:3], more, *equal[4:]))
+    assert encoder.encode(manifest) == encode_manifest(manifest)
     rows.clear()
     topic_bodies.clear()
-    encoder.encode(replace(snapshot, wal=(WalPosition(18, 0, 100),)))
+    encoder.encode(replace(manifest, wal=(WalPosition(18, 0, 100),)))
     assert (rows, topic_bodies) == ([], [])
     last = replace(more, sealed=(*more.sealed, SegmentInfo(221, 230, 500, 221, 230, True)))
-    encoder.encode(replace(snapshot, topics=(*equal[:3], last, *equal[4:])))
+    encoder.encode(replace(manifest, topics=(*equal[:3], last, *equal[4:])))
     assert ([info.first_seq for info in rows], [topic.topic_id for topic in topic_bodies]) == ([221], [4])
 
 
 @pytest.mark.parametrize("head_seq", [0, 120, 124])
 def test_a_head_below_the_segments_is_damage(head_seq: int) -> None:
-    [topic] = SNAPSHOT.topics
-    raw = encode_snapshot(replace(SNAPSHOT, topics=(replace(topic, head_seq=head_seq),)))
+    [topic] = MANIFEST.topics
+    raw = encode_manifest(replace(MANIFEST, topics=(replace(topic, head_seq=head_seq),)))
     with pytest.raises(FileCorrupt, match="do not fit"):
-        decode_snapshot(raw, PLACE)
+        decode_manifest(raw, PLACE)

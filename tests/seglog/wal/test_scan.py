@@ -153,7 +153,7 @@ def _state(value: Any) -> Any:
         return {key: _state(each) for key, each in value.items()}
     if isinstance(value, seglog.engine.tail.Tail):
         return [getattr(value, name) for name in value.__slots__]
-    if isinstance(value, seglog.engine.ephemeral_buffer.Resident):
+    if isinstance(value, seglog.engine.ephemeral_buffer.EphemeralBuffer):
         return [*value.chunks]
     if isinstance(value, list | tuple):
         return [_state(each) for each in value]

@@ -136,7 +136,7 @@ def test_a_name_is_free_for_another_shard_when_its_delete_is_durable(tmp_path: P
         appending.start()
         # The append waits in a flush: each shard has a barrier, and no shard has an entry of the new topic.
         shards = shards_of(log)
-        wait_until(lambda: any(shard.on_their_way[-1:] != group_of(shard)[-1:] for shard in shards))
+        wait_until(lambda: any(shard.in_flight[-1:] != group_of(shard)[-1:] for shard in shards))
         assert "again" not in engine_of(log).topics
         files.gate.set()
         deleting.join()
@@ -179,7 +179,7 @@ def test_the_file_of_another_shard_in_the_place_of_one_is_reported(tmp_path: Pat
 
 
 def test_the_file_of_another_shard_is_no_torn_write_wherever_the_snapshot_begins(tmp_path: Path) -> None:
-    """The snapshot's position lies within a frame of the other shard's file, so no frame starts there."""
+    """The manifest's position lies within a frame of the other shard's file, so no frame starts there."""
     log = seglog.open(tmp_path / "data", settings=_sharded(2))
     for name in TOPICS:
         log.create_topic(name)

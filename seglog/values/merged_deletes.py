@@ -15,12 +15,12 @@ from operator import attrgetter
 
 from seglog.values.deletes import DeleteOp
 
-__all__ = ["NOTHING", "Reach"]
+__all__ = ["NO_DELETES", "MergedDeletes"]
 
 _number = attrgetter("op")
 
 
-class Reach:
+class MergedDeletes:
     """A merge of deletes. One thread at a time adds a delete. Other threads may ask meanwhile.
 
     They see each delete as a whole, or not yet.
@@ -102,4 +102,4 @@ class Reach:
 
 
 #: The merge of no deletes.
-NOTHING = Reach()
+NO_DELETES = MergedDeletes()

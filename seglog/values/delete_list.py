@@ -13,14 +13,14 @@ from operator import attrgetter
 
 from seglog.process.own_lock import OwnLock
 from seglog.values.deletes import DeleteOp
-from seglog.values.reach import NOTHING, Reach
+from seglog.values.merged_deletes import NO_DELETES, MergedDeletes
 
-__all__ = ["Listed"]
+__all__ = ["DeleteList"]
 
 _number = attrgetter("op")
 
 
-class Listed:
+class DeleteList:
     """A list of deletes with ascending numbers. One thread at a time adds. Any thread may ask.
 
     The list never drops a delete: for fewer deletes, make another list. `tagged` counts the deletes with a tag,
@@ -32,7 +32,7 @@ class Listed:
     def __init__(self, ops: Iterable[DeleteOp] = ()) -> None:
         self._ops = list(ops)
         self._merged = 0
-        self._reach = NOTHING
+        self._reach = NO_DELETES
         self._lock = OwnLock()
         self.tagged = sum(op.tag is not None for op in self._ops)
 
@@ -57,12 +57,12 @@ class Listed:
         """Return the deletes with that number, or a higher one."""
         return tuple(self._ops[bisect_left(self._ops, number, key=_number) :])
 
-    def ended_below(self, seq: int) -> Listed:
+    def ended_below(self, seq: int) -> DeleteList:
         """Return a list of the same deletes that reach nothing from `seq` on. Other records may take these seqs."""
-        return Listed(op if op.at_seq < seq else replace(op, at_seq=seq - 1) for op in self._ops)
+        return DeleteList(op if op.at_seq < seq else replace(op, at_seq=seq - 1) for op in self._ops)
 
     @property
-    def reach(self) -> Reach:
+    def reach(self) -> MergedDeletes:
         """Return what the deletes listed now reach together. A later call may add deletes to the same value."""
         if self._merged != len(self._ops):
             self._merge()
@@ -70,8 +70,8 @@ class Listed:
 
     def _merge(self) -> None:
         with self._lock.once:
-            if self._reach is NOTHING:
-                self._reach = Reach()
+            if self._reach is NO_DELETES:
+                self._reach = MergedDeletes()
             while self._merged < len(self._ops):
                 self._reach.add(self._ops[self._merged])
                 self._merged += 1

@@ -1,4 +1,4 @@
-"""A `Reach` of many deletes reaches the same records as each delete alone. A record needs one lookup."""
+"""A `MergedDeletes` of many deletes reaches the same records as each delete alone. A record needs one lookup."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from benchmarks.calls import count_calls
 from seglog import DeleteOp, Record
-from seglog.values.listed import Listed
-from seglog.values.reach import NOTHING, Reach
+from seglog.values.delete_list import DeleteList
+from seglog.values.merged_deletes import NO_DELETES, MergedDeletes
 
 DELETES = st.lists(
     st.builds(
@@ -33,7 +33,7 @@ def _reached(ops: list[DeleteOp], record: Record) -> bool:
 
 @given(DELETES)
 def test_they_reach_what_each_of_them_does(ops: list[DeleteOp]) -> None:
-    reach = Reach(ops)
+    reach = MergedDeletes(ops)
     for record in RECORDS:
         reached = reach.reaches(record.seq, record.tag)
         assert reached == _reached(ops, record)
@@ -44,7 +44,7 @@ def test_they_reach_what_each_of_them_does(ops: list[DeleteOp]) -> None:
 @given(DELETES)
 def test_of_each_tag_one_delete_covers_the_others(ops: list[DeleteOp]) -> None:
     tagged = [op for op in ops if op.tag is not None]
-    kept = Reach(ops).tagged
+    kept = MergedDeletes(ops).tagged
     assert {op.tag for op in kept} == {op.tag for op in tagged}
     assert len({op.tag for op in kept}) == len(kept)
     assert [op.op for op in kept] == sorted(op.op for op in kept)
@@ -53,7 +53,7 @@ def test_of_each_tag_one_delete_covers_the_others(ops: list[DeleteOp]) -> None:
 
 @given(DELETES, st.integers(1, 11))
 def test_records_in_a_row_are_looked_up_together(ops: list[DeleteOp], first: int) -> None:
-    reach = Reach(ops)
+    reach = MergedDeletes(ops)
     for tags in (None, *([tag] * 4 for tag in TAGS), [*TAGS]):
         seqs = [*range(first, first + len(tags or "1234"))]
         expected = [not reach.reaches(seq, tag) for seq, tag in zip(seqs, tags or [None] * 4, strict=True)]
@@ -62,7 +62,7 @@ def test_records_in_a_row_are_looked_up_together(ops: list[DeleteOp], first: int
 
 @given(DELETES, st.integers(1, 10))
 def test_a_list_of_them_is_merged_as_it_grows_and_ends_where_the_topic_was_cut(ops: list[DeleteOp], cut: int) -> None:
-    listed = Listed()
+    listed = DeleteList()
     for count, op in enumerate(ops, 1):
         listed.add(op)
         listed.add(op)  # a repeated add, as after an interrupt
@@ -78,8 +78,8 @@ def test_a_list_of_them_is_merged_as_it_grows_and_ends_where_the_topic_was_cut(o
 
 
 def test_nothing_is_nothing() -> None:
-    assert Listed().reach is NOTHING
-    assert not NOTHING.may_reach(1)
+    assert DeleteList().reach is NO_DELETES
+    assert not NO_DELETES.may_reach(1)
 
 
 def test_a_look_costs_the_same_whatever_the_number_of_deletes() -> None:
@@ -89,7 +89,7 @@ def test_a_look_costs_the_same_whatever_the_number_of_deletes() -> None:
         ops = [DeleteOp(each, 500, 0, None, f"user-{each}") for each in range(1, number)]
         ops += [DeleteOp(number + each, 500, 0, None, f"group-{each:05}*") for each in range(number)]
         ops += [DeleteOp(2 * number + each, 500, 0, each, None) for each in range(1, number)]
-        reach = Reach(ops)
+        reach = MergedDeletes(ops)
         assert reach.kept(seqs, tags) == [seq > 500 or ((seq - 1) % 7 == 0 and seq >= number - 1) for seq in seqs]
         counts.append(count_calls(lambda reach=reach: reach.kept(seqs, tags)))  # type: ignore[misc]
     assert counts[0] == counts[1]
