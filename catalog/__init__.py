@@ -36,7 +36,7 @@ from catalog.format.gid import Sid, Vid
 from catalog.format.keys import Key
 from catalog.history import History, PastCommit
 from catalog.local import Attempt, Handle, LocalCatalog
-from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore, PartTag, Tagged
+from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore, PartTag, WithETag
 from catalog.refs.branch import Branch, Branches
 from catalog.snapshot import Snapshot
 from catalog.timeline import Head, Lsn, Named, Seq, Target, Time, parse_target, resolve, window
@@ -78,11 +78,11 @@ __all__ = [
     "Sid",
     "Snapshot",
     "StoredCommit",
-    "Tagged",
     "Target",
     "Time",
     "Vid",
     "Volumes",
+    "WithETag",
     "checkpoint_due",
     "encode_commit",
     "make_checkpoint",

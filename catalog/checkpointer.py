@@ -131,4 +131,4 @@ def _list_mark(volumes: Volumes, vid: Vid, mark: Mark, pruned: bytes | None = No
 
     body = change(volumes.store, checkpoints_key(vid), listed)
     assert body is not None  # noqa: S101 - `listed` makes one when it is absent
-    volumes.hear_checkpoints(vid, body)
+    volumes.remember_checkpoints(vid, body)

@@ -1,10 +1,10 @@
 """The past of a branch: the commits that it stands on, loaded on demand.
 
-The past runs through one or more volumes. The commits of one volume are a leg. The first leg begins at a root, or at
-the oldest state that is kept. Each leg ends at a fork point, and the last one at the branch itself. The module is pure
+The past runs through one or more volumes. The commits of one volume are a span. The first span begins at a root, or at
+the oldest state that is kept. Each span ends at a fork point, and the last one at the branch itself. The module is pure
 except for `load`, which the caller gives.
 
-HIST-1  The reader goes through a leg in batches that grow. So commits before or after the wanted ones cost little: it
+HIST-1  The reader goes through a span in batches that grow. So commits before or after the wanted ones cost little: it
     looks at half of the fetched commits, or more.
 HIST-2  Below the boundary, a key may hold anything (VOL-6). GC may pass the oldest commits while a reader looks at
     them. So if commits there are missing or do not join, that is `HistoryCollected`, and no damage.
@@ -28,10 +28,10 @@ from catalog.format.gid import Vid
 from catalog.format.keys import commit_key
 from catalog.format.lsn import LsnNumber
 
-__all__ = ["NO_HISTORY", "History", "KeptCommits", "Leg", "PastCommit", "asked"]
+__all__ = ["NO_HISTORY", "BranchSpan", "History", "KeptCommits", "PastCommit", "retry_if_collected"]
 
 _FIRST_BATCH, _LARGEST_BATCH = 4, 64
-_ASKED = 5
+_TRIES = 5
 T = TypeVar("T")
 
 Load = Callable[[Vid, int, int], Sequence[StoredCommit]]
@@ -71,11 +71,11 @@ class PastCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
+class BranchSpan:
     """The commits `first_lsn` to `last_lsn` of one volume, of which records up to `cut_seq` count.
 
-    A leg is empty if the volume has no commits of its own. `marks` are the volume's checkpoints, ascending. `is_cut`
-    means that GC collected the commits before the leg, in this volume or in a parent.
+    A span is empty if the volume has no commits of its own. `marks` are the volume's checkpoints, ascending. `is_cut`
+    means that GC collected the commits before the span, in this volume or in a parent.
     """
 
     vid: Vid
@@ -90,27 +90,27 @@ class Leg:
 
 
 class History:
-    """The past of a branch. `legs` are newest first.
+    """The past of a branch. `spans` are newest first.
 
     `load(vid, first_lsn, last_lsn)` gives commits, both included, oldest first. `is_passed` means that GC has passed
     the newest commit. GC then keeps only what the volume has after that commit.
     """
 
-    def __init__(self, legs: Sequence[Leg], load: Load, *, is_passed: bool = False) -> None:
+    def __init__(self, spans: Sequence[BranchSpan], load: Load, *, is_passed: bool = False) -> None:
         self.is_passed = is_passed
-        self.legs = tuple(leg for leg in legs if len(leg))
+        self.spans = tuple(span for span in spans if len(span))
         self._load = load
 
     def __len__(self) -> int:
-        return sum(map(len, self.legs))
+        return sum(map(len, self.spans))
 
     def __iter__(self) -> Iterator[PastCommit]:
         """Yield the commits, newest first."""
-        for leg in self.legs:
-            last, size = leg.last_lsn, _FIRST_BATCH
-            while last >= leg.first_lsn:
-                first = max(leg.first_lsn, last - size + 1)
-                yield from reversed(self._past(leg, first, last))
+        for span in self.spans:
+            last, size = span.last_lsn, _FIRST_BATCH
+            while last >= span.first_lsn:
+                first = max(span.first_lsn, last - size + 1)
+                yield from reversed(self._past(span, first, last))
                 last, size = first - 1, min(2 * size, _LARGEST_BATCH)
 
     @checked
@@ -125,7 +125,7 @@ class History:
                 return commits[first_lsn - first.lsn : last_lsn - first.lsn + 1]
             return self._load(vid, first_lsn, last_lsn)
 
-        return History((Leg(first.vid, first.lsn, last.lsn), *self.legs), load, is_passed=self.is_passed)
+        return History((BranchSpan(first.vid, first.lsn, last.lsn), *self.spans), load, is_passed=self.is_passed)
 
     @property
     def is_cut(self) -> bool:
@@ -133,7 +133,7 @@ class History:
 
         That commit then stands for all of it, as one state.
         """
-        return bool(self.legs) and self.legs[-1].is_cut
+        return bool(self.spans) and self.spans[-1].is_cut
 
     @property
     def first_mark(self) -> Mark | None:
@@ -142,14 +142,14 @@ class History:
         A run of GC that ended early may have left the first commit without its mark (VCKPT-3). Then the commit itself
         is read.
         """
-        leg = self.legs[-1]
-        mark = next((mark for mark in leg.marks if mark.lsn == leg.first_lsn), None)
+        span = self.spans[-1]
+        mark = next((mark for mark in span.marks if mark.lsn == span.first_lsn), None)
         if mark is None:
-            [first] = self._load(leg.vid, leg.first_lsn, leg.first_lsn)
+            [first] = self._load(span.vid, span.first_lsn, span.first_lsn)
             if first.checkpoint is None:
                 return None
-            mark = Mark(leg.first_lsn, first.checkpoint.max_ts_ms, first.checkpoint.max_seq)
-        return mark if leg.cut_seq is None else mark._replace(max_seq=min(mark.max_seq, leg.cut_seq))
+            mark = Mark(span.first_lsn, first.checkpoint.max_ts_ms, first.checkpoint.max_seq)
+        return mark if span.cut_seq is None else mark._replace(max_seq=min(mark.max_seq, span.cut_seq))
 
     @checked
     def oldest_first(self, is_passed: Callable[[Mark], bool] | None = None) -> Iterator[PastCommit]:
@@ -158,37 +158,37 @@ class History:
         Begin with the commit of the last checkpoint that `is_passed` accepts, or with the oldest commit.
         """
         begin, first_lsn = self._begin(is_passed)
-        for leg in reversed(self.legs[:begin]):
-            first, size = first_lsn or leg.first_lsn, _FIRST_BATCH
-            while first <= leg.last_lsn:
-                last = min(first + size - 1, leg.last_lsn)
-                yield from self._past(leg, first, last)
+        for span in reversed(self.spans[:begin]):
+            first, size = first_lsn or span.first_lsn, _FIRST_BATCH
+            while first <= span.last_lsn:
+                last = min(first + size - 1, span.last_lsn)
+                yield from self._past(span, first, last)
                 first, size = last + 1, min(2 * size, _LARGEST_BATCH)
             first_lsn = 0
 
     @checked
     def nth(self, back: int) -> PastCommit | None:
         """Return the commit that lies `back` commits before the newest; None if there is none."""
-        for leg in self.legs:
-            if back < len(leg):
-                return self._one(leg, leg.last_lsn - back)
-            back -= len(leg)
+        for span in self.spans:
+            if back < len(span):
+                return self._one(span, span.last_lsn - back)
+            back -= len(span)
         return None
 
     @checked
     def at_lsn(self, lsn: LsnNumber) -> PastCommit | None:
         """Return the branch's own commit with that LSN, else its parent's before the fork, and so on."""
-        for leg in self.legs:
-            if leg.first_lsn <= lsn <= leg.last_lsn:
-                return self._one(leg, lsn)
+        for span in self.spans:
+            if span.first_lsn <= lsn <= span.last_lsn:
+                return self._one(span, lsn)
         return None
 
     @checked
     def at(self, vid: Vid, lsn: LsnNumber) -> PastCommit | None:
         """Return the commit of that volume, if it is part of this past; otherwise None."""
-        for leg in self.legs:
-            if leg.vid == vid and leg.first_lsn <= lsn <= leg.last_lsn:
-                return self._one(leg, lsn)
+        for span in self.spans:
+            if span.vid == vid and span.first_lsn <= lsn <= span.last_lsn:
+                return self._one(span, lsn)
         return None
 
     @checked
@@ -201,21 +201,21 @@ class History:
                 yield past.commit.truncate_from
 
     def _begin(self, is_passed: Callable[[Mark], bool] | None) -> tuple[int, int]:
-        """Return how many legs to read, and the LSN to begin with in the oldest of them. 0 means its first LSN."""
+        """Return how many spans to read, and the LSN to begin with in the oldest of them. 0 means its first LSN."""
         if is_passed is not None:
-            for number, leg in enumerate(self.legs):
-                inside = (mark for mark in leg.marks if leg.first_lsn <= mark.lsn <= leg.last_lsn)
+            for number, span in enumerate(self.spans):
+                inside = (mark for mark in span.marks if span.first_lsn <= mark.lsn <= span.last_lsn)
                 passed = [mark.lsn for mark in inside if is_passed(mark)]
                 if passed:
                     return number + 1, passed[-1]
-        return len(self.legs), 0
+        return len(self.spans), 0
 
-    def _one(self, leg: Leg, lsn: int) -> PastCommit:
-        [found] = self._past(leg, lsn, lsn)
+    def _one(self, span: BranchSpan, lsn: int) -> PastCommit:
+        [found] = self._past(span, lsn, lsn)
         return found
 
-    def _past(self, leg: Leg, first: int, last: int) -> list[PastCommit]:
-        return [PastCommit(stored.commit, stored.hash, leg.cut_seq) for stored in self._load(leg.vid, first, last)]
+    def _past(self, span: BranchSpan, first: int, last: int) -> list[PastCommit]:
+        return [PastCommit(stored.commit, stored.hash, span.cut_seq) for stored in self._load(span.vid, first, last)]
 
 
 class KeptCommits:
@@ -250,13 +250,13 @@ class KeptCommits:
             raise InvalidObject(commit_key(vid, lsn + 1), f"it does not continue lsn {lsn}: the parent hash is another")
 
 
-def asked(history: Callable[[], History], question: Callable[[History], T]) -> T:
+def retry_if_collected(history: Callable[[], History], question: Callable[[History], T]) -> T:
     """Return the answer of `question` to `history`.
 
-    If GC passes the oldest commits meanwhile, ask again with a new history. Raise `HistoryCollected` after `_ASKED`
+    If GC passes the oldest commits meanwhile, ask again with a new history. Raise `HistoryCollected` after `_TRIES`
     tries.
     """
-    for _ in range(_ASKED - 1):
+    for _ in range(_TRIES - 1):
         with contextlib.suppress(HistoryCollected):
             return question(history())
     return question(history())

@@ -25,14 +25,14 @@ from catalog.format.keys import commit_key
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
 
-__all__ = ["News", "pull"]
+__all__ = ["Updates", "pull"]
 
 _MANY = 15  # commits, as four batches of GETs give
 _MAINTENANCE = frozenset({CommitKind.CONFIG, CommitKind.COMPACT})
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class Updates:
     """The updates of `vid` after `since`: commits up to `lsn`, oldest first.
 
     If GC has passed `since`, the commits are gone. If there are too many, not all were fetched. In both cases, `newest`
@@ -80,7 +80,7 @@ class News:
         )
 
 
-def pull(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes, *, each: bool = True) -> News:
+def pull(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes, *, each: bool = True) -> Updates:
     """Return the updates after the commit at `lsn`, whose hash is `head_hash`. On return, the local copy has them.
 
     Without `each`, the updates may be only the newest state, if there are many commits and a checkpoint covers them.
@@ -99,19 +99,19 @@ def pull(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes, *, each: bool =
         raise BranchCollected(volumes.full_name(vid), str(vid))
     if boundary > lsn + 1:
         volumes.forget(vid, lsn + 1, boundary)
-        return News(vid, lsn, newest=volumes.snapshot(vid, max(boundary, volumes.newest_lsn(vid))))
+        return Updates(vid, lsn, newest=volumes.snapshot(vid, max(boundary, volumes.newest_lsn(vid))))
     if damage is not None:
         raise damage
     if commits and commits[0].commit.parent_hash != head_hash:
         raise InvalidObject(commit_key(vid, lsn + 1), f"it does not continue lsn {lsn}: the parent hash is another")
     if each or len(commits) < _MANY:
-        return News(vid, lsn, commits)
+        return Updates(vid, lsn, commits)
     last = commits[-1]
     newest = _jump(volumes, vid, last.commit.lsn)
     if newest is not None:
-        return News(vid, lsn, newest=newest)
+        return Updates(vid, lsn, newest=newest)
     rest = pull(volumes, vid, last.commit.lsn, last.hash)
-    return News(vid, lsn, commits + rest.commits, rest.newest)
+    return Updates(vid, lsn, commits + rest.commits, rest.newest)
 
 
 def _jump(volumes: Volumes, vid: Vid, lsn: int) -> Snapshot | None:

@@ -54,7 +54,7 @@ __all__ = [
     "parse_target",
     "resolve",
     "span",
-    "told",
+    "span_text",
     "window",
 ]
 
@@ -193,10 +193,10 @@ class Span:
 def window(history: History) -> str:
     """Return the range that can be restored from `history`: `DATE (lsn a) to DATE (lsn b), seq c to d`."""
     found = span(history)
-    return "nothing, because nothing is committed yet" if found is None else told(found)
+    return "nothing, because nothing is committed yet" if found is None else span_text(found)
 
 
-def told(found: Span) -> str:
+def span_text(found: Span) -> str:
     """Return the text of `window` for a span. Omit LSNs if `last_lsn` is 0."""
     if found.first_ms is None or found.last_ms is None:
         return f"lsn {found.first_lsn} to lsn {found.last_lsn}"

@@ -84,12 +84,12 @@ from catalog.format.small_objects import (
     encode_control,
     encode_fork,
 )
-from catalog.history import History, KeptCommits, Leg
+from catalog.history import BranchSpan, History, KeptCommits
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore
-from catalog.objects.first_valid_key import first_known
+from catalog.objects.first_valid_key import first_valid_key
 from catalog.objects.put_once import put_once
-from catalog.objects.wrapped import UnaskedStore
+from catalog.objects.wrapped import OfflineStore
 from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
 
 __all__ = ["DEAD", "Volumes"]
@@ -112,9 +112,9 @@ class Volumes:
         self._known: dict[Vid, Snapshot] = {}
         self._last_marks: dict[Vid, int] = {}
 
-    def unasked(self) -> Volumes:
+    def offline(self) -> Volumes:
         """Return the same volumes without requests. A method that would need one raises `StoreUnreachable`."""
-        volumes = Volumes(UnaskedStore(self.store), self.cache)
+        volumes = Volumes(OfflineStore(self.store), self.cache)
         volumes._known, volumes._last_marks = self._known, self._last_marks
         return volumes
 
@@ -156,7 +156,7 @@ class Volumes:
         if not self.store.is_ordered:
             with contextlib.suppress(Corrupt):  # callers that need the checkpoints report damage
                 return self._searched_newest(vid)
-        return first_known(self.store, commits_prefix(vid), lsn_of) or 0
+        return first_valid_key(self.store, commits_prefix(vid), lsn_of) or 0
 
     @checked
     def has_commit(self, vid: Vid, lsn: LsnNumber) -> bool:
@@ -212,7 +212,7 @@ class Volumes:
             body = self.store.get(checkpoints_key(vid))
         except NoSuchObject:
             body = encode_checkpoint_set(CheckpointSet(vid))
-        self.hear_checkpoints(vid, body)
+        self.remember_checkpoints(vid, body)
         return decode_checkpoint_set(body, vid)
 
     @checked
@@ -222,10 +222,10 @@ class Volumes:
             body = self.store.get_range(checkpoints_key(vid), 0, NEWEST_BYTES)
         except NoSuchObject:
             body = encode_checkpoint_set(CheckpointSet(vid))
-        return self.hear_checkpoints(vid, body)
+        return self.remember_checkpoints(vid, body)
 
     @checked
-    def hear_checkpoints(self, vid: Vid, body: bytes) -> CheckpointSet:
+    def remember_checkpoints(self, vid: Vid, body: bytes) -> CheckpointSet:
         """Remember `body`, the current list of checkpoints or its beginning. Return the newest ones in it."""
         newest = decode_newest_checkpoints(body[:NEWEST_BYTES], vid)
         if self.cache:
@@ -277,10 +277,10 @@ class Volumes:
         """Return the commits that `vid` stands on at `lsn` (None: the newest), as far back as GC keeps their states.
 
         The history fetches commits on demand, and raises the errors of that. It raises `HistoryCollected` if GC has
-        passed them since (`catalog.history.asked` then asks once more).
+        passed them since (`catalog.history.retry_if_collected` then asks once more).
         """
         boundaries: dict[Vid, int] = {}
-        legs: list[Leg] = []
+        spans: list[BranchSpan] = []
         cut_seq: int | None = None
         is_passed = False
         last_lsn = self.newest_lsn(vid) if lsn is None else lsn
@@ -289,15 +289,15 @@ class Volumes:
             _check_new(vid, seen)
             boundary, checkpoints = self._kept(vid)
             boundaries[vid] = boundary
-            if lsn is None and not legs and last_lsn < boundary < DEAD:
+            if lsn is None and not spans and last_lsn < boundary < DEAD:
                 last_lsn = max(boundary, self.newest_lsn(vid))  # GC has passed the newest commit of the LIST
             # Below its boundary a volume may still keep the one state that a fork stands on.
             parent, first_lsn = self.control(vid).parent, max(1, min(boundary, last_lsn))
             is_cut = boundary > 1 and (first_lsn > 1 or parent is not None)
-            is_passed = is_passed or (not legs and last_lsn < boundary < DEAD)
-            legs.append(Leg(vid, first_lsn, last_lsn, cut_seq, checkpoints.marks, is_cut))
+            is_passed = is_passed or (not spans and last_lsn < boundary < DEAD)
+            spans.append(BranchSpan(vid, first_lsn, last_lsn, cut_seq, checkpoints.marks, is_cut))
             if boundary > 1 or parent is None:
-                return History(legs, KeptCommits(self.commits, self.boundary, boundaries), is_passed=is_passed)
+                return History(spans, KeptCommits(self.commits, self.boundary, boundaries), is_passed=is_passed)
             vid, last_lsn = parent.vid, parent.lsn
             cut_seq = min((seq for seq in (cut_seq, parent.seq) if seq is not None), default=None)
 
@@ -332,13 +332,13 @@ class Volumes:
             return self.boundary(vid), self.checkpoints(vid)
         except Unavailable as trouble:
             boundary = self.cache.object(boundary_key(vid)) if self.cache else None
-            checkpoints = self._heard(vid, decode_checkpoint_set)
+            checkpoints = self._last_read(vid, decode_checkpoint_set)
             if boundary is None or checkpoints is None:
                 raise
             _log.warning("the history is shown as it was when last heard of: %s", trouble)
             return decode_boundary(boundary, vid).lsn, checkpoints
 
-    def _heard(self, vid: Vid, decode: Callable[[bytes, Vid], CheckpointSet]) -> CheckpointSet | None:
+    def _last_read(self, vid: Vid, decode: Callable[[bytes, Vid], CheckpointSet]) -> CheckpointSet | None:
         """Return the list of checkpoints as last read; None if it was not read as far as `decode` needs."""
         body = self.cache.object(checkpoints_key(vid)) if self.cache else None
         try:
@@ -398,9 +398,9 @@ class Volumes:
             return known
         if lsn == 0:
             return None
-        heard = self._heard(vid, partial(decode_down_to, lsn))
-        mark = None if heard is None else heard.at_or_below(lsn)
-        if heard is None or not self._are_here(vid, 1 if mark is None else mark.lsn, lsn):
+        last_read = self._last_read(vid, partial(decode_down_to, lsn))
+        mark = None if last_read is None else last_read.at_or_below(lsn)
+        if last_read is None or not self._are_here(vid, 1 if mark is None else mark.lsn, lsn):
             newest = self.newest_checkpoints(vid)
             mark = newest.at_or_below(lsn)
             if mark is None and newest.older:

@@ -22,7 +22,7 @@ from catalog import MAIN, Bounds, Branches, Handle, LocalCatalog, Vid, Volumes
 from catalog.errors import BranchCollected, Diverged, InvalidName, NoSuchBranch, NoSuchObject, NoSuchTopic
 from catalog.format import keys
 from catalog.format.control import DEAD
-from catalog.sync import News, pull
+from catalog.sync import Updates, pull
 from offload.errors import NeverWritten, OtherRemote, RemoteBehind
 from seglog import Log, TruncateOp
 from seglog.files.clock import Clock
@@ -119,7 +119,7 @@ class Handles:
             return
         raise RemoteBehind(handle.name, self._volumes.store.url, str(vid), lsn)
 
-    def heard(self, handle: Handle, *, each: bool = True) -> News:
+    def heard(self, handle: Handle, *, each: bool = True) -> Updates:
         """Return what the volume has and this directory does not know (`catalog.sync.pull`).
 
         Raises `BranchCollected` (N5).
@@ -143,7 +143,7 @@ class Handles:
             )
         raise BranchCollected(handle.name, str(handle.vid))
 
-    def advanced(self, handle: Handle, news: News) -> Handle:
+    def advanced(self, handle: Handle, news: Updates) -> Handle:
         """Return the handle as it is after `news`. Puts nothing on record."""
         return replace(handle, lsn=news.lsn, config=news.config or handle.config)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectStore, PartTag, Tagged
+from catalog.objects.base import ObjectStore, PartTag, WithETag
 from catalog.objects.wrapped import WrappedStore
 
 __all__ = ["OK", "MeasuredStore"]
@@ -56,7 +56,7 @@ class MeasuredStore(WrappedStore):
         outcome, received_bytes, begin = OK, 0, time.perf_counter()
         try:
             answer = act()
-            body = answer.body if isinstance(answer, Tagged) else answer
+            body = answer.body if isinstance(answer, WithETag) else answer
             received_bytes = len(body) if isinstance(body, bytes) else 0
         except Exception as error:
             outcome = type(error).__name__

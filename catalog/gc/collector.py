@@ -96,7 +96,7 @@ from catalog.format.keys import Key
 from catalog.gc.execution import Execution, Note
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Plan, PlanWriter, plans, remove_plan
-from catalog.gc.report import GcPolicy, GcReport, KeptVolume, Waiting
+from catalog.gc.report import GcPolicy, GcReport, KeptVolume, PendingPlan
 from catalog.gc.sweep import Sweep
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore
@@ -107,7 +107,7 @@ from catalog.volume import Volumes
 __all__ = ["Collector"]
 
 
-def _unheard(_operation: str, _subject: Key, _message: str) -> None:
+def _ignore(_operation: str, _subject: Key, _message: str) -> None:
     """Ignore the note."""
 
 
@@ -127,7 +127,7 @@ class Collector:
         writer_id: str,
         cache: LocalCatalog | None = None,
         attempts: Callable[[], Collection[Sid]] = tuple,
-        note: Note = _unheard,
+        note: Note = _ignore,
     ) -> None:
         self._store = store
         self._policy = policy
@@ -162,7 +162,7 @@ class Collector:
         written = writer.close(max(now_ms, self._clock()))
         if written is not None and not dry_run:
             waiting.append(written)
-        report.waiting = [Waiting(p.number, p.objects, p.written_at_ms + grace_ms) for p in waiting if p.is_whole]
+        report.waiting = [PendingPlan(p.number, p.objects, p.written_at_ms + grace_ms) for p in waiting if p.is_whole]
         report.refused = marker.refused
         report.blocked = {vid: str(trouble) for vid, trouble in marker.blocked.items()}
         report.kept = [_told(kept) for _, kept in sorted(marker.kept.items()) if kept.is_held]

@@ -26,7 +26,7 @@ from catalog.gc.roots import Roots, read_roots, volumes_of
 from catalog.gc.sid_set import SidSet
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore
-from catalog.objects.first_valid_key import first_known
+from catalog.objects.first_valid_key import first_valid_key
 from catalog.retention import HeldBy, Holder, first_kept, scan_from, window_ms_of
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
@@ -259,7 +259,7 @@ class Marker:
 
         A search by key ends at a commit that an operator deleted by hand.
         """
-        listed = first_known(self._store, commits_prefix(vid), lsn_of) or 0
+        listed = first_valid_key(self._store, commits_prefix(vid), lsn_of) or 0
         if listed > newest and not volumes.has_commit(vid, newest + 1):
             raise NoSuchObject(commit_key(vid, newest + 1))
 

@@ -204,11 +204,11 @@ class PlanWriter:
         self._waiting.clear()
 
 
-def _unheard(_key: str) -> None:
+def _ignore(_key: str) -> None:
     """Ignore the unknown key."""
 
 
-def plans(store: ObjectStore, on_unknown: Callable[[str], None] = _unheard) -> list[Plan]:
+def plans(store: ObjectStore, on_unknown: Callable[[str], None] = _ignore) -> list[Plan]:
     """Return the plans in the store, newest first. A plan that does not decode counts as pages without a plan.
 
     Call `on_unknown` with each key among the plans that is neither a plan's nor a page's.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from catalog.format.gid import Vid
 from catalog.retention import Holder
 
-__all__ = ["GcPolicy", "GcReport", "KeptVolume", "Waiting"]
+__all__ = ["GcPolicy", "GcReport", "KeptVolume", "PendingPlan"]
 
 _UNKNOWN_KEYS = 100
 
@@ -44,7 +44,7 @@ class KeptVolume:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingPlan:
     """A plan that waits, and the time from which GC may carry it out."""
 
     number: int
@@ -65,7 +65,7 @@ class GcReport:
     deleted_bytes: int = 0
     planned: Counter[str] = field(default_factory=Counter[str])
     planned_bytes: int = 0
-    waiting: list[Waiting] = field(default_factory=list[Waiting])
+    waiting: list[PendingPlan] = field(default_factory=list[PendingPlan])
     blocked: dict[Vid, str] = field(default_factory=dict[Vid, str])
     young_segments: int = 0
     unknown_keys: list[str] = field(default_factory=list[str])

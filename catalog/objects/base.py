@@ -28,7 +28,7 @@ from typing import Protocol, runtime_checkable
 from catalog.format.checksum import Checksum, SizedChecksum, joined
 from catalog.format.keys import Key
 
-__all__ = ["ObjectInfo", "ObjectStore", "PartTag", "Tagged", "TellsTime", "whole_of"]
+__all__ = ["ObjectInfo", "ObjectStore", "PartTag", "TellsTime", "WithETag", "whole_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class PartTag:
 
 
 @dataclass(frozen=True, slots=True)
-class Tagged:
+class WithETag:
     """An object, and the store's tag for this state of the object. Callers pass the tag to `swap`."""
 
     body: bytes
@@ -117,7 +117,7 @@ class ObjectStore(Protocol):
         """Return the whole object. Raise `NoSuchObject` if it is absent."""
         ...
 
-    def get_tagged(self, key: Key) -> Tagged:
+    def get_with_etag(self, key: Key) -> WithETag:
         """Return the whole object and its tag. Raise `NoSuchObject` if it is absent."""
         ...
 

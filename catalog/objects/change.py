@@ -33,7 +33,7 @@ from collections.abc import Callable
 
 from catalog.errors import KeyChanged, KeyTaken, NoSuchBucket, NoSuchObject, OutcomeUnknown, Unavailable
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectStore, Tagged
+from catalog.objects.base import ObjectStore, WithETag
 from catalog.objects.put_once import TRIES, backoff_s
 
 __all__ = ["ROUNDS", "change", "change_from", "look"]
@@ -59,7 +59,7 @@ def change(
 def change_from(
     store: ObjectStore,
     key: Key,
-    before: Tagged | None,
+    before: WithETag | None,
     make: Callable[[bytes | None], bytes | None],
     pause: Callable[[float], None] = time.sleep,
 ) -> bytes | None:
@@ -82,8 +82,8 @@ def change_from(
 
 
 def _send(
-    store: ObjectStore, key: Key, before: Tagged | None, made: bytes, pause: Callable[[float], None]
-) -> Tagged | None:
+    store: ObjectStore, key: Key, before: WithETag | None, made: bytes, pause: Callable[[float], None]
+) -> WithETag | None:
     """Send `made` to replace `before`. Return the state after that: `made`, or a state that is neither of the two."""
     doubt = ""
     for tries in range(1, TRIES + 1):
@@ -99,7 +99,7 @@ def _send(
                 raise OutcomeUnknown(key, f"{doubt}; then {trouble}") from trouble
             raise
         else:
-            return Tagged(made, "")
+            return WithETag(made, "")
         try:
             found = look(store, key)
         except _REFUSALS as trouble:
@@ -112,15 +112,15 @@ def _send(
     raise OutcomeUnknown(key, f"{doubt}; it was as before after each of {TRIES} tries")
 
 
-def look(store: ObjectStore, key: Key) -> Tagged | None:
+def look(store: ObjectStore, key: Key) -> WithETag | None:
     """Return the object under `key`; None if it is absent."""
     try:
-        return store.get_tagged(key)
+        return store.get_with_etag(key)
     except NoSuchObject:
         return None
 
 
-def _is_same(one: Tagged | None, other: Tagged | None) -> bool:
+def _is_same(one: WithETag | None, other: WithETag | None) -> bool:
     """Tell whether both have the same content. Their tags may differ, if a writer wrote the same bytes again."""
     if one is None or other is None:
         return one is other

@@ -61,13 +61,13 @@ def _create_race(place: Place) -> None:
 def _swap(place: Place) -> None:
     store, key = place.store, place.key("a")
     store.put_new(key, b"first")
-    first = store.get_tagged(key)
+    first = store.get_with_etag(key)
     expect("the object with its tag", first.body, b"first")
     store.swap(key, b"second", first.etag)
     expect("the object after a swap", store.get(key), b"second")
     refused("a swap of a state that is over", KeyChanged, store.swap, key, b"third", first.etag)
     expect("the object after a refused swap", store.get(key), b"second")
-    second = store.get_tagged(key)
+    second = store.get_with_etag(key)
     expect("whether two states have one tag", second.etag == first.etag, False)
     store.swap(key, b"third", second.etag)
     expect("the object after another swap", store.get(key), b"third")
@@ -77,7 +77,7 @@ def _swap(place: Place) -> None:
 def _swap_of_an_absent_key(place: Place) -> None:
     store, key, never = place.store, place.key("a"), place.key("never")
     store.put_new(key, b"first")
-    tag = store.get_tagged(key).etag
+    tag = store.get_with_etag(key).etag
     refused("a swap of a key that never was", KeyChanged, store.swap, never, b"late", tag)
     absent(place, never, "after a refused swap")
     with permitted("delete"):
@@ -91,7 +91,7 @@ def _swap_race(place: Place) -> None:
     key = place.key("a")
     place.store.put_new(key, b"before")
     for number in range(_RACES):
-        tag = place.store.get_tagged(key).etag
+        tag = place.store.get_with_etag(key).etag
         bodies = [b"race %d, racer %d" % (number, racer) for racer in range(_RACERS)]
         race(place, key, bodies, functools.partial(place.store.swap, key, etag=tag))
 
@@ -100,7 +100,7 @@ def _swap_race(place: Place) -> None:
 def _swap_leaves_nothing_behind(place: Place) -> None:
     store, key = place.store, place.key("a")
     store.put(key, b"before", METADATA)
-    store.swap(key, b"after", store.get_tagged(key).etag)
+    store.swap(key, b"after", store.get_with_etag(key).etag)
     found = store.head(key)
     expect("metadata", dict(found.metadata), {})
     if found.checksum is not None:
@@ -116,7 +116,7 @@ def _absence(place: Place) -> None:
     for name in ("absent", "a", "a/b/c", "a/absent"):
         key = place.key(name)
         refused("GET of an absent key", NoSuchObject, place.store.get, key)
-        refused("GET with a tag", NoSuchObject, place.store.get_tagged, key)
+        refused("GET with a tag", NoSuchObject, place.store.get_with_etag, key)
         refused("HEAD", NoSuchObject, place.store.head, key)
         refused("a ranged GET", NoSuchObject, place.store.get_range, key, 0, 1)
 

@@ -10,12 +10,12 @@ from typing import TypeVar
 
 from catalog.objects.base import ObjectStore
 
-__all__ = ["first_known"]
+__all__ = ["first_valid_key"]
 
 T = TypeVar("T")
 
 
-def first_known(store: ObjectStore, prefix: str, parse: Callable[[str], T | None]) -> T | None:
+def first_valid_key(store: ObjectStore, prefix: str, parse: Callable[[str], T | None]) -> T | None:
     """Return the result of `parse` for the first key under `prefix` that it accepts; None if it accepts none.
 
     This takes one LIST of one key. If that key is a foreign one, it takes a second LIST, of all keys that follow.

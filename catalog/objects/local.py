@@ -54,7 +54,7 @@ from catalog.errors import (
 )
 from catalog.format.checksum import Checksum
 from catalog.format.keys import Key, check_key, check_prefix
-from catalog.objects.base import ObjectInfo, PartTag, Tagged, whole_of
+from catalog.objects.base import ObjectInfo, PartTag, WithETag, whole_of
 from catalog.objects.local_files import ABSENT, KIND, join, remove, sync_dir, walk, write_all
 
 __all__ = ["LocalStore"]
@@ -104,9 +104,9 @@ class LocalStore:
         with self._errors(key, reading=True):
             return self._path(key).read_bytes()
 
-    def get_tagged(self, key: Key) -> Tagged:
+    def get_with_etag(self, key: Key) -> WithETag:
         body = self.get(key)
-        return Tagged(body, _etag(body))
+        return WithETag(body, _etag(body))
 
     def swap(self, key: Key, body: bytes, etag: str) -> None:
         target = self._path(key)

@@ -13,7 +13,7 @@ import xxhash
 from catalog.errors import InvalidObject, KeyChanged, KeyTaken, NoSuchObject
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key, check_key, check_prefix
-from catalog.objects.base import ObjectInfo, PartTag, Tagged, whole_of
+from catalog.objects.base import ObjectInfo, PartTag, WithETag, whole_of
 
 __all__ = ["MemoryStore"]
 
@@ -101,9 +101,9 @@ class MemoryStore:
     def get(self, key: Key) -> bytes:
         return self._object(key).body
 
-    def get_tagged(self, key: Key) -> Tagged:
+    def get_with_etag(self, key: Key) -> WithETag:
         body = self._object(key).body
-        return Tagged(body, _etag(body))
+        return WithETag(body, _etag(body))
 
     def swap(self, key: Key, body: bytes, etag: str) -> None:
         check_key(key)

@@ -60,7 +60,7 @@ from catalog.errors import (
 )
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key, check_key, check_prefix
-from catalog.objects.base import ObjectInfo, PartTag, Tagged, whole_of
+from catalog.objects.base import ObjectInfo, PartTag, WithETag, whole_of
 from catalog.objects.s3_client import is_aws, new_session, open_client
 from catalog.objects.s3_reads import ObstoreReads, OtherRegion, Refusal
 from catalog.objects.s3_writes import (
@@ -160,7 +160,7 @@ class S3Store:
     def get(self, key: Key) -> bytes:
         return self._read(key).body
 
-    def get_tagged(self, key: Key) -> Tagged:
+    def get_with_etag(self, key: Key) -> WithETag:
         found = self._read(key)
         if not found.etag:
             raise StoreUnreachable(self._url, f"it gives no ETag with {key}", "use a store that has ETags")
@@ -242,7 +242,7 @@ class S3Store:
         return str(answer["UploadId"])
 
     def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:
-        checksum = _checksum(self._schemes.settled("upload").kind, body)
+        checksum = _checksum(self._schemes.in_use("upload").kind, body)
         named = request_of(checksum)
         with self._errors(key):
             answer = self._client.upload_part(
@@ -251,7 +251,7 @@ class S3Store:
         return PartTag(number, answer["ETag"], len(body), checksum)
 
     def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
-        whole = whole_of(parts) if self._schemes.settled("upload").is_whole else None
+        whole = whole_of(parts) if self._schemes.in_use("upload").is_whole else None
         named = [_named(part) for part in parts]
         with self._one_try(key):
             answer = self._once.complete_multipart_upload(
@@ -304,7 +304,7 @@ class S3Store:
             attempts=settings.attempts,
         )
 
-    def _read(self, key: Key, part: tuple[int, int] | None = None) -> Tagged:
+    def _read(self, key: Key, part: tuple[int, int] | None = None) -> WithETag:
         """Return the object, or the bytes of the range `part` (start, length) that exist.
 
         The tag of a range may be empty.
@@ -313,7 +313,7 @@ class S3Store:
         reads = self._reads
         if reads is not None:
             try:
-                return reads.get(path) if part is None else Tagged(reads.get_range(path, *part), "")
+                return reads.get(path) if part is None else WithETag(reads.get_range(path, *part), "")
             except OtherRegion:
                 self._reads = None  # boto3 asks for the bucket's region and goes there
             except Refusal as refusal:
@@ -324,14 +324,14 @@ class S3Store:
             return self._get(key)
         return self._get(key, Range=f"bytes={part[0]}-{part[0] + part[1] - 1}")
 
-    def _get(self, key: Key, **request: str) -> Tagged:
+    def _get(self, key: Key, **request: str) -> WithETag:
         # The SDK repeats a request that fails, but not the reading of a body that breaks off.
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 # Not `with body`: that hands out the bare stream, which checks neither length nor checksum.
                 answer = self._client.get_object(**self._at(key), **request)
                 with contextlib.closing(answer["Body"]) as body:
-                    return Tagged(bytes(body.read()), answer.get("ETag", ""))
+                    return WithETag(bytes(body.read()), answer.get("ETag", ""))
             except ClientError as refusal:
                 raise self._refused(key, refusal) from refusal
             except _TROUBLE as trouble:

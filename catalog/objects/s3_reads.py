@@ -26,7 +26,7 @@ from botocore.exceptions import BotoCoreError, NoCredentialsError
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
 
-from catalog.objects.base import Tagged
+from catalog.objects.base import WithETag
 
 __all__ = ["ObstoreReads", "OtherRegion", "Refusal"]
 
@@ -102,11 +102,11 @@ class ObstoreReads:
             credential_provider=self._credentials,
         )
 
-    def get(self, path: str) -> Tagged:
+    def get(self, path: str) -> WithETag:
         try:
             answer = obstore.get(self._store, path)
             etag = answer.meta["e_tag"] or ""  # before the body, which uses the answer up
-            return Tagged(bytes(answer.bytes()), etag)
+            return WithETag(bytes(answer.bytes()), etag)
         except (BaseError, OSError) as error:
             raise self._refusal(error) from error
 

@@ -87,11 +87,11 @@ class Schemes:
         self._url = url
         self._checksum = checksum
         self._lock = threading.Lock()
-        self._settled: dict[str, Scheme] = {}
+        self._in_use: dict[str, Scheme] = {}
 
-    def settled(self, use: Literal["put", "upload"]) -> Scheme:
+    def in_use(self, use: Literal["put", "upload"]) -> Scheme:
         """Return the scheme in use. Before anything is known, return the scheme that is tried first."""
-        return self._settled.get(use) or self._candidates()[0]
+        return self._in_use.get(use) or self._candidates()[0]
 
     def send(
         self,
@@ -104,13 +104,13 @@ class Schemes:
 
         Call `undo` with an answer that does not say that the checksum is kept.
         """
-        settled = self._settled.get(use)
-        if settled is None:
+        known = self._in_use.get(use)
+        if known is None:
             with self._lock:
-                settled = self._settled.get(use)
-                if settled is None:
+                known = self._in_use.get(use)
+                if known is None:
                     return self._find(use, request, is_kept, undo)
-        return request(settled)
+        return request(known)
 
     def _find(
         self,
@@ -128,14 +128,14 @@ class Schemes:
                     raise
                 continue
             if is_kept(scheme, answer):
-                self._settled[use] = scheme
+                self._in_use[use] = scheme
                 return answer
             undo(answer)
         answer = request(last)
         if self._checksum not in {"auto", "none"} and not is_kept(last, answer):
             undo(answer)
             raise ChecksumNotKept(self._url, self._checksum)
-        self._settled[use] = last
+        self._in_use[use] = last
         return answer
 
     def _candidates(self) -> tuple[Scheme, ...]:

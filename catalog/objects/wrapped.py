@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from catalog.errors import StoreUnreachable
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectInfo, ObjectStore, PartTag, Tagged, TellsTime
+from catalog.objects.base import ObjectInfo, ObjectStore, PartTag, TellsTime, WithETag
 
-__all__ = ["UnaskedStore", "WrappedStore"]
+__all__ = ["OfflineStore", "WrappedStore"]
 
 T = TypeVar("T")
 
@@ -41,8 +41,8 @@ class WrappedStore(ABC):
     def get(self, key: Key) -> bytes:
         return self._call("get", key, lambda: self.inner.get(key))
 
-    def get_tagged(self, key: Key) -> Tagged:
-        return self._call("get_tagged", key, lambda: self.inner.get_tagged(key))
+    def get_with_etag(self, key: Key) -> WithETag:
+        return self._call("get_with_etag", key, lambda: self.inner.get_with_etag(key))
 
     def swap(self, key: Key, body: bytes, etag: str) -> None:
         self._call("swap", key, lambda: self.inner.swap(key, body, etag))
@@ -88,11 +88,11 @@ class WrappedStore(ABC):
         self.inner.close()
 
 
-class UnaskedStore(WrappedStore):
+class OfflineStore(WrappedStore):
     """A store that makes no request: every call raises `StoreUnreachable` at once.
 
     It is for callers that want local data at once, and no answer rather than a late one.
     """
 
     def _call(self, method: str, key: str, act: Callable[[], T]) -> T:  # noqa: ARG002 - as the base has it
-        raise StoreUnreachable(self.url, "it was not to be asked", "")
+        raise StoreUnreachable(self.url, "the call is made offline", "")

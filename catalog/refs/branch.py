@@ -70,11 +70,11 @@ from catalog.format.control import DEAD, MAIN, Control, NameChange, Ref
 from catalog.format.gid import Vid
 from catalog.format.keys import Key, branch_of, named_by, ref_key, refs_prefix, topic_of
 from catalog.format.small_objects import decode_ref, encode_ref
-from catalog.objects.first_valid_key import first_known
+from catalog.objects.first_valid_key import first_valid_key
 from catalog.objects.store_time import latest_ms
 from catalog.refs.one_name import check_only_name
 from catalog.refs.oplog import Oplog
-from catalog.refs.ref_store import Found, Naming, Planned, is_same
+from catalog.refs.ref_store import Found, Planned, RefStore, is_same
 from catalog.refs.retention_check import check_kept
 from catalog.refs.volume_deletion import keep_open
 from catalog.volume import Volumes
@@ -112,7 +112,7 @@ class Branches:
     def __init__(self, volumes: Volumes, writer_id: str = "") -> None:
         self._volumes = volumes
         self._store = volumes.store
-        self._refs = Naming(volumes.store, Oplog(volumes.store, writer_id), encode_ref, decode_ref)
+        self._refs = RefStore(volumes.store, Oplog(volumes.store, writer_id), encode_ref, decode_ref)
 
     @checked
     def resolve(self, topic: str, branch: str = MAIN) -> Vid:
@@ -394,7 +394,7 @@ class Branches:
         return self._each(keys, self._refs.look)
 
     def _unknown(self, topic: str, branch: str) -> Missing:
-        if first_known(self._store, refs_prefix(topic), named_by):
+        if first_valid_key(self._store, refs_prefix(topic), named_by):
             return NoSuchBranch(topic, branch)
         return NoSuchTopic(topic, self._store.url)
 

@@ -21,7 +21,7 @@ from catalog.format.control import NameChange, OplogEntry
 from catalog.format.keys import Key, number_of, oplog_key, oplog_prefix
 from catalog.format.small_objects import decode_oplog_entry, encode_oplog_entry
 from catalog.objects.base import ObjectStore
-from catalog.objects.first_valid_key import first_known
+from catalog.objects.first_valid_key import first_valid_key
 from catalog.objects.put_once import put_once
 
 __all__ = ["NumberedEntry", "Oplog"]
@@ -82,4 +82,4 @@ class Oplog:
 
         The LIST is a hint: `note` finds out if a later number is taken.
         """
-        return first_known(self._store, oplog_prefix(), number_of) or 0
+        return first_valid_key(self._store, oplog_prefix(), number_of) or 0

@@ -14,11 +14,11 @@ from typing import Generic, TypeVar
 from catalog.errors import KeyChanged, OutOfWindow, VolumeHasName
 from catalog.format.control import NameChange, Ref, Tag
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectStore, Tagged
+from catalog.objects.base import ObjectStore, WithETag
 from catalog.objects.change import change_from, look
 from catalog.refs.oplog import Oplog
 
-__all__ = ["Found", "Naming", "Planned", "is_same"]
+__all__ = ["Found", "Planned", "RefStore", "is_same"]
 
 T = TypeVar("T", Ref, Tag)
 
@@ -27,7 +27,7 @@ T = TypeVar("T", Ref, Tag)
 class Found(Generic[T]):
     """The state of a name when it was read. Both fields are None if the name never existed."""
 
-    tagged: Tagged | None
+    tagged: WithETag | None
     value: T | None
 
     @property
@@ -48,7 +48,7 @@ class Planned(Generic[T]):
     former: bytes | None
 
 
-class Naming(Generic[T]):
+class RefStore(Generic[T]):
     """All refs, or all tags. Safe to use from many threads."""
 
     def __init__(

@@ -16,7 +16,7 @@ from catalog.format.control import Tag
 from catalog.format.keys import Key, branch_of, named_by, tag_key, tags_prefix, topic_of
 from catalog.format.small_objects import decode_tag, encode_tag
 from catalog.refs.oplog import Oplog
-from catalog.refs.ref_store import Found, Naming, is_same
+from catalog.refs.ref_store import Found, RefStore, is_same
 from catalog.refs.retention_check import check_kept
 from catalog.volume import Volumes
 
@@ -35,7 +35,7 @@ class Tags:
     def __init__(self, volumes: Volumes, writer_id: str = "") -> None:
         self._volumes = volumes
         self._store = volumes.store
-        self._tags = Naming(volumes.store, Oplog(volumes.store, writer_id), encode_tag, decode_tag)
+        self._tags = RefStore(volumes.store, Oplog(volumes.store, writer_id), encode_tag, decode_tag)
 
     @checked
     def create(self, topic: str, name: str, point: ForkPoint, *, branch: str, now_ms: int, message: str = "") -> Tag:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catalog import Handle
-from catalog.sync import News
+from catalog.sync import Updates
 from offload.context import ArchiveContext
 
 __all__ = ["LocalChanges", "Replicas", "SyncState"]
@@ -67,14 +67,14 @@ class Replicas:
         self._handles = context.handles
         self._local = context.local
 
-    def pull(self, handle: Handle) -> News:
+    def pull(self, handle: Handle) -> Updates:
         """Fetch the volume's new commits, and return them.
 
         A writer's handle gets each commit, because a commit that is not maintenance of the volume stops the writer.
         """
         return self._handles.heard(handle, each=self._handles.is_writer(handle))
 
-    def fetch(self, handle: Handle) -> News:
+    def fetch(self, handle: Handle) -> Updates:
         news = self.pull(handle)
         for lsn in {handle.lsn, news.lsn}:
             self._volumes.snapshot(handle.vid, lsn)

@@ -24,7 +24,7 @@ from itertools import groupby
 
 from catalog import ForkPoint, Handle, Seq, Vid, resolve
 from catalog.errors import BranchExists
-from catalog.history import asked
+from catalog.history import retry_if_collected
 from catalog.timeline import no_time_is_asked
 from offload.context import ArchiveContext
 from offload.format.topic_config import RESCUED_FROM, shared_attributes
@@ -75,7 +75,7 @@ class Rescue:
             return ForkPoint(handle.vid, boundary, common_seq)  # the oldest retained state, up to the common seq (Y3)
         if common_seq == 0:
             return None
-        return asked(
+        return retry_if_collected(
             lambda: self._volumes.history(handle.vid, handle.lsn),
             lambda history: resolve(Seq(common_seq), history, no_time_is_asked),
         )

@@ -53,15 +53,15 @@ def diff_of(left: Snapshot, left_past: History, right: Snapshot, right_past: His
 
 def _shared_seq(left: Snapshot, left_past: History, right: Snapshot, right_past: History) -> int:
     """Return the shared seq; 0 if the branches have no common point."""
-    for leg in left_past.legs:
-        for other in right_past.legs:
-            if leg.vid == other.vid:
-                lsn = min(leg.last_lsn, other.last_lsn)
-                heads = [leg.cut_seq, other.cut_seq, left.max_seq, right.max_seq]
-                common = left_past.at(leg.vid, lsn)
+    for span in left_past.spans:
+        for other in right_past.spans:
+            if span.vid == other.vid:
+                lsn = min(span.last_lsn, other.last_lsn)
+                heads = [span.cut_seq, other.cut_seq, left.max_seq, right.max_seq]
+                common = left_past.at(span.vid, lsn)
                 heads.append(None if common is None else common.commit.bounds.head_seq)
                 for past in (left_past, right_past):
-                    heads += [seq - 1 for seq in past.truncations_after(leg.vid, lsn)]
+                    heads += [seq - 1 for seq in past.truncations_after(span.vid, lsn)]
                 return min(head for head in heads if head is not None)
     return 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from catalog import History, Snapshot
-from catalog.history import asked
+from catalog.history import retry_if_collected
 from offload.read.deletes import count_live, last_live_seq
 from offload.services.diff import BranchDiff, diff_of
 from offload.services.past import PastCalls
@@ -23,7 +23,7 @@ class HistoryCalls(PastCalls):
         def compared(past: History) -> BranchDiff:
             return diff_of(self.snapshot(left), past, self.snapshot(right), self.history(right), self._reader)
 
-        return asked(lambda: self.history(left), compared)
+        return retry_if_collected(lambda: self.history(left), compared)
 
     @checked
     def count(self, snapshot: Snapshot) -> tuple[int, Record | None]:

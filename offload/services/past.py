@@ -16,7 +16,7 @@ from math import inf
 
 from catalog import Bounds, ForkPoint, Handle, History, Snapshot, timeline
 from catalog.errors import HistoryCollected, OutOfWindow
-from catalog.history import NO_HISTORY, asked
+from catalog.history import NO_HISTORY, retry_if_collected
 from offload.errors import HistoryBehind, NotOffloaded
 from offload.handles import split_name
 from offload.services.expired import expired_before
@@ -126,7 +126,7 @@ class PastCalls(OffloadCalls):
             self.offload(name)
             if isinstance(wanted, timeline.Time) and self._newest(name).max_ts_ms <= wanted.ms:
                 wanted = timeline.Head()
-            return asked(
+            return retry_if_collected(
                 lambda: self._told(name, wanted)[1],
                 lambda told: timeline.resolve(wanted, told, self._reader.last_seq_at),
             )

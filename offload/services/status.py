@@ -49,7 +49,7 @@ class StatusCalls(ArchiveParts):
         if handle is None:
             return None
         try:
-            snapshot = self._volumes.unasked().snapshot(handle.vid, handle.lsn)
+            snapshot = self._volumes.offline().snapshot(handle.vid, handle.lsn)
         except CatalogError:
             return None
         return erasure_state(snapshot, self._gc_takes_ms(handle.name, snapshot), self._clock.now_ms())

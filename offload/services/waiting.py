@@ -87,7 +87,7 @@ class Waiting:
         if found is None:
             return timeline.window(told)
         lsns = (made.first_lsn, made.last_lsn) if made else (0, 0)
-        return timeline.told(replace(found, first_lsn=lsns[0], last_lsn=lsns[1]))
+        return timeline.span_text(replace(found, first_lsn=lsns[0], last_lsn=lsns[1]))
 
     def state(self, point: ForkPoint, snapshot: Snapshot | None, start: Bounds) -> PastState:
         """Return the state at `point`, which is in one of `commits`. `snapshot`, with the bounds `start`, is the state

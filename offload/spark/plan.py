@@ -20,7 +20,7 @@ from catalog.errors import AccessDenied
 from catalog.format import keys
 from catalog.format.commit import Codec, ForkPoint, SegmentView
 from catalog.format.control import MAIN
-from catalog.history import asked
+from catalog.history import retry_if_collected
 from catalog.refs.branch import Branches
 from catalog.refs.pin import Pins
 from catalog.refs.tag import Tags
@@ -81,7 +81,9 @@ def pin(options: ReadOptions) -> ForkPoint:
         if options.version is None:
             return ForkPoint(vid, volumes.newest_lsn(vid))
         wanted = Lsn(options.version)
-        point = asked(lambda: volumes.history(vid), lambda history: resolve(wanted, history, no_time_is_asked))
+        point = retry_if_collected(
+            lambda: volumes.history(vid), lambda history: resolve(wanted, history, no_time_is_asked)
+        )
         if options.pin_seconds:
             _hold(volumes, point, options.pin_seconds)
         return point

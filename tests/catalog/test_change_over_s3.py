@@ -117,11 +117,11 @@ def test_a_delete_of_many_is_done_or_told_and_may_be_repeated(
 
 def test_a_late_duplicate_of_a_swap_is_refused_by_what_came_meanwhile(store: S3Store, front: Front) -> None:
     store.put_new(A, b"1")
-    first = store.get_tagged(A)
+    first = store.get_with_etag(A)
     front.restart([HttpFault("late", "after", 1, "swap boundary")])
     with pytest.raises(OutcomeUnknown):
         store.swap(A, b"2", first.etag)
-    store.swap(A, b"3", store.get_tagged(A).etag)
+    store.swap(A, b"3", store.get_with_etag(A).etag)
     front.land()
     assert store.get(A) == b"3"
     with pytest.raises(KeyChanged):

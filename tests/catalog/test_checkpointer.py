@@ -233,7 +233,7 @@ def test_a_rivals_checkpoint_that_came_first_stays() -> None:
 
     class Faster(WrappedStore):
         def _call(self, method, key, act):  # type: ignore[no-untyped-def]
-            if method == "get_tagged" and key == commit_key(MAIN, 12):
+            if method == "get_with_etag" and key == commit_key(MAIN, 12):
                 make_checkpoint(Volumes(store), MAIN, 12, now_ms=START_MS + 5)
             return act()
 

@@ -19,7 +19,7 @@ from catalog.errors import (
 )
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key
-from catalog.objects import MemoryStore, ObjectInfo, ObjectStore, PartTag, Tagged
+from catalog.objects import MemoryStore, ObjectInfo, ObjectStore, PartTag, WithETag
 from catalog.objects.check import Check, Place, PromiseBroken
 from catalog.objects.conformance import CHECKS
 from catalog.objects.examination import Examination
@@ -122,8 +122,8 @@ class IgnoresIfMatch(Broken):
 
 
 class HasOneTag(Broken):
-    def get_tagged(self, key: Key) -> Tagged:
-        return Tagged(self.inner.get(key), "tag")
+    def get_with_etag(self, key: Key) -> WithETag:
+        return WithETag(self.inner.get(key), "tag")
 
     def swap(self, key: Key, body: bytes, etag: str) -> None:
         self.inner.put(key, body, {})
@@ -131,7 +131,7 @@ class HasOneTag(Broken):
 
 class SwapsNothing(Broken):
     def swap(self, key: Key, body: bytes, etag: str) -> None:
-        if self.inner.get_tagged(key).etag != etag:
+        if self.inner.get_with_etag(key).etag != etag:
             raise KeyChanged(key)
 
 
@@ -145,7 +145,7 @@ class SwapsWhatIsGone(Broken):
 
 class SwapsInTwoSteps(Broken):
     def swap(self, key: Key, body: bytes, etag: str) -> None:
-        if self.inner.get_tagged(key).etag != etag:
+        if self.inner.get_with_etag(key).etag != etag:
             raise KeyChanged(key)
         self.wait_for_all("swap-race", key)
         self.inner.put(key, body, {})

@@ -253,7 +253,7 @@ def test_an_end_at_any_request_leaves_all_that_is_held_and_the_next_runs_finish(
 def test_a_store_that_fails_in_any_way_costs_nothing_that_is_held(every: int) -> None:
     """The faults are errors before and after the effect, lost and late requests, flipped bits, and empty LISTs."""
     plans = 0
-    for method in ("put_new", "swap", "delete_many", "delete", "list", "get", "get_tagged"):
+    for method in ("put_new", "swap", "delete_many", "delete", "list", "get", "get_with_etag"):
         for nth in range(1, 46):
             struck = False
             for number, fault in enumerate(faults_of(method, nth)):

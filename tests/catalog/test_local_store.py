@@ -110,13 +110,13 @@ def test_a_crash_at_any_step_of_swapping_leaves_the_old_or_the_new_with_no_wrong
     for at, when in STEPS:
         store = LocalStore(tmp_path / f"remote-{at}-{when}")
         store.put(A, b"old", {"software": "one"})
-        etag = store.get_tagged(A).etag
+        etag = store.get_with_etag(A).etag
         crashed = crash_in(lambda store=store, etag=etag: store.swap(A, b"new", etag), at, when)  # type: ignore[misc]
         body, info = store.get(A), store.head(A)
         assert info.checksum in {None, Checksum.of(ChecksumKind.CRC32C, body)}
         assert info.metadata in ({}, {"software": "one"} if body == b"old" else {})
         outcomes.add((crashed, body))
-        store.swap(A, b"next", store.get_tagged(A).etag)  # the crash released the lock
+        store.swap(A, b"next", store.get_with_etag(A).etag)  # the crash released the lock
         if not crashed and when == "before":  # there are no more steps
             break
     assert outcomes == {(True, b"old"), (True, b"new"), (False, b"new")}
@@ -220,8 +220,8 @@ def test_a_taken_key_is_durable_before_it_is_reported(root: Path, monkeypatch: p
 def changed_once(store: LocalStore) -> str:
     """Put A, make the directories that a swap needs, and return A's ETag."""
     store.put_new(A, b"older")
-    store.swap(A, b"old", store.get_tagged(A).etag)
-    return store.get_tagged(A).etag
+    store.swap(A, b"old", store.get_with_etag(A).etag)
+    return store.get_with_etag(A).etag
 
 
 def test_what_swap_found_or_left_is_durable_when_it_returns(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +277,7 @@ def test_a_delete_does_not_come_between_what_swap_compares_and_what_it_writes(
 ) -> None:
     store, began = LocalStore(root), threading.Event()
     store.put_new(A, b"old")
-    etag = store.get_tagged(A).etag
+    etag = store.get_with_etag(A).etag
     deleter = threading.Thread(target=lambda: (began.set(), LocalStore(root).delete(A)))
     real_rename = os.rename
 

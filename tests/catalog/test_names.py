@@ -254,9 +254,9 @@ def test_an_answer_that_nobody_has_after_the_name_was_made_is_unknown(store: Mem
     main = topic_of_three(store)
     counting = CountingStore(store)
     branches_of(counting).create("orders", "first", ForkPoint(main, 2), now_ms=NOW_MS)
-    looks = counting.counts["get_tagged"]
+    looks = counting.counts["get_with_etag"]
     assert looks == 2  # the ref, once, and the new volume's boundary
-    faulty = FaultyStore(store, [Fault(looks, error=unreachable, method="get_tagged")])
+    faulty = FaultyStore(store, [Fault(looks, error=unreachable, method="get_with_etag")])
     with pytest.raises(OutcomeUnknown, match="refs/orders/half"):
         branches_of(faulty).create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
     assert "half" in names(store)

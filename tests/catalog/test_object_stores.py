@@ -65,7 +65,7 @@ def test_a_key_that_could_leave_the_prefix_is_refused_before_any_request(store: 
             lambda bad: store.put_new(bad, b""),
             lambda bad: store.put(bad, b"", {}),
             lambda bad: store.get(bad),
-            lambda bad: store.get_tagged(bad),
+            lambda bad: store.get_with_etag(bad),
             lambda bad: store.swap(bad, b"", "etag"),
             lambda bad: store.delete_many([A, bad]),
             lambda bad: store.get_range(bad, 0, 1),
@@ -144,7 +144,7 @@ def test_a_local_store_behaves_as_one_in_memory(
                 elif method == "put":
                     store.put(Key(name), body, {"length": str(len(body))})
                 elif method == "swap":
-                    store.swap(Key(name), body, store.get_tagged(Key(name)).etag)
+                    store.swap(Key(name), body, store.get_with_etag(Key(name)).etag)
                 else:
                     store.delete(Key(name))
                 outcomes.append("done")

@@ -216,7 +216,7 @@ def test_a_412_to_a_request_without_a_condition_is_no_taken_key(script: Scripted
 def test_a_tag_comes_with_its_body_and_a_store_without_tags_is_told(s3_remote: str, reader: Reader) -> None:
     with opened(s3_remote, reader) as store:
         store.put_new(A, b"body")
-        found = store.get_tagged(A)
+        found = store.get_with_etag(A)
         assert found.body == b"body"
         store.swap(A, b"next", found.etag)
         for stale in (found.etag, found.etag.strip('"')):
@@ -234,7 +234,7 @@ def test_a_store_that_gives_no_tag_is_told_where_one_is_needed(s3_remote: str, m
         )
         assert store.get(A) == b"body"
         with pytest.raises(StoreUnreachable, match="no ETag"):
-            store.get_tagged(A)
+            store.get_with_etag(A)
 
 
 def test_reads_are_repeated_until_they_are_answered(script: ScriptedS3, reader: Reader) -> None:

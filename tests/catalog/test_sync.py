@@ -17,7 +17,7 @@ from catalog.format.small_objects import encode_boundary
 from catalog.local import LocalCatalog
 from catalog.objects.memory import MemoryStore
 from catalog.snapshot import empty
-from catalog.sync import News, pull
+from catalog.sync import Updates, pull
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS, HistoryMaker, segment, vid
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
@@ -44,10 +44,10 @@ def test_news_are_what_follows_each_joined_to_the_one_before(tmp_path: Path) -> 
     counting = CountingStore(store)
     with LocalCatalog(tmp_path / "catalog.db") as cache:
         volumes = Volumes(counting, cache)
-        news = pull(volumes, VID, 2, history.stored[1].hash)
-        assert (news.lsn, news.commits, news.is_empty) == (5, tuple(history.stored[2:]), False)
+        updates = pull(volumes, VID, 2, history.stored[1].hash)
+        assert (updates.lsn, updates.commits, updates.is_empty) == (5, tuple(history.stored[2:]), False)
         counting.counts.clear()
-        assert pull(volumes, VID, 2, history.stored[1].hash) == news  # the cache has the commits by now
+        assert pull(volumes, VID, 2, history.stored[1].hash) == updates  # the cache has the commits by now
         assert counting.counts == {"get": 2}
         assert pull(volumes, VID, 5, history.stored[4].hash).is_empty
 
@@ -62,8 +62,8 @@ def test_a_follower_is_told_each_commit_up_to_the_boundary_and_the_state_alone_b
     store, history = published(*["offload"] * 4)
     for boundary, told in ((2, tuple(history.stored[1:])), (3, ())):
         store.put(boundary_key(VID), encode_boundary(Boundary(VID, boundary)), {})
-        news = pull(Volumes(store), VID, 1, history.stored[0].hash)
-        assert (news.lsn, news.commits, news.newest is None) == (4, told, bool(told))
+        updates = pull(Volumes(store), VID, 1, history.stored[0].hash)
+        assert (updates.lsn, updates.commits, updates.newest is None) == (4, told, bool(told))
 
 
 def test_a_history_that_does_not_continue_ours_is_damage() -> None:
@@ -97,10 +97,10 @@ def test_what_lies_below_the_boundary_does_not_count_whatever_is_there(tmp_path:
         for key in fresh.list(f"{VID}/log/", limit=1):
             store.put(key, fresh.get(key), {})
         store.put(f"{VID}/checkpoints", fresh.get(f"{VID}/checkpoints"), {})  # type: ignore[arg-type]
-        news = pull(volumes, VID, 1, same.stored[0].hash)
-        assert (news.lsn, news.commits) == (4, ())
-        assert news.newest is not None
-        assert news.newest.bounds == Bounds(1, 40)
+        updates = pull(volumes, VID, 1, same.stored[0].hash)
+        assert (updates.lsn, updates.commits) == (4, ())
+        assert updates.newest is not None
+        assert updates.newest.bounds == Bounds(1, 40)
         assert list(cache.commit_bodies(VID, 1, 3)) == [1]  # the follower's own LSN, and no commit read after it
 
 
@@ -127,24 +127,29 @@ def stored(**fields: object) -> StoredCommit:
 def test_what_is_maintenance_for_a_writer_of_epoch_3(
     fields: dict[str, object], is_maintenance: bool, fence: tuple[int, int] | None
 ) -> None:
-    news = News(VID, 0, (stored(**{"bounds": Bounds(1, 10), "epoch": 3, **fields}),))
-    assert news.is_maintenance(Bounds(1, 10), 3) == is_maintenance
-    assert news.fenced_by(3) == fence
+    updates = Updates(VID, 0, (stored(**{"bounds": Bounds(1, 10), "epoch": 3, **fields}),))
+    assert updates.is_maintenance(Bounds(1, 10), 3) == is_maintenance
+    assert updates.fenced_by(3) == fence
 
 
 def test_what_a_volume_adds_up_to_is_asked_where_commits_are_gone() -> None:
     newest = replace(empty(VID), lsn=9, bounds=Bounds(1, 10), epoch=3, config="{}")
-    news = News(VID, 2, newest=newest)
-    assert (news.lsn, news.config, news.is_maintenance(Bounds(1, 10), 3), news.fenced_by(3)) == (9, "{}", True, None)
-    assert not news.is_maintenance(Bounds(1, 9), 3)
-    assert news.fenced_by(2) == (9, 3)
-    assert not news.is_maintenance(Bounds(1, 10), 2)
+    updates = Updates(VID, 2, newest=newest)
+    assert (updates.lsn, updates.config, updates.is_maintenance(Bounds(1, 10), 3), updates.fenced_by(3)) == (
+        9,
+        "{}",
+        True,
+        None,
+    )
+    assert not updates.is_maintenance(Bounds(1, 9), 3)
+    assert updates.fenced_by(2) == (9, 3)
+    assert not updates.is_maintenance(Bounds(1, 10), 2)
 
 
 def test_the_newest_configuration_is_told() -> None:
     said = [stored(kind=CommitKind.CONFIG, config=text) for text in ('{"a":1}', '{"a":2}', "")]
-    assert News(VID, 0, tuple(said)).config == '{"a":2}'
-    assert News(VID, 0, (stored(),)).config == ""
+    assert Updates(VID, 0, tuple(said)).config == '{"a":2}'
+    assert Updates(VID, 0, (stored(),)).config == ""
 
 
 def test_who_looked_long_ago_starts_from_a_checkpoint_once_gc_has_passed() -> None:
@@ -176,9 +181,9 @@ def test_the_state_alone_costs_as_much_of_a_thousand_commits_as_of_a_hundred(tmp
             volumes = Volumes(counting, cache if is_here else None)
             volumes.snapshot(VID, 1)
             counting.counts.clear()
-            news = pull(volumes, VID, 1, history.stored[0].hash, each=False)
-        assert (news.lsn, news.commits) == (commits, ())
-        assert news.newest == Volumes(store).snapshot(VID)
+            updates = pull(volumes, VID, 1, history.stored[0].hash, each=False)
+        assert (updates.lsn, updates.commits) == (commits, ())
+        assert updates.newest == Volumes(store).snapshot(VID)
         counts.append(counting.counts)
     assert counts[0] == counts[1]
     assert counts[0].total() <= 15 + 1 + 9 + 6
@@ -187,9 +192,9 @@ def test_the_state_alone_costs_as_much_of_a_thousand_commits_as_of_a_hundred(tmp
 @pytest.mark.parametrize("checkpoint", [None, 1, 16])
 def test_where_no_checkpoint_is_ahead_each_commit_is_told(checkpoint: int | None) -> None:
     store, history = behind(40, checkpoint)
-    news = pull(Volumes(store), VID, 1, history.stored[0].hash, each=False)
-    assert news.newest is None
-    assert [stored.hash for stored in news.commits] == [stored.hash for stored in history.stored[1:]]
+    updates = pull(Volumes(store), VID, 1, history.stored[0].hash, each=False)
+    assert updates.newest is None
+    assert [stored.hash for stored in updates.commits] == [stored.hash for stored in history.stored[1:]]
     assert len(pull(Volumes(store), VID, 1, history.stored[0].hash).commits) == 39
 
 

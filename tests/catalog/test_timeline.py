@@ -13,7 +13,7 @@ from catalog.format.commit import ForkPoint, SegmentRef
 from catalog.format.control import Mark
 from catalog.format.encoding import StoredCommit, commit_hash
 from catalog.format.gid import Vid
-from catalog.history import NO_HISTORY, History, Leg
+from catalog.history import NO_HISTORY, BranchSpan, History
 from catalog.snapshot import checkpoint_of, cut, empty, fold
 from catalog.timeline import Head, Lsn, Named, Seq, Target, Time, parse_target, resolve, span, window
 from tests.catalog.samples import START_MS, HistoryMaker, segment, ts_of, vid
@@ -26,14 +26,16 @@ def past(history: HistoryMaker, cut_seq: int | None = None, lsn: int | None = No
     return joined((history, cut_seq, lsn))
 
 
-def joined(*legs: tuple[HistoryMaker, int | None, int | None]) -> History:
-    """Return a history of several volumes, newest first. Each leg is the commits up to an LSN, cut at a seq."""
-    stored = {each.commit.vid: history.stored for history, _, _ in legs for each in history.stored}
+def joined(*spans: tuple[HistoryMaker, int | None, int | None]) -> History:
+    """Return a history of several volumes, newest first. Each span is the commits up to an LSN, cut at a seq."""
+    stored = {each.commit.vid: history.stored for history, _, _ in spans for each in history.stored}
 
     def load(volume: Vid, first: int, last: int) -> list[StoredCommit]:
         return stored[volume][first - 1 : last]
 
-    return History([Leg(history.vid, 1, lsn or len(history.stored), cut_seq) for history, cut_seq, lsn in legs], load)
+    return History(
+        [BranchSpan(history.vid, 1, lsn or len(history.stored), cut_seq) for history, cut_seq, lsn in spans], load
+    )
 
 
 def last_seq_at(volume: Vid, ref: SegmentRef, ms: int) -> int:
@@ -246,7 +248,7 @@ def test_a_checkpoint_that_has_the_seq_is_looked_at_from_the_one_before_it() -> 
     history.offload((11, 20))
     history.delete(20, before=3)
     marks = tuple(Mark(lsn, ts_of(last), last) for lsn, last in ((1, 10), (3, 20)))
-    left = History([Leg(MAIN, 1, 3, marks=marks)], lambda _, first, last: history.stored[first - 1 : last])
+    left = History([BranchSpan(MAIN, 1, 3, marks=marks)], lambda _, first, last: history.stored[first - 1 : last])
     assert point(Seq(20), left) == (MAIN, 2, None)
     assert point(Seq(15), left) == (MAIN, 2, 15)
 
@@ -410,7 +412,7 @@ def collected(history: HistoryMaker, first_lsn: int, cut_seq: int | None = None,
         return left[first - first_lsn : last - first_lsn + 1]
 
     marks = (mark,) if is_listed else ()
-    return History([Leg(history.vid, first_lsn, len(history.stored), cut_seq, marks, is_cut=True)], load)
+    return History([BranchSpan(history.vid, first_lsn, len(history.stored), cut_seq, marks, is_cut=True)], load)
 
 
 def eventful() -> HistoryMaker:
@@ -464,7 +466,7 @@ def test_what_is_left_of_a_history_tells_the_same_or_nothing(
 
 def test_a_history_that_begins_with_no_checkpoint_tells_no_record_and_no_time() -> None:
     history = eventful()
-    left = History([Leg(MAIN, 4, 8, is_cut=True)], lambda _, first, last: history.stored[first - 1 : last])
+    left = History([BranchSpan(MAIN, 4, 8, is_cut=True)], lambda _, first, last: history.stored[first - 1 : last])
     for target in (Seq(25), Time(ts_of(25))):
         with pytest.raises(OutOfWindow):
             resolve(target, left, last_seq_at)
@@ -488,8 +490,8 @@ def test_a_fork_at_the_first_commit_of_what_was_collected_below_begins_with_a_st
     parent = HistoryMaker(MAIN, head_seq=9)
     parent.delete(9, before=2)
     stored = {MAIN: parent.stored, FORK: fork_of_fork.stored}
-    legs = [Leg(FORK, 1, 2), Leg(MAIN, 1, 1, 3, (Mark(1, ts_of(9), 9),), is_cut=True)]
-    history = History(legs, lambda vid, first, last: stored[vid][first - 1 : last])
+    spans = [BranchSpan(FORK, 1, 2), BranchSpan(MAIN, 1, 1, 3, (Mark(1, ts_of(9), 9),), is_cut=True)]
+    history = History(spans, lambda vid, first, last: stored[vid][first - 1 : last])
     assert point(Seq(4), history) == (FORK, 2, 4)
     for seq in (2, 3):
         with pytest.raises(OutOfWindow):

@@ -580,13 +580,13 @@ def test_what_is_here_is_told_without_a_request_and_the_rest_is_not(store: Memor
     counting = CountingStore(store)
     volumes = Volumes(counting, cache)
     with pytest.raises(StoreUnreachable, match="not to be asked"):
-        volumes.unasked().snapshot(MAIN, 2)
+        volumes.offline().snapshot(MAIN, 2)
     shown = volumes.snapshot(MAIN, 2)
     counting.counts.clear()
-    assert volumes.unasked().snapshot(MAIN, 2) == shown
-    assert Volumes(counting, cache).unasked().snapshot(MAIN, 2) == shown
+    assert volumes.offline().snapshot(MAIN, 2) == shown
+    assert Volumes(counting, cache).offline().snapshot(MAIN, 2) == shown
     with pytest.raises(StoreUnreachable):
-        volumes.unasked().newest_lsn(MAIN)
+        volumes.offline().newest_lsn(MAIN)
     assert not counting.counts
 
 

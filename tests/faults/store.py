@@ -35,7 +35,7 @@ from catalog.errors import (
     StoreUnreachable,
 )
 from catalog.format.keys import Key
-from catalog.objects import MemoryStore, ObjectStore, PartTag, Tagged
+from catalog.objects import MemoryStore, ObjectStore, PartTag, WithETag
 from catalog.objects.wrapped import WrappedStore
 
 __all__ = [
@@ -156,7 +156,7 @@ def faults_of(method: str, nth: int) -> list[Fault]:
         found += [Fault(nth, when, error, method, is_late=True) for when in ("before", "after")]
     if method in {"complete_upload", "get_range"}:
         found.append(Fault(nth, "before", damaged, method))
-    if method in {"get", "get_tagged", "get_range"}:
+    if method in {"get", "get_with_etag", "get_range"}:
         found.append(Fault(nth, method=method, answer="flipped"))
     if method == "delete_many":
         found += [Fault(nth, "after", error, method, answer="half") for error in (unreachable, denied)]
@@ -239,7 +239,7 @@ class FaultyStore(WrappedStore):
 def _spoiled(answer: T, how: str) -> T:
     if how == "stale":
         return iter(())  # type: ignore[return-value]
-    if isinstance(answer, Tagged):
+    if isinstance(answer, WithETag):
         return replace(answer, body=_flipped(answer.body))  # type: ignore[return-value]
     return _flipped(answer)  # type: ignore[return-value, arg-type]
 

@@ -31,7 +31,7 @@ def test_a_delete_of_many_may_get_half_of_them_done() -> None:
 
 def test_a_swap_may_come_late_and_is_then_refused_by_what_came_meanwhile() -> None:
     store = store_of(Fault(1, "before", lost, "swap", is_late=True))
-    tag = store.get_tagged(KEYS[0]).etag
+    tag = store.get_with_etag(KEYS[0]).etag
     with pytest.raises(lost(KEYS[0]).__class__):
         store.swap(KEYS[0], b"late", tag)
     store.swap(KEYS[0], b"meanwhile", tag)
@@ -42,11 +42,11 @@ def test_a_swap_may_come_late_and_is_then_refused_by_what_came_meanwhile() -> No
 
 
 def test_what_is_read_with_its_tag_may_be_damaged_on_its_way() -> None:
-    store = store_of(Fault(1, method="get_tagged", answer="flipped"))
-    found = store.get_tagged(KEYS[0])
+    store = store_of(Fault(1, method="get_with_etag", answer="flipped"))
+    found = store.get_with_etag(KEYS[0])
     assert found.body != b"body"
     assert len(found.body) == 4
-    assert found.etag == store.get_tagged(KEYS[0]).etag
+    assert found.etag == store.get_with_etag(KEYS[0]).etag
 
 
 def test_every_call_that_changes_a_store_has_faults_of_an_effect() -> None:

@@ -45,11 +45,11 @@ RIGHT: Mapping[tuple[str, str], tuple[set[str], set[str]]] = {
     },
     **{
         (method, error): _READ
-        for method in ("get", "get_tagged", "get_range", "head", "list_uploads")
+        for method in ("get", "get_with_etag", "get_range", "head", "list_uploads")
         for error in ("unreachable", "denied", "no_bucket")
     },
     ("get", "flipped"): ({"done", "damage"}, set()),
-    ("get_tagged", "flipped"): ({"done", "damage"}, set()),
+    ("get_with_etag", "flipped"): ({"done", "damage"}, set()),
     ("get_range", "flipped"): ({"done", "damage"}, set()),
     ("get_range", "damaged"): ({"done", "told"}, set()),
     # The object is garbage. Its maker logs that it stays, or the call that needs it gone raises.

@@ -25,7 +25,7 @@ from catalog.objects.wrapped import WrappedStore
 from catalog.refs.volume_deletion import close
 from catalog.retention import first_kept
 from catalog.snapshot import Snapshot, checkpoint_of
-from catalog.sync import News
+from catalog.sync import Updates
 from catalog.volume import Volumes
 from offload.replication.rescue import Rescue
 from offload.replication.reset import Reset
@@ -103,7 +103,7 @@ def _takes_closing_for_open(store: ObjectStore, vid: Vid) -> bool:
     return Volumes(store).boundary(vid) < DEAD
 
 
-def _moves_no_bounds(self: News, bounds: Bounds, epoch: int) -> bool:
+def _moves_no_bounds(self: Updates, bounds: Bounds, epoch: int) -> bool:
     return all(stored.commit.bounds == bounds for stored in self.commits)
 
 
@@ -198,7 +198,9 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "gc shuts nobody out": lambda: mock.patch.object(Execution, "_shut_out", _shuts_nobody_out),
     "a clock that is behind is believed": lambda: mock.patch.object(Offloader, "_new_sid", _by_the_clock_alone),
     "gc keeps too little": lambda: mock.patch("catalog.gc.mark.first_kept", _keeps_too_little),
-    "a fenced writer goes on": lambda: mock.patch.multiple(News, fenced_by=_nothing, is_maintenance=_moves_no_bounds),
+    "a fenced writer goes on": lambda: mock.patch.multiple(
+        Updates, fenced_by=_nothing, is_maintenance=_moves_no_bounds
+    ),
     "gc closes without a look": lambda: mock.patch.object(Execution, "_close", _closes_without_a_look),
     "a name leaves its volume closing": lambda: mock.patch("catalog.refs.branch.keep_open", _takes_closing_for_open),
     "a commit goes before its index object": lambda: mock.patch.object(sending, "upload_segment", _without_its_index),

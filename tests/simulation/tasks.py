@@ -28,7 +28,7 @@ from catalog.errors import (
     VolumeCollected,
 )
 from catalog.format.control import DEAD
-from catalog.history import asked
+from catalog.history import retry_if_collected
 from catalog.objects.store_time import MOST_OFF_MS
 from catalog.refs.pin import HeldPin, Pins
 from catalog.refs.tag import Tags
@@ -183,7 +183,7 @@ class Reader(Member):
         GC may collect the state between the lookup and the read. If so, try again, `tries` times in all.
         """
         try:
-            point = asked(
+            point = retry_if_collected(
                 lambda: self.volumes.history(vid, newest_lsn(self.volumes, vid)),
                 lambda history: resolve(Time(ms), history, self.reader.last_seq_at),
             )

@@ -174,9 +174,9 @@ def test_a_history_is_shown_without_the_store_only_if_the_whole_list_is_here(tmp
         with pytest.raises(StoreUnreachable):
             volumes.history(MAIN, 60)
         out.is_out = False
-        whole = volumes.history(MAIN, 60).legs
+        whole = volumes.history(MAIN, 60).spans
         out.is_out = True
-        assert volumes.history(MAIN, 60).legs == whole
+        assert volumes.history(MAIN, 60).spans == whole
 
 
 def test_the_two_parts_are_in_one_order() -> None:

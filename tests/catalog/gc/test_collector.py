@@ -29,7 +29,7 @@ from catalog.format.keys import (
 from catalog.format.small_objects import decode_pin, encode_pin
 from catalog.gc.collector import Collector
 from catalog.gc.report import GcPolicy
-from catalog.history import KeptCommits, asked
+from catalog.history import KeptCommits, retry_if_collected
 from catalog.timeline import Seq, Time
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World, fork, grown, settle
@@ -545,7 +545,7 @@ def test_a_history_that_gc_passes_while_it_is_looked_at_says_so_and_is_asked_aga
     with pytest.raises(HistoryCollected):
         past.at_lsn(3)
     histories = [past, volumes.history(main.vid)]
-    assert [each.commit.lsn for each in asked(lambda: histories.pop(0), list)] == [10, 9, 8, 7, 6, 5]
+    assert [each.commit.lsn for each in retry_if_collected(lambda: histories.pop(0), list)] == [10, 9, 8, 7, 6, 5]
     assert newest.commit.lsn == 10
 
 

@@ -21,7 +21,7 @@ from catalog.errors import (
     StoreUnreachable,
 )
 from catalog.format.keys import Key
-from catalog.objects import LocalStore, MemoryStore, ObjectStore, Tagged
+from catalog.objects import LocalStore, MemoryStore, ObjectStore, WithETag
 from catalog.objects.change import ROUNDS, change
 from catalog.objects.put_once import TRIES
 from catalog.objects.s3 import S3Store
@@ -69,7 +69,7 @@ def with_line(state: bytes | None, text: bytes = b"new") -> bytes:
 def test_a_change_is_one_read_and_one_write(state: bytes | None) -> None:
     store = CountingStore(store_with(state))
     assert change(store, A, line(b"new"), no_pause) == with_line(state) == state_of(store.inner)
-    assert store.counts == {"get_tagged": 1, METHODS[state]: 1}
+    assert store.counts == {"get_with_etag": 1, METHODS[state]: 1}
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -79,7 +79,7 @@ def test_what_shall_stay_is_left_without_a_write(
 ) -> None:
     store = CountingStore(store_with(state))
     assert change(store, A, make, no_pause) == state
-    assert store.counts == {"get_tagged": 1}
+    assert store.counts == {"get_with_etag": 1}
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -90,11 +90,11 @@ def test_an_error_of_the_maker_ends_it_with_nothing_written(state: bytes | None)
     store = CountingStore(store_with(state))
     with pytest.raises(BranchExists):
         change(store, A, refuse, no_pause)
-    assert store.counts == {"get_tagged": 1}
+    assert store.counts == {"get_with_etag": 1}
 
 
 def test_a_first_read_that_fails_is_told_as_it_is() -> None:
-    store = FaultyStore(store_with(b"old"), [Fault(error=unreachable, method="get_tagged")])
+    store = FaultyStore(store_with(b"old"), [Fault(error=unreachable, method="get_with_etag")])
     with pytest.raises(StoreUnreachable):
         change(store, A, line(b"new"), no_pause)
     assert store.effects == 0
@@ -108,7 +108,7 @@ def test_a_lost_answer_to_a_write_that_happened_is_settled_by_reading_back(
     inner = CountingStore(store_with(state))
     store = FaultyStore(inner, [Fault(1, "after", error)])
     assert change(store, A, line(b"new"), no_pause) == with_line(state)
-    assert inner.counts == {"get_tagged": 2, METHODS[state]: 1}
+    assert inner.counts == {"get_with_etag": 2, METHODS[state]: 1}
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -171,10 +171,10 @@ def test_a_change_that_is_in_under_anothers_is_not_made_twice(state: bytes | Non
     inner = store_with(state)
 
     class Overtaken(FaultyStore):
-        def get_tagged(self, key: Key) -> Tagged:
+        def get_with_etag(self, key: Key) -> WithETag:
             if self.effects:
                 change(inner, A, line(b"theirs"), no_pause)
-            return super().get_tagged(key)
+            return super().get_with_etag(key)
 
     store = Overtaken(inner, [Fault(1, "after", lost)])
     assert change(store, A, line(b"new"), no_pause) == with_line(with_line(state), b"theirs")
@@ -187,8 +187,8 @@ def test_an_equal_state_with_another_tag_is_the_state_before() -> None:
 
         tag = "first"
 
-        def get_tagged(self, key: Key) -> Tagged:
-            return Tagged(self.get(key), self.tag)
+        def get_with_etag(self, key: Key) -> WithETag:
+            return WithETag(self.get(key), self.tag)
 
         def swap(self, key: Key, body: bytes, etag: str) -> None:
             if etag != self.tag or self.tag == "first":
@@ -212,7 +212,7 @@ def test_an_equal_state_with_another_tag_is_the_state_before() -> None:
 @pytest.mark.parametrize("when", WHENS)
 def test_a_failed_read_back_is_unknown_and_nothing_is_sent_again(state: bytes | None, when: When) -> None:
     inner = CountingStore(store_with(state))
-    store = FaultyStore(inner, [Fault(1, when, lost), Fault(2, error=unreachable, method="get_tagged")])
+    store = FaultyStore(inner, [Fault(1, when, lost), Fault(2, error=unreachable, method="get_with_etag")])
     with pytest.raises(OutcomeUnknown, match="reading it back"):
         change(store, A, line(b"new"), no_pause)
     assert inner.counts[METHODS[state]] == (when == "after")
@@ -273,7 +273,9 @@ def test_no_pair_of_faults_leads_to_a_wrong_verdict(state: bytes | None) -> None
     method = METHODS[state]
     singles = [
         Fault(nth, when, error, name)
-        for nth, when, error, name in itertools.product((1, 2, 3), WHENS, (lost, unreachable), (method, "get_tagged"))
+        for nth, when, error, name in itertools.product(
+            (1, 2, 3), WHENS, (lost, unreachable), (method, "get_with_etag")
+        )
     ]
     verdicts = set()
     for plan in itertools.combinations(singles, 2):

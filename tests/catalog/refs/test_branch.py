@@ -162,14 +162,14 @@ def test_a_step_that_fails_leaves_no_name_and_can_be_repeated(store: MemoryStore
 
 
 def test_a_name_that_nobody_can_say_was_made_is_unknown(store: MemoryStore) -> None:
-    faulty = FaultyStore(store, [Fault(3, "after", lost), Fault(2, error=unreachable, method="get_tagged")])
+    faulty = FaultyStore(store, [Fault(3, "after", lost), Fault(2, error=unreachable, method="get_with_etag")])
     with pytest.raises(OutcomeUnknown, match="refs/orders/main"):
         branches_of(faulty).create("orders", now_ms=START_MS)
 
 
 def test_a_fork_that_nobody_can_say_was_made_is_told_by_its_volume(store: MemoryStore) -> None:
     point = topic_with_a_commit(store)
-    faulty = FaultyStore(store, [Fault(4, "after", lost), Fault(2, error=unreachable, method="get_tagged")])
+    faulty = FaultyStore(store, [Fault(4, "after", lost), Fault(2, error=unreachable, method="get_with_etag")])
     with pytest.raises(OutcomeUnknown, match="refs/orders/half") as raised:
         branches_of(faulty).create("orders", "half", point, now_ms=START_MS)
     assert raised.value.hint is not None

@@ -80,7 +80,7 @@ def test_no_state_comes_back() -> None:
 def test_an_open_volume_costs_who_names_it_one_look() -> None:
     store = CountingStore(MemoryStore())
     assert keep_open(store, VID)
-    assert store.counts == {"get_tagged": 1}
+    assert store.counts == {"get_with_etag": 1}
 
 
 # ---------------------------------------------------------------- every order of requests

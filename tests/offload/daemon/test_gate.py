@@ -29,7 +29,7 @@ def test_bodies_are_limited_and_counted_both_ways() -> None:
     registry = metrics.registry
     store = GatedStore(MemoryStore(), Gate(metrics, requests, uploads))
     store.put_new(A, b"1")
-    found = store.get_tagged(A)
+    found = store.get_with_etag(A)
     store.swap(A, b"22", found.etag)
     store.put(B, b"333", {})
     upload_id = store.create_upload(B, {})
@@ -41,6 +41,6 @@ def test_bodies_are_limited_and_counted_both_ways() -> None:
     assert requests.taken == [1] * 9
     assert registry.get_sample_value("seglog_store_sent_bytes_total") == 10
     assert registry.get_sample_value("seglog_store_received_bytes_total") == 6
-    for method in ("swap", "get_tagged", "delete_many"):
+    for method in ("swap", "get_with_etag", "delete_many"):
         labels = {"operation": method, "outcome": "ok"}
         assert registry.get_sample_value("seglog_store_requests_total", labels) == 1
