@@ -304,7 +304,7 @@ class NoSuchTopic(Missing):
 
 
 class SeqOutOfRange(Missing):
-    """The topic has no such seq. `first` and `last` bound the seqs that it has; `last` is 0 for an empty topic."""
+    """The topic has no such seq. It has the seqs from `first` to `last`, or none if `last` is below `first`."""
 
     def __init__(self, topic: str, seq: int, first: int, last: int) -> None:
         there_is = f"it holds {first} to {last}" if last >= first else "it is empty"

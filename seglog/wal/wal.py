@@ -4,11 +4,11 @@
     CURRENT            name of the active file and a newline
     next.log           sometimes: zeros, reserved for the file after the active one, whose number is not known yet
 
-WAL-1  The writer writes only to the file that CURRENT names.
-    Every other file is whole, durable, and cut to its last frame.
+WAL-1  The writer writes frames only to the file that CURRENT names.
+    Every file with a lower number is whole, durable, and cut to its last frame.
 WAL-2  A new file is durable before CURRENT names it, and CURRENT is durable before the writer writes to the new file.
-    So a file with a higher number than the one in CURRENT holds no frames. `next.log` never holds frames, because the
-    writer gives it a number before it writes to it.
+    So a file with a higher number than the one in CURRENT holds no frames: it is empty, or reserved zeros. `next.log`
+    never holds frames, because the writer gives it a number before it writes to it.
 WAL-3  After every datasync the writer adds a SYNC_MARK frame: all bytes before the mark are durable.
     If a mark follows invalid bytes, they are damage. If no mark follows, they are a torn write that was never acked.
     No two files of a data directory share a number, and a mark names its file's number. So a file in the place of
