@@ -80,47 +80,56 @@ class OffloadSettings:
         "bytes",
         MIN_BLOCK_SIZE,
         _MAX_BLOCK_SIZE,
-        "of a block of a data object, which is one part of its multipart upload",
+        "size of a block of a data object; a block is one part of a multipart upload",
     )
-    codec: str = choice("zstd", CODEC_NAMES, "zstd is small, none is Apache Pulsar's own format")
-    zstd_level: int = number(3, "", 1, 19, "a higher one is smaller and slower")
-    concurrency: int = number(4, "parts", 1, 64, "in flight at a time; an upload holds so many blocks in memory")
-    max_object_bytes: int = number(1024 * _MIB, "bytes", 1, None, "adjacent segments are merged up to this")
+    codec: str = choice("zstd", CODEC_NAMES, "zstd makes small objects, none makes Apache Pulsar's own format")
+    zstd_level: int = number(3, "", 1, 19, "a higher level makes smaller objects and takes more time")
+    concurrency: int = number(4, "parts", 1, 64, "parts of an upload at the same time; each holds a block in memory")
+    max_object_bytes: int = number(1024 * _MIB, "bytes", 1, None, "maximum size of a data object of several segments")
     max_object_age_s: int | str = number(
-        UNLIMITED, "seconds", 0, None, "records further apart do not share an object", word=UNLIMITED
+        UNLIMITED, "seconds", 0, None, "maximum time between the first and last record of an object", word=UNLIMITED
     )
     checksum: str = choice(
         "auto",
         CHECKSUMS,
-        "of whole objects; auto: crc32c if the store says it keeps it, else crc32 of each part",
+        "checksum of objects; auto: crc32c of the whole if the store keeps it, else crc32 of each part",
     )
-    storage_class: str = choice(DEFAULT, STORAGE_CLASSES, "of data and index objects; default: the bucket's")
-    sse: str = choice("none", SSE, "encryption by the store; none: as the bucket has it")
-    sse_kms_key_id: str = text("", "for aws:kms; empty: the account's own key")
+    storage_class: str = choice(
+        DEFAULT, STORAGE_CLASSES, "storage class of data and index objects; default: the bucket's"
+    )
+    sse: str = choice("none", SSE, "encryption by the store; none: the bucket's default")
+    sse_kms_key_id: str = text("", "key for aws:kms; empty: the account's own key")
     deletion_lag_s: int = number(4 * 3600, "seconds", 0, None, "how long a hot copy stays after its offload")
     offload_after_s: int | str = number(
-        60, "seconds", 0, None, "the daemon offloads a sealed segment whose newest record is so old", word=NEVER
+        60, "seconds", 0, None, "age of a sealed segment's newest record at which the daemon offloads it", word=NEVER
     )
     offload_hot_bytes: int | str = number(
-        NEVER, "bytes", 0, None, "or when newer sealed segments hold so many", word=NEVER
+        NEVER, "bytes", 0, None, "the daemon offloads a sealed segment if newer ones are larger together", word=NEVER
     )
     tail_interval_s: int | str = number(
-        NEVER, "seconds", 1, None, "it seals and offloads the tail that often: what a lost machine can lose", word=NEVER
+        NEVER,
+        "seconds",
+        1,
+        None,
+        "time between offloads of the unsealed tail; bounds the loss if the machine is lost",
+        word=NEVER,
     )
     merge_below_bytes: int | str = number(
-        16 * _MIB, "bytes", 1, None, "of frames: adjacent remote segments with less become one", word=NEVER
+        16 * _MIB, "bytes", 1, None, "adjacent remote segments with fewer bytes of frames are merged", word=NEVER
     )
-    merge_count: int = number(16, "segments", 2, 10_000, "so many of them at least")
+    merge_count: int = number(16, "segments", 2, 10_000, "minimum of adjacent segments in a merge")
     worker: str = choice(
-        PROCESS, WORKERS, "who uploads for the daemon: a process beside it, or a thread, which delays appends"
+        PROCESS, WORKERS, "uploads of the daemon: in a child process, or in a thread, which delays appends"
     )
-    topics_at_once: int = number(2, "topics", 1, 64, "that the daemon offloads at the same time")
+    topics_at_once: int = number(2, "topics", 1, 64, "topics that the daemon offloads at the same time")
     upload_bytes_per_s: int | str = number(
-        UNLIMITED, "bytes", 1024, None, "a second, of all uploads together", word=UNLIMITED
+        UNLIMITED, "bytes", 1024, None, "maximum a second, of all uploads together", word=UNLIMITED
     )
-    requests_per_s: int | str = number(UNLIMITED, "requests", 1, None, "a second, to the store", word=UNLIMITED)
-    retry_min_s: int = number(1, "seconds", 1, 3600, "a topic whose offload failed waits before the next try")
-    retry_max_s: int = number(300, "seconds", 1, 86_400, "at most, twice as long after each failure")
+    requests_per_s: int | str = number(UNLIMITED, "requests", 1, None, "maximum a second, to the store", word=UNLIMITED)
+    retry_min_s: int = number(
+        1, "seconds", 1, 3600, "pause after a failed offload of a topic; doubles with each failure"
+    )
+    retry_max_s: int = number(300, "seconds", 1, 86_400, "longest pause after a failed offload")
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -144,17 +153,19 @@ class ColdSettings:
 
     SECTION: ClassVar = "cold"
 
-    index_cache_bytes: int = number(64 * _MIB, "bytes", 0, None, "of index objects in memory, for all readers")
-    cache_bytes: int = number(1024 * _MIB, "bytes", 0, None, "of chunks on the disk, for all readers; 0: none")
-    cache_dir: str = path("where those chunks are, seen from the data directory; empty: in `cache` there")
+    index_cache_bytes: int = number(64 * _MIB, "bytes", 0, None, "index objects in memory, for all readers")
+    cache_bytes: int = number(1024 * _MIB, "bytes", 0, None, "chunks on the disk, for all readers; 0: none")
+    cache_dir: str = path("directory of the chunks, relative to the data directory; empty: `cache`")
     read_ahead_bytes: int = number(
-        128 * _MIB, "bytes", 0, None, "that one sequential reader has asked for and not yet shown; 0: a chunk at a time"
+        128 * _MIB, "bytes", 0, None, "maximum that a sequential reader fetches ahead; 0: one chunk at a time"
     )
-    read_ahead_total_bytes: int = number(256 * _MIB, "bytes", 0, None, "the same, of all readers together")
-    window_bytes: int = number(8 * _MIB, "bytes", 1 * _MIB, 1024 * _MIB, "of the largest GET of a sequential reader")
-    connections: int = number(16, "", 1, 256, "GETs at a time, of all readers")
-    get_timeout_s: int = number(60, "seconds", 1, 3600, "of one GET, from connecting to its last byte")
-    get_attempts: int = number(4, "", 1, 20, "of a GET that fails or is not answered, further and further apart")
+    read_ahead_total_bytes: int = number(256 * _MIB, "bytes", 0, None, "maximum that all readers together fetch ahead")
+    window_bytes: int = number(
+        8 * _MIB, "bytes", 1 * _MIB, 1024 * _MIB, "size of the largest GET of a sequential reader"
+    )
+    connections: int = number(16, "", 1, 256, "GETs at the same time, of all readers")
+    get_timeout_s: int = number(60, "seconds", 1, 3600, "time limit of a GET, from the connection to its last byte")
+    get_attempts: int = number(4, "", 1, 20, "tries of a GET that fails, with growing pauses")
 
     def place_of_cache(self, directory: Path) -> Path:
         return directory / (self.cache_dir or "cache")
@@ -169,20 +180,20 @@ class CatalogSettings:
 
     SECTION: ClassVar = "catalog"
 
-    checkpoint_commits: int = number(64, "commits", 1, 1_000_000, "a checkpoint is made after so many")
-    checkpoint_bytes: int = number(4 * _MIB, "bytes", 1024, None, "or after so many bytes of commits")
-    pitr_window_s: int = number(7 * _DAY_S, "seconds", 0, None, "how far back every state of a topic is kept")
+    checkpoint_commits: int = number(64, "commits", 1, 1_000_000, "a volume gets a checkpoint after this many")
+    checkpoint_bytes: int = number(4 * _MIB, "bytes", 1024, None, "or after this size of commits")
+    pitr_window_s: int = number(7 * _DAY_S, "seconds", 0, None, "how far back every state of a topic can be restored")
     gc_grace_s: int = number(
-        _DAY_S, "seconds", 0, None, "between what GC plans and what it deletes; longer than any upload takes"
+        _DAY_S, "seconds", 0, None, "time between the plan of GC and its deletes; must be longer than any upload"
     )
-    gc_interval_s: int | str = number(6 * 3600, "seconds", 1, None, "between GC runs of the daemon", word="never")
+    gc_interval_s: int | str = number(6 * 3600, "seconds", 1, None, "time between GC runs of the daemon", word="never")
     sync_interval_s: int | str = number(
-        5, "seconds", 1, None, "between looks of the daemon for new commits of what it follows", word="never"
+        5, "seconds", 1, None, "time between syncs of the topics that the daemon follows", word="never"
     )
     erase_interval_s: int | str = number(
-        _DAY_S, "seconds", 1, None, "between rewrites of objects that hold deleted records, by the daemon", word="never"
+        _DAY_S, "seconds", 1, None, "time between the daemon's rewrites of objects with deleted records", word="never"
     )
-    pin_ttl_s: int = number(900, "seconds", 1, 7 * _DAY_S, "a lease of a reader ends so long after its last renewal")
+    pin_ttl_s: int = number(900, "seconds", 1, 7 * _DAY_S, "life of a reader's lease after its last renewal")
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -198,21 +209,25 @@ class ServeSettings:
 
     SECTION: ClassVar = "serve"
 
-    host: str = text("127.0.0.1", "address to listen on; empty: the Unix socket only")
-    port: int = number(7373, "", 0, 65_535, "0: any that is free")
-    token_file: str = text("", "file with the bearer token; needed on an address that is not loopback")
-    tls_certificate: str = text("", "PEM file; needed on an address that is not loopback")
-    tls_key: str = text("", "PEM file of its private key")
-    allowed_hosts: str = text("localhost,127.0.0.1,[::1]", "names that a Host header may have, between commas")
-    max_requests: int = number(256, "requests", 1, 100_000, "at the same time; one more is answered 429")
-    max_body_bytes: int = number(64 * _MIB, "bytes", 1024, None, "of a request; a larger one is answered 413")
-    header_timeout_s: int = number(10, "seconds", 1, 3600, "for a request to arrive up to its body")
-    body_timeout_s: int = number(30, "seconds", 1, 3600, "without a byte of its body, or of its answer taken")
-    stop_timeout_s: int = number(30, "seconds", 0, 3600, "for requests on their way, after SIGTERM")
-    check_interval_ms: int = number(1000, "ms", 10, 3_600_000, "between looks at triggers, retention and the disk")
-    disk_alarm_bytes: int = number(2 * 1024**3, "bytes", 0, None, "free on the disk: below, offload, release at once")
-    disk_reject_bytes: int = number(512 * 1024**2, "bytes", 0, None, "free on the disk: below, appends are refused")
-    log_format: str = choice("text", ("text", "json"), "of the daemon's own log, on standard error")
+    host: str = text("127.0.0.1", "address of the HTTP server; empty: the Unix socket only")
+    port: int = number(7373, "", 0, 65_535, "port of the HTTP server; 0: any free port")
+    token_file: str = text("", "file with the bearer token; required on an address that is not loopback")
+    tls_certificate: str = text("", "PEM file of the certificate; required on an address that is not loopback")
+    tls_key: str = text("", "PEM file of the certificate's private key")
+    allowed_hosts: str = text("localhost,127.0.0.1,[::1]", "host names that requests may name, separated by commas")
+    max_requests: int = number(256, "requests", 1, 100_000, "maximum at the same time; the next one gets 429")
+    max_body_bytes: int = number(
+        64 * _MIB, "bytes", 1024, None, "maximum size of a request body; a larger one gets 413"
+    )
+    header_timeout_s: int = number(10, "seconds", 1, 3600, "time limit for the head of a request")
+    body_timeout_s: int = number(30, "seconds", 1, 3600, "time limit between bytes of a request body or of an answer")
+    stop_timeout_s: int = number(30, "seconds", 0, 3600, "time limit of open requests after SIGTERM")
+    check_interval_ms: int = number(
+        1000, "ms", 10, 3_600_000, "time between checks of triggers, retention and the disk"
+    )
+    disk_alarm_bytes: int = number(2 * 1024**3, "bytes", 0, None, "if less disk is free, offload and release at once")
+    disk_reject_bytes: int = number(512 * 1024**2, "bytes", 0, None, "if less disk is free, refuse appends")
+    log_format: str = choice("text", ("text", "json"), "format of the daemon's own log on standard error")
 
     def __post_init__(self) -> None:
         check_settings(self)

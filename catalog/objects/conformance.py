@@ -25,7 +25,7 @@ _RACES = 3
 # ---------------------------------------------------------------- STORE-1, STORE-2: create
 
 
-@proves("What was written is there for the next read and the next listing, also where somebody looked in vain before.")
+@proves("The next read and the next listing show a write, also after an earlier read found nothing there.")
 def _read_after_write(place: Place) -> None:
     store = place.store
     for name, body in (("one", b"one"), ("empty", b""), ("large", bytes(range(256)) * 999)):
@@ -38,7 +38,7 @@ def _read_after_write(place: Place) -> None:
         expect("the listing of it", list(store.list(key)), [key])
 
 
-@proves("Creating a key that exists is refused, and the object stays as it was.")
+@proves("The store refuses to create a key that exists, and the object stays unchanged.")
 def _create_once(place: Place) -> None:
     key = place.key("a")
     place.store.put_new(key, b"first")
@@ -46,7 +46,7 @@ def _create_once(place: Place) -> None:
     expect("the object after it", place.store.get(key), b"first")
 
 
-@proves("Of clients that create one key at once, exactly one succeeds, and its object is what all see.")
+@proves("If several clients create one key at once, exactly one succeeds, and all see its object.")
 def _create_race(place: Place) -> None:
     for number in range(_RACES):
         key = place.key(f"race-{number}")
@@ -57,7 +57,7 @@ def _create_race(place: Place) -> None:
 # ---------------------------------------------------------------- STORE-6: compare-and-swap
 
 
-@proves("An object is replaced by whoever names the state that it is in, and by nobody else.")
+@proves("A client replaces an object only if it names the object's current state.")
 def _swap(place: Place) -> None:
     store, key = place.store, place.key("a")
     store.put_new(key, b"first")
@@ -73,7 +73,7 @@ def _swap(place: Place) -> None:
     expect("the object after another swap", store.get(key), b"third")
 
 
-@proves("A swap never creates: a key that never was or is gone refuses it.")
+@proves("A swap never creates an object: the store refuses it for an absent or deleted key.")
 def _swap_of_an_absent_key(place: Place) -> None:
     store, key, never = place.store, place.key("a"), place.key("never")
     store.put_new(key, b"first")
@@ -86,7 +86,7 @@ def _swap_of_an_absent_key(place: Place) -> None:
     absent(place, key, "after a refused swap")
 
 
-@proves("Of clients that swap one state at once, exactly one succeeds, and its object is what all see.")
+@proves("If several clients swap one state at once, exactly one succeeds, and all see its object.")
 def _swap_race(place: Place) -> None:
     key = place.key("a")
     place.store.put_new(key, b"before")
@@ -96,7 +96,7 @@ def _swap_race(place: Place) -> None:
         race(place, key, bodies, functools.partial(place.store.swap, key, etag=tag))
 
 
-@proves("After a swap nothing is told of the object that was there before: no metadata, no checksum.")
+@proves("After a swap the store shows no metadata and no checksum of the former object.")
 def _swap_leaves_nothing_behind(place: Place) -> None:
     store, key = place.store, place.key("a")
     store.put(key, b"before", METADATA)
@@ -110,7 +110,7 @@ def _swap_leaves_nothing_behind(place: Place) -> None:
 # ---------------------------------------------------------------- STORE-3: absence; ranges
 
 
-@proves("A key that is not there is told so, by every way of reading.")
+@proves("Every kind of read reports an absent key as absent.")
 def _absence(place: Place) -> None:
     place.store.put_new(place.key("a/b"), b"one")
     for name in ("absent", "a", "a/b/c", "a/absent"):
@@ -121,7 +121,7 @@ def _absence(place: Place) -> None:
         refused("a ranged GET", NoSuchObject, place.store.get_range, key, 0, 1)
 
 
-@proves("A range is exactly the bytes that were asked for; one that ends after the object is refused.")
+@proves("A ranged read returns exactly these bytes. The store refuses a range beyond the object's end.")
 def _range(place: Place) -> None:
     key, body = place.key("a"), b"0123456789"
     place.store.put_new(key, body)
@@ -141,7 +141,7 @@ def _range(place: Place) -> None:
 _NAMES = ("t/a", "t/a-b/x", "t/a.b", "t/a0", "t/b/c/d", "t/b-x", "t/B", "t/_", "t2/x", "other")
 
 
-@proves("A listing is all keys that begin so, in the byte order of whole keys.")
+@proves("A listing has every key with the prefix, in the byte order of whole keys.")
 def _list(place: Place) -> None:
     for name in _NAMES:
         place.store.put_new(place.key(name), b"")
@@ -150,7 +150,7 @@ def _list(place: Place) -> None:
         expect(f"the listing of {prefix!r}", list(place.store.list(place.prefix + prefix)), expected)
 
 
-@proves("A listing goes on after the key that was named, whether that is there or not.")
+@proves("A listing continues after the named key, also if that key is absent.")
 def _list_start_after(place: Place) -> None:
     keys = sorted(place.key(name) for name in _NAMES)
     for key in keys:
@@ -163,7 +163,7 @@ def _list_start_after(place: Place) -> None:
             expect(f"the listing after {name!r}", found, expected)
 
 
-@proves("A listing with a limit is its beginning.")
+@proves("A listing with a limit is the beginning of the whole listing.")
 def _list_limit(place: Place) -> None:
     names = "abcde"
     for name in reversed(names):
@@ -178,7 +178,7 @@ def _list_limit(place: Place) -> None:
 # ---------------------------------------------------------------- put
 
 
-@proves("What is put again is replaced, and its metadata with it.")
+@proves("A second PUT replaces the object and its metadata.")
 def _replace(place: Place) -> None:
     store, key = place.store, place.key("a")
     store.put(key, b"first", METADATA)
@@ -188,7 +188,7 @@ def _replace(place: Place) -> None:
     expect("metadata of what replaced it", dict(store.head(key).metadata), {"other": "text"})
 
 
-@proves("The store keeps a checksum of whole objects, and tells it.")
+@proves("The store keeps a checksum of whole objects and returns it.")
 def _checksum(place: Place) -> None:
     store, one, whole = place.store, place.key("one"), place.key("parts")
     store.put(one, b"123456789", {})
@@ -204,7 +204,7 @@ def _checksum(place: Place) -> None:
 # ---------------------------------------------------------------- STORE-4, STORE-5: multipart
 
 
-@proves("An object of parts appears whole when it is completed, and not before.")
+@proves("A multipart object appears whole when it is completed, and not before.")
 def _multipart(place: Place) -> None:
     store, key = place.store, place.key("a")
     upload_id, parts = place.upload(key, _PART, b"tail")
@@ -221,7 +221,7 @@ def _multipart(place: Place) -> None:
     expect("the object after completing and aborting what is completed", store.get(key), _PART + b"tail")
 
 
-@proves("Parts may be sent in any order, at once, and again: the last of a number counts.")
+@proves("Parts may arrive in any order, at once, and again: the last one of a number counts.")
 def _parts_in_any_order(place: Place) -> None:
     store, key = place.store, place.key("a")
     upload_id = store.create_upload(key, {})
@@ -234,7 +234,7 @@ def _parts_in_any_order(place: Place) -> None:
     expect("the object", store.get(key), b"".join(bodies) + b"tail")
 
 
-@proves("An upload is not completed of a part that is not the one that was stored.")
+@proves("The store refuses to complete an upload with a part that differs from the stored one.")
 def _wrong_part(place: Place) -> None:
     store, key = place.store, place.key("a")
     upload_id, parts = place.upload(key, _PART, b"tail")
@@ -245,7 +245,7 @@ def _wrong_part(place: Place) -> None:
     expect("the object of the right parts", store.get(key), _PART + b"tail")
 
 
-@proves("An upload is not completed if the whole is not what was sent.")
+@proves("The store refuses to complete an upload if the checksum of the whole does not match.")
 def _wrong_whole(place: Place) -> None:
     store, key = place.store, place.key("a")
     upload_id, parts = place.upload(key, _PART, b"tail")
@@ -258,7 +258,7 @@ def _wrong_whole(place: Place) -> None:
     expect("the object of the right parts", store.get(key), _PART + b"tail")
 
 
-@proves("An upload that is aborted is gone: it takes no part, and cannot be completed.")
+@proves("An aborted upload is gone: it takes no part, and cannot be completed.")
 def _abort(place: Place) -> None:
     store, key = place.store, place.key("a")
     upload_id, parts = place.upload(key, b"one")
@@ -270,7 +270,7 @@ def _abort(place: Place) -> None:
     absent(place, key, "whose upload was aborted")
 
 
-@proves("Uploads that are neither completed nor aborted are listed, by prefix.")
+@proves("The store lists open uploads by prefix.")
 def _list_uploads(place: Place) -> None:
     store = place.store
     found = {key: store.create_upload(key, {}) for key in map(place.key, ("t/a", "t/b", "u/a"))}
@@ -289,7 +289,7 @@ def _list_uploads(place: Place) -> None:
 # ---------------------------------------------------------------- delete
 
 
-@proves("What is deleted is gone, with its metadata, and deleting it again is no error.")
+@proves("A delete removes the object and its metadata. A second delete is no error.")
 def _delete(place: Place) -> None:
     store, key = place.store, place.key("a")
     store.put(key, b"one", METADATA)
@@ -303,7 +303,7 @@ def _delete(place: Place) -> None:
     expect("its metadata", dict(store.head(key).metadata), {})
 
 
-@proves("Many are deleted at once, those that are not there included, and nothing else.")
+@proves("One request deletes many keys, also absent ones, and nothing else.")
 def _delete_many(place: Place) -> None:
     store = place.store
     keys = [place.key(f"t/{number}") for number in range(5)]

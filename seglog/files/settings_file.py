@@ -51,7 +51,7 @@ def default_toml(remote: str | None = None) -> str:
     """Return the text of a new seglog.toml. `remote` is the URL of the archive, if it is known already."""
     url = '# url = "s3://bucket/prefix"' if remote is None else f"url = {json.dumps(remote, ensure_ascii=False)}"
     return f"""\
-# Settings of this seglog data directory. What is commented out shows the default.
+# Settings of this seglog data directory. A line that is commented out shows the default.
 
 {toml_lines(LogSettings)}
 [remote]

@@ -42,9 +42,9 @@ MIB: Final = 1024 * 1024
 
 DURABILITIES: Final = {
     "fsync": "acked once it is on the disk: survives a power cut",
-    "disk": "acked once the system has it: survives the process; a power cut takes what was written in the last "
-    "`disk_sync_interval_ms` at most",
-    "memory": "as disk, but nothing is synced for it: no promise at all",
+    "disk": "acked once the system has it: survives the process; a power cut takes at most the records of the last "
+    "`disk_sync_interval_ms`",
+    "memory": "acked once the system has it, and never synced on its own: survives the process, no more",
     "ephemeral": "acked once it is in memory, and never written: gone when the process ends",
 }
 
@@ -59,52 +59,54 @@ class LogSettings:
 
     SECTION: ClassVar = "log"
 
-    segment_max_events: int = number(10_000, "records", 1, 10_000_000, "a segment is sealed after so many")
+    segment_max_events: int = number(10_000, "records", 1, 10_000_000, "a segment with this many is sealed")
     segment_max_bytes: int = number(
-        64 * MIB, "bytes", 1, 1024 * MIB, "or when the next record would not fit in so many"
+        64 * MIB, "bytes", 1, 1024 * MIB, "a segment is sealed if the next record would make it larger"
     )
     max_store_overflow: int = number(
-        0, "bytes", 0, 1024 * MIB, "by which a record may take its segment beyond segment_max_bytes"
+        0, "bytes", 0, 1024 * MIB, "how far a record may take its segment beyond segment_max_bytes"
     )
     wal_file_bytes: int = number(
-        64 * MIB, "bytes", 4096, 1024 * MIB, "of one file of the write-ahead log; reserved in advance"
+        64 * MIB, "bytes", 4096, 1024 * MIB, "size of a file of the write-ahead log, reserved in advance"
     )
     wal_max_files: int = number(
-        4, "files", 1, 1024, "full ones of the write-ahead log that may wait for a checkpoint; then appends wait"
+        4, "files", 1, 1024, "maximum of full WAL files that wait for a checkpoint; at this number, appends wait"
     )
     disk_sync_interval_ms: int = number(
-        100, "ms", 1, 3_600_000, "what is acked at disk is durable that much later, as fast as the disk can"
+        100, "ms", 1, 3_600_000, "delay until the log syncs records that were acked at disk"
     )
-    wal_shards: int = number(1, "shards", 1, 64, "of the write-ahead log, each with its own files and syncs")
-    max_record_bytes: int = number(16 * MIB, "bytes", 1, 512 * MIB, "a larger record is refused")
+    wal_shards: int = number(1, "shards", 1, 64, "parts of the write-ahead log, each with its own files and syncs")
+    max_record_bytes: int = number(16 * MIB, "bytes", 1, 512 * MIB, "maximum size of a record")
     queue_max_bytes: int = number(
-        64 * MIB, "bytes", 1, 1024 * MIB, "of appends that wait in an asyncio program; then more of them wait for room"
+        64 * MIB,
+        "bytes",
+        1,
+        1024 * MIB,
+        "maximum size of waiting appends in an asyncio program; beyond it, append waits",
     )
     ephemeral_max_bytes: int = number(
         64 * MIB,
         "bytes",
         4096,
         1024 * 1024 * MIB,
-        "of ephemeral records in memory, of all topics; then `discard` decides",
+        "maximum size of ephemeral records of all topics; beyond it, `discard` decides",
     )
     segment_max_age_ms: int = number(
-        0, "ms", 0, 31_536_000_000, "a segment is sealed when its oldest record is older; 0: never"
+        0, "ms", 0, 31_536_000_000, "a segment is sealed if its oldest record is older; 0: never"
     )
-    cold_dir: str = path(
-        "a directory, of this data directory alone, on a slower disk: older sealed segments go there; empty: all stay"
-    )
+    cold_dir: str = path("a directory on a slower disk, for older sealed segments of this log alone; empty: none")
     hot_retain_segments: int = number(
-        4, "segments", 0, 10_000_000, "the newest sealed ones of a topic, which do not go to the cold store"
+        4, "segments", 0, 10_000_000, "newest sealed segments of a topic that stay out of cold_dir"
     )
     hot_retain_bytes: int = number(
-        0, "bytes", 0, 1024 * 1024 * 1024 * MIB, "as many of these as fit in so many; 0: no bound by bytes"
+        0, "bytes", 0, 1024 * 1024 * 1024 * MIB, "maximum size of these segments; 0: no bound"
     )
 
     reclaim_dead_percent: int = number(
-        50, "percent", 1, 100, "of a sealed segment's bytes: when so much is deleted, the rest is written anew"
+        50, "percent", 1, 100, "deleted share of a sealed segment at which the log rewrites it"
     )
     reclaim_bytes_per_s: int = number(
-        32 * MIB, "bytes a second", 0, 1024 * MIB * 1024, "are read and written for that in the background; 0: never"
+        32 * MIB, "bytes a second", 0, 1024 * MIB * 1024, "rate of these rewrites in the background; 0: never"
     )
 
     def __post_init__(self) -> None:
