@@ -19,6 +19,9 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from offload.commands.lines import RecordBatch
+from seglog import Gap, Record
+
 __all__ = ["decode", "encode"]
 
 _HEAD = struct.Struct(">I")
@@ -53,6 +56,9 @@ def _plain(value: Any, blobs: list[bytes]) -> Any:
     if isinstance(value, bytes):
         blobs.append(value)
         return len(value)
+    if isinstance(value, RecordBatch):
+        blobs += [item.value for item in value.items if isinstance(item, Record)]
+        return [_plain_item(item) for item in value.items]
     if is_dataclass(value):
         return [_plain(getattr(value, field.name), blobs) for field in fields(value)]
     if isinstance(value, Mapping):
@@ -60,6 +66,13 @@ def _plain(value: Any, blobs: list[bytes]) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(item, blobs) for item in value]
     return value
+
+
+def _plain_item(item: Record | Gap) -> tuple[Any, ...]:
+    """Return the fields of a record or a gap. One call a record: the general way takes three times as long."""
+    if isinstance(item, Gap):
+        return item.gap_from, item.gap_to
+    return item.seq, item.ts_ms, len(item.value), item.tag, item.node, item.unterminated
 
 
 def _whole(kind: Any, plain: Any, blobs: _Blobs) -> Any:
@@ -76,9 +89,18 @@ def _whole(kind: Any, plain: Any, blobs: _Blobs) -> Any:
         return {key: _whole(inner[1], item, blobs) for key, item in plain.items()}
     if kind is bytes:
         return blobs.take(plain)
+    if kind is RecordBatch:
+        return RecordBatch(tuple(_item(each, blobs) for each in plain))
     if is_dataclass(kind):
         return _made(kind, plain, blobs)
     return kind(plain) if issubclass(kind, (enum.Enum, int)) else plain
+
+
+def _item(plain: list[Any], blobs: _Blobs) -> Record | Gap:
+    if len(plain) == 2:
+        return Gap(*plain)
+    seq, ts_ms, length, *labels = plain
+    return Record(seq, ts_ms, blobs.take(length), *labels)
 
 
 def _made(kind: Any, plain: Any, blobs: _Blobs) -> Any:

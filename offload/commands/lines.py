@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from offload.errors import InvalidInput
-from seglog import Record, RecordTooLarge
+from seglog import Gap, Record, RecordTooLarge
 from seglog.format.frame import LABEL_MAX_BYTES
 
-__all__ = ["Batch", "json_batches", "line_batches", "longest_line", "to_json", "to_line"]
+__all__ = ["Batch", "RecordBatch", "json_batches", "line_batches", "longest_line", "to_json", "to_line"]
 
 _READ_BYTES = 4 * 1024 * 1024
 _BATCH_RECORDS = 8192
@@ -36,6 +36,13 @@ class Batch:
     tag: str | None = None
     node: str | None = None
     unterminated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """Records and gaps that a reader gets together. In JSON each is a line of its own."""
+
+    items: tuple[Record | Gap, ...]
 
 
 def line_batches(stream: BinaryIO, tag: str | None, node: str | None, longest: int) -> Iterator[Batch]:
@@ -93,8 +100,10 @@ def to_line(record: Record) -> bytes:
     return record.value if record.unterminated else record.value + b"\n"
 
 
-def to_json(record: Record) -> str:
-    """Return a record as one line of JSON. A value that is not UTF-8 becomes base64."""
+def to_json(record: Record | Gap) -> str:
+    """Return a record or a gap as one line of JSON. A value that is not UTF-8 becomes base64."""
+    if isinstance(record, Gap):
+        return json.dumps({"gap_from": record.gap_from, "gap_to": record.gap_to})
     body: dict[str, Any] = {"seq": record.seq, "ts_ms": record.ts_ms}
     if record.tag is not None:
         body["tag"] = record.tag

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from offload.archive import Archive
-from offload.commands import branch, compact, delete, evict, gc, log, restore
+from offload.commands import branch, compact, delete, evict, gc, log, offload, oplog, read, restore
 from offload.commands.directory import Directory
 from offload.commands.parameters import Parameter, parameters_of
 from offload.errors import InvalidOption, UnsupportedOption
@@ -117,6 +117,13 @@ COMMANDS: Mapping[str, Command] = {
         Command("evict", evict.evict, check=evict.check),
         Command("gc", gc.gc, check=gc.check, reads=lambda values: values["dry_run"]),
         Command("log", log.log, reads=_always),
+        Command("offload", offload.offload, check=offload.check, reads=lambda values: values["dry_run"]),
+        Command("oplog", oplog.oplog, reads=_always),
+        Command("pause", offload.pause),
+        Command("read", read.read, check=read.check, reads=lambda values: not values["follow"]),
+        Command("resume", offload.resume),
+        Command("retry", offload.retry),
+        Command("undo", oplog.undo),
         Command("restore", restore.restore),
     )
 }

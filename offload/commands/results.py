@@ -17,6 +17,9 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
 
+from offload.commands.lines import RecordBatch
+from offload.commands.lines import to_json as record_json
+
 __all__ = ["HIDDEN", "MERGED", "OPTIONAL", "Moment", "format_time", "json_line", "to_json"]
 
 HIDDEN: Final = MappingProxyType({"json": "hidden"})
@@ -69,6 +72,8 @@ def _add(found: dict[str, Any], name: str, value: Any, form: str | None) -> None
 
 
 def json_line(result: Any) -> str:
-    """Return a result as one line of JSON with its line feed, or "" if it has no JSON form."""
+    """Return a result as one line of JSON with its line feed, or "" if it has no JSON form. Records are a line each."""
+    if isinstance(result, RecordBatch):
+        return "".join(record_json(item) + "\n" for item in result.items)
     found = to_json(result)
     return json.dumps(found) + "\n" if found else ""

@@ -25,9 +25,6 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from offload.archive import Archive
 from offload.cli import (
-    offload,
-    oplog,
-    read,
     seal,
     status,
     sync,
@@ -200,13 +197,8 @@ def _kind(hint: Any) -> type:
 
 
 _FUNCTIONS: Mapping[str, Callable[..., None]] = {
-    "read": read.read,
     "truncate": truncate.truncate,
     "seal": seal.seal,
-    "offload": offload.offload,
-    "pause": offload.pause,
-    "resume": offload.resume,
-    "retry": offload.retry,
     "push": sync.push,
     "pull": sync.pull,
     "fetch": sync.fetch,
@@ -218,8 +210,6 @@ _FUNCTIONS: Mapping[str, Callable[..., None]] = {
     "tag/create": tag.create,
     "tag/list": tag.list_tags,
     "tag/delete": tag.delete,
-    "oplog": oplog.oplog,
-    "undo": oplog.undo,
     "topic/create": topic.create,
     "topic/set": topic.set_config,
     "topic/show": topic.show,

@@ -252,7 +252,7 @@ class _Api:
                 yield json.dumps({"error": problem(error)}).encode() + b"\n"
                 return
             is_begun = True
-            yield "".join(_line(item) for item in batch).encode()
+            yield "".join(to_json(item) + "\n" for item in batch).encode()
             if is_end:
                 return
 
@@ -471,12 +471,6 @@ def _take(items: Iterator[Record | Gap | None]) -> tuple[list[Record | Gap], boo
         if len(taken) == _READ_RECORDS or size_bytes >= _READ_BYTES:
             return taken, False
     return taken, True
-
-
-def _line(item: Record | Gap) -> str:
-    if isinstance(item, Gap):
-        return json.dumps({"gap_from": item.gap_from, "gap_to": item.gap_to}) + "\n"
-    return to_json(item) + "\n"
 
 
 def _query(request: Request, known: set[str]) -> Mapping[str, str]:

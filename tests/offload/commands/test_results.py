@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pytest
 
 from offload.commands.codec import decode, encode
+from offload.commands.lines import RecordBatch
 from offload.commands.registry import COMMANDS
 from offload.commands.results import HIDDEN, MERGED, OPTIONAL, Moment, json_line, to_json
+from seglog import Gap, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,9 @@ class Remark:
 WHOLE = Outer(1, (Inner("a", Moment(0)),), b"\xff\x00", b"more", None, Inner("b", Moment(1)), {"cap": 2})
 
 
+RECORDS = RecordBatch((Gap(1, 4), Record(5, 0, b"\xff"), Record(6, 1, b"", "tag", "nöde", unterminated=True)))
+
+
 def test_the_metadata_of_a_field_changes_its_place_in_json() -> None:
     at = "1970-01-01T00:00:00.00"
     assert to_json(WHOLE) == {
@@ -48,9 +54,14 @@ def test_the_metadata_of_a_field_changes_its_place_in_json() -> None:
     }
     assert json_line(Inner("ä", Moment(0))) == f'{{"name": "\\u00e4", "at": "{at}0Z"}}\n'
     assert json_line(Remark("for people")) == ""
+    assert [json.loads(line) for line in json_line(RECORDS).splitlines()] == [
+        {"gap_from": 1, "gap_to": 4},
+        {"seq": 5, "ts_ms": 0, "value_base64": "/w=="},
+        {"seq": 6, "ts_ms": 1, "tag": "tag", "node": "nöde", "value": ""},
+    ]
 
 
-@pytest.mark.parametrize("result", [WHOLE, Inner("ä\n", Moment(2**63)), Remark("")])
+@pytest.mark.parametrize("result", [WHOLE, Inner("ä\n", Moment(2**63)), Remark(""), RECORDS])
 def test_a_client_gets_the_result_back(result: object) -> None:
     back = decode(encode(result), {type(result).__name__: type(result)})
     assert back == result

@@ -1,0 +1,55 @@
+"""The changes of branches and tags, and the way back: `seglog oplog` and `seglog undo`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated
+
+from catalog.refs.oplog import NumberedEntry
+from offload.archive import Archive
+from offload.commands.parameters import About
+from offload.commands.results import Moment
+
+__all__ = ["Operation", "oplog", "undo"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A change of a branch or a tag. `subject` is its key in the remote."""
+
+    number: int
+    at: Moment
+    operation: str
+    subject: str
+    writer: str
+    message: str
+
+
+def oplog(archive: Archive, limit: Annotated[int, About("At most so many.", least=1)] = 50) -> Iterator[Operation]:
+    """Show who changed which branch or tag, newest first. `undo` takes a change back by its number."""
+    return map(_operation, islice(archive.operations(), limit))
+
+
+def undo(
+    archive: Archive,
+    number: Annotated[int | None, About("Of the operation, as `oplog` shows it.", least=1)] = None,
+) -> Operation:
+    """Take back the last change of a branch or tag, or the one of that number. No record is changed by this.
+
+    Each `undo` without a number goes one step further back.
+    """
+    return _operation(archive.undo(number))
+
+
+def _operation(found: NumberedEntry) -> Operation:
+    entry = found.entry
+    return Operation(
+        number=found.number,
+        at=Moment(entry.at_ms),
+        operation=entry.operation,
+        subject=entry.subject,
+        writer=entry.writer_id,
+        message=entry.message,
+    )
