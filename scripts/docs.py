@@ -1,6 +1,6 @@
-"""Fills in the generated parts of docs/: `make docs`.
+"""Fill in the generated parts of docs/: `make docs`.
 
-A part stands between `<!-- include: NAME -->` and `<!-- end -->`, and everything between the two is made anew. NAME is
+A part stands between `<!-- include: NAME -->` and `<!-- end -->`. The script replaces it. NAME is
 
     seglog.format.frame           a module: its docstring, read without importing it
     catalog/schema.proto   a path: the file as it is
@@ -32,7 +32,7 @@ PART = re.compile(r"(<!-- include: (?P<name>[\w./:]+) -->\n).*?(<!-- end -->)", 
 
 
 def included(name: str) -> str:
-    """The Markdown for one NAME. Raises `OSError` for a missing file, `ValueError` for a missing docstring."""
+    """Return the Markdown for one NAME. Raises `OSError` for a missing file, `ValueError` for a missing docstring."""
     kind, _, section = name.rpartition(":")
     if kind == "checks":
         return checks()
@@ -53,7 +53,7 @@ def included(name: str) -> str:
 
 
 def checks() -> str:
-    """The Markdown for `checks:stores`, of the code of this checkout."""
+    """Return the Markdown for `checks:stores`, from the code of this checkout."""
     sys.path.insert(0, str(ROOT))
     from catalog.objects.conformance import CHECKS
 
@@ -61,7 +61,7 @@ def checks() -> str:
 
 
 def mistakes() -> str:
-    """The Markdown for `mistakes:tests`: a table for each module, a row for each test, read without importing them.
+    """Return the Markdown for `mistakes:tests`: a table for each module, and a row for each test. Import none of them.
 
     The first paragraph of a test's docstring is the mistake. The paragraph after "Outcome:" says how it ends.
     Raises `ValueError` for a test without them.
@@ -76,7 +76,7 @@ def mistakes() -> str:
 
 
 def told(path: Path, test: ast.FunctionDef) -> list[str]:
-    """The mistake and its outcome, each on one line. Raises `ValueError` if the docstring lacks one."""
+    """Return the mistake and its outcome, each on one line. Raises `ValueError` if the docstring lacks one."""
     paragraphs = [" ".join(each.split()) for each in (ast.get_docstring(test) or "").split("\n\n")]
     outcomes = [each.removeprefix("Outcome: ") for each in paragraphs[1:] if each.startswith("Outcome: ")]
     if not paragraphs[0] or len(outcomes) != 1:
@@ -126,7 +126,7 @@ def cell(text: str | None) -> str:
 
 
 def settings(section: str) -> str:
-    """The Markdown for `settings:NAME`, of the code of this checkout and no other that is installed."""
+    """Return the Markdown for `settings:NAME`, from the code of this checkout and not of an installed package."""
     sys.path.insert(0, str(ROOT))
     from offload.settings_file import SETTINGS, default_file
     from seglog import DURABILITIES

@@ -81,8 +81,8 @@ def test_a_clock_goes_ahead_a_month_and_back(tmp_path: Path, clock: SetClock, ca
 def test_a_ttl_meets_a_clock_that_goes_ahead_and_back(tmp_path: Path, clock: SetClock) -> None:
     """The clock of a machine is a month ahead for a minute, and a topic has a ttl of a day.
 
-    Outcome: what the ttl took meanwhile is told: a reader from the first record gets `Evicted`, or a gap. Records that
-    are appended once the clock is right again are all read.
+    Outcome: the ttl evicts records meanwhile, and a reader from the first record gets `Evicted`, or a gap. Readers
+    get all records that are appended after the clock is right again.
     """
     with seglog.open(tmp_path, clock=clock) as log:
         topic = log.create_topic("orders", TopicConfig(ttl_ms=DAY_MS))

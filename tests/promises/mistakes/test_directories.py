@@ -15,7 +15,7 @@ from tests.promises.mistakes.scene import command, filled, numbered, tree, value
 def test_a_directory_is_opened_twice_by_one_process(tmp_path: Path) -> None:
     """A program opens the data directory a second time.
 
-    Outcome: the second opening is refused with `DirectoryInUse`; the first goes on.
+    Outcome: the second opening is refused with `DirectoryInUse`; the first one still works.
     """
     filled(tmp_path / "data")
     with seglog.open(tmp_path / "data") as log:
@@ -86,7 +86,7 @@ def test_a_link_to_the_directory_is_turned_while_it_is_open(tmp_path: Path) -> N
 def test_a_directory_is_moved_while_it_is_open(tmp_path: Path) -> None:
     """Somebody renames the data directory while a program has it open.
 
-    Outcome: nothing is lost. The log goes on in the directory under its new name.
+    Outcome: nothing is lost. The log continues in the directory under its new name.
     """
     filled(tmp_path / "data")
     with seglog.open(tmp_path / "data") as log:

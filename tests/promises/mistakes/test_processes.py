@@ -34,7 +34,7 @@ def _program(text: str, directory: Path) -> subprocess.CompletedProcess[bytes]:
 def test_a_forked_child_appends_and_closes(tmp_path: Path) -> None:
     """A program forks while it has a log open, and the child appends and closes it.
 
-    Outcome: the child is refused with `OpenedByParent`, and its `close` does nothing; the parent goes on.
+    Outcome: the child is refused with `OpenedByParent`, and its `close` does nothing. The parent's log still works.
     """
     with seglog.open(tmp_path / "data") as log:
         log.topic("orders").append(numbered(10))
@@ -52,7 +52,7 @@ def test_a_forked_child_appends_and_closes(tmp_path: Path) -> None:
 def test_a_forked_child_opens_the_directory_of_its_parent(tmp_path: Path) -> None:
     """A worker that was forked opens the directory that its parent has open.
 
-    Outcome: refused with `DirectoryInUse`; the parent goes on.
+    Outcome: refused with `DirectoryInUse`. The parent's log still works.
     """
     filled(tmp_path / "data")
     with seglog.open(tmp_path / "data") as log:
@@ -99,7 +99,7 @@ def test_a_signal_handler_appends(tmp_path: Path) -> None:
 def test_a_logging_handler_appends_to_the_log_that_it_hears_of(tmp_path: Path) -> None:
     """A program sends its log messages, and so those of seglog, to a topic of the same log.
 
-    Outcome: nothing hangs. What seglog says within an append is refused with `CalledWithin`; the append goes on.
+    Outcome: nothing hangs. A message of seglog within an append is refused with `CalledWithin`. The append continues.
     """
     outcomes: list[object] = []
 
@@ -132,7 +132,7 @@ def test_a_logging_handler_appends_to_the_log_that_it_hears_of(tmp_path: Path) -
 def test_a_finalizer_appends(tmp_path: Path) -> None:
     """An object appends to the log in its `__del__`, which the garbage collector calls within an append.
 
-    Outcome: the finalizer's append works or is refused with `CalledWithin` at once; the outer append goes on.
+    Outcome: the finalizer's append works or is refused with `CalledWithin` at once. The outer append continues.
     """
     outcomes: list[object] = []
 
@@ -164,7 +164,7 @@ def test_a_finalizer_appends(tmp_path: Path) -> None:
 
 
 def test_an_append_is_interrupted_by_the_keyboard(tmp_path: Path) -> None:
-    """Somebody presses Ctrl-C while a program appends, and the program catches it and goes on.
+    """Somebody presses Ctrl-C while a program appends, and the program catches it and continues.
 
     Outcome: nothing is lost. The append that was hit may be there or not; the log takes more.
     """
@@ -312,7 +312,7 @@ def test_readers_are_never_exhausted(tmp_path: Path) -> None:
 def test_the_with_block_raises(tmp_path: Path) -> None:
     """The body of `with seglog.open(...)` raises an exception.
 
-    Outcome: nothing is lost. The log is closed, and the exception comes out as it was.
+    Outcome: nothing is lost. The log is closed, and the caller gets the exception unchanged.
     """
     log = seglog.open(tmp_path / "data")
 
@@ -402,7 +402,7 @@ def test_an_async_log_is_used_after_its_loop_has_ended(tmp_path: Path) -> None:
 def test_an_async_log_is_used_by_two_loops(tmp_path: Path) -> None:
     """A program uses one async log in the event loops of two threads.
 
-    Outcome: in the second loop an append and `close` are refused with `OtherLoop`; the first one goes on.
+    Outcome: in the second loop an append and `close` are refused with `OtherLoop`. The first loop still works.
     """
 
     async def second(log: aio.AsyncLog) -> None:
@@ -421,7 +421,7 @@ def test_an_async_log_is_used_by_two_loops(tmp_path: Path) -> None:
 
 
 def test_an_async_append_is_cancelled(tmp_path: Path) -> None:
-    """A program cancels an append that is on its way, and goes on.
+    """A program cancels a running append, and continues.
 
     Outcome: nothing is lost. The cancelled records may be there or not, once; the others are there in their order.
     """

@@ -41,7 +41,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 def test_a_record_is_empty(log: Log) -> None:
     """A program appends records of zero bytes.
 
-    Outcome: nothing is lost. An empty record has its seq and is read as it was appended.
+    Outcome: nothing is lost. An empty record has its seq, and readers get it.
     """
     assert log.topic("orders").append([b"", b"x", b""]) == range(11, 14)
     log.topic("orders").seal()
@@ -164,7 +164,7 @@ def test_tags_and_nodes_are_odd(log: Log) -> None:
 def test_topic_names_are_odd(log: Log) -> None:
     """A program uses topic names that are empty, too long, paths, have spaces, NUL or a line end, or look like others.
 
-    Outcome: refused with `InvalidTopicName`; a branch that nobody made is `NoSuchTopic`. No topic is made.
+    Outcome: refused with `InvalidTopicName`; an absent branch is `NoSuchTopic`. No topic is made.
     """
     odd = ("", "a b", "orders ", "orders\n", "a\0b", "a/b", "../a", ".", "@x", "a@", "x" * 129, "ord\u0435rs", "örders")
     for name in odd:

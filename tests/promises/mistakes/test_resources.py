@@ -186,7 +186,7 @@ def test_the_directory_belongs_to_another_user(open_path: Path) -> None:
 def test_permissions_are_taken_away_while_it_is_open(open_path: Path) -> None:
     """Somebody takes the write permission of an open data directory away, and gives it back after the program ended.
 
-    Outcome: the log goes on until it needs a new file, and stops with `WriterPoisoned`; what was acked is there.
+    Outcome: the log works until it needs a new file, and stops with `WriterPoisoned`. All acked records are there.
     """
     os.chown(open_path, NOBODY, NOBODY)
     words = _program(
