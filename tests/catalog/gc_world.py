@@ -14,7 +14,6 @@ from itertools import count, pairwise
 from blake3 import blake3
 from pyroaring import BitMap
 
-from catalog import checkpointer
 from catalog.checkpointer import make_checkpoint
 from catalog.errors import Diverged, InvalidObject, NoSuchObject, OutOfWindow
 from catalog.format.commit import Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef
@@ -61,6 +60,7 @@ from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.timeline import Head, Target, Time, resolve, span
 from catalog.volume import Volumes
 from tests.faults.store import UnorderedStore
+from tests.seams.catalog import list_mark, rewrite_as_checkpoint
 
 __all__ = ["HOUR_MS", "TOPIC", "Branch", "World", "fork", "grown", "settle"]
 
@@ -313,13 +313,13 @@ class World:
         volumes = Volumes(self.store)
         try:
             checkpoint = checkpoint_of(volumes.snapshot(vid, lsn), now_ms=self.now_ms)
-            checkpointer._rewrite(volumes, vid, lsn, checkpoint)
+            rewrite_as_checkpoint(volumes, vid, lsn, checkpoint)
         except NoSuchObject:
             self.refused += 1
             return
         yield "rewritten"
         try:
-            checkpointer._list_mark(volumes, vid, Mark(lsn, checkpoint.max_ts_ms, checkpoint.max_seq))
+            list_mark(volumes, vid, Mark(lsn, checkpoint.max_ts_ms, checkpoint.max_seq))
         except OutOfWindow:
             self.refused += 1
 

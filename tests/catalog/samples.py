@@ -67,28 +67,28 @@ class HistoryMaker:
     def __init__(self, volume: Vid, head_seq: int = 0, parent_hash: bytes = NO_PARENT) -> None:
         self.vid = volume
         self.stored: list[StoredCommit] = []
-        self._head_seq = head_seq
+        self.head_seq = head_seq
         self._parent_hash = parent_hash
 
     def offload(self, *ranges: tuple[int, int]) -> Commit:
         segments = tuple(segment(first, last) for first, last in ranges)
-        self._head_seq = ranges[-1][1]
-        return self._add(CommitKind.OFFLOAD, at_seq=self._head_seq, segments=segments)
+        self.head_seq = ranges[-1][1]
+        return self._add(CommitKind.OFFLOAD, at_seq=self.head_seq, segments=segments)
 
     def delete(self, at_seq: int, before: int = 0, seqs: Iterable[int] = (), of: SegmentRef | None = None) -> Commit:
         bitmaps = {of.sid: BitMap([seq - of.first_seq for seq in seqs]).serialize()} if of else {}
         return self._add(CommitKind.DELETE, at_seq=at_seq, deletions=Deletions(before, bitmaps))
 
     def truncate(self, at_seq: int, first_removed: int) -> Commit:
-        self._head_seq = first_removed - 1
+        self.head_seq = first_removed - 1
         return self._add(CommitKind.TRUNCATE, at_seq=at_seq, truncate_from=first_removed)
 
     def compact(self, removed: Iterable[SegmentRef], *added: SegmentRef) -> Commit:
         sids = tuple(ref.sid for ref in removed)
-        return self._add(CommitKind.COMPACT, at_seq=self._head_seq, segments=added, removed_sids=sids)
+        return self._add(CommitKind.COMPACT, at_seq=self.head_seq, segments=added, removed_sids=sids)
 
     def configure(self, text: str, collected_before_ms: int | None = None) -> Commit:
-        at_seq = self._head_seq
+        at_seq = self.head_seq
         return self._add(CommitKind.CONFIG, at_seq, config=text, collected_before_ms=collected_before_ms)
 
     def _add(self, kind: CommitKind, at_seq: int, **fields: object) -> Commit:
@@ -96,7 +96,7 @@ class HistoryMaker:
             vid=self.vid,
             lsn=len(self.stored) + 1,
             kind=kind,
-            bounds=Bounds(1, self._head_seq),
+            bounds=Bounds(1, self.head_seq),
             parent_hash=self._parent_hash,
             nonce=bytes(16),
             created_at_ms=ts_of(at_seq),

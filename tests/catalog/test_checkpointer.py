@@ -8,7 +8,6 @@ from typing import Literal
 
 import pytest
 
-from catalog import checkpointer
 from catalog.checkpointer import CheckpointPolicy, checkpoint_due, make_checkpoint
 from catalog.errors import CatalogError, InvalidObject, NoSuchObject, OutOfWindow
 from catalog.format.checkpoint_list import encode_checkpoint_set
@@ -22,6 +21,7 @@ from catalog.objects import MemoryStore, ObjectStore
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS, HistoryMaker, ts_of, vid
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
+from tests.seams.limits import Limit, set_limit
 
 MAIN, FORK = vid(1), vid(2)
 
@@ -118,7 +118,7 @@ def test_opening_costs_the_commits_since_the_checkpoint_whatever_lies_before(com
 
 
 def test_a_large_list_is_an_object_of_its_own_and_its_damage_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpointer, "_INLINE_BYTES", 100)
+    set_limit(monkeypatch, Limit.SEGMENTS_IN_CHECKPOINT_BYTES, 100)
     store = MemoryStore()
     push(store, busy())
     shown = Volumes(store).snapshot(MAIN)
@@ -144,7 +144,7 @@ def test_a_large_list_is_an_object_of_its_own_and_its_damage_is_found(monkeypatc
 def test_an_end_at_any_step_leaves_what_readers_read_and_the_next_try_makes_it(
     when: Literal["before", "after"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpointer, "_INLINE_BYTES", 100)
+    set_limit(monkeypatch, Limit.SEGMENTS_IN_CHECKPOINT_BYTES, 100)
     for at in count(1):
         store = MemoryStore()
         push(store, busy())

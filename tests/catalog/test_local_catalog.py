@@ -17,6 +17,7 @@ import pytest
 from catalog.errors import FormatUnsupported, InvalidArgument, InvalidObject, LocalCatalogUnavailable
 from catalog.local import Attempt, Handle, LocalCatalog
 from tests.catalog.samples import sid, vid
+from tests.seams.catalog import connection_of
 
 HANDLE = Handle("orders@main", vid(1), 3)
 PENDING = Handle("orders@half", vid(2), 3, pending_lsn=4, pending_body=b"\x00commit")
@@ -111,11 +112,12 @@ def test_what_was_saved_survives_a_kill_and_what_was_not_is_gone(path: Path) -> 
 import os, signal, sys
 from pathlib import Path
 from catalog.local import LocalCatalog
+from tests.seams.catalog import connection_of
 from tests.catalog.test_local_catalog import FULL, PENDING
 local = LocalCatalog(Path(sys.argv[1]))
 local.save(handle=PENDING, attempt=FULL)
-local._connection.execute("BEGIN IMMEDIATE")
-local._connection.execute("DELETE FROM handles")
+connection_of(local).execute("BEGIN IMMEDIATE")
+connection_of(local).execute("DELETE FROM handles")
 os.kill(os.getpid(), signal.SIGKILL)
 """
     killed = subprocess.run([sys.executable, "-c", child, str(path)], cwd=Path(__file__).parents[2], check=False)
@@ -126,7 +128,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_it_is_in_wal_mode_and_syncs_every_transaction(local: LocalCatalog) -> None:
-    run = local._connection.execute
+    run = connection_of(local).execute
     assert run("PRAGMA journal_mode").fetchone() == ("wal",)
     assert run("PRAGMA synchronous").fetchone() == (2,)
 

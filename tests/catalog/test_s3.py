@@ -20,6 +20,7 @@ from typing import Any, Literal
 import boto3
 import pytest
 from botocore.credentials import Credentials
+from botocore.response import StreamingBody
 
 from catalog.errors import (
     AccessDenied,
@@ -38,6 +39,7 @@ from catalog.format.keys import Key
 from catalog.objects import PartTag, s3, s3_reads
 from catalog.objects.s3 import ReadSettings, S3Store
 from tests.s3_server import not_of_minio
+from tests.seams.catalog import client_of, prefix_of, reads_config_of, reads_of
 
 A = Key("vol/log/A")
 Reader = Literal["obstore", "boto3"]
@@ -228,9 +230,9 @@ def test_a_tag_comes_with_its_body_and_a_store_without_tags_is_told(s3_remote: s
 def test_a_store_that_gives_no_tag_is_told_where_one_is_needed(s3_remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(s3_remote, "boto3") as store:
         store.put_new(A, b"body")
-        real = store._client.get_object
+        real = client_of(store).get_object
         monkeypatch.setattr(
-            store._client, "get_object", lambda **asked: {k: v for k, v in real(**asked).items() if k != "ETag"}
+            client_of(store), "get_object", lambda **asked: {k: v for k, v in real(**asked).items() if k != "ETag"}
         )
         assert store.get(A) == b"body"
         with pytest.raises(StoreUnreachable, match="no ETag"):
@@ -269,17 +271,17 @@ def test_head_asks_why_because_its_own_answer_cannot_say(script: ScriptedS3) -> 
 def test_a_body_that_breaks_off_is_read_again(s3_remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(s3_remote, reader="boto3") as store:
         store.put_new(A, b"body")
-        real = store._client.get_object
+        real = client_of(store).get_object
         tries = []
 
         def cut_off(**request: object) -> dict[str, object]:
             answer: dict[str, object] = real(**request)
             tries.append(request)
             if len(tries) == 1:
-                answer["Body"]._content_length = "5"  # type: ignore[attr-defined]
+                answer["Body"] = StreamingBody(answer["Body"], 5)
             return answer
 
-        monkeypatch.setattr(store._client, "get_object", cut_off)
+        monkeypatch.setattr(client_of(store), "get_object", cut_off)
         assert store.get(A) == b"body"
         assert len(tries) == 2
 
@@ -357,7 +359,7 @@ def test_a_bucket_in_another_region_is_left_to_boto3(script: ScriptedS3) -> None
             for _ in range(2):
                 with pytest.raises(NoSuchObject):
                     store.get(A)
-            assert store._reads is None
+            assert reads_of(store) is None
 
 
 # ---------------------------------------------------------------- deletes of many keys (BUCKET-5)
@@ -373,7 +375,7 @@ class Deletions:
             self.asked.append([each["Key"] for each in request["Delete"]["Objects"]])
             return {"Errors": errors}
 
-        monkeypatch.setattr(store._client, "delete_objects", call)
+        monkeypatch.setattr(client_of(store), "delete_objects", call)
 
 
 def test_many_are_deleted_in_requests_of_a_thousand(s3_remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -453,14 +455,14 @@ def test_a_limited_listing_is_one_request_and_a_whole_one_follows_the_pages(
     with opened(s3_remote) as store:
         for name in "abcde":
             store.put_new(Key(f"t/{name}"), b"")
-        real = store._client.list_objects_v2
+        real = client_of(store).list_objects_v2
         requests: list[dict[str, object]] = []
 
         def small_pages(**request: object) -> object:
             requests.append(dict(request))
             return real(**{"MaxKeys": 2, **request})
 
-        monkeypatch.setattr(store._client, "list_objects_v2", small_pages)
+        monkeypatch.setattr(client_of(store), "list_objects_v2", small_pages)
         assert list(store.list("t/")) == ["t/a", "t/b", "t/c", "t/d", "t/e"]
         assert len(requests) == 3
         requests.clear()
@@ -548,7 +550,7 @@ def test_a_profile_that_is_not_there_is_refused(s3_environment: str, monkeypatch
 @pytest.mark.parametrize(("url", "base"), [("s3://bucket", ""), ("s3://bucket/", ""), ("s3://bucket/a/b/", "a/b/")])
 def test_a_prefix_ends_in_one_slash_whatever_the_user_wrote(s3_environment: str, url: str, base: str) -> None:
     with opened(url) as store:
-        assert store._base == base
+        assert prefix_of(store) == base
         assert store.url == url.rstrip("/")
 
 
@@ -618,8 +620,7 @@ def test_aws_is_asked_by_the_buckets_name_and_other_stores_by_path(
     if endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     with opened(f"s3://{bucket}/acme") as store:
-        assert store._reads is not None
-        config = store._reads._store.config
+        config = reads_config_of(store)
         assert config["endpoint"] == asked
         assert config["region"] == "eu-west-1"
         is_by_name = asked.startswith("https://bucket.s3")

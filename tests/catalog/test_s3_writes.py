@@ -17,6 +17,7 @@ from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key
 from catalog.objects.s3 import S3Store, WriteSettings
 from tests.s3_server import not_of_minio
+from tests.seams.catalog import client_of, client_that_sends_once
 
 A, B = Key("vol/segments/A"), Key("vol/segments/B")
 PART = bytes(range(256)) * 20_480
@@ -48,7 +49,7 @@ class Calls:
         change: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = lambda _, answer: answer,
     ) -> None:
         self.asked: list[dict[str, Any]] = []
-        client = store._once if method == "complete_multipart_upload" else store._client
+        client = client_that_sends_once(store) if method == "complete_multipart_upload" else client_of(store)
         real = getattr(client, method)
 
         def call(**request: Any) -> dict[str, Any]:

@@ -279,7 +279,7 @@ def test_a_snapshot_shows_what_a_plain_model_of_the_log_holds(plan: list[tuple[s
             for _ in range(extra):
                 made += 1
                 ref = segment(head + 1, head + size, number=made)
-                history._head_seq = ref.last_seq
+                history.head_seq = ref.last_seq
                 history.compact([], ref)  # the fold uses the segments that a commit adds, not its kind
                 model.update(dict.fromkeys(range(ref.first_seq, ref.last_seq + 1), ref.sid.raw))
                 head += size

@@ -38,6 +38,7 @@ from offload.read.cold_reader import ColdReader
 from seglog import Log, LogSettings
 from tests.faults.files import UnsyncedFiles
 from tests.faults.store import CountingStore
+from tests.seams.archive import context_of
 from tests.work import tell
 
 __all__ = ["BLOCK_BYTES", "SMALL_BLOCKS", "SMALL_LOG", "Figures", "Life"]
@@ -244,7 +245,7 @@ class Life:
 
     def _judge_denial(self, archive: Archive, error: Exception) -> None:
         """Record a denial if the object exists that the error says was not written."""
-        handle = archive._handles.find(TOPIC)
+        handle = context_of(archive).handles.find(TOPIC)
         if handle is not None and handle.pending_lsn is not None and handle.pending_body is not None:
             if isinstance(error, OutcomeUnknown):
                 self._doubted.add(handle.pending_body)

@@ -173,7 +173,7 @@ class FaultyStore(WrappedStore):
 
     def __init__(self, inner: ObjectStore, plan: Iterable[Fault]) -> None:
         super().__init__(inner)
-        self._plan = tuple(plan)
+        self.plan = tuple(plan)
         self._late: list[tuple[int, Callable[[], object]]] = []
         self._lock = threading.Lock()
         self.calls: Counter[str] = Counter()
@@ -191,7 +191,7 @@ class FaultyStore(WrappedStore):
 
     def fail(self, plan: Iterable[Fault]) -> None:
         """Replace the plan from now on."""
-        self._plan = tuple(plan)
+        self.plan = tuple(plan)
 
     def land(self, *, up_to: int | None = None) -> None:
         """Send the late calls again that are due at call `up_to` (None: all). No caller gets the answers."""
@@ -220,7 +220,7 @@ class FaultyStore(WrappedStore):
             self.calls[method] += 1
             self.effects += method in EFFECTS
             number = self.calls.total()
-            fault = next((f for f in self._plan if self._is_met(f, method)), None)
+            fault = next((f for f in self.plan if self._is_met(f, method)), None)
             if fault is not None:
                 self.struck.append(fault)
                 self.struck_at.append(key)

@@ -17,7 +17,6 @@ from catalog.errors import BranchCollected, BranchExists
 from catalog.format.keys import boundary_key
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
-from offload.cli.status import _describe
 from offload.errors import LocalChangesLost, OtherRemote
 from seglog import Log
 from tests.faults.steps import Place, crashes
@@ -27,6 +26,7 @@ from tests.offload.daemon.conftest import HandClock as DaemonClock
 from tests.offload.daemon.conftest import serving, until
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
+from tests.seams.archive import context_of, describe_status
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
@@ -81,7 +81,7 @@ def world(tmp_path: Path) -> World:
 def gone(world: World) -> World:
     with world.opened("writer") as (log, archive):
         world.write(log, archive)
-        vid = archive._handles.resolve(BRANCH)
+        vid = context_of(archive).handles.resolve(BRANCH)
     world.collect()
     assert world.keys_of(vid) == [boundary_key(vid)]
     return world
@@ -98,7 +98,7 @@ def test_who_writes_it_in_a_running_process_stops_for_good(world: World) -> None
         status = archive.status(BRANCH)
         assert archive.is_diverged(BRANCH)
         assert (status.diverged_lsn, status.pending_lsn, status.hot_first_seq, status.head_seq) == (0, None, 3, 6)
-        assert "COLLECTED: it was deleted in the remote, and its volume is gone" in _describe(status, {})
+        assert "COLLECTED: it was deleted in the remote, and its volume is gone" in describe_status(status)
         store.counts.clear()
         for again in (archive.offload, archive.sync, archive.take_over):
             with pytest.raises(BranchCollected):
@@ -127,7 +127,7 @@ def test_who_follows_it_in_a_running_process_is_told(world: World) -> None:
         for act in (archive.pull, archive.fetch, archive.sync, archive.follow, archive.take_over):
             with pytest.raises(BranchCollected):
                 act(BRANCH)
-        assert "COLLECTED" in _describe(archive.status(BRANCH), {})
+        assert "COLLECTED" in describe_status(archive.status(BRANCH))
         assert not archive.reset(BRANCH).is_followed
         assert archive.replicas() == []
 

@@ -15,6 +15,7 @@ from seglog import NoSuchTopic
 from tests.faults.steps import Place, crashes
 from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
+from tests.seams.archive import context_of
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
@@ -34,7 +35,7 @@ def test_all_of_it_is_in_the_remote_then(tmp_path: Path, store: MemoryStore) -> 
         archive.delete_topic("t", detach=True)
         assert not log.has_topic("t")
         assert archive.replicas() == []
-        assert archive._local.attempts("t") == ()
+        assert context_of(archive).local.attempts("t") == ()
         archive.sync("t")
         assert values(archive, "t") == [b"b", b"c"]
         assert archive.writable("t").append([b"d"]) == range(4, 5)

@@ -19,6 +19,7 @@ from offload.read.cache import open_cache
 from offload.worker.pool import WorkerPool
 from seglog import Log
 from tests.children import in_child, outcome_of, quiet_fork
+from tests.seams.archive import context_of, lock_of_flights, start_worker
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
@@ -123,7 +124,7 @@ def test_a_child_waits_for_no_turn_of_the_parent(archive: Archive) -> None:
 
     outcomes: list[dict[str, str]] = []
     forks = threading.Thread(target=lambda: outcomes.append(in_child(everything)))
-    with archive._turn("t"), archive._reader._flights._lock:
+    with context_of(archive).locks.of("t"), lock_of_flights(context_of(archive).reader):
         forks.start()
         forks.join()
     assert outcomes == [dict.fromkeys(calls, "OpenedByParent")]
@@ -155,7 +156,7 @@ def test_the_chunk_cache_is_free_for_the_next_owner_though_a_child_is_there(tmp_
 
 def test_a_child_ends_none_of_its_parents_worker_processes(tmp_path: Path) -> None:
     pool = WorkerPool("file:///nowhere", ColdSettings(), OffloadSettings(), turns=None)  # type: ignore[arg-type]
-    worker = pool._take()
+    worker = start_worker(pool)
     try:
         in_child(pool.close)
         assert worker.is_alive
@@ -171,7 +172,7 @@ def test_a_worker_process_has_no_descriptor_of_the_data_directory(log: Log, tmp_
     """
     log.topic("t").append([b"x"])
     pool = WorkerPool("file:///nowhere", ColdSettings(), OffloadSettings(), turns=None)  # type: ignore[arg-type]
-    worker = pool._take()
+    worker = start_worker(pool)
     try:
         links = []
         for path in Path(f"/proc/{worker.pid}/fd").iterdir():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,11 @@ from catalog.objects.memory import MemoryStore
 from offload import Archive
 from offload.cli.session import format_time
 from offload.errors import NotOffloaded
-from offload.services import waiting
 from seglog import LogSettings, Topic
 from tests.faults.files import UnsyncedFiles
 from tests.faults.store import EFFECTS, CountingStore
 from tests.promises.test_hot_copy_goes_last import HandClock
+from tests.seams.archive import change_ts_ms
 
 
 def _shown(archive: Archive, at: str) -> list[tuple[int, bytes]] | str:
@@ -152,7 +153,7 @@ def test_what_moves_records_beside_a_look_up_is_no_error(
         seglog.open(tmp_path, files=UnsyncedFiles()) as log,
         offload.attach(log, store=MemoryStore()) as archive,
     ):
-        topic, ts_ms = log.topic("t"), waiting._ts_ms
+        topic = log.topic("t")
         topic.append([b"x"] * 5)
 
         def move() -> None:
@@ -164,12 +165,15 @@ def test_what_moves_records_beside_a_look_up_is_no_error(
 
         acts = [move]
 
-        def acting(topic: Topic, seq: int) -> int:
-            if acts:
-                acts.pop()()
-            return ts_ms(topic, seq)
+        def acting(ts_ms: Callable[[Topic, int], int]) -> Callable[[Topic, int], int]:
+            def act_first(topic: Topic, seq: int) -> int:
+                if acts:
+                    acts.pop()()
+                return ts_ms(topic, seq)
 
-        monkeypatch.setattr(waiting, "_ts_ms", acting)
+            return act_first
+
+        change_ts_ms(monkeypatch, acting)
         assert _shown(archive, "seq:3") == [(seq, b"x") for seq in (1, 2, 3)]
         assert not acts
 

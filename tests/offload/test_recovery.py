@@ -16,6 +16,7 @@ from seglog import TopicConfig
 from tests.faults.files import CrashingFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.store import Fault, FaultyStore, unreachable
 from tests.offload.replicas import opened, ship, values
+from tests.seams.archive import context_of
 
 URL = "file:///somewhere"
 
@@ -109,7 +110,7 @@ def test_a_directory_with_anything_in_it_is_refused(tmp_path: Path, store: Memor
 
 def test_a_name_that_fails_holds_up_no_other_and_a_repetition_goes_on(tmp_path: Path, store: MemoryStore) -> None:
     with opened(tmp_path / "old", store) as (_, archive):
-        key = control_key(archive._local.handle("a@three").vid)  # type: ignore[union-attr]
+        key = control_key(context_of(archive).local.handle("a@three").vid)  # type: ignore[union-attr]
     body = store.get(key)
     store.put(key, body[:-1], {})
     found = list(recover(tmp_path / "new", URL, store=store))

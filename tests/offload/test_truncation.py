@@ -27,6 +27,7 @@ from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
 from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
+from tests.seams.archive import change_sender, context_of, offloader_of
 from tests.work import tell
 
 _LOG = LogSettings(segment_max_events=6)
@@ -235,7 +236,7 @@ def test_nothing_is_released_if_it_comes_while_the_objects_are_read_back(tmp_pat
 
         acting.act = truncate
         assert archive.release("t", at_once=True) == 0
-        assert (topic.hot_floor, topic.epoch, len(archive._local.attempts("t"))) == (1, 2, 1)
+        assert (topic.hot_floor, topic.epoch, len(context_of(archive).local.attempts("t"))) == (1, 2, 1)
         archive.offload("t", drop_hot=True)
         assert topic.hot_floor == 7
         assert values(archive, "t") == old(3) + new(3, 3)
@@ -347,8 +348,7 @@ def test_what_was_being_sent_when_it_came_is_not_published(
         if fails:
             raise RuntimeError("the file ends here")
 
-    offloader = archive._offloader
-    offloader._sender = Meanwhile(offloader._sender, truncate)  # type: ignore[assignment]
+    change_sender(archive, lambda sender: Meanwhile(sender, truncate))
     now = old(18)[: cut - 1] + new(9, cut - 1)
     if fails and cut == 19:  # if the truncation cut nothing, the offload raises the error as usual
         with pytest.raises(RuntimeError):
@@ -368,14 +368,14 @@ def test_appends_that_go_on_all_the_time_stop_it_before_anything_is_removed(
 ) -> None:
     log, archive = pair
     topic = log.topic("t")
-    run = archive._offloader.run
+    run = offloader_of(archive).run
 
     def busy(*arguments: object, **named: object) -> object:
         found = run(*arguments, **named)  # type: ignore[arg-type]
         topic.append([b"more"])
         return found
 
-    monkeypatch.setattr(archive._offloader, "run", busy)
+    monkeypatch.setattr(offloader_of(archive), "run", busy)
     with pytest.raises(ConcurrentModification):
         archive.truncate("t", 10)
     assert topic.head_seq > 12
@@ -386,14 +386,14 @@ def test_a_commit_whose_answer_is_lost_is_the_same_one_later(tmp_path: Path, sto
     faulty = FaultyStore(store, [])
     with opened(tmp_path, faulty) as (log, archive):
         ship(archive, log, "t", *old(5))
-        faulty._plan = (Fault(faulty.effects + 1, "after", unreachable), *(
+        faulty.plan = (Fault(faulty.effects + 1, "after", unreachable), *(
             Fault(nth, "before", unreachable, "get") for nth in range(1, 40)
         ))  # fmt: skip
         result = archive.truncate("t", 3)
         assert result.lsn is None
         assert result.waits_for
         log.topic("t").append([b"new 3"])
-        faulty._plan = ()
+        faulty.plan = ()
     with opened(tmp_path, store) as (log, archive):
         assert values(archive, "t") == [*old(2), b"new 3"]
         log.topic("t").seal()
@@ -450,7 +450,7 @@ def test_who_follows_sees_it_whole_and_who_writes_it_next_goes_on_after_it(tmp_p
         ship(two, two_log, "t", b"two 2")
         assert values(two, "t") == [b"old 1", b"two 2"]
         result = archive.truncate("t", 5)
-        assert (result.lsn, result.waits_for) == (None, str(divergence(archive._handles.find("t"))))
+        assert (result.lsn, result.waits_for) == (None, str(divergence(context_of(archive).handles.find("t"))))
         with pytest.raises(Fenced):
             archive.sync("t")
         archive.reset("t", discard=True)
@@ -509,12 +509,12 @@ def test_an_error_before_the_cut_leaves_all_as_it_was(tmp_path: Path, store: Mem
     with opened(tmp_path, faulty) as (log, archive):
         ship(archive, log, "t", *old(5))
         log.topic("t").append([b"old 6"])
-        faulty._plan = tuple(Fault(nth, "before", unreachable) for nth in range(faulty.effects + 1, 200))
+        faulty.plan = tuple(Fault(nth, "before", unreachable) for nth in range(faulty.effects + 1, 200))
         with pytest.raises(CatalogError):
             archive.truncate("t", 3)
         assert log.topic("t").head_seq == 6
         assert log.topic("t").truncate_ops() == ()
-        faulty._plan = ()
+        faulty.plan = ()
         assert archive.truncate("t", 3).records == 4
         assert kinds(archive) == "OOT"
         assert CommitKind.TRUNCATE in {past.commit.kind for past in archive.history("t")}

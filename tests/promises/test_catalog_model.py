@@ -46,6 +46,7 @@ from offload.errors import NotOffloaded
 from offload.settings import CatalogSettings
 from seglog import Gap, LogSettings, Record
 from tests.faults.store import EFFECTS
+from tests.seams.archive import context_of, kept_point
 from tests.seglog.clocks import SetClock
 from tests.work import seed_of, tell
 
@@ -300,14 +301,16 @@ class CatalogModel(RuleBasedStateMachine):
             lsn = first + int(part * (status.lsn - first))
             with contextlib.suppress(OutOfWindow):
                 if self.lines[name].seen.get(lsn, (0,))[0] > self.clock.ms - WINDOW_MS:
-                    make_checkpoint(self.archive._volumes, self.archive.snapshot(name).vid, lsn, now_ms=self.clock.ms)
+                    make_checkpoint(
+                        context_of(self.archive).volumes, self.archive.snapshot(name).vid, lsn, now_ms=self.clock.ms
+                    )
 
     @rule(at=st.integers(0, 40), is_after=st.booleans(), days=st.integers(0, 9))
     def gc(self, at: int, is_after: bool, days: int) -> None:
         """Run GC twice, `days` days apart. The second run deletes what the first run planned."""
 
         def collect() -> None:
-            known = {attempt.sid for attempt in self.archive._local.attempts()}
+            known = {attempt.sid for attempt in context_of(self.archive).local.attempts()}
             report = Collector(
                 self.store, _POLICY, clock=self.clock.now_ms, writer_id="gc", attempts=lambda: known
             ).run()
@@ -397,8 +400,8 @@ class CatalogModel(RuleBasedStateMachine):
         found = self._some_target(kind)
         if found is not None:
             name, target, line = found
-            point = self.archive._kept_point(name, target)
-            pins = Pins(self.archive._volumes)
+            point = kept_point(self.archive, name, target)
+            pins = Pins(context_of(self.archive).volumes)
             held = pins.hold(point, "model", ttl_ms=days * DAY_MS + 1000, now_ms=self.clock.ms)
             self.pins.append((held, line.shown))
             self.counts["pins"] += 1
@@ -409,7 +412,7 @@ class CatalogModel(RuleBasedStateMachine):
             return
         number = self.random.randrange(len(self.pins))
         held, shown = self.pins[number]
-        pins = Pins(self.archive._volumes)
+        pins = Pins(context_of(self.archive).volumes)
         if held.pin.expires_at_ms > self.clock.ms:
             self.pins[number] = (pins.renew(held, ttl_ms=days * DAY_MS + 1000, now_ms=self.clock.ms), shown)
         else:
@@ -554,8 +557,8 @@ class CatalogModel(RuleBasedStateMachine):
         assert {each.seq: (each.value, each.ts_ms, each.tag, each.node) for each in records} == shown, what
 
     def _records_at(self, point: ForkPoint) -> Iterable[Record]:
-        snapshot = self.archive._volumes.snapshot(point.vid, point.lsn, point.seq)
-        return self.archive._reader.records(snapshot, snapshot.bounds.first_seq, snapshot.bounds.head_seq)
+        snapshot = context_of(self.archive).volumes.snapshot(point.vid, point.lsn, point.seq)
+        return context_of(self.archive).reader.records(snapshot, snapshot.bounds.first_seq, snapshot.bounds.head_seq)
 
     def _remember(self, name: str) -> None:
         lsn = self.archive.status(name).lsn

@@ -16,6 +16,7 @@ from offload.errors import InvalidChunk, InvalidIndex
 from offload.read.inspection import inspect_bytes
 from seglog import Log, LogSettings
 from seglog.errors import FileCorrupt
+from tests.seams.archive import context_of
 
 SETTINGS = LogSettings(wal_file_bytes=1 << 20, segment_max_events=50)
 VALUES = [b"record %d of the test" % number for number in range(100)]
@@ -118,7 +119,7 @@ def cold(sealed: Log, tmp_path: Path) -> Path:
 def _read_cold(log: Log, archive: Path) -> list[bytes]:
     (log.path / "catalog.db").unlink()  # otherwise the commits come from this directory's own cache
     with offload.attach(log, f"file://{archive}") as attached:
-        return [record.value for record in attached._reader.records(attached.snapshot("t"), 1, 200)]
+        return [record.value for record in context_of(attached).reader.records(attached.snapshot("t"), 1, 200)]
 
 
 @pytest.mark.parametrize("part", ["data", "index", "commit", "control", "ref"])

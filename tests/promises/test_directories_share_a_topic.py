@@ -32,6 +32,7 @@ from offload.settings import CatalogSettings
 from seglog import Log, SeglogError
 from tests.faults.files import UnsyncedFiles
 from tests.faults.store import EFFECTS, lost, unreachable
+from tests.seams.archive import context_of
 from tests.work import amounts, tell
 
 _TROUBLE = (CatalogError, OffloadError, SeglogError)
@@ -135,13 +136,13 @@ class _Directory:
 def _check_volume(store: MemoryStore, archive: Archive) -> list[bytes]:
     """Check the volume's chain. Return the values that the volume shows."""
     volumes = Volumes(store)
-    vid = archive._handles.resolve("t")
+    vid = context_of(archive).handles.resolve("t")
     newest = volumes.newest_lsn(vid)
     commits = volumes.commits(vid, 1, newest)  # `commits` checks the hash chain and that epochs ascend
     heads = [each.commit.bounds.head_seq for each in commits]
     assert heads == sorted(heads)
     snapshot = volumes.snapshot(vid)
-    records = list(archive._reader.records(snapshot, 1, snapshot.bounds.head_seq))
+    records = list(context_of(archive).reader.records(snapshot, 1, snapshot.bounds.head_seq))
     assert [record.seq for record in records] == list(range(1, snapshot.bounds.head_seq + 1))
     values = [record.value for record in records]
     assert len(set(values)) == len(values)

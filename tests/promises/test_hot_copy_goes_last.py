@@ -13,6 +13,7 @@ from catalog.errors import CatalogError
 from offload.errors import OffloadError
 from offload.write.attempt import AttemptState
 from seglog import Log
+from tests.seams.archive import context_of
 
 
 class HandClock:
@@ -64,14 +65,14 @@ def test_a_hot_copy_stays_if_one_before_it_was_not_read_back(
         log.topic("t").append([b"c"])
         log.topic("t").seal()
         archive.offload("t")
-        first, second = archive._local.attempts("t")
+        first, second = context_of(archive).local.attempts("t")
         if state is None:
-            archive._local.delete_attempt(first.sid)
+            context_of(archive).local.delete_attempt(first.sid)
         else:
-            archive._local.save(attempt=replace(first, state=state))
+            context_of(archive).local.save(attempt=replace(first, state=state))
         assert archive.release("t", at_once=True) == 0
         assert log.topic("t").hot_floor == 1
-        archive._local.save(attempt=first)
+        context_of(archive).local.save(attempt=first)
         assert archive.release("t", at_once=True) == second.last_seq == 3
 
 

@@ -14,6 +14,7 @@ import seglog
 from catalog import Branches, Volumes
 from catalog.errors import Diverged
 from offload.wiring import open_store
+from tests.seams.archive import context_of
 
 _ROOT = Path(__file__).parents[2]
 
@@ -71,7 +72,7 @@ def test_eight_processes_that_race_commits_to_one_volume(tmp_path: Path, remote:
     """No LSN appears twice, no LSN is missing, every acked commit is there, and the chain is whole."""
     racers, commits = 8, 12
     with seglog.open(tmp_path / "data") as log, offload.attach(log, remote) as archive:
-        vid = Branches(archive._volumes).create("race", now_ms=0)
+        vid = Branches(context_of(archive).volumes).create("race", now_ms=0)
     command = [sys.executable, "-m", "tests.faults.racer", remote, str(vid), str(commits)]
     processes = [
         subprocess.Popen(

@@ -19,6 +19,7 @@ from catalog.objects.s3 import S3Store
 from offload import ColdSettings, OffloadSettings
 from tests.faults.front import Front
 from tests.faults.store import CountingStore
+from tests.seams.archive import context_of
 
 BLOCK_BYTES = 5 << 20
 RECORD_BYTES = 8_000
@@ -105,7 +106,10 @@ def test_every_operation_makes_the_requests_that_are_documented(
             assert [record.seq for record in topic.read(seq, seq)] == [seq]
             found[operation] = count()
 
-        assert sum(1 for _ in archive._reader.segment_records(_last(archive), first_seq + 140, last_seq)) > 1_500
+        assert (
+            sum(1 for _ in context_of(archive).reader.segment_records(_last(archive), first_seq + 140, last_seq))
+            > 1_500
+        )
         found["scan of 14 MiB, index in memory"] = count()
 
         archive.delete("t", before=3)

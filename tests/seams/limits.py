@@ -16,10 +16,13 @@ class Limit(Enum):
     CLOSE_PATIENCE_S = "seglog.log._PATIENCE_S"
     DELETES_BY_TAG = "seglog.writing.write._PENDING_TAGS_MAX"
     FRAMES_READ_ONE_BY_ONE = "seglog.wal.scan._FEW"
+    LOOK_AGAIN_S = "offload.daemon.http._LOOK_AGAIN_S"
     LOST_RECORDS_IN_TAIL = "seglog.writing.write._LOST_IN_TAIL_MAX"
     MANIFEST_FORMAT = "seglog.wal.manifest._FORMAT"
     SEGMENTS_IN_CHECKPOINT_BYTES = "catalog.checkpointer._INLINE_BYTES"
     RECENT_SIDS = "catalog.gc.sid_set._RECENT"
+    READ_OF_LINES_BYTES = "offload.commands.lines._READ_BYTES"
+    RECORD_OVERHEAD_BYTES = "offload.archive._FRAME_OVERHEAD_BYTES"
     S3_FIRST_BACKOFF = "catalog.objects.s3_reads._BACKOFF_FIRST"
 
 

@@ -47,6 +47,7 @@ from seglog import ConcurrentModification, Log, LogSettings, Record
 from seglog.engine.upkeep import InCaller
 from seglog.format.frame import read_header, record_of
 from tests.faults.disk import SimulatedDisk
+from tests.seams.archive import context_of
 from tests.simulation.database import path_of
 from tests.simulation.journal import Entry, Journal, Op, State
 from tests.simulation.model import Broken, Held, Model
@@ -419,7 +420,7 @@ class Directory(Member):
 
     def _read(self, name: str) -> None:
         """Read the topic over both tiers and compare the records with the journal and the volume."""
-        handle = self.archive._handles.find(name)
+        handle = context_of(self.archive).handles.find(name)
         volume = None if handle is None else self.model.volumes[handle.vid]
         below: State = {} if volume is None or handle is None else volume.state(handle.lsn)
         journal = self.journals.get(name)
@@ -491,7 +492,7 @@ class Directory(Member):
         Or the volume is collected. Or the boundary passed a commit of this directory whose answer was lost, so the
         directory cannot know any more that the commit is its own.
         """
-        handle = self.archive._handles.find(name)
+        handle = context_of(self.archive).handles.find(name)
         vid = self._vid(name) if handle is not None else None
         if vid is None:
             return
@@ -508,7 +509,7 @@ class Directory(Member):
             self._hold(max(epochs) >= error.epoch, f"{name} is said to be fenced by epoch {error.epoch} of {epochs}")
 
     def _handle(self, name: str) -> Handle:
-        handle = self.archive._handles.find(name)
+        handle = context_of(self.archive).handles.find(name)
         assert handle is not None, f"{name} has no handle"
         return handle
 

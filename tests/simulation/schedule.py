@@ -25,6 +25,8 @@ import xxhash
 from greenlet import getcurrent, greenlet
 
 from tests.faults.in_caller import InCaller
+from tests.seams.catalog import databases_from
+from tests.seams.limits import Limit
 
 __all__ = ["DAY_MS", "START_MS", "Clock", "Crashed", "Ended", "Schedule", "Task"]
 
@@ -242,9 +244,9 @@ class Schedule:
 
         with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch.object(os, "urandom", self.random.randbytes))
-            stack.enter_context(mock.patch("catalog.local._connect", lambda path: self.databases[path.parent]))
+            stack.enter_context(databases_from(lambda path: self.databases[path.parent]))
             # A record may be larger than a block of the simulation, but none is.
-            stack.enter_context(mock.patch("offload.archive._FRAME_OVERHEAD_BYTES", 0))
+            stack.enter_context(mock.patch(Limit.RECORD_OVERHEAD_BYTES.value, 0))
             stack.enter_context(mock.patch("socket.gethostname", return_value="simulated"))
             for name, module in sorted(sys.modules.items()):
                 if not name.startswith(("catalog.", "offload.")):

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import pytest
 
-from catalog import checkpointer
 from catalog.checkpointer import make_checkpoint
 from catalog.errors import HistoryCollected, InvalidObject, Outdated
 from catalog.format.commit import CommitKind, ForkPoint
@@ -36,6 +35,7 @@ from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World, fork, grown, s
 from tests.catalog.samples import HistoryMaker
 from tests.faults.in_caller import InCaller
 from tests.faults.store import CountingStore, WrappedStore
+from tests.seams.limits import Limit, set_limit
 
 T = TypeVar("T")
 
@@ -313,7 +313,7 @@ def _lists(world: World, vid: Vid) -> list[int]:
 
 
 def test_the_list_of_a_checkpoint_goes_with_its_commit_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpointer, "_INLINE_BYTES", 0)
+    set_limit(monkeypatch, Limit.SEGMENTS_IN_CHECKPOINT_BYTES, 0)
     world = World()
     main = grown(world)
     for lsn in (2, 3, 4, 9):

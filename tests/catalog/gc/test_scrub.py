@@ -25,6 +25,7 @@ from catalog.gc.scrub import Scrub, ScrubReport
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World
 from tests.faults.store import CountingStore, WrappedStore
+from tests.seams.limits import Limit, set_limit
 from tests.work import amounts
 
 
@@ -134,7 +135,7 @@ def test_a_checkpoint_that_is_not_what_its_commits_add_up_to_is_told(monkeypatch
 
 
 def test_a_large_list_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpointer, "_INLINE_BYTES", 10)
+    set_limit(monkeypatch, Limit.SEGMENTS_IN_CHECKPOINT_BYTES, 10)
     world, main, _ = grown()
     keys = [Key(key) for key in world.store.list(lists_prefix(main.vid))]
     assert keys

@@ -6,14 +6,14 @@ import random
 
 import pytest
 
-from catalog.gc import sid_set
 from catalog.gc.sid_set import SidSet
 from tests.catalog.samples import sid
+from tests.seams.limits import Limit, set_limit
 
 
 @pytest.mark.parametrize("recent", [1, 7, 16_384])
 def test_it_holds_what_was_added_in_order_and_nothing_else(recent: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sid_set, "_RECENT", recent)
+    set_limit(monkeypatch, Limit.RECENT_SIDS, recent)
     numbers = random.Random(1).sample(range(10_000), 1_000)
     found = SidSet()
     for number in [*numbers, *numbers[:100]]:

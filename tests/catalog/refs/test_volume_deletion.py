@@ -25,6 +25,7 @@ from catalog.volume import Volumes
 from tests.catalog.samples import START_MS
 from tests.faults.in_caller import InCaller
 from tests.faults.store import CountingStore
+from tests.seams.catalog import give_name, refs_of, store_of
 
 T = TypeVar("T")
 VID = Vid.new(START_MS)
@@ -173,7 +174,7 @@ def _world(act: Callable[[Branches], object], *, gcs: int = 1) -> tuple[MemorySt
 
 def _rename(branches: Branches) -> object:
     """Give the volume the new name `fix`, as a rename does whose old name is deleted meanwhile."""
-    return branches._give("branch rename", "orders", "fix", lambda ref: ref or Ref(VID, START_MS), now_ms=START_MS)
+    return give_name(branches, "orders", "fix", Ref(VID, START_MS), now_ms=START_MS)
 
 
 @pytest.mark.parametrize("act", [lambda branches: branches.undelete("orders", "half", now_ms=START_MS), _rename])
@@ -198,9 +199,9 @@ def test_who_looks_before_he_names_it_is_found_out() -> None:
     """The tests above find this mistake: a look at the boundary before the ref is written."""
 
     def looks_first(branches: Branches) -> object:
-        if not keep_open(branches._store, VID):
+        if not keep_open(store_of(branches), VID):
             raise OutOfWindow("half", "nothing")
-        return branches._refs.change(
+        return refs_of(branches).change(
             "x", ref_key("orders", "half"), lambda _: Ref(VID, START_MS), now_ms=START_MS, message=""
         )
 

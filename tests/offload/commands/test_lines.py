@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from offload.commands.lines import json_batches, line_batches, longest_line, to_json, to_line
 from offload.errors import InvalidInput
 from seglog import Record
+from tests.seams.limits import Limit, set_limit
 
 TEXTS = st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"\xff\x00", b"long" * 50])).map(b"".join)
 
@@ -31,7 +32,7 @@ def test_records_are_what_stands_between_line_feeds(text: bytes) -> None:
 
 
 def test_lines_that_span_reads_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offload.commands.lines._READ_BYTES", 7)
+    set_limit(monkeypatch, Limit.READ_OF_LINES_BYTES, 7)
     text = b"a\n" + b"x" * 50 + b"\n\n\nend"
     assert b"".join(map(to_line, _records(text))) == text
     assert longest_line(io.BytesIO(text)) == 50

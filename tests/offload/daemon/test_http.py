@@ -14,6 +14,8 @@ import pytest
 from catalog.objects.memory import MemoryStore
 from offload.daemon import http
 from tests.offload.daemon.conftest import serving, until
+from tests.seams.archive import batch_of, note_threads_of_bodies
+from tests.seams.limits import Limit, set_limit
 
 
 class Request:
@@ -46,7 +48,7 @@ class Request:
 
 
 def test_a_follower_that_waits_holds_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_LOOK_AGAIN_S", 3600.0)
+    set_limit(monkeypatch, Limit.LOOK_AGAIN_S, 3600.0)
 
     async def run() -> None:
         async with serving(tmp_path / "d", MemoryStore()) as service:
@@ -71,20 +73,13 @@ def test_a_piece_of_an_answer_is_bounded_by_bytes(tmp_path: Path) -> None:
         async with serving(tmp_path / "d", MemoryStore()) as service:
             await service.log.topic("t").append([bytes(600_000)] * 5)
             items = iter(service.sync.topic("t").read())
-            assert [len(http._take(items)[0]) for _ in range(3)] == [2, 2, 1]
+            assert [len(batch_of(items)) for _ in range(3)] == [2, 2, 1]
 
     asyncio.run(run())
 
 
 def test_a_long_body_is_taken_apart_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    threads: list[threading.Thread] = []
-    batches = http._batches
-
-    def watched(*arguments: Any) -> Any:
-        threads.append(threading.current_thread())
-        return batches(*arguments)
-
-    monkeypatch.setattr(http, "_batches", watched)
+    threads = note_threads_of_bodies(monkeypatch)
 
     async def run() -> None:
         async with serving(tmp_path / "d", MemoryStore()) as service:

@@ -20,6 +20,7 @@ from seglog import AppendsHeld, TopicConfig
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
 from tests.offload.daemon.conftest import HandClock, serving, until
 from tests.offload.replicas import opened, ship
+from tests.seams.archive import on_bytes_of
 
 
 class TopicFails(WrappedStore):
@@ -167,7 +168,7 @@ def test_an_offload_ends_at_its_next_step_when_the_daemon_stops_and_goes_on_at_t
             service.sync.topic("t").seal()
             service.stopping.set()
             with pytest.raises(offload.errors.Stopping):
-                await asyncio.to_thread(service.archive.offload, "t", on_bytes=service._on_bytes)
+                await asyncio.to_thread(service.archive.offload, "t", on_bytes=on_bytes_of(service))
 
     async def second() -> None:
         async with serving(tmp_path / "d", store, OFFLOAD_OFFLOAD_AFTER_S="0") as service:

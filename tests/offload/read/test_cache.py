@@ -18,6 +18,7 @@ from xxhash import xxh3_64_intdigest
 
 from offload.read.cache import ChunkCache, open_cache
 from seglog.files.port import OsFiles
+from tests.seams.archive import files_of
 
 PAGE = 4096
 
@@ -151,13 +152,13 @@ def test_a_damaged_download_is_never_kept(cache: ChunkCache, tmp_path: Path, is_
 def test_a_chunk_that_is_pushed_out_while_it_is_written_leaves_no_file(
     cache: ChunkCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rename = cache._files.rename
+    rename = files_of(cache).rename
 
     def renamed(source: Path, target: Path) -> None:
         rename(source, target)
         cache.drop(name(1))
 
-    monkeypatch.setattr(cache._files, "rename", renamed)
+    monkeypatch.setattr(files_of(cache), "rename", renamed)
     assert keep(cache, 1)
     assert (entries(tmp_path), cache.has(name(1)), cache.held_bytes) == ([], False, 0)
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from catalog.format.commit import Codec
 from offload.errors import InvalidChunk
 from offload.format.block import ChunkRef
-from offload.read import chunk_records
 from offload.read.chunk_records import records_of_chunk
 from seglog import Record
 from tests.offload.samples import KEY, TOPIC_ID, Sample, encode_object, frames_of_samples, sample_lists
+from tests.seams.archive import many_records, records_one_by_one
 
 
 def chunk_of(samples: list[Sample], first_seq: int = 1) -> tuple[bytes, ChunkRef]:
@@ -25,7 +25,7 @@ def chunk_of(samples: list[Sample], first_seq: int = 1) -> tuple[bytes, ChunkRef
 
 def one_by_one(raw: bytes, chunk: ChunkRef, first: int, last: int) -> list[Record]:
     first, last = max(first, chunk.first_seq), min(last, chunk.last_seq)
-    return list(chunk_records._one_by_one(raw, chunk, TOPIC_ID, KEY, first, last)) if first <= last else []
+    return list(records_one_by_one(raw, chunk, TOPIC_ID, KEY, first, last)) if first <= last else []
 
 
 @given(samples=sample_lists, first=st.integers(1, 70), last=st.integers(1, 70), first_seq=st.integers(1, 2**40))
@@ -36,7 +36,7 @@ def test_many_at_once_are_what_one_by_one_gives(samples: list[Sample], first: in
     assert list(records_of_chunk(raw, chunk, TOPIC_ID, KEY, first, last)) == wanted
     assert list(records_of_chunk(memoryview(raw), chunk, TOPIC_ID, KEY, first, last)) == wanted
     if wanted:
-        many = chunk_records._many(raw, chunk, TOPIC_ID, max(first, chunk.first_seq), min(last, chunk.last_seq))
+        many = many_records(raw, chunk, TOPIC_ID, max(first, chunk.first_seq), min(last, chunk.last_seq))
         assert many == wanted
 
 

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from offload.read.single_flight import SingleFlight
+from tests.seams.archive import count_flights, count_waiting
 from tests.waiting import wait_until
 
 
@@ -40,8 +41,7 @@ def together(flights: SingleFlight[str, int], work: Work, pool: ThreadPoolExecut
     assert work.begun.wait(30)
     others = [pool.submit(follow) for _ in range(4)]
     entered.wait(30)
-    flight = flights._flights["key"]
-    wait_until(lambda: len(flight._condition._waiters) == 4)  # type: ignore[attr-defined]
+    wait_until(lambda: count_waiting(flights, "key") == 4)
     work.goes_on.set()
     return [future.exception(30) or future.result() for future in [first, *others]]
 
@@ -52,7 +52,7 @@ def test_those_who_come_meanwhile_get_the_same_result() -> None:
     with ThreadPoolExecutor(5) as pool:
         assert together(flights, work, pool) == [1] * 5
     assert flights.do("key", work) == 2
-    assert flights._flights == {}
+    assert count_flights(flights) == 0
 
 
 def test_a_failure_is_not_that_of_those_who_waited() -> None:

@@ -17,6 +17,8 @@ from offload.errors import LocalChangesLost
 from offload.settings import CatalogSettings
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
 from tests.offload.replicas import opened, ship, values
+from tests.seams.archive import context_of
+from tests.seams.catalog import lock_of_local
 
 
 @pytest.fixture
@@ -231,14 +233,14 @@ def test_no_lock_of_the_local_catalog_is_held_over_a_request(tmp_path: Path, sto
 
         def _call(self, method, key, act):  # type: ignore[no-untyped-def]
             self.requests += 1
-            if self.local is not None and self.local._lock.locked():
+            if self.local is not None and lock_of_local(self.local).locked():
                 self.held.append(f"{method} {key}")
             return act()
 
     watched = Watched(store)
     watched.held = []
     with opened(tmp_path / "writer", store) as (log, writer), opened(tmp_path / "reader", watched) as (other, reader):
-        watched.local = reader._local
+        watched.local = context_of(reader).local
         ship(writer, log, "t", b"a")
         reader.fetch("t")
         reader.sync("t")

@@ -22,6 +22,7 @@ from tests.faults.store import Fault, FaultyStore, lost
 from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
+from tests.seams.archive import context_of, drop_attempts, rescue_of, skip_check_of_remote
 from tests.work import tell
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
@@ -51,7 +52,7 @@ def diverged(tmp_path: Path) -> Place:
         topic.seal()
         with pytest.raises(Diverged):
             archive.offload("t")
-        assert archive.status("t").unfinished_attempts + len(archive._local.attempts("t")) > 1
+        assert archive.status("t").unfinished_attempts + len(context_of(archive).local.attempts("t")) > 1
     return place
 
 
@@ -65,7 +66,7 @@ def check_reset(name: str, place: Place) -> None:
         archive.offload("t@mine")
         assert archive.is_replica("t")
         assert [each.value for each in archive.read("t@mine", at="seq:4")] == [b"a", b"b", b"c", b"d"], name
-        assert [each.state for each in archive._local.attempts("t")] == []
+        assert [each.state for each in context_of(archive).local.attempts("t")] == []
     named = {str(view.ref.sid) for topic in ("t", "t@mine") for view in _shown(place, topic)}
     stored = {key.rpartition("/")[2].removesuffix(".index") for key in place.store.list("") if "/segments/" in key}
     assert stored <= named, name  # every object that is left has a commit that names it
@@ -135,7 +136,7 @@ def test_a_pending_commit_that_landed_is_ours_when_reset_comes(tmp_path: Path) -
     with place.opened(store=faulty) as (log, archive):
         log.topic("t").append([b"b"])
         log.topic("t").seal()
-        archive._handles._checked.add("t")
+        skip_check_of_remote(archive, "t")
         with pytest.raises(Exception, match="no definite answer"):
             archive.offload("t")
         with pytest.raises(Exception, match="no definite answer"):
@@ -178,14 +179,14 @@ def test_a_branch_of_an_earlier_reset_and_one_that_was_made_otherwise_take_nothi
 
 def test_what_is_appended_while_it_runs_is_on_the_branch_too(diverged: Place) -> None:
     with diverged.opened() as (log, archive):
-        run, appended = archive._reset._rescue.run, []
+        run, appended = rescue_of(archive).run, []
 
         def late(*arguments: object) -> None:
             run(*arguments)  # type: ignore[arg-type]
             if len(appended) < 2:
                 appended.append(log.topic("t").append([b"late"]))
 
-        archive._reset._rescue.run = late  # type: ignore[method-assign]
+        rescue_of(archive).run = late  # type: ignore[method-assign]
         result = archive.reset("t", as_branch="mine")
         assert result.changes.records == 5
         assert values(archive, "t@mine") == [b"b", b"d", b"e", b"late", b"late"]
@@ -267,7 +268,7 @@ def test_a_topic_that_comes_after_one_which_a_reset_took_is_another_one(diverged
     """
     with diverged.opened() as (log, archive):
         position = log.topic("t").position
-        archive._reset._drop_attempts("t")
+        drop_attempts(archive, "t")
         log.delete_topic("t", position=position)
     with diverged.opened() as (log, archive):
         assert archive.is_replica("t")

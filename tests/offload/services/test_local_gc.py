@@ -9,6 +9,7 @@ from catalog.objects.memory import MemoryStore
 from offload.settings import CatalogSettings
 from tests.faults.store import CountingStore
 from tests.offload.replicas import opened, ship, values
+from tests.seams.archive import context_of
 
 SETTINGS = CatalogSettings(checkpoint_commits=4)
 
@@ -24,7 +25,7 @@ def test_what_lies_before_the_newest_checkpoint_goes_and_comes_back(tmp_path: Pa
         assert archive.drop_copies() == 7  # the commits before lsn 8
         assert archive.drop_copies() == 0
         vid = Vid.parse(archive.status("t").volume or "")
-        assert sorted(archive._local.commit_bodies(vid, 1, 100)) == [8, 9, 10]
+        assert sorted(context_of(archive).local.commit_bodies(vid, 1, 100)) == [8, 9, 10]
     with opened(tmp_path / "one", counting, upkeep=SETTINGS) as (log, archive):
         counting.counts.clear()
         assert archive.snapshot("t") == before
@@ -68,7 +69,7 @@ def test_a_volume_that_no_handle_leads_to_is_forgotten(tmp_path: Path) -> None:
     with opened(tmp_path / "two", store) as (_, archive):
         archive.sync("t")
         assert values(archive, "other") == [b"b"]  # a read makes no handle
-        assert len(archive._local.volumes()) == 2
+        assert len(context_of(archive).local.volumes()) == 2
         assert archive.drop_copies() == 1
-        assert len(archive._local.volumes()) == 1
+        assert len(context_of(archive).local.volumes()) == 1
         assert values(archive, "other") == [b"b"]

@@ -18,6 +18,7 @@ from offload.settings import OffloadSettings
 from offload.write.merging import merge_runs
 from seglog import Log, ReadOnly, Record
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, lost, unreachable
+from tests.seams.archive import context_of
 
 SETTINGS = OffloadSettings(block_size=32 * 1024 * 1024, merge_count=4, merge_below_bytes=10_000)
 OURS, OTHER = Vid.new(1), Vid.new(2)
@@ -134,7 +135,7 @@ def test_bytes_of_deleted_records_are_not_in_the_merged_object(tmp_path: Path) -
         body = store.get(data_key(segment.vid, segment.ref.sid))
         assert b"keep this" in body
         assert b"forget this" not in body
-        assert BitMap.deserialize(archive._reader.index(segment).live) == BitMap([0])
+        assert BitMap.deserialize(context_of(archive).reader.index(segment).live) == BitMap([0])
 
 
 def test_what_a_branch_has_from_its_parent_is_not_copied_into_it(tmp_path: Path) -> None:

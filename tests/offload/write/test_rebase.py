@@ -42,6 +42,7 @@ from tests.faults.store import CountingStore, Fault, FaultyStore, lost
 from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
+from tests.seams.archive import context_of, forget_snapshots
 from tests.work import tell
 
 
@@ -126,8 +127,8 @@ def test_one_whose_segment_may_have_been_collected_is_sent_anew(tmp_path: Path, 
         old: list[str] = []
 
         def collect() -> None:
-            old.extend(str(each.sid) for each in archive._local.attempts("t") if each.state == "prepared")
-            maintain(store, volume, collected_before_ms=archive._local.attempts("t")[-1].sid.created_ms + 1)
+            old.extend(str(each.sid) for each in context_of(archive).local.attempts("t") if each.state == "prepared")
+            maintain(store, volume, collected_before_ms=context_of(archive).local.attempts("t")[-1].sid.created_ms + 1)
 
         between.acts = [collect]
         ship(archive, log, "t", b"b")
@@ -148,7 +149,7 @@ def test_a_clock_that_is_behind_makes_no_segment_that_counts_as_collected(tmp_pa
     with opened(tmp_path, between) as (log, archive):
         ship(archive, log, "t", b"a")
         volume = volume_of(archive)
-        ahead_ms = archive._clock.now_ms() + 10 * 24 * 3_600_000
+        ahead_ms = context_of(archive).clock.now_ms() + 10 * 24 * 3_600_000
         maintain(store, volume, collected_before_ms=ahead_ms)
         ship(archive, log, "t", b"b")  # the commit loses its LSN, so the segment is uploaded again
         archive.change_settings(OffloadSettings(merge_count=2))
@@ -178,10 +179,10 @@ def test_a_delete_is_said_anew_of_what_a_merge_has_made(tmp_path: Path, store: M
                 donor.put(key, store.get(key), {})
             with opened(tmp_path.parent / f"{tmp_path.name}-donor", donor) as (_, helper):
                 helper.sync("t")
-                topic = helper._log.create_topic("t", first_seq=4)
-                handle = helper._local.handle("t")
+                topic = context_of(helper).log.create_topic("t", first_seq=4)
+                handle = context_of(helper).local.handle("t")
                 assert handle is not None
-                helper._local.save(handle=replace(handle, epoch=1, topic_id=topic.topic_id))
+                context_of(helper).local.save(handle=replace(handle, epoch=1, topic_id=topic.topic_id))
                 helper.change_settings(OffloadSettings(merge_count=2))
                 [merged] = helper.compact("t")
                 assert merged.segment is not None
@@ -259,8 +260,8 @@ def test_an_idle_writer_that_gc_has_passed_has_its_newest_state(tmp_path: Path, 
         store.put(boundary_key(volume), encode_boundary(Boundary(volume, 3)), {})
         for lsn in (1, 2):
             store.delete(commit_key(volume, lsn))
-        archive._local.drop_commits(volume, 2)
-        archive._volumes._known.clear()
+        context_of(archive).local.drop_commits(volume, 2)
+        forget_snapshots(context_of(archive).volumes)
         if act == "read":
             assert values(archive, "t") == [b"a", b"b", b"c"]
             return
@@ -370,7 +371,7 @@ def test_a_crash_at_any_request_of_a_rebase_is_gone_on_from(when: str, tmp_path:
             ship(archive, log, "t", b"a")
             volume = volume_of(archive)
             between.acts = [lambda volume=volume, store=store: maintain(store, volume)]
-            faulty._plan = (Fault(faulty.effects + nth, when, lost),)  # type: ignore[arg-type]
+            faulty.plan = (Fault(faulty.effects + nth, when, lost),)  # type: ignore[arg-type]
             log.topic("t").append([b"b"])
             log.topic("t").seal()
             failed: CatalogError | None = None
@@ -463,7 +464,7 @@ def test_maintenance_before_the_first_commit_is_of_no_epoch(tmp_path: Path, stor
             one.restore("t", to="head", name=name)
             one.writable(f"t@{name}").append([b"b"])
             one_log.topic(f"t@{name}").seal()
-            fresh = Volumes(store).snapshot(one._handles.resolve(f"t@{name}"))
+            fresh = Volumes(store).snapshot(context_of(one).handles.resolve(f"t@{name}"))
             commit = replace(
                 HistoryMaker(fresh.vid).offload((1, 1)),
                 kind=CommitKind.CONFIG, bounds=fresh.bounds, parent_hash=fresh.head_hash, epoch=0, segments=(),

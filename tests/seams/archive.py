@@ -1,0 +1,194 @@
+"""Seams of an archive, of its readers, of the daemon and of the command."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from catalog.timeline import ForkPoint
+from catalog.volume import Volumes
+from offload import Archive
+from offload.cli import status
+from offload.context import ArchiveContext
+from offload.daemon import http
+from offload.daemon.service import Service
+from offload.format.block import ChunkRef
+from offload.read import chunk_records
+from offload.read.cache import ChunkCache
+from offload.read.chunk_fetcher import Flight, Flights
+from offload.read.cold_reader import ColdReader
+from offload.read.ledger import OffloadedLedgers
+from offload.read.single_flight import SingleFlight
+from offload.replication.rescue import Rescue
+from offload.services import waiting
+from offload.services.topic_status import TopicStatus
+from offload.worker.pool import WorkerPool
+from offload.write.offloader import Offloader
+from offload.write.uploader import Sender
+from seglog import Gap, Record, Topic
+from seglog.files.port import Files
+
+__all__ = [
+    "batch_of",
+    "change_sender",
+    "change_ts_ms",
+    "context_of",
+    "count_flights",
+    "count_waiting",
+    "describe_status",
+    "drop_attempts",
+    "drop_last_entry",
+    "files_of",
+    "flights_of",
+    "forget_snapshots",
+    "kept_point",
+    "lock_of_flights",
+    "many_records",
+    "note_threads_of_bodies",
+    "offloader_of",
+    "on_bytes_of",
+    "records_one_by_one",
+    "rescue_of",
+    "running_flights",
+    "skip_check_of_remote",
+    "start_worker",
+]
+
+
+def context_of(archive: Archive) -> ArchiveContext:
+    """Return the parts of an archive. A test looks at the local catalog, or leaves it as a crash would."""
+    return archive._context
+
+
+# ---------------------------------------------------------------- steps of a protocol, one by one
+
+
+def kept_point(archive: Archive, name: str, target: str) -> ForkPoint:
+    """Return the point of a target, as `restore` finds it. A test pins that point, which the archive does not offer."""
+    return archive._kept_point(name, target)
+
+
+def offloader_of(archive: Archive) -> Offloader:
+    """Return the offloader. A test appends records after each of its runs."""
+    return archive._offloader
+
+
+def change_sender(archive: Archive, change: Callable[[Sender], Any]) -> None:
+    """Put the result of `change` in the sender's place. A test truncates the topic while the sender reads it."""
+    offloader = offloader_of(archive)
+    offloader._sender = change(offloader._sender)
+
+
+def rescue_of(archive: Archive) -> Rescue:
+    """Return the part of a reset that saves records on a branch. A test appends records after each of its runs."""
+    return archive._reset._rescue
+
+
+def drop_attempts(archive: Archive, name: str) -> None:
+    """Take one step of a reset. A test ends the process after it."""
+    archive._reset._drop_attempts(name)
+
+
+def skip_check_of_remote(archive: Archive, name: str) -> None:
+    """Let the handle count as checked. A test then fails the request after the check, and not the check."""
+    context_of(archive).handles._checked.add(name)
+
+
+def forget_snapshots(volumes: Volumes) -> None:
+    """Forget the snapshots in memory, as a new process would."""
+    volumes._known.clear()
+
+
+def change_ts_ms(patch: pytest.MonkeyPatch, change: Callable[[Callable[[Topic, int], int]], Any]) -> None:
+    """Replace the look-up of a record's time. A test moves the records just before one."""
+    patch.setattr(waiting, "_ts_ms", change(waiting._ts_ms))
+
+
+# ---------------------------------------------------------------- readers
+
+
+def flights_of(reader: ColdReader) -> Flights:
+    """Return the GETs that readers share. A test joins one, and checks the bytes that they hold."""
+    return reader._flights
+
+
+def running_flights(reader: ColdReader) -> set[Flight]:
+    """Return the GETs that run or wait. A test waits until readers have joined one."""
+    return set(reader._flights._flights.values())
+
+
+def lock_of_flights(reader: ColdReader) -> threading.Lock:
+    """Return the lock of the shared GETs. A test holds it while the process forks."""
+    return reader._flights._lock
+
+
+def count_flights(flights: SingleFlight[Any, Any]) -> int:
+    """Return for how many keys work runs. A test checks that none is left."""
+    return len(flights._flights)
+
+
+def count_waiting(flights: SingleFlight[Any, Any], key: object) -> int:
+    """Return how many callers wait for the work of another. A test waits until all of them do."""
+    return len(flights._flights[key]._condition._waiters)  # type: ignore[attr-defined]
+
+
+def files_of(cache: ChunkCache) -> Files:
+    """Return the files of a chunk cache. A test drops an entry between two calls of them."""
+    return cache._files
+
+
+def records_one_by_one(raw: bytes, chunk: ChunkRef, topic_id: int, key: str, first: int, last: int) -> Iterator[Record]:
+    """Read records by the slow way, which the reader takes after damage. A test compares the two ways."""
+    return chunk_records._one_by_one(raw, chunk, topic_id, key, first, last)
+
+
+def many_records(raw: bytes, chunk: ChunkRef, topic_id: int, first: int, last: int) -> list[Record] | None:
+    """Read records by the fast way alone, which gives None after damage."""
+    return chunk_records._many(raw, chunk, topic_id, first, last)
+
+
+def drop_last_entry(ledgers: OffloadedLedgers) -> int:
+    """Let the only ledger lack its last entry, and return the entry's id. No index object can say so by itself."""
+    [ledger] = ledgers._ledgers
+    ledgers._ledgers = (replace(ledger, last_entry_id=ledger.last_entry_id + 1),)
+    return ledger.last_entry_id + 1
+
+
+# ---------------------------------------------------------------- the daemon and the command
+
+
+def on_bytes_of(service: Service) -> Callable[[int], None]:
+    """Return what the daemon's offloads call with each number of bytes. It stops an offload of a test, too."""
+    return service._on_bytes
+
+
+def batch_of(items: Iterator[Record | Gap | None]) -> list[Record | Gap]:
+    """Return the items of one piece of an answer. A test checks the size of pieces."""
+    return http._take(items)[0]
+
+
+def note_threads_of_bodies(patch: pytest.MonkeyPatch) -> list[threading.Thread]:
+    """Return a list that gets the thread of each body that the daemon takes apart."""
+    threads: list[threading.Thread] = []
+    batches = http._batches
+
+    def noting(*arguments: Any) -> Any:
+        threads.append(threading.current_thread())
+        return batches(*arguments)
+
+    patch.setattr(http, "_batches", noting)
+    return threads
+
+
+def start_worker(pool: WorkerPool) -> Any:
+    """Start a worker process, as an upload does. A test forks while the worker runs."""
+    return pool._take()
+
+
+def describe_status(found: TopicStatus) -> str:
+    """Return the line of `seglog status` on a topic of which no offload runs."""
+    return status._describe(found, {})
