@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from catalog.timeline import ForkPoint
+from catalog.format.commit import ForkPoint
 from catalog.volume import Volumes
 from offload import Archive
 from offload.cli import status
@@ -154,6 +154,7 @@ def many_records(raw: bytes, chunk: ChunkRef, topic_id: int, first: int, last: i
 def drop_last_entry(ledgers: OffloadedLedgers) -> int:
     """Let the only ledger lack its last entry, and return the entry's id. No index object can say so by itself."""
     [ledger] = ledgers._ledgers
+    assert ledger.last_entry_id is not None
     ledgers._ledgers = (replace(ledger, last_entry_id=ledger.last_entry_id + 1),)
     return ledger.last_entry_id + 1
 

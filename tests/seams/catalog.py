@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,15 +10,14 @@ from typing import Any
 from unittest import mock
 
 from catalog import checkpointer
-from catalog.checkpointer import Mark
 from catalog.format.commit import Checkpoint
-from catalog.format.control import Ref
+from catalog.format.control import Mark, Ref
 from catalog.format.gid import Vid
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore
 from catalog.objects.s3 import S3Store
 from catalog.refs.branch import Branches
-from catalog.refs.ref_store import Naming
+from catalog.refs.ref_store import RefStore
 from catalog.volume import Volumes
 
 __all__ = [
@@ -62,7 +60,7 @@ def store_of(branches: Branches) -> ObjectStore:
     return branches._store
 
 
-def refs_of(branches: Branches) -> Naming[Ref]:
+def refs_of(branches: Branches) -> RefStore[Ref]:
     """Return the refs below the branches. A test changes one without the check of the boundary."""
     return branches._refs
 
@@ -75,7 +73,7 @@ def connection_of(local: LocalCatalog) -> sqlite3.Connection:
     return local._connection
 
 
-def lock_of_local(local: LocalCatalog) -> threading.Lock:
+def lock_of_local(local: LocalCatalog) -> Any:
     """Return the lock of a local catalog. A test checks that no request runs under it."""
     return local._lock
 

@@ -125,11 +125,13 @@ def use_files_for_segments(log: Log, files: Files) -> None:
 
 def reclaim_at_once(log: Log) -> None:
     """Reclaim at full speed. `Log.reclaim` makes a checkpoint before, which would mend what a test has prepared."""
+    assert log._reclaimer is not None
     log._reclaimer.run_now()
 
 
 def reclaim_pause_of(log: Log) -> threading.Event:
     """Return the event on which the reclaimer pauses, for its pace. A test notes the pauses instead."""
+    assert log._reclaimer is not None
     return log._reclaimer._stopping
 
 
