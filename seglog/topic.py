@@ -12,7 +12,8 @@ from seglog.engine.state import TopicState
 from seglog.errors import ReadOnly, SeqOutOfRange
 from seglog.format.frames import Frames
 from seglog.maintenance import housekeeping
-from seglog.maintenance.checkpoint import CheckpointRequest, checkpoint
+from seglog.maintenance.checkpoint import checkpoint
+from seglog.maintenance.plan import CheckpointRequest
 from seglog.maintenance.retention import Retention
 from seglog.reading.batches import read_batches
 from seglog.reading.expiry import expired_seq, known_floors

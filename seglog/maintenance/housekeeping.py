@@ -25,8 +25,9 @@ from seglog.engine.entries import EvictEntry
 from seglog.engine.state import TopicState
 from seglog.errors import SeglogError
 from seglog.format.frame import DELETED, LOST
-from seglog.maintenance.checkpoint import checkpoint, is_to_be_sealed
+from seglog.maintenance.checkpoint import checkpoint
 from seglog.maintenance.ephemeral import trim
+from seglog.maintenance.plan import is_to_be_sealed
 from seglog.maintenance.retention import Retained, Retention, due_seq, passed_cap
 from seglog.reading.read import read_records
 from seglog.segments.tags import reached_seqs

@@ -1,0 +1,131 @@
+"""Steps 2 and 3 of a checkpoint: copy records from the WAL to segments, and set the flags of deletes.
+
+The rules CKPT-1 to CKPT-9 are those of seglog.maintenance.checkpoint.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import groupby
+
+from seglog.engine.engine import Engine
+from seglog.maintenance.plan import Draft
+from seglog.reading.read import lost_times, tail_batch
+from seglog.segments.batch import FRAME_BATCH_MAX_RECORDS, lost_batch
+from seglog.segments.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
+from seglog.segments.tags import reached_seqs, write_tags
+from seglog.values.config import LogSettings
+from seglog.values.merged_deletes import MergedDeletes
+
+__all__ = ["write_segments"]
+
+
+def write_segments(engine: Engine, drafts: list[Draft], pause_s: float) -> None:
+    """Run steps 2 and 3. Sleep `pause_s` after each batch of records."""
+    for draft in drafts:
+        draft.merge_deletes()
+        _absorb(engine, draft, pause_s)
+        for info in draft.segments if draft.deletes.top else ():
+            if info.is_hot and draft.deletes.may_reach(info.first_seq):
+                known_below = 0 if info.first_seq == draft.made_hot else draft.state.flagged_below
+                draft.replace(_flag(engine, draft.state.topic_id, info, draft.deletes, known_below))
+
+
+def _absorb(engine: Engine, draft: Draft, pause_s: float) -> None:
+    had_segments = bool(draft.sealed or draft.released or draft.active)
+    writer: SegmentWriter | None = None
+    created = False
+    seq = draft.lost_seq
+    while draft.first_seq <= draft.kept_seq and seq <= draft.kept_seq:
+        if seq < draft.first_seq:
+            upto = min(draft.first_seq - 1, seq + FRAME_BATCH_MAX_RECORDS - 1)
+            batch = lost_batch(draft.state.topic_id, seq, lost_times(engine, draft.state, seq, upto))
+        else:
+            batch = tail_batch(engine, draft.state, seq, draft.kept_seq)
+        headers = batch.verified()
+        start = 0
+        while start < len(batch):
+            if writer is None:
+                writer = _writer(engine, draft, batch.first_seq + start, int(batch.entries["length"][start]))
+                created |= writer.records == 0
+            stop = start + writer.room(batch.entries["length"][start:], engine.settings)
+            if start < stop:
+                part = batch.entries[start:stop]
+                writer.add(batch.piece(start, stop), part["length"], part["ts_ms"], headers["flags"][start:stop])
+            if stop < len(batch):
+                _finish(engine, draft, writer, seal=True)
+                writer = None
+            start = stop
+        seq = batch.last_seq + 1
+        if pause_s:
+            time.sleep(pause_s)
+    if writer is not None:
+        _finish(engine, draft, writer, seal=_is_full(writer.info(sealed=False), 1, engine.settings))
+    if draft.seal and draft.active is not None:
+        _seal(engine, draft, draft.active)
+    if created or draft.has_new_tags:
+        engine.files.sync_dir(engine.layout.topic(draft.state.topic_id))
+        if not had_segments:
+            engine.files.sync_dir(engine.layout.topics)
+
+
+def _writer(engine: Engine, draft: Draft, seq: int, frame_bytes: int) -> SegmentWriter:
+    """Return a writer of the active segment, or of a new one that begins with `seq`."""
+    topic_id = draft.state.topic_id
+    if draft.active is not None and _is_full(draft.active, frame_bytes, engine.settings):
+        _seal(engine, draft, draft.active)
+    if draft.active is not None:
+        return SegmentWriter(engine.files, engine.segments.get(topic_id, draft.active), draft.active)
+    engine.files.make_dir(engine.layout.topic(topic_id))
+    return SegmentWriter(engine.files, engine.segments.create(topic_id, seq), None)
+
+
+def _seal(engine: Engine, draft: Draft, active: SegmentInfo) -> None:
+    """Seal the active segment: cut its files to their lengths, and sync them even if they look right (CKPT-6).
+
+    From now on the size of the files, and no longer the manifest, says where the segment ends.
+    """
+    segment = engine.segments.get(draft.state.topic_id, active)
+    cut(segment, active.records, active.data_bytes)
+    segment.data.datasync()
+    segment.idx.datasync()
+    _add_sealed(engine, draft, segment, active._replace(sealed=True))
+
+
+def _finish(engine: Engine, draft: Draft, writer: SegmentWriter, *, seal: bool) -> None:
+    writer.sync()
+    info = writer.info(sealed=seal)
+    if seal:
+        _add_sealed(engine, draft, writer.segment, info)
+    else:
+        draft.active = info
+
+
+def _add_sealed(engine: Engine, draft: Draft, segment: SegmentFiles, info: SegmentInfo) -> None:
+    draft.has_new_tags |= write_tags(engine.files, engine.layout, segment, info)
+    draft.sealed.append(info)
+    draft.active = None
+
+
+def _is_full(info: SegmentInfo, frame_bytes: int, settings: LogSettings) -> bool:
+    """Return whether a segment has no room for the frame. An empty segment takes one record of any size."""
+    limit = settings.segment_max_bytes
+    is_over = info.data_bytes >= limit or info.data_bytes + frame_bytes > limit + settings.max_store_overflow
+    return info.records >= settings.segment_max_events or (info.records > 0 and is_over)
+
+
+def _flag(engine: Engine, topic_id: int, info: SegmentInfo, deletes: MergedDeletes, known_below: int) -> SegmentInfo:
+    """Run step 3 for one segment, also where the flag is set already (CKPT-6).
+
+    Return the new info of the segment. If the deletes reach no record, return `info` and read no entries.
+    """
+    segment = engine.segments.get(topic_id, info)
+    seqs = reached_seqs(engine.files, engine.layout, segment, info, deletes, known_below=known_below)
+    if not seqs:
+        return info
+    for _, group in groupby(seqs, key=lambda seq: (seq - info.first_seq) // FRAME_BATCH_MAX_RECORDS):
+        batch = list(group)
+        segment.entries(batch[0], batch[-1])
+        segment.set_deleted(batch[0], batch[-1], batch)
+    segment.idx.datasync()
+    return segment.counted(info)

@@ -1,0 +1,276 @@
+"""The plan of a checkpoint: the topics that it looks at, and a draft of each topic that changes (step 1).
+
+    topic                                           in the plan
+    has records, deletes or a request to apply      a draft
+    changed, and has nothing to write               its metadata, for the manifest
+    unchanged since the newest manifest             not in it: the encoder has what the manifest says (CKPT-9)
+
+The rules CKPT-1 to CKPT-9 are those of seglog.maintenance.checkpoint. This module writes nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from itertools import count
+
+from seglog.engine.engine import Engine
+from seglog.engine.state import TopicState, active_meta, relocated
+from seglog.maintenance.retention import is_aged, seal_age_ms
+from seglog.segments.segment import SegmentInfo
+from seglog.segments.sizes import Sizes
+from seglog.values.delete_list import DeleteList
+from seglog.values.deletes import DeleteOp
+from seglog.values.merged_deletes import NO_DELETES, MergedDeletes
+from seglog.values.truncate_op import TruncateOp
+from seglog.wal.manifest import TopicMeta, WalPosition
+
+__all__ = ["CheckpointRequest", "Draft", "Plan", "has_news", "is_to_be_sealed", "plan_checkpoint", "schedule"]
+
+_ticket = count()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRequest:
+    """A change to a topic that a caller asks of a checkpoint. The manifest makes it durable, or it does not happen.
+
+    `seal` seals the active segment. `release_seq` releases the sealed segments that end there or below; with `epoch`,
+    only if the topic has that epoch. `settle_op` and `settle_truncation` take a delete and a truncation off their
+    lists. `relocated` is the first seq of a hot segment with a copy in the cold store, and its .idx's XXH3-64.
+    `made_hot` is the first seq of a relocated segment that is hot again.
+    """
+
+    topic: str
+    seal: bool = False
+    settle_op: int | None = None
+    release_seq: int | None = None
+    epoch: int | None = None
+    settle_truncation: TruncateOp | None = None
+    relocated: tuple[int, int] | None = None
+    made_hot: int | None = None
+
+
+@dataclass(slots=True)
+class Draft:
+    """A topic during a checkpoint: first as planned, then as it will be published.
+
+    The tail goes from `first_seq` to `last_seq`, and is absorbed up to `kept_seq`. All records from `lost_seq` to the
+    tail were ephemeral. `deletes` are the deletes to flag: the first `pending_count` of `pending`, and the deletes that
+    a segment made hot again was not flagged for.
+    """
+
+    state: TopicState
+    meta: TopicMeta
+    lost_seq: int
+    first_seq: int
+    kept_seq: int
+    last_seq: int
+    pending: DeleteList
+    pending_count: int
+    seal: bool
+    sealed: list[SegmentInfo]
+    active: SegmentInfo | None
+    released: list[SegmentInfo]
+    made_hot: int | None
+    cold: tuple[SegmentInfo, ...]
+    final: TopicMeta | None = None
+    cold_ops: DeleteList = field(default_factory=DeleteList)
+    deletes: MergedDeletes = NO_DELETES
+    sizes: Sizes = field(default_factory=Sizes)
+    has_new_tags: bool = False
+
+    @property
+    def segments(self) -> list[SegmentInfo]:
+        return self.sealed if self.active is None else [*self.sealed, self.active]
+
+    @property
+    def pending_cold_deletes(self) -> list[tuple[int, int]]:
+        gone = [info.first_seq for info in relocated(self.released)]
+        return [(self.meta.topic_id, seq) for seq in (*gone, self.made_hot) if seq is not None]
+
+    def result(self) -> TopicMeta:
+        """Return the metadata for the manifest and for `_publish`. Call this after all segments are written."""
+        cold_ops = _kept_cold_ops((*self.meta.cold_ops, *self.deletes.tagged), self.cold)
+        self.cold_ops = DeleteList(cold_ops)
+        self.sizes = Sizes(tuple(self.sealed), self.cold)
+        active = active_meta(self.active)
+        self.final = replace(self.meta, sealed=self.sizes.segments, active=active, cold_ops=cold_ops)
+        return self.final
+
+    def merge_deletes(self) -> None:
+        """Merge the deletes to flag. This runs without the lock, because there may be many."""
+        made_hot = () if self.made_hot is None else self.meta.cold_ops
+        if made_hot or self.pending_count:
+            self.deletes = MergedDeletes((*made_hot, *self.pending.first(self.pending_count)))
+
+    def replace(self, info: SegmentInfo) -> None:
+        """Replace the info of that segment."""
+        if not info.sealed:
+            self.active = info
+        else:
+            self.sealed[bisect_left(self.sealed, info.first_seq, key=lambda each: each.first_seq)] = info
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The plan of a checkpoint. `others` are topics with nothing to write that may differ from the newest manifest."""
+
+    wal: tuple[WalPosition, ...]
+    next_topic_id: int
+    drafts: list[Draft]
+    others: list[tuple[TopicState, TopicMeta]]
+    deleted: tuple[int, ...]
+    epoch_floor: int
+    pending_cold_deletes: tuple[tuple[int, int], ...]
+
+    def all_pending_cold_deletes(self) -> tuple[tuple[int, int], ...]:
+        return (*self.pending_cold_deletes, *(key for draft in self.drafts for key in draft.pending_cold_deletes))
+
+
+def plan_checkpoint(engine: Engine, request: CheckpointRequest | None) -> Plan:
+    with engine.committer.lock:
+        # This manifest leaves out a topic whose creation is not published. Recovery creates that topic from the WAL, so
+        # its id must look unused in the manifest.
+        next_topic_id = min(engine.creating, default=engine.next_topic_id)
+        ends, deleted = engine.committer.published_ends, engine.deleted
+        plan = Plan(ends, next_topic_id, [], [], deleted, engine.epoch_floor, engine.pending_cold_deletes)
+        for state in _to_look_at(engine, request):
+            own = request if request is not None and request.topic == state.name else None
+            aged = is_to_be_sealed(engine, state)
+            if own is not None or aged or has_news(state):
+                plan.drafts.append(_draft(state, own, seal=aged))
+            else:
+                plan.others.append((state, state.to_meta()))
+    return plan
+
+
+def _to_look_at(engine: Engine, request: CheckpointRequest | None) -> list[TopicState]:
+    """Return the topics that this checkpoint looks at, ascending by id (CKPT-9).
+
+    The caller holds the committer's lock.
+    """
+    for topic_id in [state.topic_id for state in engine.changed.values() if state.is_gone]:
+        del engine.changed[topic_id]
+    found = {**engine.changed, **{state.topic_id: state for state in _aged(engine)}}
+    if request is not None:
+        named = (engine.find(request.topic), *engine.topics_being_deleted.values())
+        found |= {state.topic_id: state for state in named if state is not None and state.name == request.topic}
+    return [found[topic_id] for topic_id in sorted(found) if not found[topic_id].is_gone]
+
+
+def _aged(engine: Engine) -> list[TopicState]:
+    """Return the topics of `aging` that are due. They count as changed until a checkpoint has sealed them."""
+    found: list[TopicState] = []
+    now_ms = engine.clock.now_ms()
+    while engine.aging and engine.aging[0][0] < now_ms:
+        state = engine.aging[0][2]
+        if not state.is_gone:
+            state.touch()
+            found.append(state)
+        state.seal_due_ms = None
+        heappop(engine.aging)
+    return found
+
+
+def schedule(engine: Engine, state: TopicState, meta: TopicMeta | None) -> None:
+    """Schedule the topic for sealing by age. If the topic has no news and is as `meta` says, later checkpoints skip it.
+
+    `meta` is what the newest manifest says of the topic. The caller holds the committer's lock.
+    """
+    due_ms = _seal_due_ms(engine, state)
+    if due_ms is not None and due_ms != state.seal_due_ms:
+        heappush(engine.aging, (due_ms, next(_ticket), state))
+        state.seal_due_ms = due_ms
+    if not has_news(state) and state.to_meta() == meta:
+        engine.changed.pop(state.topic_id, None)
+
+
+def has_news(state: TopicState) -> bool:
+    """Return whether the topic has anything that segments and flags lack. The caller holds the committer's lock."""
+    return bool(len(state.tail) or state.pending or state.head_seq != state.kept_head or _is_outdated(state))
+
+
+def _seal_due_ms(engine: Engine, state: TopicState) -> int | None:
+    """Return the time after which the active segment is old enough to seal, or None.
+
+    Records in the tail are news anyway.
+    """
+    max_age_ms = seal_age_ms(state.config, engine.settings.segment_max_age_ms)
+    return state.active.min_ts_ms + max_age_ms if max_age_ms and state.active is not None else None
+
+
+def is_to_be_sealed(engine: Engine, state: TopicState) -> bool:
+    """Return whether the oldest unsealed record is old enough to seal. The caller holds the committer's lock."""
+    max_age_ms = seal_age_ms(state.config, engine.settings.segment_max_age_ms)
+    if not max_age_ms:
+        return False
+    oldest = state.tail.ts_ms(state.tail.first_seq) if len(state.tail) else None
+    if state.active is not None:
+        oldest = state.active.min_ts_ms
+    return is_aged(oldest, max_age_ms, engine.clock.now_ms())
+
+
+def _is_outdated(state: TopicState) -> bool:
+    """Return whether a checkpoint can drop segments, or forget listed deletes."""
+    if state.ops and not _keeps_ops(state, state.hot_floor):
+        return True
+    return state.dead_segments > 0 and not state.config.keep_history
+
+
+def _draft(state: TopicState, request: CheckpointRequest | None, *, seal: bool) -> Draft:
+    sealed = list(state.sealed)
+    made_hot = None if request is None else request.made_hot
+    if request is not None and request.relocated is not None:
+        sealed = [_with_check(info, *request.relocated) for info in sealed]
+    if made_hot is not None:
+        sealed = [info._replace(cold_check=None) if info.first_seq == made_hot else info for info in sealed]
+    release_seq = 0 if request is None or request.release_seq is None else request.release_seq
+    if request is not None and request.epoch not in {None, state.epoch}:
+        release_seq = 0
+    if not state.config.keep_history:
+        release_seq = max(release_seq, state.floors.earliest_seq - 1)
+    released = sealed[: bisect_right(sealed, release_seq, key=lambda segment: segment.last_seq)]
+    del sealed[: len(released)]
+    has_moved = released or made_hot is not None or (request is not None and request.relocated is not None)
+    hot_floor = released[-1].last_seq + 1 if released else state.hot_floor
+    ops = tuple(state.ops) if _keeps_ops(state, hot_floor) else ()
+    if request is not None and request.settle_op is not None:
+        ops = tuple(op for op in ops if op.op != request.settle_op)
+    truncate_ops = tuple(op for op in state.truncate_ops if request is None or op != request.settle_truncation)
+    return Draft(
+        state=state,
+        meta=replace(state.to_meta(), hot_floor=hot_floor, ops=ops, truncate_ops=truncate_ops),
+        lost_seq=state.segments_end + 1,
+        first_seq=state.tail.first_seq,
+        kept_seq=state.tail.kept_seq,
+        last_seq=state.head_seq,
+        pending=state.pending,
+        pending_count=len(state.pending),
+        seal=seal or (request is not None and request.seal),
+        sealed=sealed,
+        active=state.active,
+        released=released,
+        made_hot=made_hot,
+        cold=relocated(sealed) if has_moved else state.cold,
+    )
+
+
+def _with_check(info: SegmentInfo, first_seq: int, check: int) -> SegmentInfo:
+    return info._replace(cold_check=check) if info.first_seq == first_seq else info
+
+
+def _kept_cold_ops(ops: tuple[DeleteOp, ...], cold: tuple[SegmentInfo, ...]) -> tuple[DeleteOp, ...]:
+    """Return the deletes by tag that may reach relocated segments, without deletes that a later one covers (CKPT-7)."""
+    if not cold:
+        return ()
+    # A delete that does not reach the first record reaches none behind it.
+    return tuple(op for op in MergedDeletes(ops).tagged if op.may_reach(cold[0].first_seq))
+
+
+def _keeps_ops(state: TopicState, hot_floor: int) -> bool:
+    """Return whether the topic keeps its listed deletes.
+
+    A delete that reaches into the cold tier sets no flags there, so it stays listed until it is settled.
+    """
+    return state.config.keep_history or state.floors.earliest_seq < hot_floor
