@@ -10,6 +10,9 @@ The retention of a topic (`TopicConfig`):
     cap_bytes     none      the bytes of frames that retention keeps on this disk, at least
     discard       old       at a cap: "old" evicts the oldest whole segments; "reject" refuses the append
 
+By default, age alone seals no segment. Topics with few records would otherwise get many small segments. A topic with a
+ttl has its active segment sealed by the ttl.
+
 The other sections belong to the packages that read them (seglog.files.settings_file).
 """
 

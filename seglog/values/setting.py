@@ -2,11 +2,13 @@
 
     @dataclass(frozen=True, slots=True)
     class LogSettings:
-        wal_file_bytes: int = number(64 * MIB, "bytes", 4096, 1024 * MIB, "of one file of the write-ahead log")
+        wal_file_bytes: int = number(64 * MIB, "bytes", 4096, 1024 * MIB, "size of a file of the write-ahead log")
 
 Checks and their errors, the seglog.toml of `seglog init`, the environment of the command and docs/configuration.md read
 the declaration. The class names its section as `SECTION`. The name of a setting is `section.key`. Its environment
 variable is `SEGLOG_SECTION_KEY`.
+
+This module uses no settings library, because its import would delay every command.
 """
 
 from __future__ import annotations
