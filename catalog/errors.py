@@ -115,7 +115,7 @@ class InvalidObject(Corrupt):
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(
-            f"{place}: {reason}", hint="the object is damaged: keep it, and compare with a backup or replica"
+            f"{place}: {reason}", hint="the object is damaged: keep it, and compare it with a backup or replica"
         )
         self.place = place
         self.reason = reason
@@ -128,7 +128,7 @@ class FormatUnsupported(Corrupt):
 
     def __init__(self, place: str, found: str, known: int = 1) -> None:
         super().__init__(
-            f"{place}: format version {found} is not one this seglog reads (it reads {known})",
+            f"{place}: format version {found} is not supported: this seglog reads {known}",
             hint="use the seglog version that wrote it, or another remote",
         )
         self.place = place
@@ -147,7 +147,7 @@ class KeyTaken(Conflict):
 
 class KeyChanged(Conflict):
     def __init__(self, key: str) -> None:
-        super().__init__(f"{key} was changed by somebody else meanwhile")
+        super().__init__(f"another writer has changed {key} meanwhile")
         self.key = key
 
 
@@ -157,10 +157,10 @@ class Diverged(Conflict):
     def __init__(self, topic: str, vid: str, lsn: int, *, message: str | None = None, hint: str | None = None) -> None:
         super().__init__(
             message
-            or f"{topic} has diverged: lsn {lsn} of volume {vid} was committed by another writer; nothing was changed",
+            or f"{topic} has diverged: lsn {lsn} of volume {vid} is another writer's commit; nothing was changed",
             hint=hint
-            or "two writers have one topic: stop one of them. This directory keeps all its records; "
-            f"`seglog reset {topic} --as NAME` saves those that the other does not have as a branch",
+            or "two writers use one topic: stop one of them. This directory keeps all its records. "
+            f"`seglog reset {topic} --as NAME` makes a branch of the records that the other writer lacks",
         )
         self.topic = topic
         self.vid = vid
@@ -176,8 +176,8 @@ class Fenced(Diverged):
             vid,
             lsn,
             message=f"{topic} was taken over by another writer: lsn {lsn} of volume {vid} has epoch {epoch}",
-            hint=f"stop this writer. `seglog reset {topic}` follows the other one; "
-            "with `--as NAME` what was appended here becomes a branch",
+            hint=f"stop this writer. `seglog reset {topic}` follows the other writer. "
+            "With `--as NAME`, the records that the other writer lacks become a branch",
         )
         self.epoch = epoch
 
@@ -190,7 +190,7 @@ class Outdated(Diverged):
             topic,
             vid,
             lsn,
-            message=f"{topic} has diverged: lsn {lsn} of volume {vid} lies below its boundary, {boundary}",
+            message=f"{topic} has diverged: lsn {lsn} of volume {vid} lies below GC's boundary, {boundary}",
         )
         self.boundary = boundary
 
@@ -203,9 +203,9 @@ class BranchCollected(Diverged):
             name,
             vid,
             0,
-            message=f"{name} was deleted in the remote, and its volume {vid} was collected since; nothing was changed",
-            hint=f"`seglog reset {name} --as NAME` makes what is still here a branch that begins with nothing, "
-            "`--discard` drops it",
+            message=f"{name} was deleted in the remote, and GC has deleted its volume {vid}; nothing was changed",
+            hint=f"`seglog reset {name} --as NAME` saves the records that are still here as a branch, "
+            "`--discard` drops them",
         )
 
 
@@ -221,7 +221,7 @@ class VolumeHasName(Conflict):
 
     def __init__(self, topic: str, branch: str, name: str) -> None:
         super().__init__(
-            f"{topic}@{branch} is not given: its volume has the name {topic}@{name} now",
+            f"{topic}@{branch} was not created: its volume has the name {topic}@{name} now",
             hint=f"a volume has one name: use {topic}@{name}, or run `seglog branch rename {topic} {name} {branch}`",
         )
         self.topic = topic
@@ -232,7 +232,7 @@ class VolumeHasName(Conflict):
 class TagExists(Conflict):
     def __init__(self, topic: str, tag: str) -> None:
         super().__init__(
-            f"{topic} has a tag {tag} already", hint="choose another name: a tag is never moved, only deleted"
+            f"{topic} has a tag {tag} already", hint="choose another name, or delete that tag first: a tag never moves"
         )
         self.topic = topic
         self.tag = tag
@@ -243,7 +243,7 @@ class HistoryCollected(Conflict):
 
     def __init__(self, vid: object, lsn: int, boundary: int) -> None:
         super().__init__(
-            f"lsn {lsn} of volume {vid} was collected while it was looked at: what is kept begins with lsn {boundary}",
+            f"GC deleted lsn {lsn} of volume {vid} during the call: the kept history now begins with lsn {boundary}",
             hint="run the same command again",
         )
         self.vid = vid
@@ -256,8 +256,8 @@ class VolumeCollected(Conflict):
 
     def __init__(self, topic: str, branch: str, vid: object) -> None:
         super().__init__(
-            f"{topic}@{branch} was not made: its volume {vid} was collected before it had its name",
-            hint="run the same command again: it makes another volume",
+            f"{topic}@{branch} was not created: GC deleted its volume {vid} before the volume had a name",
+            hint="run the same command again: it creates another volume",
         )
         self.topic = topic
         self.branch = branch
@@ -268,14 +268,14 @@ class PinLost(Conflict):
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"the lease {key} had ended before it was renewed", hint="read again, from a state that is kept"
+            f"the lease {key} ended before its renewal", hint="read again, from a state that is still kept"
         )
         self.key = key
 
 
 class NotUndone(Conflict):
     def __init__(self, number: int, reason: str) -> None:
-        super().__init__(f"operation {number} cannot be undone: {reason}", hint="`seglog oplog` shows the operations")
+        super().__init__(f"operation {number} cannot be undone: {reason}", hint="`seglog oplog` lists the operations")
         self.number = number
 
 
@@ -302,22 +302,20 @@ class NoSuchBucket(Missing):
 
 class NoSuchTopic(Missing):
     def __init__(self, topic: str, place: str) -> None:
-        super().__init__(f"no topic {topic} in {place}", hint="`seglog topic list` shows the topics there are")
+        super().__init__(f"no topic {topic} in {place}", hint="`seglog topic list` lists the topics")
         self.topic = topic
 
 
 class NoSuchBranch(Missing):
     def __init__(self, topic: str, branch: str) -> None:
-        super().__init__(
-            f"no branch {topic}@{branch}", hint=f"`seglog branch list {topic}` shows the branches there are"
-        )
+        super().__init__(f"no branch {topic}@{branch}", hint=f"`seglog branch list {topic}` lists the branches")
         self.topic = topic
         self.branch = branch
 
 
 class NoSuchTag(Missing):
     def __init__(self, topic: str, tag: str) -> None:
-        super().__init__(f"{topic} has no tag {tag}", hint=f"`seglog tag list {topic}` shows the tags there are")
+        super().__init__(f"{topic} has no tag {tag}", hint=f"`seglog tag list {topic}` lists the tags")
         self.topic = topic
         self.tag = tag
 
@@ -326,7 +324,7 @@ class OutOfWindow(Missing):
     """The target lies outside what is kept. The message gives the window. The call never guesses the nearest point."""
 
     def __init__(self, target: str, window: str) -> None:
-        super().__init__(f"{target} is outside what is kept. Restorable: {window}")
+        super().__init__(f"{target} is outside the kept history. Restorable: {window}")
         self.target = target
         self.window = window
 
@@ -347,8 +345,10 @@ class NotOffered(Unavailable):
     """The store does not support what a request asks for. It may support all other requests."""
 
     def __init__(self, url: str, cause: str) -> None:
-        hint = "choose another storage class or encryption in the settings, if it is that; else ask `seglog doctor`"
-        super().__init__(f"{url} does not offer what was asked: {cause}", hint=hint)
+        hint = (
+            "if the cause is a storage class or an encryption, choose another in the settings. Else run `seglog doctor`"
+        )
+        super().__init__(f"{url} does not support the request: {cause}", hint=hint)
         self.url = url
 
 
@@ -375,7 +375,7 @@ class ClocksDisagree(Unavailable):
         super().__init__(
             f"{what}: this machine's clock is {_span(abs(ahead_ms))} {way} that of {url} "
             f"({here} here, {there} there), and may differ by {_span(bound_ms)}",
-            hint="set the clock that is wrong, by NTP; `seglog doctor` compares them. Then run the same command again",
+            hint="correct the wrong clock by NTP; `seglog doctor` compares the clocks. Then run the same command again",
         )
         self.url = url
         self.ahead_ms = ahead_ms
@@ -403,8 +403,8 @@ class OpenedByParent(Misuse):
 
     def __init__(self, parent: int) -> None:
         super().__init__(
-            f"the local catalog was opened by process {parent}, of which this process is a fork; nothing was done",
-            hint="open it in this process once the parent has closed it, or start processes by multiprocessing's spawn",
+            f"process {parent} opened the local catalog, and this process is a fork of that one; nothing was done",
+            hint="open it in this process after the parent has closed it, or use multiprocessing's spawn method",
         )
         self.parent = parent
 
@@ -426,7 +426,7 @@ class InvalidArgument(Misuse, TypeError, ValueError):
     """
 
     def __init__(self, name: str, given: object, wanted: str) -> None:
-        super().__init__(f"argument {name} is {reprlib.repr(given)} ({type(given).__name__}): it has to be {wanted}")
+        super().__init__(f"argument {name} is {reprlib.repr(given)} ({type(given).__name__}): it must be {wanted}")
         self.name = name
         self.given = given
         self.wanted = wanted
@@ -455,7 +455,8 @@ class InvalidRemote(Misuse):
 class ChecksumNotKept(Misuse):
     def __init__(self, url: str, kind: str) -> None:
         super().__init__(
-            f"{url} keeps no {kind} of whole objects", hint='set offload.checksum to "auto", or to one that it keeps'
+            f"{url} keeps no {kind} of whole objects",
+            hint='set offload.checksum to "auto", or to a checksum that the store keeps',
         )
 
 

@@ -112,7 +112,7 @@ class ObjectDamaged(Corrupt):
     def __init__(self, key: str, offset: int, reason: str) -> None:
         super().__init__(
             f"{key} is damaged at offset {offset}: {reason}",
-            hint="nothing was changed: keep the object, and compare with a backup or replica",
+            hint="nothing was changed: keep the object, and compare it with a backup or replica",
         )
         self.key = key
         self.offset = offset
@@ -145,9 +145,10 @@ class HistoryBehind(Corrupt):
 
     def __init__(self, name: str, last_seq: int, known_seq: int) -> None:
         super().__init__(
-            f"records of {name} up to {last_seq} left this disk, but catalog.db knows of {known_seq} only",
-            hint="put back the catalog.db that belongs to this directory; the remote has the records. If it is gone, "
-            f"save what is only here: `seglog read {name} --from {last_seq + 1}`, then `seglog reset {name} --discard`",
+            f"the log released the records of {name} up to seq {last_seq}, but catalog.db ends at seq {known_seq}",
+            hint="restore the catalog.db that belongs to this directory; the remote has the records. If it is lost, "
+            f"save the records that only this directory has: "
+            f"`seglog read {name} --from {last_seq + 1}`, then `seglog reset {name} --discard`",
         )
         self.name = name
 
@@ -168,7 +169,7 @@ class FormatUnsupported(Corrupt):
 
     def __init__(self, key: str, found: str) -> None:
         super().__init__(
-            f"{key}: {found} is not something this seglog reads",
+            f"{key}: this seglog does not read {found}",
             hint="use the software version that wrote it",
         )
         self.key = key
@@ -192,7 +193,7 @@ class DirectoryNotEmpty(Conflict):
     def __init__(self, path: Path) -> None:
         super().__init__(
             f"{path} is not empty; nothing was changed",
-            hint="recover into a new directory; one that an earlier `seglog recover` of the same URL began goes on",
+            hint="recover into a new directory, or repeat an unfinished `seglog recover` of the same URL",
         )
         self.path = path
 
@@ -203,8 +204,8 @@ class LocalChangesLost(Conflict):
     def __init__(self, name: str, records: int, deletes: int, truncations: int = 0) -> None:
         cuts = f", and {truncations} truncations," if truncations else ""
         super().__init__(
-            f"{name} has {records} records and {deletes} deletes{cuts} that are only here; nothing was changed",
-            hint=f"`seglog reset {name} --as NAME` makes them a branch, `--discard` drops them",
+            f"{name} has {records} records and {deletes} deletes{cuts} that the remote lacks; nothing was changed",
+            hint=f"`seglog reset {name} --as NAME` saves them as a branch, `--discard` drops them",
         )
         self.name = name
         self.records = records
@@ -217,7 +218,7 @@ class OtherRemote(Conflict):
 
     def __init__(self, name: str, url: str, vid: str) -> None:
         super().__init__(
-            f"{url} is not where the history of {name} is (volume {vid}); nothing was sent",
+            f"{url} does not hold the history of {name} (volume {vid}); nothing was sent",
             hint="correct the remote URL or the endpoint, or copy the whole prefix there first",
         )
         self.name = name
@@ -231,8 +232,8 @@ class RemoteBehind(Conflict):
     def __init__(self, name: str, url: str, vid: str, lsn: int) -> None:
         super().__init__(
             f"{url} lacks commit lsn {lsn} of {name} (volume {vid}), which this directory knows; no commit was made",
-            hint="objects were deleted there, or an older copy was put back: bring back the newest copy of the prefix, "
-            "and run `seglog verify --remote`. What has no other copy stays on this disk",
+            hint="objects were deleted there, or an older copy was restored. Restore the newest copy of the prefix, "
+            "then run `seglog verify --remote`. Records without another copy stay on this disk",
         )
         self.name = name
         self.url = url
@@ -246,7 +247,7 @@ class NotOffloaded(Conflict):
     def __init__(self, name: str, target: str) -> None:
         super().__init__(
             f"{target} of {name} is not in the remote yet",
-            hint=f"`seglog seal {name}`, then `seglog offload {name}` bring it there",
+            hint=f"run `seglog seal {name}`, then `seglog offload {name}`",
         )
         self.name = name
         self.target = target
@@ -256,7 +257,7 @@ class OpenBranch(Conflict):
     def __init__(self, name: str) -> None:
         super().__init__(
             f"{name} is open for appends in this directory",
-            hint=f"`seglog reset {name}` ends that, and keeps what was offloaded",
+            hint=f"`seglog reset {name}` ends that, and keeps the offloaded records",
         )
         self.name = name
 
@@ -265,7 +266,8 @@ class TopicAttached(Conflict):
     def __init__(self, name: str) -> None:
         super().__init__(
             f"{name} has a history in the remote; nothing was deleted",
-            hint=f"`seglog topic delete {name} --detach --yes` offloads all of it, and takes it from here only",
+            hint=f"`seglog topic delete {name} --detach --yes` offloads all its records, "
+            "then deletes the topic in this directory only",
         )
         self.name = name
 
@@ -287,34 +289,34 @@ class Busy(Unavailable):
     """The daemon has too many requests. The caller should ask again after `retry_after_s`."""
 
     def __init__(self, retry_after_s: int) -> None:
-        super().__init__("the daemon has as many requests as it takes", hint=f"try again in {retry_after_s} s")
+        super().__init__("the daemon has reached its limit of requests", hint=f"try again in {retry_after_s} s")
         self.retry_after_s = retry_after_s
 
 
 class DaemonGone(Unavailable):
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"the daemon at {path} did not answer: {reason}", hint="look at its log, then try again")
+        super().__init__(f"the daemon at {path} did not answer: {reason}", hint="read its log, then try again")
         self.path = path
         self.reason = reason
 
 
 class Stopping(Unavailable):
     def __init__(self) -> None:
-        super().__init__("the daemon is being stopped; what was begun goes on when it is started again")
+        super().__init__("the daemon is stopping; its next start continues unfinished work")
 
 
 class WorkerDied(Unavailable):
     """The process ended. `code` is its exit code, or minus the signal that killed it; None if there was no process."""
 
     def __init__(self, code: int | None) -> None:
-        how = "is not there" if code is None else f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
-        super().__init__(f"the process that uploads {how}; the upload begins anew with the next try")
+        how = "does not run" if code is None else f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+        super().__init__(f"the upload process {how}; the next try starts the upload again")
         self.code = code
 
 
 class WorkerFailed(Unavailable):
     def __init__(self, trace: str) -> None:
-        super().__init__(f"the process that uploads failed: {trace}")
+        super().__init__(f"the upload process failed: {trace}")
 
 
 class Misuse(OffloadError):
@@ -352,7 +354,7 @@ class EntryTooLarge(Misuse):
 
     def __init__(self, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(
-            f"an entry of {size_bytes} bytes does not fit a block, which takes {limit_bytes} at most",
+            f"an entry of {size_bytes} bytes does not fit into a block, which holds at most {limit_bytes}",
             hint="raise block_size in the [offload] section of seglog.toml",
         )
         self.size_bytes = size_bytes
@@ -389,7 +391,7 @@ class NeverWritten(Misuse):
     def __init__(self, topic: str) -> None:
         super().__init__(
             f"topic {topic} is ephemeral: its records are never written, so there is nothing to offload",
-            hint=f"`seglog topic set {topic} --durability memory`, or disk, or fsync, for those to come",
+            hint=f"`seglog topic set {topic} --durability memory`, or disk, or fsync, for later records",
         )
         self.topic = topic
 
@@ -406,7 +408,7 @@ class NoRemote(Misuse):
 class UnknownObject(Misuse):
     def __init__(self, place: str) -> None:
         super().__init__(
-            f"{place} is no file or object of seglog",
+            f"{place} is not a file or object of seglog",
             hint="name a file below topics/ or wal/, or an object: s3://bucket/key, file:///path/to/object",
         )
         self.place = place

@@ -134,7 +134,7 @@ class OffloadSettings:
     def __post_init__(self) -> None:
         check_settings(self)
         if self.sse_kms_key_id and self.sse != "aws:kms":
-            raise InvalidSetting("offload.sse_kms_key_id", "is for aws:kms only, and offload.sse is not that")
+            raise InvalidSetting("offload.sse_kms_key_id", 'is only for offload.sse = "aws:kms"')
 
 
 TRIGGERS = ("offload_after_s", "offload_hot_bytes", "tail_interval_s")
@@ -232,4 +232,6 @@ class ServeSettings:
     def __post_init__(self) -> None:
         check_settings(self)
         if self.disk_reject_bytes > self.disk_alarm_bytes:
-            raise InvalidSetting("serve.disk_reject_bytes", "is above disk_alarm_bytes: the alarm has to come first")
+            raise InvalidSetting(
+                "serve.disk_reject_bytes", "is above serve.disk_alarm_bytes: the alarm must come first"
+            )

@@ -171,8 +171,8 @@ class SegmentCut(Corrupt):
 
     def __init__(self, segment: int, part: str, offset: int, wanted: int) -> None:
         super().__init__(
-            f"the {part} of segment {segment} is not whole: of {wanted} bytes, they end or differ at {offset}",
-            hint="nothing was changed: see what the store behind it says",
+            f"the {part} of segment {segment} is damaged: its {wanted} bytes end or differ at offset {offset}",
+            hint="nothing was changed: check the segment store",
         )
         self.segment = segment
         self.part = part
@@ -186,7 +186,7 @@ class FileCorrupt(Corrupt):
     def __init__(self, path: Path, offset: int, reason: str) -> None:
         super().__init__(
             f"{path} is damaged at offset {offset}: {reason}",
-            hint="nothing was changed: keep the file, and restore the range from the remote or a backup",
+            hint="nothing was changed: keep the file, and restore its records from the remote or a backup",
         )
         self.path = path
         self.offset = offset
@@ -198,7 +198,7 @@ class FormatUnsupported(Corrupt):
 
     def __init__(self, path: Path, found: str) -> None:
         super().__init__(
-            f"{path}: format version {found} is not one this seglog reads (it reads 1)",
+            f"{path}: format version {found} is not supported: this seglog reads 1",
             hint="use the seglog version that wrote it",
         )
         self.path = path
@@ -215,7 +215,7 @@ class ColdDirectoryTaken(Conflict):
     def __init__(self, path: Path, owner: str) -> None:
         super().__init__(
             f"{path} is the cold directory of {owner}",
-            hint="set cold_dir to a directory that no other log uses; if that log is gone for good, empty this one",
+            hint="set cold_dir to a directory that no other log uses. If that other log is gone, empty this one",
         )
         self.path = path
         self.owner = owner
@@ -224,7 +224,7 @@ class ColdDirectoryTaken(Conflict):
 class ColdTierAttached(Conflict):
     def __init__(self) -> None:
         super().__init__(
-            "the log has a cold tier already", hint="close the archive that is attached, then attach another"
+            "the log has a cold tier already", hint="close the attached archive, then attach the other one"
         )
 
 
@@ -244,7 +244,10 @@ class ConcurrentModification(Conflict):
     """Since the caller looked, the topic had an append, a delete or a truncation."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"topic {topic} was changed meanwhile; nothing was done", hint="look again, then repeat it")
+        super().__init__(
+            f"topic {topic} has changed meanwhile; nothing was done",
+            hint="read its present state, then repeat the call",
+        )
         self.topic = topic
 
 
@@ -256,8 +259,8 @@ class Truncated(Conflict):
 
     def __init__(self, topic: str, seq: int) -> None:
         super().__init__(
-            f"topic {topic} was truncated at seq {seq}, below what was read of it",
-            hint=f"forget what was read from seq {seq} on, and read again from there",
+            f"topic {topic} was truncated at seq {seq}, which the reader has passed",
+            hint=f"discard the records from seq {seq} on, and read again from there",
         )
         self.topic = topic
         self.seq = seq
@@ -268,8 +271,8 @@ class ViewOutdated(Conflict):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path} has changed since it was looked at: who writes it has moved or removed what is to be read",
-            hint="open it again",
+            f"{path} has changed since this view was opened: the writer has moved or deleted the requested data",
+            hint="open the view again",
         )
         self.path = path
 
@@ -293,13 +296,13 @@ class NoSuchItem(Missing):
 
 class NoSuchSegment(Missing):
     def __init__(self, segment: int) -> None:
-        super().__init__(f"no segment that begins with seq {segment}")
+        super().__init__(f"the store has no segment that begins with seq {segment}")
         self.segment = segment
 
 
 class NoSuchTopic(Missing):
     def __init__(self, topic: str) -> None:
-        super().__init__(f"no topic {topic}", hint="`seglog topic list` shows the topics there are")
+        super().__init__(f"no topic {topic}", hint="`seglog topic list` lists the topics")
         self.topic = topic
 
 
@@ -321,7 +324,7 @@ class Evicted(Missing):
     def __init__(self, topic: str, gap_from: int, gap_to: int) -> None:
         super().__init__(
             f"records {gap_from} to {gap_to} of topic {topic} were evicted",
-            hint=f"read from seq {gap_to + 1} on, or with gaps=True, which tells of them in between",
+            hint=f"read from seq {gap_to + 1} on, or read with gaps=True, which returns a Gap in their place",
         )
         self.topic = topic
         self.gap_from = gap_from
@@ -334,14 +337,15 @@ class Unavailable(SeglogError):
 
 class DirectoryNotReadable(Unavailable):
     def __init__(self, path: Path, cause: str) -> None:
-        super().__init__(f"cannot read in {path}: {cause}", hint="check the owner and mode of what is in it")
+        super().__init__(f"cannot read in {path}: {cause}", hint="check the owner and mode of the files in it")
         self.path = path
 
 
 class DirectoryNotWritable(Unavailable):
     def __init__(self, path: Path, cause: str) -> None:
         super().__init__(
-            f"cannot write in {path}: {cause}", hint="check the owner and mode, and that it is not mounted read-only"
+            f"cannot write in {path}: {cause}",
+            hint="check its owner and mode, and whether its disk is mounted read-only",
         )
         self.path = path
 
@@ -350,14 +354,14 @@ class AppendsHeld(Unavailable):
     """The log refuses appends for now, because a caller of `Log.hold_appends` asked for that."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"no appends are taken now: {reason}")
+        super().__init__(f"the log refuses appends for now: {reason}")
         self.reason = reason
 
 
 class DiskFull(Unavailable):
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"no space left for {path}; nothing was appended", hint="free some space: appends work again at once"
+            f"no space left for {path}; nothing was appended", hint="free some space; appends then work again"
         )
         self.path = path
 
@@ -368,7 +372,7 @@ class TooManyOpenFiles(Unavailable):
     def __init__(self, path: Path) -> None:
         super().__init__(
             f"no file descriptor is left for {path}; nothing was changed",
-            hint="close files or connections, or raise the limit (`ulimit -n`): then it works again at once",
+            hint="close files or connections, or raise the limit (`ulimit -n`); the call then works again",
         )
         self.path = path
 
@@ -379,7 +383,7 @@ class TopicFull(Unavailable):
     def __init__(self, topic: str, key: str, limit: int) -> None:
         super().__init__(
             f"topic {topic} is full: {key} is {limit}; nothing was appended",
-            hint="delete what is done with, raise the cap, or set discard to old",
+            hint="delete records that are no longer needed, raise the cap, or set discard to old",
         )
         self.topic = topic
         self.key = key
@@ -391,8 +395,8 @@ class WriterPoisoned(Unavailable):
 
     def __init__(self, path: Path, cause: str) -> None:
         super().__init__(
-            f"the log stopped taking writes: {cause} on {path}",
-            hint="check the disk, then open the directory again: recovery tells what is durable",
+            f"the log takes no more writes: {cause} on {path}",
+            hint="check the disk, then open the directory again; recovery finds the durable records",
         )
         self.path = path
         self.cause = cause
@@ -401,7 +405,7 @@ class WriterPoisoned(Unavailable):
 class ColdTierRequired(Unavailable):
     def __init__(self, topic: str, first: int, last: int) -> None:
         super().__init__(
-            f"records {first} to {last} of {topic} are in the cold tier only",
+            f"records {first} to {last} of {topic} are only in the cold tier",
             hint="open the log with its remote: offload.attach(log, URL), or --remote URL",
         )
         self.topic = topic
@@ -412,7 +416,8 @@ class ColdStoreFailed(Unavailable):
 
     def __init__(self, path: Path, cause: str) -> None:
         super().__init__(
-            f"the cold store does not give {path}: {cause}", hint="mend the store, and read again: nothing was changed"
+            f"the cold store does not return {path}: {cause}",
+            hint="repair the store, then read again; nothing was changed",
         )
         self.path = path
         self.cause = cause
@@ -421,7 +426,7 @@ class ColdStoreFailed(Unavailable):
 class ColdStoreRequired(Unavailable):
     def __init__(self, topic: str, first: int, last: int) -> None:
         super().__init__(
-            f"records {first} to {last} of {topic} are in segments in a cold store, and none is named",
+            f"records {first} to {last} of {topic} are in a cold store, and the log has none",
             hint="set cold_dir in the section [log] of seglog.toml, or give seglog.open the same cold_stores as before",
         )
         self.topic = topic
@@ -449,7 +454,7 @@ class InvalidArgument(Misuse, TypeError, ValueError):
     """
 
     def __init__(self, name: str, given: object, wanted: str) -> None:
-        super().__init__(f"argument {name} is {reprlib.repr(given)} ({type(given).__name__}): it has to be {wanted}")
+        super().__init__(f"argument {name} is {reprlib.repr(given)} ({type(given).__name__}): it must be {wanted}")
         self.name = name
         self.given = given
         self.wanted = wanted
@@ -464,8 +469,8 @@ class CalledWithin(Misuse):
     def __init__(self) -> None:
         super().__init__(
             "a call of this thread on the same log or journal is under way; nothing was done",
-            hint="a signal handler, finalizer or logging handler runs within whatever the thread does: let it put the "
-            "record into a queue, and append it from a thread of its own",
+            hint="a signal handler, finalizer or logging handler interrupts a call of its thread. Let the handler put "
+            "the record into a queue, and append it from another thread",
         )
 
 
@@ -478,7 +483,7 @@ class ColdDirectoryNotApart(Misuse):
     def __init__(self, path: Path, data: Path, reason: str) -> None:
         super().__init__(
             f"{path} cannot be the cold directory of {data}: {reason}",
-            hint="set cold_dir to a directory of its own, on the slower disk; nothing was moved",
+            hint="set cold_dir to a separate directory on the slower disk; nothing was moved",
         )
         self.path = path
         self.reason = reason
@@ -491,7 +496,7 @@ class SameFile(Misuse):
         place = "the cold store writes there" if cold is None else f"{cold} is the same file"
         super().__init__(
             f"{hot} is not deleted: {place}",
-            hint="give the log a cold store that is apart from its data directory; nothing was lost",
+            hint="give the log a cold store outside its data directory; nothing was lost",
         )
         self.hot = hot
         self.cold = cold
@@ -526,8 +531,8 @@ class HistoryKept(Misuse):
 
     def __init__(self, topic: str) -> None:
         super().__init__(
-            f"topic {topic} keeps its history: it is not deleted here",
-            hint="delete its records instead; or configure it without keep_history, if it has no archive",
+            f"topic {topic} keeps its history, so the log does not delete it",
+            hint="delete its records instead. If the topic has no archive, configure it without keep_history",
         )
         self.topic = topic
 
@@ -536,9 +541,7 @@ class NotTruncatable(Misuse):
     """The topic cannot be truncated at that seq. `floor` is the lowest seq at which it can be truncated."""
 
     def __init__(self, topic: str, seq: int, floor: int) -> None:
-        super().__init__(
-            f"topic {topic} cannot be truncated at seq {seq}: that is not on this disk; {floor} is the lowest"
-        )
+        super().__init__(f"topic {topic} cannot be truncated at seq {seq}: the lowest possible seq is {floor}")
         self.topic = topic
         self.seq = seq
         self.floor = floor
@@ -546,7 +549,7 @@ class NotTruncatable(Misuse):
 
 class ReadOnly(Misuse):
     def __init__(self, path: Path, consequence: str = "nothing was changed") -> None:
-        super().__init__(f"{path} is open for reading only: {consequence}", hint="open it without read_only for that")
+        super().__init__(f"{path} is open for reading only: {consequence}", hint="open it without read_only")
         self.path = path
 
 
@@ -571,7 +574,7 @@ class OffsetOverflow(Misuse):
     """The file `path` is full. The next byte has no offset, because offsets end at `limit_bytes`."""
 
     def __init__(self, path: Path, limit_bytes: int, hint: str = "append fewer records at once") -> None:
-        super().__init__(f"{path} takes no more: offsets end at {limit_bytes}; nothing was appended", hint=hint)
+        super().__init__(f"{path} is full: its offsets end at {limit_bytes}; nothing was appended", hint=hint)
         self.path = path
         self.limit_bytes = limit_bytes
 
@@ -584,9 +587,9 @@ class OpenedByParent(Misuse):
 
     def __init__(self, parent: int) -> None:
         super().__init__(
-            f"it was opened by process {parent}, of which this process is a fork; nothing was done",
-            hint="open it in this process once the parent has closed it, ask the daemon (`seglog serve`), or start "
-            "processes by multiprocessing's spawn",
+            f"process {parent} opened it, and this process is a fork of that one; nothing was done",
+            hint="open it in this process after the parent has closed it, use the daemon (`seglog serve`), or start "
+            "processes with multiprocessing's spawn method",
         )
         self.parent = parent
 
@@ -597,13 +600,13 @@ class OtherLoop(Misuse):
     def __init__(self) -> None:
         super().__init__(
             "the log was opened in another event loop; nothing was done",
-            hint="open it within each asyncio.run, or send the call there by asyncio.run_coroutine_threadsafe",
+            hint="open it within each asyncio.run, or send the call to its loop with asyncio.run_coroutine_threadsafe",
         )
 
 
 class SectionPruned(Misuse):
     def __init__(self, section: int, min_section: int) -> None:
-        super().__init__(f"section {section} is below {min_section}, and all there is pruned; nothing was appended")
+        super().__init__(f"section {section} is pruned: the lowest section is {min_section}; nothing was appended")
         self.section = section
         self.min_section = min_section
 

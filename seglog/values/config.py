@@ -197,7 +197,5 @@ def check_durability(name: str) -> str:
 def check_history(durability: str, *, keep_history: bool) -> None:
     """Raise `InvalidSetting` for `keep_history` with ephemeral records, which are never written."""
     if keep_history and durability == "ephemeral":
-        reason = (
-            "a topic that keeps its history takes no ephemeral records: memory is the nearest, or a topic of their own"
-        )
+        reason = "a topic that keeps its history takes no ephemeral records: use memory, or another topic for them"
         raise InvalidSetting("durability", reason)

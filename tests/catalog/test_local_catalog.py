@@ -163,7 +163,7 @@ def test_another_format_version_is_refused_and_left_alone(path: Path) -> None:
     connection.execute("PRAGMA user_version = 1")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(FormatUnsupported, match=r"version 1 .*it reads 2"):
+    with pytest.raises(FormatUnsupported, match=r"version 1 .*this seglog reads 2"):
         LocalCatalog(path)
     assert path.read_bytes() == before
 

@@ -321,7 +321,7 @@ WINDOW = r"Restorable: 2025-11-14T09:12:04Z \(lsn 1\) to 2025-11-14T09:12:43Z \(
 def test_a_target_outside_the_window_is_an_error_that_prints_it(target: Target) -> None:
     with pytest.raises(OutOfWindow, match=WINDOW) as raised:
         resolve(target, past(plain()), last_seq_at)
-    assert str(raised.value).startswith(f"{target} is outside what is kept.")
+    assert str(raised.value).startswith(f"{target} is outside the kept history.")
 
 
 def test_what_is_below_the_first_record_is_outside_too() -> None:

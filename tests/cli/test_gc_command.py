@@ -46,7 +46,7 @@ def test_without_a_window_only_the_newest_state_and_what_is_tagged_stays(started
     assert started("read", "orders").out == b"one\ntwo\nthree\nfour\nfive\nsix\n"
     assert started("read", "orders", "--at", "tag:v1").out == b"one\ntwo\nthree\n"
     refused = started("read", "orders", "--at", "lsn:2")
-    assert (refused.code, "is outside what is kept. Restorable:" in refused.err) == (3, True)
+    assert (refused.code, "is outside the kept history. Restorable:" in refused.err) == (3, True)
     assert [each["operation"] for each in _lines(started, "oplog")][:2] == ["boundary", "gc"]
 
 

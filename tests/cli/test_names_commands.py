@@ -38,11 +38,11 @@ def test_a_tag_is_a_target_for_good(started: Run) -> None:
     taken = started("tag", "create", "orders", "v1")
     assert (taken.code, taken.err) == (
         4,
-        "seglog: orders has a tag v1 already. Choose another name: a tag is never moved, only deleted\n",
+        "seglog: orders has a tag v1 already. Choose another name, or delete that tag first: a tag never moves\n",
     )
     assert started("tag", "delete", "orders", "v1").code == 0
     gone = started("read", "orders", "--at", "tag:v1")
-    assert (gone.code, "`seglog tag list orders` shows" in gone.err) == (3, True)
+    assert (gone.code, "`seglog tag list orders` lists" in gone.err) == (3, True)
 
 
 def test_a_deleted_branch_can_be_had_back(started: Run) -> None:
@@ -113,6 +113,6 @@ def test_undo_takes_back_what_the_oplog_shows(started: Run) -> None:
 
 def test_how_long_ago_is_a_time(started: Run) -> None:
     late = started("restore", "orders", "--to", "1 week ago", "--as", "old")
-    assert (late.code, "is outside what is kept. Restorable: " in late.err) == (3, True)
+    assert (late.code, "is outside the kept history. Restorable: " in late.err) == (3, True)
     assert started("restore", "orders", "--to", "0 seconds ago", "--as", "now").code == 0
     assert started("read", "orders@now").out == b"one\ntwo\nthree\nfour\nfive\n"

@@ -294,7 +294,7 @@ def test_a_text_of_a_subclass_is_kept_as_a_plain_one(world: World) -> None:
 def test_a_refusal_names_argument_value_and_what_is_wanted() -> None:
     error = InvalidArgument("before", "x" * 1000, "a whole number")
     assert str(error).startswith("argument before is 'xxxxx")
-    assert str(error).endswith("(str): it has to be a whole number")
+    assert str(error).endswith("(str): it must be a whole number")
     assert len(str(error)) < 120
     assert isinstance(error, TypeError)
     assert isinstance(error, ValueError)

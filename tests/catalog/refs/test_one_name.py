@@ -38,7 +38,7 @@ def delete(store: MemoryStore, name: str) -> int:
 def test_the_old_name_of_a_renamed_branch_is_not_undeleted(store: MemoryStore, half: Vid) -> None:
     rename(store)
     before = store.list("")
-    with pytest.raises(VolumeHasName, match=r"orders@half is not given.* the name orders@fix now") as refused:
+    with pytest.raises(VolumeHasName, match=r"orders@half was not created.* the name orders@fix now") as refused:
         undelete(store)
     assert refused.value.hint == (
         "a volume has one name: use orders@fix, or run `seglog branch rename orders fix half`"

@@ -147,7 +147,7 @@ def test_sql_over_a_view_works(spark: SparkSession, url: str):
             "option startingsec is unknown; the options are branch, path, pinSeconds, topic, versionAsOf",
         ),
         ({"versionAsOf": "newest"}, "option versionAsOf: 'newest' is not an LSN"),
-        ({"versionAsOf": "9"}, "is outside what is kept"),
+        ({"versionAsOf": "9"}, "is outside the kept history"),
         ({"branch": "nope"}, "no branch orders@nope"),
         ({"topic": "nope"}, "no topic nope"),
         ({"topic": ""}, "option topic: it is required"),

@@ -205,7 +205,7 @@ def test_a_target_is_before_1970(tmp_path: Path, clock: SetClock) -> None:
 
     Outcome: refused with `OutOfWindow`, which says what is restorable.
     """
-    refused(tmp_path, clock, "1926-01-31T12:00:00Z", OutOfWindow, "1926-01-31.* is outside what is kept")
+    refused(tmp_path, clock, "1926-01-31T12:00:00Z", OutOfWindow, "1926-01-31.* is outside the kept history")
 
 
 def test_a_target_is_before_all_times(tmp_path: Path, clock: SetClock) -> None:
@@ -213,7 +213,7 @@ def test_a_target_is_before_all_times(tmp_path: Path, clock: SetClock) -> None:
 
     Outcome: refused with `OutOfWindow`.
     """
-    refused(tmp_path, clock, "999999999 weeks ago", OutOfWindow, "is outside what is kept")
+    refused(tmp_path, clock, "999999999 weeks ago", OutOfWindow, "is outside the kept history")
 
 
 def test_a_target_is_after_9999(tmp_path: Path, clock: SetClock) -> None:
@@ -229,7 +229,7 @@ def test_a_target_at_the_end_of_9999_in_a_zone_behind(tmp_path: Path, clock: Set
 
     Outcome: refused with `OutOfWindow`: the future is not restorable.
     """
-    refused(tmp_path, clock, "9999-12-31T23:30:00-12:00", OutOfWindow, "is outside what is kept")
+    refused(tmp_path, clock, "9999-12-31T23:30:00-12:00", OutOfWindow, "is outside the kept history")
 
 
 def test_a_target_is_in_another_zone(tmp_path: Path, clock: SetClock) -> None:

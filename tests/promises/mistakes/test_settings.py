@@ -225,7 +225,7 @@ def test_cold_dir_is_taken_out_of_the_settings(tmp_path: Path) -> None:
     """
     relocated(tmp_path)
     settings(tmp_path / "data", "")
-    with pytest.raises(ColdStoreRequired, match="none is named"):
+    with pytest.raises(ColdStoreRequired, match="and the log has none"):
         values(tmp_path / "data")
     cold_dir(tmp_path, "cold")
     assert values(tmp_path / "data") == numbered(10)

@@ -449,7 +449,7 @@ def test_lost_ones_are_told_behind_what_a_delete_took(log: Log) -> None:
 
 def test_what_keeps_its_history_takes_none(log: Log) -> None:
     kept = log.create_topic("kept", TopicConfig(keep_history=True))
-    with pytest.raises(InvalidSetting, match="memory is the nearest"):
+    with pytest.raises(InvalidSetting, match="use memory, or another topic"):
         _append(kept, "x", durability="ephemeral")
     assert kept.head_seq == 0
     log.topic_defaults = TopicConfig(keep_history=True)

@@ -83,7 +83,7 @@ def test_a_topic_has_a_known_durability() -> None:
 
 
 def test_what_is_never_written_has_no_history() -> None:
-    with pytest.raises(InvalidSetting, match="memory is the nearest, or a topic of their own"):
+    with pytest.raises(InvalidSetting, match="use memory, or another topic for them"):
         TopicConfig("ephemeral", keep_history=True)
 
 
