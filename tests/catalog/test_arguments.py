@@ -126,6 +126,6 @@ def test_nothing_changes_in_store_or_local_catalog(tmp_path: Path) -> None:
 
 
 def test_it_is_the_same_text_as_for_the_log() -> None:
-    """Both packages carry a copy of the module, because neither imports the other."""
+    """Both packages carry a copy of the module, because neither imports the other. Only its rules have other codes."""
     [ours, theirs] = [Path(f"{name}/arguments.py").read_text() for name in ("catalog", "seglog")]
-    assert ours == theirs.replace("from seglog.", "from catalog.")
+    assert ours == theirs.replace("from seglog.", "from catalog.").replace("ARG-", "CARG-")
