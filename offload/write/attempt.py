@@ -11,9 +11,9 @@ Every state is durable in the local catalog before its next step begins. So afte
 last row that is true. A PLANNED attempt found at start belongs to a process that is gone. The offloader discards it
 (aborts the upload, deletes the objects), and plans its range again under a fresh sid.
 
-A1  Only one attempt uses a sid, so two attempts never write the same key.
-A2  The publisher sends the pending commit with identical bytes until the answer is definite.
-A3  A hot copy is deleted only in PUBLISHED, after a read-back of commit, index object and data object.
+ATTEMPT-1  Only one attempt uses a sid, so two attempts never write the same key.
+ATTEMPT-2  The publisher sends the pending commit with identical bytes until the answer is definite.
+ATTEMPT-3  A hot copy is deleted only in PUBLISHED, after a read-back of commit, index object and data object.
 
 Source: PIP-17 ("Modifications to ManagedLedger"), Graft RFC 0001 (PendingCommit). This module does no I/O.
 """

@@ -3,12 +3,12 @@
 A tail that is offloaded every few seconds leaves a small object each time. A commit of kind compact replaces a run of
 segments by one segment. The new segment has the same live records under the same seqs, in one data object.
 
-G1  A run is at least `least` adjacent segments of the volume itself. Fewer would gain nothing.
+MERGE-1  A run is at least `least` adjacent segments of the volume itself. Fewer would gain nothing.
     Each has less than `below_bytes` of frames and is shown in one piece. All of them together have at most `max_bytes`.
-G2  The past keeps all its records: the replaced segments stay for the readers of older commits.
-G3  A record that was deleted before the commit is a tombstone in the new segment. No later state shows it.
+MERGE-2  The past keeps all its records: the replaced segments stay for the readers of older commits.
+MERGE-3  A record that was deleted before the commit is a tombstone in the new segment. No later state shows it.
     So a segment that holds deleted records is replaced alone, to erase them (`to_erase`).
-G4  The new objects are read back before the commit. The hot copies of the old segments may already be deleted.
+MERGE-4  The new objects are read back before the commit. The hot copies of the old segments may already be deleted.
 """
 
 from __future__ import annotations

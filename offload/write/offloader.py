@@ -1,18 +1,18 @@
 """The offloader moves a topic's history to object storage, in the topic's own order.
 
-    O1  Commits of a volume follow the order of the topic's operations: records, then the deletes that came after them.
-        So every prefix of the remote history is a state that the topic once had.
-    O2  A commit is published only when every object that it names is whole.
-    O3  The offloader changes nothing of another writer. If a foreign commit has our LSN and is not mere maintenance
-        (catalog.sync), the topic stops for good, with `Diverged` or `Fenced`.
-    O4  The caller may repeat `run` after any crash or error. It continues from the last state on record.
-    O5  An upload is published only if the topic is still in the epoch in which its reading began. If a truncation came
-        meanwhile, the upload is discarded. A truncation that comes later is a commit after it.
-    O6  The id of a segment is never older than the time up to which the volume was collected (G3 of
-        `catalog.gc.collector`), however far the clock is behind. So before GC takes the segment for an orphan, a commit
-        of GC has taken the LSN at which the writer would publish it.
-    O7  A run has an end, however much is appended, sealed and deleted during it. It fixes its last record and its last
-        delete when it begins, and again after a truncation.
+    OFFLOAD-1  Commits of a volume follow the order of the topic's operations: records, then the deletes that came after
+        them. So every prefix of the remote history is a state that the topic once had.
+    OFFLOAD-2  A commit is published only when every object that it names is whole.
+    OFFLOAD-3  The offloader changes nothing of another writer. If a foreign commit has our LSN and is not mere
+        maintenance (catalog.sync), the topic stops for good, with `Diverged` or `Fenced`.
+    OFFLOAD-4  The caller may repeat `run` after any crash or error. It continues from the last state on record.
+    OFFLOAD-5  An upload is published only if the topic is still in the epoch in which its reading began. If a
+        truncation came meanwhile, the upload is discarded. A truncation that comes later is a commit after it.
+    OFFLOAD-6  The id of a segment is never older than the time up to which the volume was collected (GC-3), however far
+        the clock is behind. So before GC takes the segment for an orphan, a commit of GC has taken the LSN at which the
+        writer would publish it.
+    OFFLOAD-7  A run has an end, however much is appended, sealed and deleted during it. It fixes its last record and
+        its last delete when it begins, and again after a truncation.
 
 The states of an attempt are in `offload.write.attempt`. Source: PIP-17, Graft RFC 0001 (push).
 """
@@ -75,9 +75,10 @@ class Offloader:
     ) -> list[Published]:
         """Offload every segment that is sealed now (and ends at or below `up_to`), and publish the deletes after them.
 
-        Then publish the topic's configuration, if the volume does not know it. Later changes wait for a later run (O7).
-        Calls `on_bytes` now and then with the bytes of frames taken since. Raises `Diverged`, `OutcomeUnknown`, and the
-        errors of the log and the store. After any error, acked records are safe, and the next run continues.
+        Then publish the topic's configuration, if the volume does not know it. Later changes wait for a later run
+        (OFFLOAD-7). Calls `on_bytes` now and then with the bytes of frames taken since. Raises `Diverged`,
+        `OutcomeUnknown`, and the errors of the log and the store. After any error, acked records are safe, and the next
+        run continues.
         """
         done = self.settle(name)
         try:
@@ -179,8 +180,8 @@ class Offloader:
     def release(self, name: str, *, at_once: bool = False) -> int:
         """Delete the hot copies that are due, after reading back their remote copies. Return the last seq, or 0.
 
-        `at_once` waives the lag, and so does the topic's retention. Neither waives the read-back (A3 of
-        `offload.write.attempt`). If a remote copy differs from the upload, raise `InvalidObject`: the hot copy stays.
+        `at_once` waives the lag, and so does the topic's retention. Neither waives the read-back (ATTEMPT-3). If a
+        remote copy differs from the upload, raise `InvalidObject`: the hot copy stays.
         """
         released = 0
         topic, handle = self._log.topic(name), self._handle(name)
@@ -197,7 +198,7 @@ class Offloader:
             if attempt.first_seq > (checked[-1].last_seq + 1 if checked else topic.hot_floor):
                 break  # what lies before it was not checked yet, and would go with it
             if attempt.last_seq > common_seq:
-                break  # a truncation took its last records, and waits for its commit (Q3 of offload.write.publisher)
+                break  # a truncation took its last records, and waits for its commit (PUBLISH-3)
             checked.append(attempt)
             if not _ends_with_a_segment(topic, attempt.last_seq):
                 continue  # a truncation went through it: what is left goes with what was appended after it
@@ -215,7 +216,7 @@ class Offloader:
     def read_back(self, name: str) -> None:
         """Read back the remote copies of all hot copies that are left, before the topic is deleted.
 
-        This keeps A3 of `offload.write.attempt`.
+        No hot copy is deleted without a read-back (ATTEMPT-3).
         """
         common_seq = self._handles.common_seq(self._handle(name))
         for attempt in self._local.attempts(name):
@@ -251,7 +252,8 @@ class Offloader:
     ) -> Published | None:
         """Offload one run, and return its commit. Return None if the commit was given up.
 
-        Return None also if the topic was truncated since `epoch`: the upload may mix records of before and after (O5).
+        Return None also if the topic was truncated since `epoch`: the upload may mix records of before and after
+        (OFFLOAD-5).
         """
         now_ms = self._clock.now_ms()
         attempt = Attempt(
@@ -284,7 +286,7 @@ class Offloader:
         return self._published(handle.name, self._publisher.prepare(handle, commit, attempt))
 
     def _new_sid(self, handle: Handle, now_ms: int) -> Sid:
-        """Return an id of now. If this clock is behind, take the first time at which GC accepts segments (O6)."""
+        """Return an id of now, or of the first time at which GC accepts segments if this is later (OFFLOAD-6)."""
         return Sid.new(max(now_ms, self._volumes.snapshot(handle.vid, handle.lsn).collected_before_ms))
 
     def _published(self, name: str, handle: Handle) -> Published | None:
@@ -427,7 +429,7 @@ class Offloader:
 
 @dataclass(frozen=True, slots=True)
 class _Goal:
-    """The end of a run (O7): the run publishes records up to `last_seq`, and deletes up to number `last_op`."""
+    """The end of a run (OFFLOAD-7): the run publishes records up to `last_seq`, and deletes up to number `last_op`."""
 
     epoch: int
     last_seq: int
@@ -445,7 +447,7 @@ def _goal_of(topic: Topic, up_to: int | None) -> _Goal:
 
 
 def _due_delete(topic: Topic, head_seq: int, truncation: TruncateOp | None, last_op: int) -> DeleteOp | None:
-    """Return the next delete that may be published (O1). A delete made after a waiting truncation may not."""
+    """Return the next delete that may be published (OFFLOAD-1). A delete made after a waiting truncation may not."""
     below = last_op + 1 if truncation is None else min(truncation.next_op, last_op + 1)
     return next((op for op in topic.delete_ops() if op.op < below and op.at_seq <= head_seq), None)
 

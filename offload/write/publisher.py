@@ -8,9 +8,10 @@
     any other foreign commit                            `Diverged`, on record
     the volume collected as a whole                     `BranchCollected`, on record
 
-Q1  A commit is on record, byte for byte, before it is sent (A2 of offload.write.attempt).
-Q2  A handle that is on record as diverged or fenced stays so, without a request, until `reset` ends it.
-Q3  A truncation cuts the ranges of published attempts. Hot copies of later records with those seqs are not theirs.
+PUBLISH-1  A commit is on record, byte for byte, before it is sent (ATTEMPT-2).
+PUBLISH-2  A handle that is on record as diverged or fenced stays so, without a request, until `reset` ends it.
+PUBLISH-3  A truncation cuts the ranges of published attempts. Hot copies of later records with those seqs are not
+    theirs.
 
 Source: Graft RFC 0001 (Push Volume, PendingCommit).
 """
@@ -118,7 +119,7 @@ class Publisher:
         )
 
     def prepare(self, handle: Handle, commit: Commit, attempt: Attempt | None = None) -> Handle:
-        """Put a commit on record before it is sent (Q1), and return the handle with it."""
+        """Put a commit on record before it is sent (PUBLISH-1), and return the handle with it."""
         body, _ = encode_commit(commit)
         prepared = replace(handle, pending_lsn=commit.lsn, pending_body=body)
         self._local.save(
@@ -192,7 +193,7 @@ class Publisher:
         return handle.lsn < self._volumes.boundary(handle.vid)
 
     def note_divergence(self, handle: Handle, lsn: int, epoch: int | None) -> Diverged:
-        """Put the divergence on record, and return the error to raise (Q2)."""
+        """Put the divergence on record, and return the error to raise (PUBLISH-2)."""
         handle = replace(handle, diverged_lsn=lsn, fenced_epoch=epoch)
         self._local.save(handle=handle)
         return divergence(handle)
@@ -267,7 +268,7 @@ class Publisher:
 
 
 def _truncated(handle: Handle, commit: Commit) -> tuple[str, str, int] | None:
-    """Return the cut of published attempts that the commit demands (Q3), or None if it truncates nothing."""
+    """Return the cut of published attempts that the commit demands (PUBLISH-3), or None if it truncates nothing."""
     seq = commit.truncate_from
     return None if seq is None else (handle.name, AttemptState.PUBLISHED, seq)
 

@@ -1,4 +1,4 @@
-"""The rebase of a pending commit that lost its LSN to maintenance only (P2 of catalog.sync). No I/O.
+"""The rebase of a pending commit that lost its LSN to maintenance only (SYNC-2). No I/O.
 
     the pending commit is        the writer
     an offload                   makes a new commit with the same content after the maintenance: only LSN, parent, nonce
@@ -8,9 +8,9 @@
     a delete                     gives it up; the newest snapshot says which segments have its records now
     a merge, a configuration     gives it up, and plans it again
 
-B1  Only a lost commit is replaced: another commit has its LSN, or the LSN lies below the boundary.
-    Bytes that may still land are sent again unchanged (A2 of offload.write.attempt).
-B2  The replacement is on record before it is sent.
+REBASE-1  Only a lost commit is replaced: another commit has its LSN, or the LSN lies below the boundary.
+    Bytes that may still land are sent again unchanged (ATTEMPT-2).
+REBASE-2  The replacement is on record before it is sent.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     store = open_store("s3://bucket/prefix")
     with seglog.open("data", cold_stores=cold_stores(store, "this-log")) as log: ...
 
-The store puts the data object first and deletes it last. So if the idx object exists, both parts of the segment do (Q1
-of `seglog.tiers.segment_store`). This store is no archive: only its log reads it, and it has no commits.
+The store puts the data object first and deletes it last. So if the idx object exists, both parts of the segment do
+(SEGSTORE-1). This store is no archive: only its log reads it, and it has no commits.
 
 `place` separates the log from others under the same prefix. It must stay the same while the log has segments there. An
 object `owner` names the log, so that a second log with the same place moves nothing there. A copy of a data directory

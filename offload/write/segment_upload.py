@@ -5,10 +5,11 @@
     readOffloaded(ledgerId, uid)            `ColdReader.segment_records(view, first, last)`
     deleteOffloaded(ledgerId, uid)          `delete_segment(store, vid, sid)`
 
-I1  The caller may repeat each call after any error or crash.
-    Use a sid once: if it has objects already, the upload writes the same keys again (offload.write.attempt, A1).
-I2  The caller decides which records are offloaded, and publishes them by a commit. This module does neither.
-I3  The items of `extra` go into the user metadata of both objects. They never replace items of offload.format.labels.
+UPLOAD-1  The caller may repeat each call after any error or crash.
+    Use a sid once: if it has objects already, the upload writes the same keys again (ATTEMPT-1).
+UPLOAD-2  The caller decides which records are offloaded, and publishes them by a commit. This module does neither.
+UPLOAD-3  The items of `extra` go into the user metadata of both objects. They never replace items of
+    offload.format.labels.
 
 Source: PIP-17, "Interface" and "Writing to S3". The futures of PIP-17 are left out.
 """
