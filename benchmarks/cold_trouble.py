@@ -109,12 +109,12 @@ def _subject(work: Callable[[seglog.Topic], Slice], trouble: str | None) -> Open
     def open_subject(directory: Path) -> Iterator[Slice]:
         store = FaultySegments(hangs=trouble != "fails")
         settings = seglog.LogSettings(hot_retain_segments=1)
-        with seglog.open(directory / "data", settings=settings, cold_stores=lambda _: store, upkeep=InCaller) as log:
+        with seglog.open(directory / "data", settings=settings, warm_stores=lambda _: store, upkeep=InCaller) as log:
             for _ in range(2):
                 log.topic("bench").append(log_lines(RECORDS, SIZE_BYTES))
                 log.topic("bench").seal()
         store.is_faulty = True
-        with seglog.open(directory / "data", settings=settings, cold_stores=lambda _: store) as log:
+        with seglog.open(directory / "data", settings=settings, warm_stores=lambda _: store) as log:
             topic = log.topic("bench")
             if trouble is not None:
                 topic.append(log_lines(1, SIZE_BYTES))

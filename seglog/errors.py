@@ -9,7 +9,7 @@
     │   ├── FileCorrupt          a file is damaged below what was durable: path, offset, reason
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             the object is taken, or was changed           exit 4
-    │   ├── ColdDirectoryTaken   the cold directory belongs to another log
+    │   ├── WarmDirectoryTaken   the warm directory belongs to another log
     │   ├── ColdTierAttached
     │   ├── DirectoryInUse
     │   ├── TopicExists
@@ -31,16 +31,16 @@
     │   ├── TopicFull            the topic is at its cap, and configured to refuse appends
     │   ├── WriterPoisoned       an fsync or write failed: reopen the log
     │   ├── ColdTierRequired     the records are only in the cold tier, and none is attached
-    │   ├── ColdStoreFailed      the store of older segments does not return them
-    │   ├── ColdStoreRequired    older segments are in a cold store, and the log is opened without one
+    │   ├── WarmStoreFailed      the store of older segments does not return them
+    │   ├── WarmStoreRequired    older segments are in a warm store, and the log is opened without one
     │   ├── TooManyOpenFiles     the process, or the machine, has no file descriptor left
     │   ├── JournalClosed
     │   └── LogClosed
     └── Misuse               fix the call                                  exit 2
         ├── CalledWithin         a handler called the log within a call of the same thread
         ├── InvalidArgument      a value that the call does not take; a TypeError and a ValueError too
-        ├── ColdDirectoryNotApart  the cold directory leads into the data directory, or the other way round
-        ├── SameFile             a hot file is its own cold copy, so it is not deleted
+        ├── WarmDirectoryNotApart  the warm directory leads into the data directory, or the other way round
+        ├── SameFile             a hot file is its own warm copy, so it is not deleted
         ├── InvalidTopicName
         ├── InvalidSetting
         ├── InvalidLabel         a tag or node that does not fit a frame
@@ -67,10 +67,6 @@ from typing import ClassVar
 __all__ = [
     "AppendsHeld",
     "CalledWithin",
-    "ColdDirectoryNotApart",
-    "ColdDirectoryTaken",
-    "ColdStoreFailed",
-    "ColdStoreRequired",
     "ColdTierAttached",
     "ColdTierRequired",
     "ConcurrentModification",
@@ -117,6 +113,10 @@ __all__ = [
     "Truncated",
     "Unavailable",
     "ViewOutdated",
+    "WarmDirectoryNotApart",
+    "WarmDirectoryTaken",
+    "WarmStoreFailed",
+    "WarmStoreRequired",
     "WriterPoisoned",
     "WrongSize",
 ]
@@ -209,12 +209,12 @@ class Conflict(SeglogError):
     exit_code = 4
 
 
-class ColdDirectoryTaken(Conflict):
-    """The cold directory belongs to another log. `owner` says which one, as far as that is known."""
+class WarmDirectoryTaken(Conflict):
+    """The warm directory belongs to another log. `owner` says which one, as far as that is known."""
 
     def __init__(self, path: Path, owner: str) -> None:
         super().__init__(
-            f"{path} is the cold directory of {owner}",
+            f"{path} is the warm directory of {owner}",
             hint="set cold_dir to a directory that no other log uses. If that other log is gone, empty this one",
         )
         self.path = path
@@ -411,23 +411,23 @@ class ColdTierRequired(Unavailable):
         self.topic = topic
 
 
-class ColdStoreFailed(Unavailable):
-    """The cold store does not return a segment. Appends and reads of hot records still work."""
+class WarmStoreFailed(Unavailable):
+    """The warm store does not return a segment. Appends and reads of hot records still work."""
 
     def __init__(self, path: Path, cause: str) -> None:
         super().__init__(
-            f"the cold store does not return {path}: {cause}",
+            f"the warm store does not return {path}: {cause}",
             hint="repair the store, then read again; nothing was changed",
         )
         self.path = path
         self.cause = cause
 
 
-class ColdStoreRequired(Unavailable):
+class WarmStoreRequired(Unavailable):
     def __init__(self, topic: str, first: int, last: int) -> None:
         super().__init__(
-            f"records {first} to {last} of {topic} are in a cold store, and the log has none",
-            hint="set cold_dir in the section [log] of seglog.toml, or give seglog.open the same cold_stores as before",
+            f"records {first} to {last} of {topic} are in a warm store, and the log has none",
+            hint="set cold_dir in the section [log] of seglog.toml, or give seglog.open the same warm_stores as before",
         )
         self.topic = topic
 
@@ -474,15 +474,15 @@ class CalledWithin(Misuse):
         )
 
 
-class ColdDirectoryNotApart(Misuse):
-    """The cold directory is not apart from the data directory.
+class WarmDirectoryNotApart(Misuse):
+    """The warm directory is not apart from the data directory.
 
     A segment that is moved there would replace the hot copy, or be the same file.
     """
 
     def __init__(self, path: Path, data: Path, reason: str) -> None:
         super().__init__(
-            f"{path} cannot be the cold directory of {data}: {reason}",
+            f"{path} cannot be the warm directory of {data}: {reason}",
             hint="set cold_dir to a separate directory on the slower disk; nothing was moved",
         )
         self.path = path
@@ -490,16 +490,16 @@ class ColdDirectoryNotApart(Misuse):
 
 
 class SameFile(Misuse):
-    """A hot file is its own cold copy. If `cold` is None, the store replaced the hot file in an unknown way."""
+    """A hot file is its own warm copy. If `warm` is None, the store replaced the hot file in an unknown way."""
 
-    def __init__(self, hot: Path, cold: Path | None) -> None:
-        place = "the cold store writes there" if cold is None else f"{cold} is the same file"
+    def __init__(self, hot: Path, warm: Path | None) -> None:
+        place = "the warm store writes there" if warm is None else f"{warm} is the same file"
         super().__init__(
             f"{hot} is not deleted: {place}",
-            hint="give the log a cold store outside its data directory; nothing was lost",
+            hint="give the log a warm store outside its data directory; nothing was lost",
         )
         self.hot = hot
-        self.cold = cold
+        self.warm = warm
 
 
 class InvalidTopicName(Misuse):

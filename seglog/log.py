@@ -17,7 +17,6 @@ from seglog.engine.engine import Engine
 from seglog.engine.state import reclaimable
 from seglog.engine.upkeep import Background, UpkeepFactory
 from seglog.errors import (
-    ColdStoreFailed,
     ColdTierAttached,
     DirectoryNotReadable,
     DirectoryNotWritable,
@@ -26,6 +25,7 @@ from seglog.errors import (
     InvalidArgument,
     NotADataDirectory,
     TooManyOpenFiles,
+    WarmStoreFailed,
 )
 from seglog.files.clock import Clock, SystemClock
 from seglog.files.lock import DirectoryLock
@@ -39,15 +39,15 @@ from seglog.maintenance.relocator import relocate_due
 from seglog.maintenance.retention import Retention
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned, is_foreign
-from seglog.startup.cold_taking import take_cold
 from seglog.startup.creation import check_never_used, is_data_directory, make_new
 from seglog.startup.erasure import erase
 from seglog.startup.opening import engine_of
 from seglog.startup.recovery import Recovered, recover
 from seglog.startup.resharding import remove_other_shards, reshard
-from seglog.tiers.cold_stores import ColdStores
+from seglog.startup.warm_adoption import adopt_warm
 from seglog.tiers.cold_tier import ColdTier
 from seglog.tiers.segment_store import SegmentStores
+from seglog.tiers.warm_stores import WarmStores
 from seglog.topic import Topic
 from seglog.values.config import LogSettings, TopicConfig
 from seglog.values.layout import Layout
@@ -77,16 +77,16 @@ def open(
     files: Files | None = None,
     settings: LogSettings | None = None,
     upkeep: UpkeepFactory = Background,
-    cold_stores: SegmentStores | None = None,
+    warm_stores: SegmentStores | None = None,
 ) -> Log:
     """Lock and recover the data directory at `path`. If there is none and `create` is true, make it.
 
     If `settings` is None, the log uses the settings in its seglog.toml.
     `upkeep` makes checkpoints when the write-ahead log has grown. `InCaller` makes them in the calling thread, without
     a second thread.
-    `cold_stores` are the stores that older sealed segments go to, instead of the setting `cold_dir`: a store for each
+    `warm_stores` are the stores that older sealed segments go to, instead of the setting `cold_dir`: a store for each
     topic, given its id. The caller gives the same ones at every opening.
-    Raise `NotADataDirectory`, `DirectoryInUse`, `DirectoryNotWritable`, `InvalidSetting`, `ColdStoreRequired` and
+    Raise `NotADataDirectory`, `DirectoryInUse`, `DirectoryNotWritable`, `InvalidSetting`, `WarmStoreRequired` and
     `DiskFull`. Raise `FileCorrupt` or `FormatUnsupported` with nothing changed.
 
     With `read_only`, the log shows the directory as recovery would find it at this moment. Nothing is made, locked or
@@ -104,7 +104,7 @@ def open(
             raise NotADataDirectory(layout.root)
         enter(port, layout.root)
         try:
-            return _opened(port, layout, clock, settings, upkeep, cold_stores, read_only=read_only)
+            return _opened(port, layout, clock, settings, upkeep, warm_stores, read_only=read_only)
         except BaseException:
             leave(port, layout.root)
             raise
@@ -116,20 +116,20 @@ def _opened(
     clock: Clock,
     settings: LogSettings | None,
     upkeep: UpkeepFactory,
-    cold_stores: SegmentStores | None,
+    warm_stores: SegmentStores | None,
     *,
     read_only: bool,
 ) -> Log:
     """Do the rest of `open`, once the directory exists."""
     if read_only:
         settings = load_settings(layout.settings) if settings is None else settings
-        stores = ColdStores.configured(port, layout, settings, cold_stores)
+        stores = WarmStores.configured(port, layout, settings, warm_stores)
         if stores is not None:
             stores.check_owners()
         return Log(port, look(port, layout, clock, settings, stores))
     lock = DirectoryLock(port, layout.lock)
     try:
-        engine, reclaimer = _start(port, layout, clock, settings, upkeep, cold_stores)
+        engine, reclaimer = _start(port, layout, clock, settings, upkeep, warm_stores)
         _warn_if_volatile(port, layout.root)
         return Log(port, engine, lock, reclaimer)
     except BaseException:
@@ -300,7 +300,7 @@ class Log(Owned):
         """Remove the log from the disk, every topic with all its records, and close it. There is no undo.
 
         seglog.toml stays, and so do files that are not the log's. If an archive keeps a topic, raise `HistoryKept` with
-        nothing changed. `ColdStoreFailed`, or an error of a delete, leaves a log with fewer topics: repeat the call.
+        nothing changed. `WarmStoreFailed`, or an error of a delete, leaves a log with fewer topics: repeat the call.
         """
         engine = self._engine
         self.check_writable()
@@ -312,15 +312,15 @@ class Log(Owned):
             self.delete_topic(name)
         checkpoint(engine)
         relocate_due(engine)
-        if engine.pending_cold_deletes:
-            topic_id, first_seq = engine.pending_cold_deletes[0]
-            raise ColdStoreFailed(engine.layout.data(topic_id, first_seq), "it does not delete it")
+        if engine.pending_warm_deletes:
+            topic_id, first_seq = engine.pending_warm_deletes[0]
+            raise WarmStoreFailed(engine.layout.data(topic_id, first_seq), "it does not delete it")
         self._close(then=functools.partial(_erase, engine))
 
     def close(self) -> None:
         """Make everything durable, and release the directory, even if an error is raised. Idempotent.
 
-        If a cold store does not answer, `close` waits for it for a second at most. If a call of this thread is under
+        If a warm store does not answer, `close` waits for it for a second at most. If a call of this thread is under
         way, raise `CalledWithin`, and leave the log open.
         """
         self._close(then=lambda: None)
@@ -341,7 +341,7 @@ class Log(Owned):
 
     def _close_once(self, lock: DirectoryLock, reclaimer: Reclaimer, then: Callable[[], None]) -> None:
         try:
-            # Each call ends its work before it raises anything, even an interrupt. Only the cold store may hang.
+            # Each call ends its work before it raises anything, even an interrupt. Only the warm store may hang.
             reclaimer.stop()
             with ExitStack() as ends:
                 ends.callback(self._engine.committer.close)
@@ -350,7 +350,7 @@ class Log(Owned):
                 ends.callback(self._engine.reclaim.close)
                 ends.callback(reclaimer.join)
                 if not self._engine.relocator.close(_PATIENCE_S):
-                    _logger.warning("the cold store has not answered yet: what is on its way there stays hot")
+                    _logger.warning("the warm store has not answered yet: what is on its way there stays hot")
             if not self._engine.committer.is_poisoned:
                 checkpoint(self._engine)
                 self._engine.wals.give_back()
@@ -358,8 +358,8 @@ class Log(Owned):
             then()
         finally:
             self._close_engine()
-            if self._engine.cold_stores is not None:
-                self._engine.cold_stores.release()
+            if self._engine.warm_stores is not None:
+                self._engine.warm_stores.release()
             lock.release()
             leave(self._port, self._engine.layout.root)
 
@@ -377,8 +377,8 @@ def _warn_if_volatile(port: Files, root: Path) -> None:
 
 def _erase(engine: Engine) -> None:
     erase(engine.files, engine.layout)
-    if engine.cold_stores is not None:
-        engine.cold_stores.give_up()
+    if engine.warm_stores is not None:
+        engine.warm_stores.give_up()
 
 
 def _start(
@@ -392,15 +392,15 @@ def _start(
     settings = load_settings(layout.settings) if settings is None else settings
     if not is_data_directory(files, layout):
         make_new(files, layout)
-    cold_stores = ColdStores.configured(files, layout, settings, stores)
+    warm_stores = WarmStores.configured(files, layout, settings, stores)
     found = _recover(files, layout)
-    if cold_stores is not None:
-        take_cold(files, layout, found.topics.values(), cold_stores)
+    if warm_stores is not None:
+        adopt_warm(files, layout, found.topics.values(), warm_stores)
     try:
-        return _engine(files, layout, clock, settings, upkeep, cold_stores, found)
+        return _engine(files, layout, clock, settings, upkeep, warm_stores, found)
     except BaseException:
-        if cold_stores is not None:
-            cold_stores.release()
+        if warm_stores is not None:
+            warm_stores.release()
         raise
 
 
@@ -410,17 +410,17 @@ def _engine(
     clock: Clock,
     settings: LogSettings,
     upkeep: UpkeepFactory,
-    cold_stores: ColdStores | None,
+    warm_stores: WarmStores | None,
     found: Recovered,
 ) -> tuple[Engine, Reclaimer]:
     if len(found.wal_ends) != settings.wal_shards:
-        before = engine_of(files, layout, clock, settings, found, cold_stores)
+        before = engine_of(files, layout, clock, settings, found, warm_stores)
         with before.checkpoint_lock:
             checkpoint_locked(before, None)
         before.close()
         reshard(files, layout, settings.wal_shards)
         found = _recover(files, layout)
-    engine = engine_of(files, layout, clock, settings, found, cold_stores)
+    engine = engine_of(files, layout, clock, settings, found, warm_stores)
     reclaimer = Reclaimer(engine)
     engine.upkeep = upkeep(lambda: relieve(engine))
     engine.syncer = upkeep(lambda: write.sync_written(engine))

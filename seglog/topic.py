@@ -147,12 +147,12 @@ class Topic:
 
     @property
     def bytes_relocated(self) -> int:
-        """Return the bytes of the frames of relocated segments, deleted ones included. The cold store is not asked."""
+        """Return the bytes of the frames of relocated segments, deleted ones included. The warm store is not asked."""
         state = self._engine.find(self.name)
         if state is None:
             return 0
         with self._engine.committer.lock:
-            return state.sizes.cold_bytes
+            return state.sizes.warm_bytes
 
     def append(
         self,
@@ -211,8 +211,8 @@ class Topic:
 
         If `start` is None, begin at the first live record. If `end` is None, end at the current head. `since_ms` and
         `until_ms` bound the times as well, both inclusive. Records outside the bounds are not read.
-        Records below `hot_floor` come from the cold tier. Records in relocated segments come from the cold store,
-        however long it takes. If the store fails, raise `ColdStoreFailed`.
+        Records below `hot_floor` come from the cold tier. Records in relocated segments come from the warm store,
+        however long it takes. If the store fails, raise `WarmStoreFailed`.
         The reader passes over deleted records, and reports records that retention takes, even during the read. With
         `gaps` it gets a `Gap` in their place. Without `gaps`, raise `Evicted`. The same holds for records that are past
         the ttl when `read` is called (seglog.reading.expiry).

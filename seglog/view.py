@@ -45,7 +45,7 @@ from seglog.maintenance.housekeeping import tell_unknown
 from seglog.segments.segment import SegmentFiles, SegmentInfo
 from seglog.startup.opening import engine_of
 from seglog.startup.recovery import recover
-from seglog.tiers.cold_stores import ColdStores
+from seglog.tiers.warm_stores import WarmStores
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout, number_in
 
@@ -57,16 +57,16 @@ T = TypeVar("T")
 _LOOKS_MAX = 100
 
 
-def look(files: Files, layout: Layout, clock: Clock, settings: LogSettings, cold_stores: ColdStores | None) -> Engine:
+def look(files: Files, layout: Layout, clock: Clock, settings: LogSettings, warm_stores: WarmStores | None) -> Engine:
     """Return an engine that shows the directory as it is now.
 
-    Raise `FileCorrupt`, `FormatUnsupported`, `ViewOutdated`, `ColdStoreRequired`, `OSError`.
+    Raise `FileCorrupt`, `FormatUnsupported`, `ViewOutdated`, `WarmStoreRequired`, `OSError`.
     """
     before = ""
     for _ in range(_LOOKS_MAX):
         unknown: dict[str, Exception] = {}
         try:
-            engine = _look_once(ReadOnlyFiles(files), layout, clock, settings, cold_stores, unknown)
+            engine = _look_once(ReadOnlyFiles(files), layout, clock, settings, warm_stores, unknown)
         except (FileCorrupt, OSError) as error:
             if str(error) == before:
                 raise
@@ -86,12 +86,12 @@ def _look_once(
     layout: Layout,
     clock: Clock,
     settings: LogSettings,
-    cold_stores: ColdStores | None,
+    warm_stores: WarmStores | None,
     unknown: dict[str, Exception],
 ) -> Engine:
     """Look once. If the first live record of a topic is not found, add the topic to `unknown`, with the reason."""
     found = recover(files, layout)
-    return engine_of(files, layout, clock, settings, found, cold_stores, is_read_only=True, tell=unknown.__setitem__)
+    return engine_of(files, layout, clock, settings, found, warm_stores, is_read_only=True, tell=unknown.__setitem__)
 
 
 def guarded(engine: Engine, state: TopicState, items: Iterator[T]) -> Iterator[T]:
@@ -126,7 +126,7 @@ def _has_moved_on(engine: Engine, state: TopicState, error: FileCorrupt | FileNo
     path = error.path if isinstance(error, FileCorrupt) else Path(str(error.filename))
     files = engine.files.inner if isinstance(engine.files, ReadOnlyFiles) else engine.files
     try:
-        fresh = look(files, engine.layout, engine.clock, engine.settings, engine.cold_stores).topics.get(state.name)
+        fresh = look(files, engine.layout, engine.clock, engine.settings, engine.warm_stores).topics.get(state.name)
     except FileCorrupt:
         return False
     if fresh is None or (fresh.topic_id, fresh.epoch) != (state.topic_id, state.epoch):

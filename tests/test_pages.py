@@ -36,7 +36,7 @@ def test_the_example_of_the_journal_finds_its_items_after_a_restart(
 def test_the_example_of_cold_segments_reads_what_went_to_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_blocks("cold-segments.md", tmp_path, monkeypatch)
+    run_blocks("warm-segments.md", tmp_path, monkeypatch)
     assert capsys.readouterr().out == "3500 records\n"
     moved = sorted((tmp_path / "remote" / "cold" / "machine-1").rglob("*.data"))
     assert moved

@@ -22,7 +22,7 @@ SEED = "SEGLOG_TEST_SEED"
 LINE = "work"  # The name of the report property that has the line.
 
 PARTS = {
-    1: "crash images: one directory, a cold store, shards",
+    1: "crash images: one directory, a warm store, shards",
     2: "calls of the file system that fail, the corruption matrix, kill -9, the topic model",
     3: "T6: pairs of faults of a store, single faults over HTTP",
     4: "T8: the first half of the schedules, and the rare mistakes",

@@ -260,13 +260,13 @@ def cold_segment_key(place: str, topic_id: int, first_seq: int, part: str) -> Ke
 
 
 def cold_segment_of(key: str) -> tuple[int, str] | None:
-    """Return first seq and part of a cold segment's key; None for any other key."""
+    """Return first seq and part of a warm segment's key; None for any other key."""
     match = _COLD_SEGMENT.search(key)
     return None if match is None else (int(match[1]), match[2])
 
 
 def cold_topic_of(key: str) -> int:
-    """Return the topic id in the key of a segment in a cold store."""
+    """Return the topic id in the key of a segment in a warm store."""
     return int(key.rsplit("/", 2)[-2], 16)
 
 

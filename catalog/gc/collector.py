@@ -165,7 +165,7 @@ class Collector:
         report.waiting = [PendingPlan(p.number, p.objects, p.written_at_ms + grace_ms) for p in waiting if p.is_whole]
         report.refused = marker.refused
         report.blocked = {vid: str(trouble) for vid, trouble in marker.blocked.items()}
-        report.kept = [_told(kept) for _, kept in sorted(marker.kept.items()) if kept.is_held]
+        report.kept = [_kept_volume(kept) for _, kept in sorted(marker.kept.items()) if kept.is_held]
         return report
 
     def _check_clock(self, what: str) -> int | None:
@@ -214,7 +214,7 @@ class Collector:
         return waiting
 
 
-def _told(kept: Kept) -> KeptVolume:
+def _kept_volume(kept: Kept) -> KeptVolume:
     return KeptVolume(
         kept.vid,
         kept.control.topic if kept.control else "",

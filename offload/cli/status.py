@@ -25,7 +25,7 @@ def status(
 ) -> None:
     """Show where each topic's records are: hot and cold ranges, what waits, what went wrong.
 
-    Asks only this directory, never the remote or the cold store: it answers when the network does not.
+    Asks only this directory, never the remote or the warm store: it answers when the network does not.
     """
     session = session_of(context)
     with session.log_and_maybe_archive(read_only=True) as (log, archive):

@@ -19,7 +19,7 @@ def verify(
     remote: Annotated[bool, typer.Option("--remote", help="The remote instead, while anybody uses it.")] = False,
     deep: Annotated[bool, typer.Option("--deep", help="With --remote: read every byte.")] = False,
 ) -> None:
-    """Check every byte of the data directory, and change nothing: snapshots, WAL, segments and that they agree.
+    """Check every byte of the data directory, and change nothing: manifests, WAL, segments and that they agree.
 
     Segments in `cold_dir` are checked too. The log must not be open meanwhile, and the remote is not asked.
 

@@ -1,7 +1,7 @@
-"""A log's cold store on object storage: unchanged segments, two objects each.
+"""A log's warm store on object storage: unchanged segments, two objects each.
 
     store = open_store("s3://bucket/prefix")
-    with seglog.open("data", cold_stores=cold_stores(store, "this-log")) as log: ...
+    with seglog.open("data", warm_stores=warm_stores(store, "this-log")) as log: ...
 
 The store puts the data object first and deletes it last. So if the idx object exists, both parts of the segment do
 (SEGSTORE-1). This store is no archive: only its log reads it, and it has no commits.
@@ -29,14 +29,14 @@ from catalog.format.keys import (
     cold_topic_of,
 )
 from catalog.objects.base import ObjectStore
-from seglog import ColdDirectoryTaken, NoSuchSegment, SegmentCut
+from seglog import NoSuchSegment, SegmentCut, WarmDirectoryTaken
 from seglog.tiers.segment_store import Part, SegmentId, SegmentStores
 from seglog.values import canonical
 
-__all__ = ["ObjectSegmentStore", "cold_stores"]
+__all__ = ["ObjectSegmentStore", "warm_stores"]
 
 
-def cold_stores(store: ObjectStore, place: str) -> SegmentStores:
+def warm_stores(store: ObjectStore, place: str) -> SegmentStores:
     """Return the stores for `seglog.open`. The caller closes `store` itself, after the log. Raises `InvalidName`."""
     return ObjectSegmentStores(store, place)
 
@@ -86,12 +86,12 @@ class ObjectSegmentStores:
                     return True
         return is_empty
 
-    def _taken(self, owner: str) -> ColdDirectoryTaken:
-        return ColdDirectoryTaken(Path(cold_place_prefix(self._place)), owner)
+    def _taken(self, owner: str) -> WarmDirectoryTaken:
+        return WarmDirectoryTaken(Path(cold_place_prefix(self._place)), owner)
 
 
 class ObjectSegmentStore:
-    """The cold store of one topic. Raises the errors of the object store."""
+    """The warm store of one topic. Raises the errors of the object store."""
 
     def __init__(self, store: ObjectStore, place: str, topic_id: int) -> None:
         self._store = store

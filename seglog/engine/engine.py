@@ -18,8 +18,8 @@ from seglog.process.own_lock import Reentrant, new_lock, once, owned, taken
 from seglog.process.ownership import Owned
 from seglog.segments.cache import SegmentCache
 from seglog.segments.segment import SegmentInfo, SegmentReader
-from seglog.tiers.cold_stores import ColdStores
 from seglog.tiers.cold_tier import ColdTier
+from seglog.tiers.warm_stores import WarmStores
 from seglog.values.config import LogSettings, TopicConfig
 from seglog.values.layout import Layout
 from seglog.wal.committer import Committer
@@ -46,7 +46,7 @@ class Engine(Owned):
     so that the heap never compares topics.
     `topics_being_deleted` has the topics whose deletion is in flight. `deleted` has the ids of deleted topics whose
     directories still exist. `epoch_floor` is the highest epoch of any deleted topic.
-    `pending_cold_deletes` has (topic id, first seq) of segments that the relocator must delete from the cold stores. It
+    `pending_warm_deletes` has (topic id, first seq) of segments that the relocator must delete from the warm stores. It
     deletes them before it moves other segments there.
     If `wants_checkpoint` is set, the upkeep makes a checkpoint. `append_block_reason` is the reason for which the log
     refuses appends now. Only the thread that holds the checkpoint lock uses `encoder`.
@@ -72,8 +72,8 @@ class Engine(Owned):
     _checkpoint_lock: Reentrant = field(default_factory=new_lock)
     _retention_lock: Reentrant = field(default_factory=new_lock)
     cold: ColdTier | None = None
-    cold_stores: ColdStores | None = None
-    pending_cold_deletes: tuple[tuple[int, int], ...] = ()
+    warm_stores: WarmStores | None = None
+    pending_warm_deletes: tuple[tuple[int, int], ...] = ()
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     encoder: Encoder = field(default_factory=Encoder)
     creating: set[int] = field(default_factory=set[int])
@@ -165,13 +165,13 @@ class Engine(Owned):
 
         Raises `FileNotFoundError` if the files of a hot segment are gone.
         """
-        if info.is_hot or self.cold_stores is None:
+        if info.is_hot or self.warm_stores is None:
             return self.segments.get(topic_id, info)
-        return self.cold_stores.segment(topic_id, info)
+        return self.warm_stores.segment(topic_id, info)
 
     def wake_relocator(self) -> None:
         """Wake the relocator after a checkpoint, without the checkpoint lock. It may have segments to relocate."""
-        if self.cold_stores is not None:
+        if self.warm_stores is not None:
             self.relocator.wake()
 
     def is_being_deleted(self, name: str) -> bool:

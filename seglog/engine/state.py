@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from seglog.engine.ephemeral_buffer import EphemeralBuffer, Memory
 from seglog.engine.tail import Tail
-from seglog.errors import ColdStoreRequired
+from seglog.errors import WarmStoreRequired
 from seglog.segments.segment import SegmentInfo
 from seglog.segments.sizes import Sizes
 from seglog.values.config import TopicConfig
@@ -35,8 +35,8 @@ class TopicState:
 
     `pending` are the deletes that are not yet in the flags of the .idx files. `ops` are the listed deletes, which
     include the pending ones.
-    `cold` are the sealed segments that are relocated.
-    `cold_ops` are the deletes by tag that may reach relocated segments, whose flags do not change.
+    `warm` are the sealed segments that are relocated.
+    `warm_ops` are the deletes by tag that may reach relocated segments, whose flags do not change.
     `truncate_ops` are the listed truncations.
     `next_op` is one more than the number of the last published delete.
     `generation` increases whenever records change place or flags. A reader that sees it increase looks again.
@@ -46,7 +46,7 @@ class TopicState:
     `truncations` are the seqs of all truncations since the log was opened. `is_gone` says that the topic was deleted.
     Active readers check both. `truncated_meta` is set until seglog.maintenance.truncation has cut the files.
     While `relocation_holds` is above 0, no segment is relocated. `front_op` is the value of `next_op` at the
-    relocator's last search for the first live record in the cold store.
+    relocator's last search for the first live record in the warm store.
     `ephemeral_buffer` are the ephemeral records. If other records follow them, the WAL first gets a frame with the last
     seq taken. `logged_seq` is the last seq that the WAL knows, and `assigned_logged` includes entries in flight.
     `kept_head` is the head in the newest manifest.
@@ -65,11 +65,11 @@ class TopicState:
     last_ts_ms: int
     tail: Tail
     sealed: tuple[SegmentInfo, ...] = ()
-    cold: tuple[SegmentInfo, ...] = ()
+    warm: tuple[SegmentInfo, ...] = ()
     active: SegmentInfo | None = None
     ops: DeleteList = field(default_factory=DeleteList)
     pending: DeleteList = field(default_factory=DeleteList)
-    cold_ops: DeleteList = field(default_factory=DeleteList)
+    warm_ops: DeleteList = field(default_factory=DeleteList)
     next_op: int = 1
     is_published: bool = False
     generation: int = 0
@@ -188,8 +188,8 @@ class TopicState:
     @property
     def sizes(self) -> Sizes:
         """The totals of the sealed segments. The caller holds the lock."""
-        if self.known_sizes.segments is not self.sealed or self.known_sizes.cold is not self.cold:
-            self.known_sizes = Sizes(self.sealed, self.cold)
+        if self.known_sizes.segments is not self.sealed or self.known_sizes.warm is not self.warm:
+            self.known_sizes = Sizes(self.sealed, self.warm)
         return self.known_sizes
 
     @property
@@ -277,7 +277,7 @@ class TopicState:
             ops=tuple(self.ops),
             floors=self.floors if self.config.keep_history else self.floors.expired(self.expired_seq),
             sealed=self.sealed,
-            cold_ops=tuple(self.cold_ops),
+            warm_ops=tuple(self.warm_ops),
             truncate_ops=self.truncate_ops,
         )
 
@@ -289,14 +289,14 @@ class TopicState:
 
 
 def check_all_hot(states: Iterable[TopicState]) -> None:
-    """Raise `ColdStoreRequired` if a topic has relocated segments. A log without a cold store calls this."""
+    """Raise `WarmStoreRequired` if a topic has relocated segments. A log without a warm store calls this."""
     for state in states:
-        if state.cold:
-            raise ColdStoreRequired(state.name, state.cold[0].first_seq, state.cold[-1].last_seq)
+        if state.warm:
+            raise WarmStoreRequired(state.name, state.warm[0].first_seq, state.warm[-1].last_seq)
 
 
 def relocated(segments: Sequence[SegmentInfo]) -> tuple[SegmentInfo, ...]:
-    return tuple(info for info in segments if info.cold_check is not None)
+    return tuple(info for info in segments if info.warm_check is not None)
 
 
 def active_meta(active: SegmentInfo | None) -> ActiveMeta | None:

@@ -19,7 +19,7 @@ def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: Se
         state.truncate_ops = listed_with(state.truncate_ops, TruncateOp(seq, ts_ms, state.next_op))
     state.ops = state.ops.ended_below(seq)
     state.pending = state.pending.ended_below(seq)
-    state.cold_ops = state.cold_ops.ended_below(seq)
+    state.warm_ops = state.warm_ops.ended_below(seq)
     state.flagged_below = min(state.flagged_below, seq)
     state.floors = state.floors.cut(seq)
     state.expired_seq, state.oldest_live_ms = min(state.expired_seq, seq), 0
@@ -42,7 +42,7 @@ def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: Se
 
 def _cut_segments(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | None) -> None:
     sealed = tuple(info for info in state.sealed if info.last_seq < seq)
-    cold = tuple(info for info in state.cold if info.last_seq < seq)
+    warm = tuple(info for info in state.warm if info.last_seq < seq)
     meta = replace(
         state.to_meta(),
         epoch=epoch,
@@ -51,4 +51,4 @@ def _cut_segments(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | N
     )
     tail = Tail(seq)
     # One statement, because an interrupt hits only between calls. With the new tail, `_cut_segments` never runs again.
-    state.sealed, state.cold, state.active, state.tail, state.truncated_meta = sealed, cold, kept, tail, meta
+    state.sealed, state.warm, state.active, state.tail, state.truncated_meta = sealed, warm, kept, tail, meta

@@ -22,9 +22,9 @@ CKPT-5  Any failure except a full disk or a lack of file descriptors poisons the
 CKPT-6  A checkpoint sets flags, and syncs a segment that it seals, even if the files look right already. The process
     that wrote them may have been killed, or got an error, before they were durable. After its manifest is durable, a
     process does not set the same flags again.
-CKPT-7  A checkpoint calls no cold store and waits for none (seglog.maintenance.relocator). Relocated segments that are
+CKPT-7  A checkpoint calls no warm store and waits for none (seglog.maintenance.relocator). Relocated segments that are
     released or dropped become pending deletes: the manifest lists them, and the relocator deletes them. The flags of
-    relocated segments stay unchanged. A delete by tag that may reach them is one of the topic's `cold_ops` instead.
+    relocated segments stay unchanged. A delete by tag that may reach them is one of the topic's `warm_ops` instead.
     Other deletes need no place there, because no reader reads below `earliest_seq`.
 CKPT-8  Ephemeral records stay in memory. If a later record is absorbed, a lost record takes the place of each ephemeral
     one, so that seqs stay dense. Ephemeral records after the last absorbed one are known only by the manifest's
@@ -157,7 +157,7 @@ def _store_and_publish(engine: Engine, plan: Plan) -> None:
             engine.checkpointed = plan.wal
             for draft in plan.drafts:
                 _publish(draft)
-                engine.pending_cold_deletes += tuple(draft.pending_cold_deletes)
+                engine.pending_warm_deletes += tuple(draft.pending_warm_deletes)
                 schedule(engine, draft.state, draft.final)
             for state, meta in plan.others:
                 schedule(engine, state, meta)
@@ -182,7 +182,7 @@ def _encoded(engine: Engine, plan: Plan) -> bytes:
     for topic_id in plan.deleted:
         encoder.remove(topic_id)
     return encoder.encode_put(
-        LogManifest(plan.next_topic_id, (), plan.wal, plan.deleted, plan.epoch_floor, plan.all_pending_cold_deletes())
+        LogManifest(plan.next_topic_id, (), plan.wal, plan.deleted, plan.epoch_floor, plan.all_pending_warm_deletes())
     )
 
 
@@ -203,7 +203,7 @@ def _publish(draft: Draft) -> None:
         state.pending = DeleteList(state.pending.since(planned))
     state.flagged_below = max(state.flagged_below, draft.deletes.below)
     state.truncate_ops = meta.truncate_ops  # no truncation came since: truncations hold the checkpoint lock
-    state.cold, state.cold_ops = draft.cold, draft.cold_ops
+    state.warm, state.warm_ops = draft.warm, draft.warm_ops
     state.ephemeral_buffer.drop_below(state.hot_floor)
     state.settle_front()
 

@@ -89,7 +89,7 @@ def tell_unknown(topic: str, error: Exception) -> None:
 def _advanced(engine: Engine, state: TopicState, *, may_ask_store: bool) -> Exception | None:
     """Raise `earliest_seq` as `advance_front` does. Return the error if the first live record cannot be found."""
     first = state.floors.earliest_seq
-    if first < state.hot_floor or (not may_ask_store and any(info.last_seq >= first for info in state.cold)):
+    if first < state.hot_floor or (not may_ask_store and any(info.last_seq >= first for info in state.warm)):
         return None
     truncations, head = len(state.truncations), state.head_seq
     try:

@@ -37,7 +37,7 @@ class CheckpointRequest:
 
     `seal` seals the active segment. `release_seq` releases the sealed segments that end there or below; with `epoch`,
     only if the topic has that epoch. `settle_op` and `settle_truncation` take a delete and a truncation off their
-    lists. `relocated` is the first seq of a hot segment with a copy in the cold store, and its .idx's XXH3-64.
+    lists. `relocated` is the first seq of a hot segment with a copy in the warm store, and its .idx's XXH3-64.
     `made_hot` is the first seq of a relocated segment that is hot again.
     """
 
@@ -73,9 +73,9 @@ class Draft:
     active: SegmentInfo | None
     released: list[SegmentInfo]
     made_hot: int | None
-    cold: tuple[SegmentInfo, ...]
+    warm: tuple[SegmentInfo, ...]
     final: TopicMeta | None = None
-    cold_ops: DeleteList = field(default_factory=DeleteList)
+    warm_ops: DeleteList = field(default_factory=DeleteList)
     deletes: MergedDeletes = NO_DELETES
     sizes: Sizes = field(default_factory=Sizes)
     has_new_tags: bool = False
@@ -85,22 +85,22 @@ class Draft:
         return self.sealed if self.active is None else [*self.sealed, self.active]
 
     @property
-    def pending_cold_deletes(self) -> list[tuple[int, int]]:
+    def pending_warm_deletes(self) -> list[tuple[int, int]]:
         gone = [info.first_seq for info in relocated(self.released)]
         return [(self.meta.topic_id, seq) for seq in (*gone, self.made_hot) if seq is not None]
 
     def result(self) -> TopicMeta:
         """Return the metadata for the manifest and for `_publish`. Call this after all segments are written."""
-        cold_ops = _kept_cold_ops((*self.meta.cold_ops, *self.deletes.tagged), self.cold)
-        self.cold_ops = DeleteList(cold_ops)
-        self.sizes = Sizes(tuple(self.sealed), self.cold)
+        warm_ops = _kept_warm_ops((*self.meta.warm_ops, *self.deletes.tagged), self.warm)
+        self.warm_ops = DeleteList(warm_ops)
+        self.sizes = Sizes(tuple(self.sealed), self.warm)
         active = active_meta(self.active)
-        self.final = replace(self.meta, sealed=self.sizes.segments, active=active, cold_ops=cold_ops)
+        self.final = replace(self.meta, sealed=self.sizes.segments, active=active, warm_ops=warm_ops)
         return self.final
 
     def merge_deletes(self) -> None:
         """Merge the deletes to flag. This runs without the lock, because there may be many."""
-        made_hot = () if self.made_hot is None else self.meta.cold_ops
+        made_hot = () if self.made_hot is None else self.meta.warm_ops
         if made_hot or self.pending_count:
             self.deletes = MergedDeletes((*made_hot, *self.pending.first(self.pending_count)))
 
@@ -122,10 +122,10 @@ class Plan:
     others: list[tuple[TopicState, TopicMeta]]
     deleted: tuple[int, ...]
     epoch_floor: int
-    pending_cold_deletes: tuple[tuple[int, int], ...]
+    pending_warm_deletes: tuple[tuple[int, int], ...]
 
-    def all_pending_cold_deletes(self) -> tuple[tuple[int, int], ...]:
-        return (*self.pending_cold_deletes, *(key for draft in self.drafts for key in draft.pending_cold_deletes))
+    def all_pending_warm_deletes(self) -> tuple[tuple[int, int], ...]:
+        return (*self.pending_warm_deletes, *(key for draft in self.drafts for key in draft.pending_warm_deletes))
 
 
 def plan_checkpoint(engine: Engine, request: CheckpointRequest | None) -> Plan:
@@ -134,7 +134,7 @@ def plan_checkpoint(engine: Engine, request: CheckpointRequest | None) -> Plan:
         # its id must look unused in the manifest.
         next_topic_id = min(engine.creating, default=engine.next_topic_id)
         ends, deleted = engine.committer.published_ends, engine.deleted
-        plan = Plan(ends, next_topic_id, [], [], deleted, engine.epoch_floor, engine.pending_cold_deletes)
+        plan = Plan(ends, next_topic_id, [], [], deleted, engine.epoch_floor, engine.pending_warm_deletes)
         for state in _to_look_at(engine, request):
             own = request if request is not None and request.topic == state.name else None
             aged = is_to_be_sealed(engine, state)
@@ -224,7 +224,7 @@ def _draft(state: TopicState, request: CheckpointRequest | None, *, seal: bool) 
     if request is not None and request.relocated is not None:
         sealed = [_with_check(info, *request.relocated) for info in sealed]
     if made_hot is not None:
-        sealed = [info._replace(cold_check=None) if info.first_seq == made_hot else info for info in sealed]
+        sealed = [info._replace(warm_check=None) if info.first_seq == made_hot else info for info in sealed]
     release_seq = 0 if request is None or request.release_seq is None else request.release_seq
     if request is not None and request.epoch not in {None, state.epoch}:
         release_seq = 0
@@ -252,20 +252,20 @@ def _draft(state: TopicState, request: CheckpointRequest | None, *, seal: bool) 
         active=state.active,
         released=released,
         made_hot=made_hot,
-        cold=relocated(sealed) if has_moved else state.cold,
+        warm=relocated(sealed) if has_moved else state.warm,
     )
 
 
 def _with_check(info: SegmentInfo, first_seq: int, check: int) -> SegmentInfo:
-    return info._replace(cold_check=check) if info.first_seq == first_seq else info
+    return info._replace(warm_check=check) if info.first_seq == first_seq else info
 
 
-def _kept_cold_ops(ops: tuple[DeleteOp, ...], cold: tuple[SegmentInfo, ...]) -> tuple[DeleteOp, ...]:
+def _kept_warm_ops(ops: tuple[DeleteOp, ...], warm: tuple[SegmentInfo, ...]) -> tuple[DeleteOp, ...]:
     """Return the deletes by tag that may reach relocated segments, without deletes that a later one covers (CKPT-7)."""
-    if not cold:
+    if not warm:
         return ()
     # A delete that does not reach the first record reaches none behind it.
-    return tuple(op for op in MergedDeletes(ops).tagged if op.may_reach(cold[0].first_seq))
+    return tuple(op for op in MergedDeletes(ops).tagged if op.may_reach(warm[0].first_seq))
 
 
 def _keeps_ops(state: TopicState, hot_floor: int) -> bool:

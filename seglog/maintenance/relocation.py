@@ -1,23 +1,23 @@
 """Choose the sealed segments that leave the hot tier, and move one so that no crash loses it.
 
     state    facts                                                next step
-    HOT      the hot copy is whole; cold may have a part of one   copy: put, and read back every byte
-    COPIED   both copies are whole and equal                      flip: the pointer says cold, durably
-    FLIPPED  the pointer says cold                                delete the hot copy
-    COLD     the hot copy is gone, or half of it is               -
+    HOT      the hot copy is whole; warm may have a part of one   copy: put, and read back every byte
+    COPIED   both copies are whole and equal                      flip: the pointer says warm, durably
+    FLIPPED  the pointer says warm                                delete the hot copy
+    WARM     the hot copy is gone, or half of it is               -
 
 A crash leaves the segment in one of these states. `relocate` finds out which, and continues from there. It puts the
-segment again even if the cold store shows it already. A visible segment may not be durable yet: only a `put` that
+segment again even if the warm store shows it already. A visible segment may not be durable yet: only a `put` that
 returned makes it durable.
 
 RELOC-1  The hot copy is deleted only after the pointer is durable. The pointer is flipped only after a read-back.
 RELOC-2  The pointer belongs to the module that keeps the topic's metadata, and that module supplies `flip`. When `flip`
     is entered, the pointer is durable, or `flip` raises. Until `flip` is left, no thread brings the hot copy back.
-    `relocate` may call `flip` for a segment whose pointer says cold already.
+    `relocate` may call `flip` for a segment whose pointer says warm already.
 RELOC-3  Flags in the .idx may change during the copy. `flip` gets the XXH3-64 of the copied .idx, and raises if the
     current .idx has another one.
-RELOC-4  `relocate` never deletes a hot file that is the same file as its cold copy, by device and inode. It also keeps
-    a hot file that a `put` into the cold store has replaced. In that case the store writes into the hot tier by some
+RELOC-4  `relocate` never deletes a hot file that is the same file as its warm copy, by device and inode. It also keeps
+    a hot file that a `put` into the warm store has replaced. In that case the store writes into the hot tier by some
     path. If a hot file is gone after the `put`, it was truncated, evicted or deleted meanwhile, and `flip` reports it.
 
 Source: topics engine architecture, section 3.6, and the knobs of its layout section.
@@ -79,18 +79,18 @@ def to_relocate(hot: Sequence[SegmentInfo], retention: HotRetention) -> list[Seg
 
 
 def relocate(tier: TopicTier, segment: SegmentId, flip: Flip) -> None:
-    """Move a segment from hot to cold, from the state that it is in. On return, only the cold copy exists.
+    """Move a segment from hot to warm, from the state that it is in. On return, only the warm copy exists.
 
-    Raises `NoSuchSegment` if neither store has it whole. Raises `SegmentCut` if the cold store returns other bytes than
+    Raises `NoSuchSegment` if neither store has it whole. Raises `SegmentCut` if the warm store returns other bytes than
     it got. Raises `SameFile` (RELOC-4), and any error of the stores and of `flip`. After an error, the hot copy exists
-    or the pointer says cold.
+    or the pointer says warm.
     """
-    if tier.cold is None:
-        raise InvalidSetting("cold", "there is no cold store")
+    if tier.warm is None:
+        raise InvalidSetting("cold", "there is no warm store")
     if is_whole(tier.hot, segment):
-        idx = _copy(tier.hot, tier.cold, segment)
-    elif is_whole(tier.cold, segment):
-        idx = _read(tier.cold, segment, Part.IDX)
+        idx = _copy(tier.hot, tier.warm, segment)
+    elif is_whole(tier.warm, segment):
+        idx = _read(tier.warm, segment, Part.IDX)
     else:
         raise NoSuchSegment(segment)
     _check_apart(tier, segment)
@@ -100,17 +100,17 @@ def relocate(tier: TopicTier, segment: SegmentId, flip: Flip) -> None:
 
 
 def _check_apart(tier: TopicTier, segment: SegmentId) -> None:
-    """Raise `SameFile` if a hot file is the same file as its cold copy (RELOC-4).
+    """Raise `SameFile` if a hot file is the same file as its warm copy (RELOC-4).
 
     A store that is no directory has only bytes and no file identities, so it is not checked.
     """
-    hot, cold = tier.hot, tier.cold
-    if not isinstance(hot, LocalSegmentStore) or not isinstance(cold, LocalSegmentStore):
+    hot, warm = tier.hot, tier.warm
+    if not isinstance(hot, LocalSegmentStore) or not isinstance(warm, LocalSegmentStore):
         return
     for part in Part:
         found = hot.identity(segment, part)
-        if found is not None and found == cold.identity(segment, part):
-            raise SameFile(hot.path(segment, part), cold.path(segment, part))
+        if found is not None and found == warm.identity(segment, part):
+            raise SameFile(hot.path(segment, part), warm.path(segment, part))
 
 
 def _identities(store: SegmentStore, segment: SegmentId) -> list[tuple[int, int] | None]:
@@ -121,15 +121,15 @@ def _read(store: SegmentStore, segment: SegmentId, part: Part) -> bytes:
     return store.read_range(segment, part, 0, store.length(segment, part))
 
 
-def _copy(hot: SegmentStore, cold: SegmentStore, segment: SegmentId) -> bytes:
-    """Put the hot segment into the cold store, read it back, and return its .idx."""
+def _copy(hot: SegmentStore, warm: SegmentStore, segment: SegmentId) -> bytes:
+    """Put the hot segment into the warm store, read it back, and return its .idx."""
     bodies = {part: _read(hot, segment, part) for part in Part}
     before = _identities(hot, segment)
-    cold.put(segment, bodies[Part.DATA], bodies[Part.IDX])
+    warm.put(segment, bodies[Part.DATA], bodies[Part.IDX])
     if any(now not in (None, known) for now, known in zip(_identities(hot, segment), before, strict=True)):
         assert isinstance(hot, LocalSegmentStore)  # noqa: S101 - other stores have no identities
         raise SameFile(hot.path(segment, Part.DATA), None)
-    difference = _first_difference(cold, segment, bodies)
+    difference = _first_difference(warm, segment, bodies)
     if difference is not None:
         part, offset = difference
         raise SegmentCut(segment, part.value, offset, len(bodies[part]))

@@ -1,12 +1,12 @@
-"""Move segments to the cold store, and delete segments from it: in a separate thread, after checkpoints.
+"""Move segments to the warm store, and delete segments from it: in a separate thread, after checkpoints.
 
-    1 let go   The relocator deletes the segments of `pending_cold_deletes`.
+    1 let go   The relocator deletes the segments of `pending_warm_deletes`.
     2 copy     It copies each segment that hot retention does not keep (seglog.maintenance.relocation), oldest first.
-    3 flip     It makes a checkpoint whose manifest says that the segment is in the cold store. Then it deletes the hot
+    3 flip     It makes a checkpoint whose manifest says that the segment is in the warm store. Then it deletes the hot
                copy.
-    4 look     After deletes by tag, it looks for the first live record, if that may be in the cold store.
+    4 look     After deletes by tag, it looks for the first live record, if that may be in the warm store.
 
-MOVER-1  The relocator holds no lock of the log over a call of a cold store. So a store that hangs or fails delays only
+MOVER-1  The relocator holds no lock of the log over a call of a warm store. So a store that hangs or fails delays only
     this thread and the readers of that store. It never delays an append, a hot read or a checkpoint. It delays closing
     the log by a second at most.
 MOVER-2  Step 3 runs under the checkpoint lock, which flagging, truncations and closing need too. It runs only if
@@ -36,10 +36,10 @@ from seglog.maintenance.housekeeping import advance_front
 from seglog.maintenance.plan import CheckpointRequest
 from seglog.maintenance.relocation import HotRetention, relocate, to_relocate
 from seglog.segments.segment import SegmentInfo
-from seglog.tiers.cold_stores import ColdStores
 from seglog.tiers.local_store import LocalSegmentStore
 from seglog.tiers.segment_store import Part, SegmentId
 from seglog.tiers.topic_tier import TopicTier
+from seglog.tiers.warm_stores import WarmStores
 
 __all__ = ["make_hot", "relocate_due"]
 
@@ -52,8 +52,8 @@ class _Changed(Exception):
 
 
 def relocate_due(engine: Engine) -> None:
-    """Run all pending deletes in the cold stores, and relocate all segments that are due."""
-    stores = engine.cold_stores
+    """Run all pending deletes in the warm stores, and relocate all segments that are due."""
+    stores = engine.warm_stores
     if stores is None:
         return
     try:
@@ -73,7 +73,7 @@ def make_hot(engine: Engine, state: TopicState, info: SegmentInfo) -> None:
     Raises what a read of the segment raises, and what a checkpoint raises. If the segment is gone meanwhile, `make_hot`
     does nothing.
     """
-    stores = engine.cold_stores
+    stores = engine.warm_stores
     if stores is None:
         return
     segment = stores.segment(state.topic_id, info)
@@ -98,19 +98,19 @@ def _attempt(state: TopicState, work: functools.partial[None]) -> None:
         _logger.warning("%s: nothing more is relocated for now: %s", state.name, error)
 
 
-def _let_go(engine: Engine, stores: ColdStores) -> None:
-    for key in engine.pending_cold_deletes:
+def _let_go(engine: Engine, stores: WarmStores) -> None:
+    for key in engine.pending_warm_deletes:
         topic_id, first_seq = key
         try:
             stores.changing(topic_id, engine.files).delete(SegmentId(first_seq))
         except Exception as error:
-            _logger.warning("the cold store keeps segment %d of topic %d for now: %s", first_seq, topic_id, error)
+            _logger.warning("the warm store keeps segment %d of topic %d for now: %s", first_seq, topic_id, error)
             continue
         with engine.committer.lock:
-            engine.pending_cold_deletes = tuple(one for one in engine.pending_cold_deletes if one != key)
+            engine.pending_warm_deletes = tuple(one for one in engine.pending_warm_deletes if one != key)
 
 
-def _relocate_topic(engine: Engine, stores: ColdStores, state: TopicState) -> None:
+def _relocate_topic(engine: Engine, stores: WarmStores, state: TopicState) -> None:
     tries = 0
     while tries < _TRIES and (info := _next_due(engine, state)) is not None:
         tier = TopicTier(_hot(engine, state), stores.changing(state.topic_id, engine.files))
@@ -134,7 +134,7 @@ def _next_due(engine: Engine, state: TopicState) -> SegmentInfo | None:
             return None
         hot = [info for info in state.segments if info.is_hot]
         due = to_relocate(hot, retention)
-        pending = {first_seq for topic_id, first_seq in engine.pending_cold_deletes if topic_id == state.topic_id}
+        pending = {first_seq for topic_id, first_seq in engine.pending_warm_deletes if topic_id == state.topic_id}
         return next((info for info in hot if info.first_seq in due and info.first_seq not in pending), None)
 
 
@@ -180,8 +180,8 @@ def _is_as_it_was(engine: Engine, state: TopicState, info: SegmentInfo) -> bool:
         return info in state.sealed
 
 
-def _drop_if_gone(engine: Engine, stores: ColdStores, state: TopicState, info: SegmentInfo) -> None:
-    """Delete the cold copy of a segment that was truncated, evicted or deleted during its relocation."""
+def _drop_if_gone(engine: Engine, stores: WarmStores, state: TopicState, info: SegmentInfo) -> None:
+    """Delete the warm copy of a segment that was truncated, evicted or deleted during its relocation."""
     with engine.committer.lock:
         is_there = not state.is_gone and any(one.first_seq == info.first_seq for one in state.sealed)
     if not is_there:
@@ -190,9 +190,9 @@ def _drop_if_gone(engine: Engine, stores: ColdStores, state: TopicState, info: S
 
 def _look_for_front(engine: Engine, state: TopicState) -> None:
     last_op = state.next_op
-    has_tags = state.cold_ops.reach.has_tags or state.pending.reach.has_tags
-    is_cold = any(info.last_seq >= state.floors.earliest_seq for info in state.cold)
-    if has_tags and is_cold and state.front_op != last_op:
+    has_tags = state.warm_ops.reach.has_tags or state.pending.reach.has_tags
+    is_warm = any(info.last_seq >= state.floors.earliest_seq for info in state.warm)
+    if has_tags and is_warm and state.front_op != last_op:
         advance_front(engine, state, may_ask_store=True)
         state.front_op = last_op
 

@@ -71,20 +71,20 @@ def finish_truncations(engine: Engine) -> None:
     number, manifest = load(engine.files, engine.layout)
     ahead = {meta.topic_id: replace(meta, is_ahead=True) for _, meta, _ in waiting if meta is not None}
     topics = tuple(ahead.get(topic.topic_id, topic) for topic in manifest.topics)
-    cold = {(topic.topic_id, info.first_seq) for topic in topics for info in topic.cold}
-    pending_cold_deletes = tuple(
+    warm = {(topic.topic_id, info.first_seq) for topic in topics for info in topic.warm}
+    pending_warm_deletes = tuple(
         (topic.topic_id, info.first_seq)
         for topic in manifest.topics
-        for info in topic.cold
-        if (topic.topic_id, info.first_seq) not in cold
+        for info in topic.warm
+        if (topic.topic_id, info.first_seq) not in warm
     )
     manifest = replace(
-        manifest, topics=topics, pending_cold_deletes=(*manifest.pending_cold_deletes, *pending_cold_deletes)
+        manifest, topics=topics, pending_warm_deletes=(*manifest.pending_warm_deletes, *pending_warm_deletes)
     )
     store(engine.files, engine.layout, number + 1, manifest)
     engine.manifest_number = number + 1
     with engine.committer.lock:
-        engine.pending_cold_deletes += pending_cold_deletes
+        engine.pending_warm_deletes += pending_warm_deletes
     for state, meta, active in waiting:
         if meta is not None:
             _truncate_files(engine, meta, active)

@@ -8,7 +8,7 @@ EXPIRY-1  A record whose time is before now - ttl_ms is not shown. A reader gets
 EXPIRY-2  While the log is open, only a truncation lowers the floor. A clock that is set back, and a ttl that is raised
     or lifted, do not lower it. Without `keep_history`, a checkpoint stores it. After a crash, the clock gives it again.
 EXPIRY-3  The floor is exact as far as the reader needs it. A reader above a segment reads neither the segment's files,
-    nor a cold store, nor the cold tier. If the index of a segment cannot be read, the floor is the start of that
+    nor a warm store, nor the cold tier. If the index of a segment cannot be read, the floor is the start of that
     segment.
 EXPIRY-4  `Topic.frames` shows expired records, because the offload takes them. So does every past state in the archive.
 EXPIRY-5  A branch begins with its parent's records, which are of another time. So its ttl counts from the first record

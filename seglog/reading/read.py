@@ -252,7 +252,7 @@ def load_batch(
                 return resident
             last = min(last, (state.ephemeral_buffer.first_from(first) or last + 1) - 1)
         segment = state.segment_of(first)
-        cold_ops = state.cold_ops
+        warm_ops = state.warm_ops
         if segment is None and first < state.tail.first_seq:
             return Gap(first, min(last, state.tail.first_seq - 1))
         if segment is None:
@@ -261,9 +261,9 @@ def load_batch(
         return Gap(first, first + len(entries) - 1) if file is None else _read_batch(state, first, file, entries)
     try:
         batch = engine.segment(state.topic_id, segment).batch(first, min(last, segment.last_seq), max_records)
-        if segment.is_hot or not cold_ops.reach.may_reach(first):
+        if segment.is_hot or not warm_ops.reach.may_reach(first):
             return batch
-        return replace(batch, deletes=cold_ops.reach)
+        return replace(batch, deletes=warm_ops.reach)
     except FileCorrupt:
         if state.generation != generation:
             return None

@@ -2,7 +2,7 @@
 
 In this log, the search looks at segments, then at .idx entries, then at the index of the tail. Deleted and lost records
 count. The time of a lost one lies between those of its neighbours. Ephemeral records are searched in memory besides. If
-the segment of that time is relocated, its .idx comes from the cold store. Below the hot floor, each step asks the cold
+the segment of that time is relocated, its .idx comes from the warm store. Below the hot floor, each step asks the cold
 tier for one record. That makes about twenty cold reads for a million records.
 """
 

@@ -42,7 +42,7 @@ _LOOK_RECORDS = 8192
 class SegmentInfo(NamedTuple):
     """The facts that the log keeps about one segment. Times are in ms since the epoch.
 
-    `cold_check` is the XXH3-64 of the .idx of a relocated segment, which is only in the cold store. None: it is hot.
+    `warm_check` is the XXH3-64 of the .idx of a relocated segment, which is only in the warm store. None: it is hot.
     `dead_records` records have the deleted flag in the .idx. Their frames take `dead_bytes` of .data.
     A sealed segment may have been rewritten without these bytes while the manifest does not say so yet. Then .data has
     `data_bytes - dead_bytes` bytes (REWRITE-5). The class is a named tuple, because opening a log makes one for each
@@ -55,13 +55,13 @@ class SegmentInfo(NamedTuple):
     min_ts_ms: int
     max_ts_ms: int
     sealed: bool
-    cold_check: int | None = None
+    warm_check: int | None = None
     dead_records: int = 0
     dead_bytes: int = 0
 
     @property
     def is_hot(self) -> bool:
-        return self.cold_check is None
+        return self.warm_check is None
 
     @property
     def records(self) -> int:
@@ -69,7 +69,7 @@ class SegmentInfo(NamedTuple):
 
 
 class SegmentReader:
-    """A reader of both parts of a segment, hot or cold. Safe for many threads."""
+    """A reader of both parts of a segment, hot or warm. Safe for many threads."""
 
     __slots__ = ()
 

@@ -20,19 +20,19 @@ _last_seq = attrgetter("last_seq")
 
 
 class Sizes:
-    """The totals of `segments`, which are sealed and ascend. `cold` are the relocated segments among them."""
+    """The totals of `segments`, which are sealed and ascend. `warm` are the relocated segments among them."""
 
-    __slots__ = ("_ends", "cold", "cold_bytes", "segments")
+    __slots__ = ("_ends", "segments", "warm", "warm_bytes")
 
-    def __init__(self, segments: tuple[SegmentInfo, ...] = (), cold: tuple[SegmentInfo, ...] = ()) -> None:
+    def __init__(self, segments: tuple[SegmentInfo, ...] = (), warm: tuple[SegmentInfo, ...] = ()) -> None:
         self.segments = segments
-        self.cold = cold
-        self.cold_bytes: int = sum(map(_data_bytes, cold))
+        self.warm = warm
+        self.warm_bytes: int = sum(map(_data_bytes, warm))
         self._ends: array[int] = array("Q", accumulate(map(_data_bytes, segments), initial=0))
 
     @property
     def hot_bytes(self) -> int:
-        return self._ends[-1] - self.cold_bytes
+        return self._ends[-1] - self.warm_bytes
 
     def bytes_from(self, seq: int) -> int:
         """Return the bytes of the segments that end at `seq` or later."""

@@ -1,6 +1,6 @@
 """Erasure of a whole log from the disk.
 
-    1 topics    The caller deletes each topic, as for a single topic. The cold stores drop the topic's segments.
+    1 topics    The caller deletes each topic, as for a single topic. The warm stores drop the topic's segments.
     2 rename    meta/ becomes meta.removed/, durably. From here on there is no log. If a process opens the directory, it
                 first finishes step 3.
     3 unlink    The write-ahead log and the topics folder are removed, and meta.removed/ last.

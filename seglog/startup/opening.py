@@ -11,7 +11,7 @@ from seglog.files.port import Files
 from seglog.maintenance.housekeeping import expect_flags, find_fronts, tell_unknown
 from seglog.segments.cache import SegmentCache
 from seglog.startup.recovery import Recovered
-from seglog.tiers.cold_stores import ColdStores
+from seglog.tiers.warm_stores import WarmStores
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout
 from seglog.wal.shards import open_wals
@@ -25,7 +25,7 @@ def engine_of(
     clock: Clock,
     settings: LogSettings,
     found: Recovered,
-    cold_stores: ColdStores | None,
+    warm_stores: WarmStores | None,
     *,
     is_read_only: bool = False,
     tell: Callable[[str, Exception], None] = tell_unknown,
@@ -34,9 +34,9 @@ def engine_of(
 
     Before any checkpoint, find each topic's first live record, and tell the cache which flags to expect.
     `tell` gets the name of each topic whose first live record stays unknown, and the error.
-    Raises `ColdStoreRequired`, `FileCorrupt`.
+    Raises `WarmStoreRequired`, `FileCorrupt`.
     """
-    if cold_stores is None:
+    if warm_stores is None:
         check_all_hot(found.topics.values())
     folders = layout.wal_folders(len(found.wal_ends))
     engine = Engine(
@@ -53,8 +53,8 @@ def engine_of(
         deleted=found.deleted,
         epoch_floor=found.epoch_floor,
         is_read_only=is_read_only,
-        cold_stores=cold_stores,
-        pending_cold_deletes=found.pending_cold_deletes,
+        warm_stores=warm_stores,
+        pending_warm_deletes=found.pending_warm_deletes,
     )
     for state in engine.topics.values():
         state.changed = engine.changed

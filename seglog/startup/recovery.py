@@ -10,7 +10,7 @@ Recovery finds all that was acked, and nothing that was never written.
     3 segments   List each topic's directory once, and go by the names there. Unlink or cut the files of segments that
                  are released, relocated or deleted, or that go beyond the manifest. The WAL has the bytes beyond the
                  manifest (MANIFEST-3). End a rewrite (REWRITE-2). Report a missing file. The manifest tells all that is
-                 needed of sealed segments. So recovery opens none of them, and asks no cold store.
+                 needed of sealed segments. So recovery opens none of them, and asks no warm store.
     4 replay     Apply all frames from the manifest's places on, shard by shard, in order.
     5 tail       Look behind the last whole frame of the active WAL file. Zeros are reserved space. Cut and log a torn
                  write. Report bytes that were durable once. Then sync the file. So a cut is durable before its place is
@@ -95,7 +95,7 @@ class Recovered:
     older_files: tuple[tuple[int, ...], ...]
     deleted: tuple[int, ...]
     epoch_floor: int
-    pending_cold_deletes: tuple[tuple[int, int], ...]
+    pending_warm_deletes: tuple[tuple[int, int], ...]
 
 
 def recover(files: Files, layout: Layout) -> Recovered:
@@ -130,7 +130,7 @@ def recover(files: Files, layout: Layout) -> Recovered:
         older_files=tuple(tuple(numbers[:-1]) for numbers in wal_files),
         deleted=tuple(replay.deleted),
         epoch_floor=replay.epoch_floor,
-        pending_cold_deletes=tuple(replay.pending_cold_deletes),
+        pending_warm_deletes=tuple(replay.pending_warm_deletes),
     )
 
 
@@ -190,7 +190,7 @@ def _settle_directory(files: Files, layout: Layout, meta: TopicMeta, *, is_there
     """
     directory = layout.topic(meta.topic_id)
     found = {*files.list_dir(directory)} if is_there else set[str]()
-    firsts = [info.first_seq for info in meta.sealed if info.cold_check is None]
+    firsts = [info.first_seq for info in meta.sealed if info.warm_check is None]
     if meta.active is not None:
         firsts.append(meta.active.first_seq)
     stems = [layout.segment(first) for first in firsts]
@@ -211,12 +211,12 @@ def _settle_others(files: Files, layout: Layout, meta: TopicMeta, names: set[str
     The .new files of a rewrite get their names or go. Files of segments that are gone are unlinked.
     """
     end = meta.sealed_seq if meta.active is None else meta.active.first_seq
-    cold = {info.first_seq for info in meta.cold}
+    warm = {info.first_seq for info in meta.warm}
     parts = [
         (kind, number_in(kind, name)) for name in sorted(names) if (kind := name.partition(".")[2]) in SEGMENT_PARTS
     ]
     found = [(kind, number) for kind, number in parts if number is not None]
-    gone = [key for key in found if not meta.hot_floor <= key[1] <= end or key[1] in cold]
+    gone = [key for key in found if not meta.hot_floor <= key[1] <= end or key[1] in warm]
     _remove_segments(files, layout, meta.topic_id, gone)
     for first_seq in sorted({number for kind, number in found if kind in NEW and (kind, number) not in gone}):
         is_sealed = meta.active is None or first_seq != meta.active.first_seq
@@ -238,10 +238,10 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
         last_ts_ms=meta.last_ts_ms,
         tail=Tail(max(end, meta.head_seq) + 1),
         sealed=meta.sealed,
-        cold=meta.cold,
+        warm=meta.warm,
         active=active,
         ops=DeleteList(meta.ops),
-        cold_ops=DeleteList(meta.cold_ops),
+        warm_ops=DeleteList(meta.warm_ops),
         truncate_ops=meta.truncate_ops,
         next_op=meta.next_op,
         is_published=True,
@@ -318,7 +318,7 @@ class _Replay:
         self.ends = list(manifest.wal)
         self.shard = 0
         self.deleted: list[int] = []
-        self.pending_cold_deletes = list(manifest.pending_cold_deletes)
+        self.pending_warm_deletes = list(manifest.pending_warm_deletes)
         self.epoch_floor = manifest.epoch_floor
         self.ahead = {topic.topic_id for topic in manifest.topics if topic.is_ahead}
 
@@ -473,7 +473,7 @@ class _Replay:
             raise _Misplaced(f"topic {state.name} is truncated at seq {header.seq}, and ends with {state.head_seq}")
         info = state.segment_of(header.seq) if header.seq >= state.hot_floor else None
         if info is not None and not info.is_hot and info.first_seq < header.seq:
-            raise _Misplaced(f"topic {state.name} is truncated in a segment that is in the cold store")
+            raise _Misplaced(f"topic {state.name} is truncated in a segment that is in the warm store")
         kept = kept_part(state, header.seq, lambda info: self._open(state, info))
         apply_truncate(state, header.seq, header.ts_ms, epoch, kept)
 
@@ -485,7 +485,7 @@ class _Replay:
         state = self._topic(header)
         if epoch > state.epoch:
             raise _Misplaced(f"topic {state.name} has epoch {state.epoch}, and is deleted in epoch {epoch}")
-        self.pending_cold_deletes += ((state.topic_id, info.first_seq) for info in state.cold)
+        self.pending_warm_deletes += ((state.topic_id, info.first_seq) for info in state.warm)
         del self.topics[header.topic_id]
         self.deleted.append(header.topic_id)
         self.epoch_floor = max(self.epoch_floor, epoch)

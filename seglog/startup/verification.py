@@ -3,7 +3,7 @@
     manifests   every manifest
     WAL         every frame of every file from the manifest's on, also the frames that segments have already
     segments    every entry and every frame of the segments that the manifest counts, and that they agree. No segment
-                may be missing in between. Segments in the cold store are checked too, if it is named
+                may be missing in between. Segments in the warm store are checked too, if it is named
     recovery    if all of the above is sound, recovery is tried over a port that changes nothing. That checks how the
                 files fit together
 
@@ -35,8 +35,8 @@ from seglog.startup.creation import is_data_directory, missing_folder, missing_p
 from seglog.startup.recovery import recover
 from seglog.startup.segment_check import check_parts, check_segment
 from seglog.startup.wal_check import check_wal
-from seglog.tiers.cold_stores import ColdStores, store_errors
 from seglog.tiers.segment_store import Part, SegmentStores
+from seglog.tiers.warm_stores import WarmStores, store_errors
 from seglog.values.config import LogSettings
 from seglog.values.damage import Checked, Damage, Findings, Report
 from seglog.values.layout import Layout, number_in
@@ -51,11 +51,11 @@ def verify(
     *,
     files: Files | None = None,
     settings: LogSettings | None = None,
-    cold_stores: SegmentStores | None = None,
+    warm_stores: SegmentStores | None = None,
 ) -> Report:
     """Read every byte that counts in the data directory at `path`, and report each damage with its place.
 
-    `settings` and `cold_stores` are those of `seglog.open`. They tell where relocated segments are. If a store hangs,
+    `settings` and `warm_stores` are those of `seglog.open`. They tell where relocated segments are. If a store hangs,
     the check waits for it.
     Raises `NotADataDirectory`, `DirectoryInUse`, `InvalidSetting`. Raises `FormatUnsupported` for a file of another
     version.
@@ -65,7 +65,7 @@ def verify(
     if not is_data_directory(port, layout) and missing_part(port, layout) is None:
         raise NotADataDirectory(layout.root)
     settings = load_settings(layout.settings) if settings is None else settings
-    stores = ColdStores.configured(port, layout, settings, cold_stores)
+    stores = WarmStores.configured(port, layout, settings, warm_stores)
     if stores is not None:
         stores.check_owners()
     with SharedLock(port, layout.lock):
@@ -105,7 +105,7 @@ def _check_manifests(files: Files, layout: Layout, found: Findings) -> LogManife
 
 
 def _check_topics(
-    files: Files, layout: Layout, manifest: LogManifest | None, stores: ColdStores | None, found: Findings
+    files: Files, layout: Layout, manifest: LogManifest | None, stores: WarmStores | None, found: Findings
 ) -> None:
     """Check the segments of all topics. Without a manifest, check each segment as a sealed one."""
     known = {} if manifest is None else {topic.topic_id: topic for topic in manifest.topics}
@@ -128,7 +128,7 @@ def _check_topics(
 
 
 def _check_topic(
-    files: Files, layout: Layout, meta: TopicMeta, there: list[int], stores: ColdStores | None, found: Findings
+    files: Files, layout: Layout, meta: TopicMeta, there: list[int], stores: WarmStores | None, found: Findings
 ) -> None:
     """Check the segments of one topic.
 
@@ -137,25 +137,25 @@ def _check_topic(
     active = meta.active
     end = meta.sealed_seq if active is None else active.first_seq + active.records - 1
     last = end if active is None else active.first_seq
-    cold = {info.first_seq: info for info in meta.cold}
-    counted = [first for first in there if meta.hot_floor <= first <= last and first not in cold]
+    warm = {info.first_seq: info for info in meta.warm}
+    counted = [first for first in there if meta.hot_floor <= first <= last and first not in warm]
     if stores is not None:
         _note_unknown(stores, meta, counted, found)
-    if cold and stores is None:
+    if warm and stores is None:
         found.notes.append(
-            f"{len(cold)} segments of topic {meta.name} are in a cold store that is not named: not checked"
+            f"{len(warm)} segments of topic {meta.name} are in a warm store that is not named: not checked"
         )
     for first in there:
         if first not in counted:
             path = layout.data(meta.topic_id, first)
             found.notes.append(f"{path}: the manifest does not count it; recovery removes it")
     expected: int | None = meta.hot_floor
-    for first in sorted([*counted, *cold]):
+    for first in sorted([*counted, *warm]):
         if expected is not None and first != expected:
             reason = f"records {expected} to {first - 1} should be here" if expected < first else "two segments overlap"
             found.damage(layout.data(meta.topic_id, min(expected, first)), 0, reason)
-        if first in cold:
-            expected = _check_relocated(stores, meta, cold[first], found)
+        if first in warm:
+            expected = _check_relocated(stores, meta, warm[first], found)
         else:
             expected = _check_segment(files, layout, meta.topic_id, first, meta, found)
     if expected is not None and expected != end + 1:
@@ -181,12 +181,12 @@ def _known(meta: TopicMeta, first: int) -> SegmentInfo | ActiveMeta | None:
     return meta.sealed[at] if at < len(meta.sealed) and meta.sealed[at].first_seq == first else None
 
 
-def _note_unknown(stores: ColdStores, meta: TopicMeta, hot: list[int], found: Findings) -> None:
-    """Note each segment in the cold store that the manifest does not count.
+def _note_unknown(stores: WarmStores, meta: TopicMeta, hot: list[int], found: Findings) -> None:
+    """Note each segment in the warm store that the manifest does not count.
 
-    A copy of a hot segment gets no note: it is on its way to the cold store.
+    A copy of a hot segment gets no note: it is on its way to the warm store.
     """
-    known = {*hot, *(info.first_seq for info in meta.cold)}
+    known = {*hot, *(info.first_seq for info in meta.warm)}
     path = stores.part(meta.topic_id, meta.first_seq, Part.DATA).path.parent
     with found.reading(path), store_errors(path):
         for segment in stores.store(meta.topic_id).list():
@@ -194,7 +194,7 @@ def _note_unknown(stores: ColdStores, meta: TopicMeta, hot: list[int], found: Fi
                 found.notes.append(f"{path}: the manifest does not count the segment that begins with seq {segment}")
 
 
-def _check_relocated(stores: ColdStores | None, meta: TopicMeta, info: SegmentInfo, found: Findings) -> int:
+def _check_relocated(stores: WarmStores | None, meta: TopicMeta, info: SegmentInfo, found: Findings) -> int:
     """Check a relocated segment, and return the seq behind it, as the manifest gives it."""
     behind = info.last_seq + 1
     if stores is None:

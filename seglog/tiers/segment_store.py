@@ -2,7 +2,7 @@
 segment.
 
 Implementations: `seglog.tiers.local_store` (a directory), `seglog.tiers.memory_store`, `seglog.tiers.topic_tier` (a hot
-store before a cold one). One conformance suite runs over all of them (tests/seglog/test_stores.py). The tests of other
+store before a warm one). One conformance suite runs over all of them (tests/seglog/test_stores.py). The tests of other
 stores run it too.
 
 SEGSTORE-1  `put` returns when both parts are durable. `list` shows a segment only if both parts are there.
@@ -74,8 +74,8 @@ class OwnedStores(Protocol):
         """Take the stores for one log. The log calls this before the first put or delete of an opening.
 
         `path` is the data directory, for the error that another log gets. `is_ours` is described in
-        seglog.tiers.cold_directory.
-        Raises `ColdDirectoryTaken`, and errors of the store.
+        seglog.tiers.warm_directory.
+        Raises `WarmDirectoryTaken`, and errors of the store.
         """
         ...
 

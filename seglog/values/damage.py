@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seglog.errors import ColdStoreFailed, FileCorrupt
+from seglog.errors import FileCorrupt, WarmStoreFailed
 
 __all__ = ["Checked", "Damage", "Findings", "Report"]
 
@@ -68,7 +68,7 @@ class Findings:
             self.damage(error.path, error.offset, error.reason)
         except FileNotFoundError:
             self.damage(path, 0, "the file is missing")
-        except ColdStoreFailed as error:
+        except WarmStoreFailed as error:
             self.damage(error.path, 0, f"it cannot be read: {error.cause}")
         except OSError as error:
             self.damage(path, 0, f"it cannot be read: {error.strerror or error}")

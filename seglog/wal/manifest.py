@@ -26,11 +26,11 @@ MANIFEST-5  `sealed` lists the sealed segments of a topic, ascending and without
     has seven values in it:
 
         last seq, bytes of data, time of the first record, of the last one, records with the deleted flag, their bytes,
-        XXH3-64 of the .idx if it is in the cold store, else null
+        XXH3-64 of the .idx if it is in the warm store, else null
 
     The last value is the pointer that a relocation flips. `cold_ops` lists the deletes by tag that may reach relocated
     segments and are not in their flags.
-MANIFEST-6  `doomed` lists [topic id, first seq] of segments that no topic needs and that a cold store may still have.
+MANIFEST-6  `doomed` lists [topic id, first seq] of segments that no topic needs and that a warm store may still have.
 MANIFEST-7  The bytes of a sealed segment with deleted records are the size of .data, or larger.
     If they are larger, the segment was rewritten after the manifest (REWRITE-5). The difference is exactly the bytes of
     its deleted records.
@@ -151,7 +151,7 @@ class TopicMeta:
     floors: Floors = field(default_factory=Floors)
     is_ahead: bool = False
     sealed: tuple[SegmentInfo, ...] = ()
-    cold_ops: tuple[DeleteOp, ...] = ()
+    warm_ops: tuple[DeleteOp, ...] = ()
     truncate_ops: tuple[TruncateOp, ...] = ()
 
     @property
@@ -160,9 +160,9 @@ class TopicMeta:
         return self.sealed[-1].last_seq if self.sealed else self.hot_floor - 1
 
     @property
-    def cold(self) -> tuple[SegmentInfo, ...]:
+    def warm(self) -> tuple[SegmentInfo, ...]:
         """The sealed segments that are relocated."""
-        return tuple(info for info in self.sealed if info.cold_check is not None)
+        return tuple(info for info in self.sealed if info.warm_check is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class LogManifest:
     wal: tuple[WalPosition, ...]
     deleted: tuple[int, ...] = ()
     epoch_floor: int = 0
-    pending_cold_deletes: tuple[tuple[int, int], ...] = ()
+    pending_warm_deletes: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class Encoder:
         self._waiting = {}
         before = {
             "deleted": list(manifest.deleted),
-            "doomed": [list(key) for key in manifest.pending_cold_deletes],
+            "doomed": [list(key) for key in manifest.pending_warm_deletes],
             "epoch_floor": manifest.epoch_floor,
             "format": _FORMAT,
             "next_topic_id": manifest.next_topic_id,
@@ -311,7 +311,7 @@ def _from_json(value: dict[str, Any]) -> LogManifest:
         wal=wal,
         deleted=tuple(deleted),
         epoch_floor=epoch_floor,
-        pending_cold_deletes=tuple(_pair(wholes(each)) for each in value["doomed"]),
+        pending_warm_deletes=tuple(_pair(wholes(each)) for each in value["doomed"]),
     )
 
 
@@ -354,7 +354,7 @@ def _op(op: DeleteOp) -> bytes:
 
 
 def _row(info: SegmentInfo) -> bytes:
-    check = "null" if info.cold_check is None else info.cold_check
+    check = "null" if info.warm_check is None else info.warm_check
     times = f"{info.min_ts_ms},{info.max_ts_ms}"
     return f"{info.last_seq},{info.data_bytes},{times},{info.dead_records},{info.dead_bytes},{check}".encode()
 
@@ -395,7 +395,7 @@ def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
         "active": None
         if active is None
         else [active.first_seq, active.records, active.data_bytes, active.dead_records, active.dead_bytes],
-        "cold_ops": [op.to_json() for op in topic.cold_ops],
+        "cold_ops": [op.to_json() for op in topic.warm_ops],
         "config": topic.config.to_json(),
         "cuts": [[op.seq, op.ts_ms, op.next_op] for op in topic.truncate_ops],
         "epoch": topic.epoch,
@@ -432,7 +432,7 @@ def _topic_from_json(value: object) -> TopicMeta:
         floors=Floors(*floors),
         is_ahead=flag(fields["is_ahead"]),
         sealed=_sealed_from_json(fields["sealed"], hot_floor),
-        cold_ops=tuple(map(DeleteOp.from_json, fields["cold_ops"])),
+        warm_ops=tuple(map(DeleteOp.from_json, fields["cold_ops"])),
         truncate_ops=tuple(TruncateOp(*wholes(each)) for each in fields["cuts"]),
     )
     _check_topic(meta)

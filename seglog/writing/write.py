@@ -322,7 +322,7 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None, ev
         _wake_upkeep(engine)
     if tag is not None:
         advance_front(engine, state)
-        if state.cold:
+        if state.warm:
             engine.wake_relocator()
     return op
 
@@ -332,7 +332,7 @@ def truncate(engine: Engine, name: str, seq: int, position: tuple[int, int, int]
     """Truncate a topic: remove its records from `seq` on.
 
     Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, `ConcurrentModification`, and the errors of a read of the
-    cold store. The truncation is complete when its frame is durable. If the files cannot be cut yet, the next
+    warm store. The truncation is complete when its frame is durable. If the files cannot be cut yet, the next
     checkpoint cuts them.
     """
     engine.check_writable()
@@ -408,7 +408,7 @@ def delete_topic(engine: Engine, name: str, position: tuple[int, int, int] | Non
         if state.topic_id not in engine.deleted:
             engine.changed.pop(state.topic_id, None)
             engine.deleted += (state.topic_id,)
-            engine.pending_cold_deletes += tuple((state.topic_id, info.first_seq) for info in state.cold)
+            engine.pending_warm_deletes += tuple((state.topic_id, info.first_seq) for info in state.warm)
 
     with committer.lock:
         committer.check_open()

@@ -148,7 +148,7 @@ def test_status_shows_what_is_hot_and_what_is_relocated_and_verify_looks_at_both
     damaged.unlink()
     done = started("verify")
     assert done.code == 5
-    assert "missing in the cold store" in done.text
+    assert "missing in the warm store" in done.text
     refused = started("read", "t")
     assert (refused.code, damaged.name in refused.err) == (5, True)
 

@@ -1,4 +1,4 @@
-"""Trouble in the archive's store or in the log's cold store never touches appends or hot reads."""
+"""Trouble in the archive's store or in the log's warm store never touches appends or hot reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import offload
 import seglog
 from catalog.errors import StoreUnreachable
 from catalog.objects.memory import MemoryStore
-from seglog import ColdStoreFailed, Log, LogSettings, SeglogError, TopicConfig
+from seglog import Log, LogSettings, SeglogError, TopicConfig, WarmStoreFailed
 from seglog.engine.upkeep import Background, InCaller, UpkeepFactory
 from seglog.tiers.memory_store import MemorySegmentStore
 from tests.seams.limits import Limit, set_limit
@@ -80,7 +80,7 @@ def test_a_store_that_hangs_holds_up_neither_appends_nor_hot_reads(tmp_path: Pat
         assert [record.value for record in topic.read()] == [b"cold"] + [b"hot"] * 198
 
 
-# ---------------------------------------------------------------- the cold store of a log
+# ---------------------------------------------------------------- the warm store of a log
 
 #: An append that fills a file of the write-ahead log has to wait for a checkpoint.
 SETTINGS = LogSettings(segment_max_events=10, wal_file_bytes=4096, wal_max_files=1, hot_retain_segments=2)
@@ -110,7 +110,7 @@ class StuckSegments:
 
 
 def opened(tmp_path: Path, store: Any, upkeep: UpkeepFactory = Background) -> Log:
-    return seglog.open(tmp_path / "data", settings=SETTINGS, cold_stores=lambda _: store, upkeep=upkeep)
+    return seglog.open(tmp_path / "data", settings=SETTINGS, warm_stores=lambda _: store, upkeep=upkeep)
 
 
 def fill(log: Log, records: int = 60) -> None:
@@ -126,7 +126,7 @@ def settled(tmp_path: Path, store: Any) -> None:
 
 
 def work(log: Log) -> None:
-    """Do everything that works while the cold store hangs."""
+    """Do everything that works while the warm store hangs."""
     topic = log.topic("t")
     head = topic.head_seq
     for number in range(1, 101):
@@ -215,7 +215,7 @@ def test_a_read_of_a_store_that_hangs_waits_and_nobody_else_does(tmp_path: Path,
             thread.join(30)
         store.stuck = ()
         if fails:
-            assert outcomes == [ColdStoreFailed] * 4
+            assert outcomes == [WarmStoreFailed] * 4
         assert len(outcomes) == len(threads)
         assert [record.seq for record in topic.read(61, 70)] == list(range(61, 71))
 

@@ -7,7 +7,7 @@ A life of a log runs on a simulated disk. At each of its effects, the test recov
                    power cut in its recovery, and at each effect after it
     after a cut    a log opens some of the images and lives on; power cut in recovery, and at each effect after it
 
-The test does the same with a cold store on the same disk, to which the log relocates segments. It also does the same
+The test does the same with a warm store on the same disk, to which the log relocates segments. It also does the same
 with a life of truncations, evictions, caps and ttls, in which the clock moves (`limits_life.py`). A recovery has its
 own clock, which is behind the clock of the life.
 

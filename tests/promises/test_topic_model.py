@@ -45,7 +45,7 @@ CLASSES = ["fsync", "disk", "memory", "ephemeral"]
 TAGS = st.sampled_from([None, "eu-1", "eu-2", "us", "ü"])
 
 
-class ColdStore:
+class WarmStore:
     """Segments in a directory of the same disk. Every access fails while `is_away` is set."""
 
     is_away = False
@@ -127,7 +127,7 @@ class TopicModel(RuleBasedStateMachine):
     @precondition(lambda self: self.settings.hot_retain_segments == 0)
     @rule(tag=st.sampled_from(["eu-1", "us", "*"]))
     def go_on_without_the_cold_store(self, tag: str) -> None:
-        """Do everything that needs no cold store while it is away. Segments that are due wait."""
+        """Do everything that needs no warm store while it is away. Segments that are due wait."""
         self.store.is_away = True
         self.append(6, 10, "eu-1", "fsync")
         self.topic.seal()
@@ -197,10 +197,10 @@ class TopicModel(RuleBasedStateMachine):
         return self.log.topic("t")
 
     def _open(self) -> None:
-        self.store = ColdStore(self.disk, 1)
+        self.store = WarmStore(self.disk, 1)
         stores = (lambda _: self.store) if self.settings.hot_retain_segments == 0 else None
         self.log = seglog.open(
-            DIRECTORY, files=self.disk, settings=self.settings, clock=self.clock, upkeep=InCaller, cold_stores=stores
+            DIRECTORY, files=self.disk, settings=self.settings, clock=self.clock, upkeep=InCaller, warm_stores=stores
         )
         self.log.attach_cold(self.journal.archive)
 
@@ -220,7 +220,7 @@ class TopicModel(RuleBasedStateMachine):
 
 
 class TieredTopicModel(TopicModel):
-    """A topic whose sealed segments go to the cold store at once."""
+    """A topic whose sealed segments go to the warm store at once."""
 
     settings = replace(SETTINGS, hot_retain_segments=0)
 

@@ -100,14 +100,14 @@ OPEN = {
     "files": "instance",
     "settings": "instance",
     "upkeep": "callable",
-    "cold_stores": "callable",
+    "warm_stores": "callable",
 }
 LOG = {
-    "open": _of(seglog.open, OPEN, "clock files settings cold_stores", path="never"),
+    "open": _of(seglog.open, OPEN, "clock files settings warm_stores", path="never"),
     "verify": _of(
         seglog.verify,
-        {key: OPEN[key] for key in ("path", "files", "settings", "cold_stores")},
-        "files settings cold_stores",
+        {key: OPEN[key] for key in ("path", "files", "settings", "warm_stores")},
+        "files settings warm_stores",
         path="never",
     ),
     "default_toml": _of(seglog.default_toml, {"remote": "text"}, "remote"),

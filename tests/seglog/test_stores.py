@@ -230,7 +230,7 @@ def test_half_a_segment_is_not_listed_and_may_be_deleted(tmp_path: Path) -> None
 
 
 class Broken(MemorySegmentStore):
-    """A cold store whose `exists` and `read_range` fail. Only a caller that needs the cold copy may notice."""
+    """A warm store whose `exists` and `read_range` fail. Only a caller that needs the warm copy may notice."""
 
     def exists(self, segment: SegmentId, part: Part) -> bool:
         raise OSError(5, "cold trouble")
@@ -240,10 +240,10 @@ class Broken(MemorySegmentStore):
 
 
 def test_a_segment_in_both_is_read_from_the_hot_one() -> None:
-    hot, cold = MemorySegmentStore(), MemorySegmentStore()
-    tier = TopicTier(hot, cold)
-    cold.put(ONE, b"cold", b"i")
-    assert tier.resolve(ONE) is Tier.COLD
+    hot, warm = MemorySegmentStore(), MemorySegmentStore()
+    tier = TopicTier(hot, warm)
+    warm.put(ONE, b"cold", b"i")
+    assert tier.resolve(ONE) is Tier.WARM
     hot.put(ONE, b"hot!", b"i")
     assert tier.resolve(ONE) is Tier.HOT
     assert tier.read_range(ONE, Part.DATA, 0, 4) == b"hot!"

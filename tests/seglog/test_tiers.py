@@ -1,4 +1,4 @@
-"""A log that relocates older sealed segments to a cold store. Every operation works over both stores."""
+"""A log that relocates older sealed segments to a warm store. Every operation works over both stores."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import pytest
 
 import seglog
 from seglog import (
-    ColdStoreFailed,
-    ColdStoreRequired,
     FileCorrupt,
     Gap,
     Log,
@@ -22,14 +20,16 @@ from seglog import (
     Topic,
     TopicConfig,
     ViewOutdated,
+    WarmStoreFailed,
+    WarmStoreRequired,
 )
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
 from seglog.format.frame import DELETED, read_header
 from seglog.format.index import ENTRY
-from seglog.tiers.cold_stores import ColdStores
 from seglog.tiers.memory_store import MemorySegmentStore
 from seglog.tiers.segment_store import Part, SegmentId
+from seglog.tiers.warm_stores import WarmStores
 from seglog.values.layout import Layout
 from seglog.wal.manifest import load
 from tests.faults.files import UnsyncedFiles
@@ -90,7 +90,7 @@ def opened(
         clock=SetClock() if clock is None else clock,
         files=UnsyncedFiles(),
         upkeep=InCaller,
-        cold_stores=lambda _: store,
+        warm_stores=lambda _: store,
     )
 
 
@@ -106,7 +106,7 @@ def filled(log: Log, records: int = 55, tags: tuple[str | None, ...] = (None,)) 
     return topic
 
 
-def cold(topic: Topic) -> list[int]:
+def warm(topic: Topic) -> list[int]:
     return [segment.first_seq for segment in topic.segments() if not segment.is_hot]
 
 
@@ -119,7 +119,7 @@ def seqs(topic: Topic, start: int | None = None, end: int | None = None) -> list
 
 def test_older_sealed_segments_leave_and_all_is_read_as_before(log: Log, store: Counting) -> None:
     topic = filled(log)
-    assert cold(topic) == [1, 11, 21]
+    assert warm(topic) == [1, 11, 21]
     assert store.list() == [1, 11, 21]
     directory = log.path / "topics" / "00000001"
     assert [path.name for path in sorted(directory.glob("*.data"))] == [f"seg-{n:016d}.data" for n in (31, 41, 51)]
@@ -134,7 +134,7 @@ def test_frames_are_the_same_bytes_whether_relocated_or_not(tmp_path: Path, log:
     topic = filled(log)
     with seglog.open(tmp_path / "other", settings=replace(SETTINGS, cold_dir=""), clock=SetClock()) as other:
         wanted = list(filled(other).frames(1, 55))
-        assert cold(other.topic("t")) == []
+        assert warm(other.topic("t")) == []
     assert list(topic.frames(1, 55)) == wanted
 
 
@@ -166,7 +166,7 @@ def test_what_is_kept_of_idx_files_is_bounded_in_bytes(tmp_path: Path) -> None:
     with opened(tmp_path, store) as log:
         topic = filled(log)
         infos = [segment for segment in topic.segments() if not segment.is_hot]
-        stores = ColdStores(lambda _: store, Path("cold"), kept_bytes=2 * 10 * ENTRY.size)
+        stores = WarmStores(lambda _: store, Path("cold"), kept_bytes=2 * 10 * ENTRY.size)
         store.calls.clear()
         for number in (0, 1, 0, 2, 0, 1):
             stores.segment(topic.topic_id, infos[number])
@@ -176,7 +176,7 @@ def test_what_is_kept_of_idx_files_is_bounded_in_bytes(tmp_path: Path) -> None:
 def test_without_a_cold_store_nothing_leaves(tmp_path: Path) -> None:
     with seglog.open(tmp_path / "data", settings=replace(SETTINGS, cold_dir=""), clock=SetClock()) as log:
         topic = filled(log)
-        assert (cold(topic), topic.bytes_relocated, len(topic.segments())) == ([], 0, 6)
+        assert (warm(topic), topic.bytes_relocated, len(topic.segments())) == ([], 0, 6)
     assert not (tmp_path / "cold").exists()
 
 
@@ -186,7 +186,7 @@ def test_a_cold_directory_has_the_layout_of_a_data_directory(tmp_path: Path) -> 
         with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
             topic = log.topic("t") if log.has_topic("t") else filled(log)
             assert seqs(topic) == list(range(1, 56))
-            assert cold(topic) == [1, 11, 21]
+            assert warm(topic) == [1, 11, 21]
     names = [path.name for path in sorted((tmp_path / "cold/topics/00000001").iterdir())]
     assert names == [f"seg-{number:016d}.{part}" for number in (1, 11, 21) for part in ("data", "idx")]
 
@@ -199,16 +199,16 @@ def test_the_thread_of_the_log_does_it_too(tmp_path: Path) -> None:
         log.topic("t").seal()
         assert seqs(log.topic("t")) == list(range(1, 56))
     with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
-        assert cold(log.topic("t")) == [1, 11, 21, 31]
+        assert warm(log.topic("t")) == [1, 11, 21, 31]
         assert seqs(log.topic("t")) == list(range(1, 56))
 
 
 def test_hot_bytes_bound_what_stays(tmp_path: Path, store: Counting) -> None:
     settings = replace(SETTINGS, hot_retain_bytes=1)
     with seglog.open(
-        tmp_path / "data", settings=settings, clock=SetClock(), upkeep=InCaller, cold_stores=lambda _: store
+        tmp_path / "data", settings=settings, clock=SetClock(), upkeep=InCaller, warm_stores=lambda _: store
     ) as log:
-        assert cold(filled(log)) == [1, 11, 21, 31, 41]
+        assert warm(filled(log)) == [1, 11, 21, 31, 41]
 
 
 def test_a_reader_on_its_way_goes_on_when_its_segment_leaves(tmp_path: Path, store: Counting) -> None:
@@ -219,7 +219,7 @@ def test_a_reader_on_its_way_goes_on_when_its_segment_leaves(tmp_path: Path, sto
         frames = topic.frame_batches(1, 20)
         assert len(next(frames)) == 10
         filled(log, 50)
-        assert cold(topic)[:2] == [1, 11]
+        assert warm(topic)[:2] == [1, 11]
         assert [record.seq for record in reader] == list(range(2, 21))
         assert [len(batch) for batch in frames] == [10]
 
@@ -254,10 +254,10 @@ def test_what_is_listed_of_deletes_does_not_grow_with_their_number(log: Log) -> 
         topic.delete(before=2)
         log.checkpoint()
     _, manifest = load(OsFiles(), Layout(log.path))
-    assert [(op.op, op.tag) for op in manifest.topics[0].cold_ops] == [(13, "a"), (14, "b")]
+    assert [(op.op, op.tag) for op in manifest.topics[0].warm_ops] == [(13, "a"), (14, "b")]
     topic.release(30)
     _, manifest = load(OsFiles(), Layout(log.path))
-    assert (manifest.topics[0].cold_ops, manifest.topics[0].cold) == ((), ())
+    assert (manifest.topics[0].warm_ops, manifest.topics[0].warm) == ((), ())
 
 
 def test_a_delete_while_a_segment_is_on_its_way_is_not_lost(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_a_delete_while_a_segment_is_on_its_way_is_not_lost(tmp_path: Path) -> N
         store.log = log
         topic = filled(log, tags=("a", "b"))
         assert store.calls.count("put 11") == 2  # the first copy was outdated
-        assert 11 in cold(topic)
+        assert 11 in warm(topic)
         alive = [record.seq for record in topic.read() if record.tag == "b"]
         assert seqs(topic, 1, 20) == list(range(2, 21, 2))
         assert set(alive) >= set(range(2, 56, 2))
@@ -306,7 +306,7 @@ def test_a_segment_is_not_put_under_a_name_that_waits_for_its_deletion(tmp_path:
         store.keeps = False
         log.checkpoint()
         log.checkpoint()
-        assert store.list() == cold(topic)
+        assert store.list() == warm(topic)
         assert [record.value for record in topic.read(13, 16)] == [b"13", b"14", b"new", b"new"]
 
 
@@ -342,7 +342,7 @@ def test_the_copy_of_a_segment_that_went_on_its_way_leaves_the_store(
 def test_a_segment_that_is_written_anew_on_its_way_is_sent_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Reclaim replaces the hot files of the segment after the copy. The cold store has the old files."""
+    """Reclaim replaces the hot files of the segment after the copy. The warm store has the old files."""
 
     class Reclaiming(Counting):
         log: Log | None = None
@@ -359,12 +359,12 @@ def test_a_segment_that_is_written_anew_on_its_way_is_sent_again(
         topic = filled(log, 20, tags=("a", "b", "b"))
         topic.delete(tag="b")
         log.checkpoint()
-        assert cold(topic) == []
+        assert warm(topic) == []
         store.log = log
         filled(log, 40)
         assert store.log is None
         assert store.calls.count("put 11") == 2
-        assert cold(topic) == [1, 11, 21, 31]
+        assert warm(topic) == [1, 11, 21, 31]
         assert seqs(topic, 11, 20) == [13, 16, 19]
         assert "is not deleted" not in caplog.text
 
@@ -374,7 +374,7 @@ def test_a_settled_delete_is_a_tombstone_in_relocated_segments_too(log: Log) -> 
     topic = filled(log, tags=("a", "b"))
     [op] = [topic.delete(tag="a")]
     log.checkpoint()
-    assert cold(topic) == [1, 11, 21]
+    assert warm(topic) == [1, 11, 21]
     assert [read_header(frame).flags & DELETED for frame in topic.frames(1, 50)] == [0] * 50
     topic.settle_deletes(op.op)
     assert [read_header(frame).flags & DELETED for frame in topic.frames(1, 50)] == [DELETED, 0] * 25
@@ -387,7 +387,7 @@ def test_a_front_that_is_dead_as_a_whole_is_dropped_from_the_store(log: Log, sto
     topic.delete(tag="a")
     assert topic.earliest_seq == 56  # the relocator has looked at the front
     log.checkpoint()
-    assert (store.list(), cold(topic), topic.hot_floor) == ([], [], 51)
+    assert (store.list(), warm(topic), topic.hot_floor) == ([], [], 51)
 
 
 # ---------------------------------------------------------------- retention, release, truncation, deletion
@@ -400,7 +400,7 @@ def test_deletes_and_releases_drop_whole_segments_in_both_tiers(log: Log, store:
     assert (store.list(), topic.hot_floor) == ([11, 21], 11)
     assert seqs(topic) == list(range(15, 56))
     topic.release(40)
-    assert (store.list(), cold(topic), topic.hot_floor) == ([], [], 41)
+    assert (store.list(), warm(topic), topic.hot_floor) == ([], [], 41)
     assert seqs(topic, 41) == list(range(41, 56))
 
 
@@ -428,7 +428,7 @@ def test_a_topic_is_truncated_in_either_tier(tmp_path: Path, store: Counting, se
         log.checkpoint()
         log.checkpoint()
         assert [record.seq for record in topic.read(1)] == [*alive, *range(seq, seq + 25)]
-        assert store.list() == cold(topic)
+        assert store.list() == warm(topic)
     with opened(tmp_path, store) as log:
         topic = log.topic("t")
         assert [record.seq for record in topic.read(1)] == [*alive, *range(seq, seq + 25)]
@@ -438,7 +438,7 @@ def test_a_topic_is_truncated_in_either_tier(tmp_path: Path, store: Counting, se
 def test_a_truncation_that_the_store_does_not_allow_changes_nothing(log: Log, store: Counting) -> None:
     topic = filled(log)
     store.trouble = OSError(5, "cold trouble")
-    with pytest.raises(ColdStoreFailed):
+    with pytest.raises(WarmStoreFailed):
         topic.truncate(15)
     assert (topic.head_seq, topic.epoch) == (55, 1)
     topic.truncate(35)
@@ -470,7 +470,7 @@ def test_a_recalled_segment_is_not_read_from_files_of_before(log: Log, store: Co
     left.write_bytes(store.read_range(SegmentId(11), Part.DATA, 0, store.length(SegmentId(11), Part.DATA)))
     idx = store.read_range(SegmentId(11), Part.IDX, 0, store.length(SegmentId(11), Part.IDX))
     left.with_suffix(".idx").write_bytes(idx)
-    stale = topic.segments()[1]._replace(cold_check=None)
+    stale = topic.segments()[1]._replace(warm_check=None)
     opened_late = engine_of(log).segments.get(1, stale)
     topic.truncate(15)
     active = engine_of(log).topics["t"].active
@@ -487,10 +487,10 @@ def test_nothing_is_relocated_while_a_segment_is_recalled(log: Log, store: Count
     store.calls.clear()
     topic.append([b"x"] * 20)
     log.checkpoint()
-    assert (cold(topic), store.calls) == ([1, 11, 21], [])
+    assert (warm(topic), store.calls) == ([1, 11, 21], [])
     engine_of(log).topics["t"].relocation_holds -= 1
     log.checkpoint()
-    assert cold(topic) == [1, 11, 21, 31, 41]
+    assert warm(topic) == [1, 11, 21, 31, 41]
 
 
 # ---------------------------------------------------------------- trouble
@@ -502,20 +502,20 @@ def test_trouble_of_the_store_is_told_where_it_is_and_nothing_else_is_touched(
     caplog.set_level(logging.ERROR)
     topic = filled(log)
     store.trouble = OSError(5, "cold trouble")
-    with pytest.raises(ColdStoreFailed, match=r"00000001/seg-0000000000000001\.idx: .*cold trouble") as caught:
+    with pytest.raises(WarmStoreFailed, match=r"00000001/seg-0000000000000001\.idx: .*cold trouble") as caught:
         seqs(topic)
     assert isinstance(caught.value, seglog.Unavailable)
     store.trouble = ValueError("a store's own")
-    with pytest.raises(ColdStoreFailed, match="own"):
+    with pytest.raises(WarmStoreFailed, match="own"):
         list(topic.frames(11, 12))
     for _ in range(3):
         topic.append([b"x"] * 10)
         topic.seal()
-    assert cold(topic) == [1, 11, 21]
+    assert warm(topic) == [1, 11, 21]
     assert seqs(topic, 31) == list(range(31, 86))
     store.trouble = None
     log.checkpoint()
-    assert len(cold(topic)) > 3
+    assert len(warm(topic)) > 3
     assert seqs(topic) == list(range(1, 86))
 
 
@@ -539,7 +539,7 @@ def test_a_missing_segment_is_damage_with_its_place(tmp_path: Path) -> None:
     with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
         topic = log.topic("t")
         assert seqs(topic, 1, 10) == list(range(1, 11))
-        with pytest.raises(FileCorrupt, match="missing in the cold store") as caught:
+        with pytest.raises(FileCorrupt, match="missing in the warm store") as caught:
             seqs(topic)
         assert (tmp_path / "data" / caught.value.path).resolve() == missing
         assert seqs(topic, 21) == list(range(21, 56))
@@ -552,7 +552,7 @@ def test_a_store_that_is_not_mounted_is_trouble_and_not_damage(tmp_path: Path) -
     (tmp_path / "cold").rename(tmp_path / "elsewhere")
     with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
         topic = log.topic("t")
-        with pytest.raises(ColdStoreFailed):
+        with pytest.raises(WarmStoreFailed):
             seqs(topic)
         topic.delete(before=25)
         log.checkpoint()
@@ -579,7 +579,7 @@ def test_every_byte_of_a_relocated_segment_is_checked(tmp_path: Path, store: Cou
             with opened(tmp_path, store) as log, pytest.raises(FileCorrupt) as caught:
                 seqs(log.topic("t"))
             suffix = f"topics/00000001/seg-{1:016d}.{part.value}"
-            assert str(caught.value.path) == f"cold store/{suffix}"
+            assert str(caught.value.path) == f"warm store/{suffix}"
             assert caught.value.offset <= at
 
 
@@ -589,7 +589,7 @@ def test_an_older_idx_does_not_bring_deleted_records_back(tmp_path: Path, store:
         older = (log.path / "topics/00000001" / f"seg-{1:016d}.idx").read_bytes()
         topic.delete(tag="a")
         filled(log, 15)
-        assert cold(topic) == [1]
+        assert warm(topic) == [1]
     data = store.read_range(SegmentId(1), Part.DATA, 0, store.length(SegmentId(1), Part.DATA))
     store.put(SegmentId(1), data, older)  # a delayed put arrives late
     with opened(tmp_path, store) as log, pytest.raises(FileCorrupt, match="not the one that was put there"):
@@ -599,7 +599,7 @@ def test_an_older_idx_does_not_bring_deleted_records_back(tmp_path: Path, store:
 def test_a_log_with_relocated_segments_is_not_opened_without_their_store(tmp_path: Path, store: Counting) -> None:
     with opened(tmp_path, store) as log:
         filled(log)
-    with pytest.raises(ColdStoreRequired, match="records 1 to 30 of t") as caught:
+    with pytest.raises(WarmStoreRequired, match="records 1 to 30 of t") as caught:
         seglog.open(tmp_path / "data", settings=replace(SETTINGS, cold_dir=""))
     assert "cold_dir" in str(caught.value.hint)
     with opened(tmp_path, store) as log:
@@ -612,15 +612,15 @@ def test_a_read_only_log_reads_both_tiers_beside_the_writer(tmp_path: Path, stor
         topic.delete(tag="a")
         log.checkpoint()
         calls = len(store.calls)
-        view = seglog.open(tmp_path / "data", read_only=True, settings=SETTINGS, cold_stores=lambda _: store)
+        view = seglog.open(tmp_path / "data", read_only=True, settings=SETTINGS, warm_stores=lambda _: store)
         assert len(store.calls) == calls
         with view:
             seen = view.topic("t")
-            assert (cold(seen), seqs(seen)) == ([1, 11, 21], list(range(2, 56, 2)))
+            assert (warm(seen), seqs(seen)) == ([1, 11, 21], list(range(2, 56, 2)))
             assert [record.seq for batch in seen.read_batches(1) for record in batch] == list(range(2, 56, 2))
             topic.release(20)
             with pytest.raises(ViewOutdated):
                 list(seen.read(1))
             assert seqs(seen, 31) == list(range(32, 56, 2))
-        with pytest.raises(ColdStoreRequired):
+        with pytest.raises(WarmStoreRequired):
             seglog.open(tmp_path / "data", read_only=True, settings=replace(SETTINGS, cold_dir=""))

@@ -63,7 +63,7 @@ def test_the_power_may_be_cut_at_any_operation(whole: Life, tmp_path: Path, seed
 
 @pytest.fixture(scope="module")
 def whole_tiered(whole: Life, tmp_path_factory: pytest.TempPathFactory) -> Life:
-    """Run the life with a cold store. Check that the log shows the same states as without one."""
+    """Run the life with a warm store. Check that the log shows the same states as without one."""
     base = tmp_path_factory.mktemp("whole-tiered")
     (base / "cold").mkdir()
     counter = Effects(UnsyncedFiles())

@@ -25,7 +25,7 @@ __all__ = ["SETTINGS", "SHARDED", "STEPS", "TIERED", "Shown", "TopicShown", "che
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096, segment_max_age_ms=10_000)
 SHARDED = replace(SETTINGS, wal_shards=3)
-#: Settings with a cold directory beside the data directory. The test creates the cold directory.
+#: Settings with a warm directory beside the data directory. The test creates the warm directory.
 TIERED = replace(SETTINGS, cold_dir="../cold", hot_retain_segments=0)
 
 
@@ -174,11 +174,11 @@ def check(directory: Path, files: Files, dry: list[Shown], done: int, settings: 
             assert topic.epoch == found[name].epoch
             assert _topic_shown(log, name).items == (*found[name].items, (head + 1, b"next"))
         assert not list((directory / "topics").glob("*.deleted"))
-        _check_cold_store(log)
+        _check_warm_store(log)
 
 
-def _check_cold_store(log: Log) -> None:
-    """Check that the cold store holds the .data file of every cold segment that the log lists."""
+def _check_warm_store(log: Log) -> None:
+    """Check that the warm store holds the .data file of every warm segment that the log lists."""
     if log.settings.cold_dir:
         log.checkpoint()
         known = {

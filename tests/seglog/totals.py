@@ -26,8 +26,8 @@ def check_totals(log: Log) -> None:
         assert state.ephemeral_buffer.frame_bytes == resident
         assert state.retained_bytes == retained + unabsorbed + state.in_flight_bytes
         hot = sum(segment.data_bytes for segment in segments if segment.is_hot)
-        cold = sum(segment.data_bytes for segment in segments if not segment.is_hot)
-        assert (log.topic(name).bytes_hot, log.topic(name).bytes_relocated) == (hot + unabsorbed, cold)
+        warm = sum(segment.data_bytes for segment in segments if not segment.is_hot)
+        assert (log.topic(name).bytes_hot, log.topic(name).bytes_relocated) == (hot + unabsorbed, warm)
         assert len(lengths_of(state.tail)) == len(state.tail)
 
 

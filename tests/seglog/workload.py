@@ -55,7 +55,7 @@ __all__ = [
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096)
 SHARDED = {shards: replace(SETTINGS, wal_shards=shards) for shards in (1, 2, 3)}
-#: Settings with a cold directory beside the data directory. The test creates the cold directory.
+#: Settings with a warm directory beside the data directory. The test creates the warm directory.
 TIERED = replace(SETTINGS, cold_dir="../cold", hot_retain_segments=0)
 
 
@@ -352,12 +352,12 @@ class Journal:
     def _all(self, name: str, topic: FoundTopic) -> list[tuple[int, bytes, str | None]]:
         """Return the live records, including the records that a read below the hot floor yields."""
         archived = self.archive.records.get(name, {}).items()
-        cold = [
+        warm = [
             (seq, record.value, record.tag)
             for seq, record in archived
             if topic.earliest_seq <= seq < topic.hot_floor and not any(op.matches(record) for op in topic.ops)
         ]
-        return [*cold, *topic.live]
+        return [*warm, *topic.live]
 
 
 _NOTHING = FoundTopic(0, 1, (), ())

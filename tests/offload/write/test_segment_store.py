@@ -15,8 +15,8 @@ from catalog.objects.base import ObjectStore
 from catalog.objects.local import LocalStore
 from catalog.objects.memory import MemoryStore
 from catalog.objects.s3 import S3Store
-from offload.write.segment_store import ObjectSegmentStore, cold_stores
-from seglog import ColdStoreFailed, FileCorrupt, LogSettings
+from offload.write.segment_store import ObjectSegmentStore, warm_stores
+from seglog import FileCorrupt, LogSettings, WarmStoreFailed
 from seglog.engine.upkeep import InCaller
 from seglog.tiers.segment_store import Part, SegmentId, SegmentStore
 from tests.seglog.test_stores import (
@@ -80,7 +80,7 @@ def test_stores_of_topics_and_places_keep_apart(objects: ObjectStore) -> None:
         for part in ("data", "idx")
     ]
     with pytest.raises(InvalidName):
-        cold_stores(objects, "../elsewhere")
+        warm_stores(objects, "../elsewhere")
 
 
 def test_half_a_segment_is_not_listed_and_may_be_deleted(objects: ObjectStore) -> None:
@@ -111,16 +111,16 @@ def test_a_put_that_breaks_off_leaves_no_segment_or_the_one_before() -> None:
 
 
 def test_a_log_goes_on_over_segments_in_a_bucket(tmp_path: Path, objects: ObjectStore) -> None:
-    stores = cold_stores(objects, "log-1")
+    stores = warm_stores(objects, "log-1")
     for life in range(2):
-        with seglog.open(tmp_path / "data", settings=SETTINGS, cold_stores=stores, upkeep=InCaller) as log:
+        with seglog.open(tmp_path / "data", settings=SETTINGS, warm_stores=stores, upkeep=InCaller) as log:
             topic = log.topic("t")
             for number in range(25):
                 topic.append([b"%d" % (25 * life + number + 1)], tag="ab"[number % 2])
             topic.seal()
             assert [record.value for record in topic.read()] == [b"%d" % seq for seq in range(1, 25 * life + 26)]
     assert stores(1).list() == [1, 11, 21, 26, 36]
-    with seglog.open(tmp_path / "data", settings=SETTINGS, cold_stores=stores, upkeep=InCaller) as log:
+    with seglog.open(tmp_path / "data", settings=SETTINGS, warm_stores=stores, upkeep=InCaller) as log:
         topic = log.topic("t")
         topic.delete(tag="a")
         topic.delete(before=12)
@@ -131,7 +131,7 @@ def test_a_log_goes_on_over_segments_in_a_bucket(tmp_path: Path, objects: Object
         assert topic.append([b"new"]) == range(24, 25)
         assert [record.seq for record in topic.read()] == [*range(12, 24, 2), 24]
         objects.delete(Key(f"cold/log-1/00000001/{11:016d}.data"))
-        with pytest.raises(FileCorrupt, match="missing in the cold store"):
+        with pytest.raises(FileCorrupt, match="missing in the warm store"):
             list(topic.read())
 
 
@@ -142,7 +142,7 @@ def test_a_bucket_out_of_reach_is_told_to_who_reads_there(tmp_path: Path, object
 
     def opened(store: ObjectStore) -> seglog.Log:
         return seglog.open(
-            tmp_path / "data", settings=SETTINGS, cold_stores=cold_stores(store, "log-1"), upkeep=InCaller
+            tmp_path / "data", settings=SETTINGS, warm_stores=warm_stores(store, "log-1"), upkeep=InCaller
         )
 
     with opened(objects) as log:
@@ -150,7 +150,7 @@ def test_a_bucket_out_of_reach_is_told_to_who_reads_there(tmp_path: Path, object
         log.topic("t").seal()
     with opened(Unreachable()) as log:
         topic = log.topic("t")
-        with pytest.raises(ColdStoreFailed, match="no route"):
+        with pytest.raises(WarmStoreFailed, match="no route"):
             list(topic.read(1))
         assert topic.append([b"goes on"]) == range(36, 37)
         assert [record.seq for record in topic.read(31)] == list(range(31, 37))
@@ -158,8 +158,8 @@ def test_a_bucket_out_of_reach_is_told_to_who_reads_there(tmp_path: Path, object
 
 def test_two_logs_do_not_share_a_place(tmp_path: Path, objects: ObjectStore, caplog: pytest.LogCaptureFixture) -> None:
     def opened(name: str) -> seglog.Log:
-        stores = cold_stores(objects, "log-1")
-        return seglog.open(tmp_path / name, settings=SETTINGS, cold_stores=stores, upkeep=InCaller)
+        stores = warm_stores(objects, "log-1")
+        return seglog.open(tmp_path / name, settings=SETTINGS, warm_stores=stores, upkeep=InCaller)
 
     for life in range(2):
         with opened("one") as log:
@@ -173,9 +173,9 @@ def test_two_logs_do_not_share_a_place(tmp_path: Path, objects: ObjectStore, cap
             assert all(info.is_hot for info in log.topic("t").segments())
             assert {record.value for record in log.topic("t").read()} == {b"two"}
         assert [(key, objects.get(Key(key))) for key in objects.list("")] == before
-        assert "cold/log-1 is the cold directory of" in caplog.text
+        assert "cold/log-1 is the warm directory of" in caplog.text
         if life == 0:
-            objects.delete(Key("cold/log-1/owner"))  # an earlier version left a cold directory without an owner
+            objects.delete(Key("cold/log-1/owner"))  # an earlier version left a warm directory without an owner
             with opened("two") as log:
                 log.checkpoint()
                 assert all(info.is_hot for info in log.topic("t").segments())

@@ -15,7 +15,7 @@ import offload
 import seglog
 from offload.errors import EntryTooLarge, OtherRemote
 from seglog import InvalidSetting, TopicConfig
-from seglog.errors import ColdStoreFailed, ColdStoreRequired, FileCorrupt, RecordTooLarge
+from seglog.errors import FileCorrupt, RecordTooLarge, WarmStoreFailed, WarmStoreRequired
 from tests.daemons import served
 from tests.promises.mistakes.scene import ROOT, command, filled, numbered, tree, values
 from tests.waiting import wait_until
@@ -200,11 +200,11 @@ def test_a_ttl_of_zero_is_set(tmp_path: Path) -> None:
     assert values(tmp_path) == numbered(10)
 
 
-# ---------------------------------------------------------------- the cold directory
+# ---------------------------------------------------------------- the warm directory
 
 
 def relocated(tmp_path: Path) -> None:
-    """All ten records are in a segment in the cold directory."""
+    """All ten records are in a segment in the warm directory."""
     (tmp_path / "cold").mkdir()
     cold_dir(tmp_path, "cold")
     with seglog.open(tmp_path / "data") as log:
@@ -221,11 +221,11 @@ def cold_dir(tmp_path: Path, name: str) -> None:
 def test_cold_dir_is_taken_out_of_the_settings(tmp_path: Path) -> None:
     """Somebody removes `cold_dir` from seglog.toml after segments went there.
 
-    Outcome: `ColdStoreRequired`, which names the setting. With it all records are read.
+    Outcome: `WarmStoreRequired`, which names the setting. With it all records are read.
     """
     relocated(tmp_path)
     settings(tmp_path / "data", "")
-    with pytest.raises(ColdStoreRequired, match="and the log has none"):
+    with pytest.raises(WarmStoreRequired, match="and the log has none"):
         values(tmp_path / "data")
     cold_dir(tmp_path, "cold")
     assert values(tmp_path / "data") == numbered(10)
@@ -234,13 +234,13 @@ def test_cold_dir_is_taken_out_of_the_settings(tmp_path: Path) -> None:
 def test_cold_dir_leads_to_an_empty_directory(tmp_path: Path) -> None:
     """Somebody changes `cold_dir` to an empty directory after segments went to the old one.
 
-    Outcome: a read of their records ends with `FileCorrupt`, which says that the cold store lacks the segment. With the
+    Outcome: a read of their records ends with `FileCorrupt`, which says that the warm store lacks the segment. With the
     old value all records are read.
     """
     relocated(tmp_path)
     (tmp_path / "empty").mkdir()
     cold_dir(tmp_path, "empty")
-    with pytest.raises(FileCorrupt, match="is missing in the cold store"):
+    with pytest.raises(FileCorrupt, match="is missing in the warm store"):
         values(tmp_path / "data")
     cold_dir(tmp_path, "cold")
     assert values(tmp_path / "data") == numbered(10)
@@ -249,12 +249,12 @@ def test_cold_dir_leads_to_an_empty_directory(tmp_path: Path) -> None:
 def test_the_disk_of_cold_dir_is_not_mounted(tmp_path: Path) -> None:
     """The disk that `cold_dir` leads to is not mounted after a reboot.
 
-    Outcome: `ColdStoreFailed` for reads of its segments. Appends work, and no directory is made in its place.
+    Outcome: `WarmStoreFailed` for reads of its segments. Appends work, and no directory is made in its place.
     """
     relocated(tmp_path)
     (tmp_path / "cold").rename(tmp_path / "away")
     with seglog.open(tmp_path / "data") as log:
-        with pytest.raises(ColdStoreFailed, match="there is no such directory"):
+        with pytest.raises(WarmStoreFailed, match="there is no such directory"):
             list(log.topic("orders").read())
         log.topic("orders").append([b"after"])
     assert not (tmp_path / "cold").exists()

@@ -528,11 +528,11 @@ def test_such_a_segment_goes_to_the_cold_store_as_it_is_and_comes_back() -> None
     tiered = replace(BY_HAND, cold_dir="/cold", hot_retain_segments=0)
     for _ in range(2):
         with seglog.open(DIRECTORY, files=disk, settings=tiered, clock=SetClock(), upkeep=InCaller) as log:
-            cold = [info for info in log.topic("t").segments() if not info.is_hot]
+            warm = [info for info in log.topic("t").segments() if not info.is_hot]
             tree = disk.after_kill().tree
-            bodies = [tree[f"/cold/topics/00000001/seg-{info.first_seq:016d}.data"] or b"" for info in cold]
-            assert [info.data_bytes for info in cold] == [*map(len, bodies)]
-            assert len(cold) == 2
+            bodies = [tree[f"/cold/topics/00000001/seg-{info.first_seq:016d}.data"] or b"" for info in warm]
+            assert [info.data_bytes for info in warm] == [*map(len, bodies)]
+            assert len(warm) == 2
             assert _live(log.topic("t")) == LIVE
     assert not seglog.verify(DIRECTORY, files=disk, settings=tiered).damages
     with seglog.open(DIRECTORY, files=disk, settings=tiered, clock=SetClock(), upkeep=InCaller) as log:

@@ -78,19 +78,19 @@ def test_a_bound_below_zero_is_refused(bound: str) -> None:
 
 
 class Pointer:
-    """A file that lists the cold segments. It stands for the topic's metadata."""
+    """A file that lists the warm segments. It stands for the topic's metadata."""
 
     def __init__(self, files: Files, path: Path) -> None:
         self._files = files
         self._path = path
 
-    def cold(self) -> list[int]:
+    def warm(self) -> list[int]:
         return list(json.loads(self._path.read_bytes())) if self._path.exists() else []
 
     @contextmanager
     def flip(self, segment: SegmentId, check: int) -> Iterator[None]:
         assert check == xxh3_64_intdigest(IDX)
-        replace_atomically(self._files, self._path, json.dumps(sorted({*self.cold(), segment})).encode())
+        replace_atomically(self._files, self._path, json.dumps(sorted({*self.warm(), segment})).encode())
         yield
 
 
@@ -99,8 +99,8 @@ def no_pointer(segment: SegmentId, check: int) -> AbstractContextManager[None]:
 
 
 def opened(files: Files, root: Path) -> tuple[TopicTier, Pointer]:
-    hot, cold = (LocalSegmentStore(files, Layout(root / name), 1) for name in ("hot", "cold"))
-    return TopicTier(hot, cold), Pointer(files, root / "pointer")
+    hot, warm = (LocalSegmentStore(files, Layout(root / name), 1) for name in ("hot", "cold"))
+    return TopicTier(hot, warm), Pointer(files, root / "pointer")
 
 
 def made(root: Path) -> None:
@@ -120,14 +120,14 @@ def check(root: Path, *, finished: bool) -> None:
     assert tier.list() == [ONE]
     check_whole(tier)
     where = tier.resolve(ONE)
-    assert where is Tier.HOT or pointer.cold() == [ONE]
-    if pointer.cold():
-        assert tier.cold is not None
-        check_whole(TopicTier(tier.cold))
+    assert where is Tier.HOT or pointer.warm() == [ONE]
+    if pointer.warm():
+        assert tier.warm is not None
+        check_whole(TopicTier(tier.warm))
     if finished:
-        assert where is Tier.COLD
+        assert where is Tier.WARM
     relocate(tier, ONE, pointer.flip)
-    assert (tier.resolve(ONE), tier.hot.list(), pointer.cold()) == (Tier.COLD, [], [ONE])
+    assert (tier.resolve(ONE), tier.hot.list(), pointer.warm()) == (Tier.WARM, [], [ONE])
     check_whole(tier)
 
 
@@ -196,11 +196,11 @@ def test_the_hot_copy_stays_when_the_cold_one_does_not_read_back(tmp_path: Path,
 
 
 def test_a_stale_cold_copy_is_replaced_before_it_counts() -> None:
-    hot, cold = MemorySegmentStore(), MemorySegmentStore()
+    hot, warm = MemorySegmentStore(), MemorySegmentStore()
     hot.put(ONE, DATA, IDX)
-    cold.put(ONE, DATA, b"older flags")
-    relocate(TopicTier(hot, cold), ONE, no_pointer)
-    check_whole(TopicTier(cold))
+    warm.put(ONE, DATA, b"older flags")
+    relocate(TopicTier(hot, warm), ONE, no_pointer)
+    check_whole(TopicTier(warm))
 
 
 class Counting(MemorySegmentStore):
@@ -214,22 +214,22 @@ class Counting(MemorySegmentStore):
 
 
 def test_a_cold_copy_that_is_seen_and_perhaps_not_durable_is_put_again() -> None:
-    hot, cold = MemorySegmentStore(), Counting()
-    for store in (hot, cold):
+    hot, warm = MemorySegmentStore(), Counting()
+    for store in (hot, warm):
         store.put(ONE, DATA, IDX)
-    relocate(TopicTier(hot, cold), ONE, no_pointer)
-    assert cold.puts == 2
+    relocate(TopicTier(hot, warm), ONE, no_pointer)
+    assert warm.puts == 2
 
 
 def test_when_the_pointer_cannot_be_flipped_the_hot_copy_stays() -> None:
-    hot, cold = MemorySegmentStore(), MemorySegmentStore()
+    hot, warm = MemorySegmentStore(), MemorySegmentStore()
     hot.put(ONE, DATA, IDX)
 
     def fail(segment: SegmentId, check: int) -> AbstractContextManager[None]:
         raise OSError(5, "no pointer")
 
     with pytest.raises(OSError, match="no pointer"):
-        relocate(TopicTier(hot, cold), ONE, fail)
+        relocate(TopicTier(hot, warm), ONE, fail)
     check_whole(TopicTier(hot))
-    relocate(TopicTier(hot, cold), ONE, no_pointer)
-    check_whole(TopicTier(cold))
+    relocate(TopicTier(hot, warm), ONE, no_pointer)
+    check_whole(TopicTier(warm))

@@ -263,7 +263,7 @@ def test_a_reader_of_what_is_hot_does_not_wait_for_a_store(tmp_path: Path, clock
     store = Hanging()
     settings = replace(SETTINGS, hot_retain_segments=0)
     with seglog.open(
-        tmp_path / "data", settings=settings, clock=clock, upkeep=InCaller, cold_stores=lambda _: store
+        tmp_path / "data", settings=settings, clock=clock, upkeep=InCaller, warm_stores=lambda _: store
     ) as log:
         topic = filled(log, clock)
         log.checkpoint()

@@ -26,7 +26,7 @@ def test_bytes_are_those_from_a_seq_on() -> None:
 
 def test_relocated_ones_are_counted_apart() -> None:
     sizes = Sizes(SEGMENTS, SEGMENTS[:2])
-    assert (sizes.hot_bytes, sizes.cold_bytes) == (2100, 1200)
+    assert (sizes.hot_bytes, sizes.warm_bytes) == (2100, 1200)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog import ColdStoreFailed, Files, HistoryKept, LogClosed, LogSettings, NotADataDirectory, TopicConfig
+from seglog import Files, HistoryKept, LogClosed, LogSettings, NotADataDirectory, TopicConfig, WarmStoreFailed
 from seglog.engine.upkeep import InCaller
 from seglog.tiers.memory_store import MemorySegmentStore
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
@@ -81,13 +81,13 @@ def test_what_is_in_a_cold_store_goes_too_and_a_store_that_keeps_it_is_told(tmp_
     settings = LogSettings(segment_max_events=2, hot_retain_segments=0)
 
     def reopen() -> seglog.Log:
-        return seglog.open(tmp_path / "d", settings=settings, upkeep=InCaller, cold_stores=lambda _: store)
+        return seglog.open(tmp_path / "d", settings=settings, upkeep=InCaller, warm_stores=lambda _: store)
 
     with reopen() as log:
         log.topic("a").append([b"1", b"2", b"3", b"4"])
         log.topic("a").seal()
         assert store.list()
-        with pytest.raises(ColdStoreFailed):
+        with pytest.raises(WarmStoreFailed):
             log.remove()
     store.keeps = False
     with reopen() as log:

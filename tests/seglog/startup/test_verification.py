@@ -440,7 +440,7 @@ KEEPS_ONE = replace(TIERED, hot_retain_segments=1)
 
 @pytest.fixture
 def tiered(tmp_path: Path) -> Path:
-    """A log with four cold segments of four records each, and one hot segment of two. seglog.toml names `cold_dir`."""
+    """A log with four warm segments of four records each, and one hot segment of two. seglog.toml names `cold_dir`."""
     (tmp_path / "cold").mkdir()
     with seglog.open(tmp_path / "log", files=UnsyncedFiles(), settings=KEEPS_ONE, upkeep=InCaller) as log:
         log.topic("t").append([b"record %d" % number for number in range(18)], tag="eu")
@@ -480,7 +480,7 @@ def test_missing_relocated_segments_are_damage(tiered: Path) -> None:
     first.unlink()
     second.unlink()
     assert {(damage.path.name, damage.reason) for damage in verified(tiered).damages} == {
-        (second.name, "the segment is missing in the cold store")
+        (second.name, "the segment is missing in the warm store")
     }
     (tiered.parent / "cold").rename(tiered.parent / "elsewhere")
     damages = verified(tiered).damages
@@ -510,7 +510,7 @@ def test_a_cold_store_that_is_not_named_is_noted(tiered: Path) -> None:
     (tiered / "seglog.toml").unlink()
     report = verified(tiered)
     assert report.is_sound
-    assert any("4 segments of topic t are in a cold store that is not named" in note for note in report.notes)
+    assert any("4 segments of topic t are in a warm store that is not named" in note for note in report.notes)
 
 
 def test_what_a_crash_left_of_a_hot_copy_is_a_note(tiered: Path) -> None:

@@ -45,14 +45,14 @@ MANIFEST = LogManifest(
             floors=Floors(115, 103, 112),
             is_ahead=True,
             sealed=SEALED,
-            cold_ops=(DeleteOp(1, 104, 1720000000000, None, "ü*"),),
+            warm_ops=(DeleteOp(1, 104, 1720000000000, None, "ü*"),),
             truncate_ops=(TruncateOp(128, 1720000000662, 2), TruncateOp(126, 1720000000663, 2)),
         ),
     ),
     wal=(WalPosition(17, 4096, 99), WalPosition(200000000000001, 0, 200000000000001)),
     deleted=(1,),
     epoch_floor=4,
-    pending_cold_deletes=((1, 21), (2, 101)),
+    pending_warm_deletes=((1, 21), (2, 101)),
 )
 PLACE = Path("meta/snapshot.0000000000000001.json")
 GOLDEN = (

@@ -1,14 +1,14 @@
-"""A cold directory takes the relocated segments of one log.
+"""A warm directory takes the relocated segments of one log.
 
 The directory lies apart from the log's data directory, and no other log uses it.
 
     LOCK    locked while a log that writes there is open; its text names the process
-    OWNER   a line of canonical JSON {"format": 1, "inode": of the cold directory, "log": 32 hex, "path": data
+    OWNER   a line of canonical JSON {"format": 1, "inode": of the warm directory, "log": 32 hex, "path": data
             directory}, then its XXH3-64 as 16 hex digits and a line end
     topics/ the segments (seglog.tiers.local_store)
 
 The log's own id is in `meta/log-id` of the data directory: the same two lines, of {"format": 1, "log": 32 hex}. The log
-makes its id when it first takes a cold directory.
+makes its id when it first takes a warm directory.
 
 CDIR-1  Two paths are the same if they have the same device and inode. So the check sees through links, `..` and bind
     mounts.
@@ -18,12 +18,12 @@ CDIR-3  The writer writes OWNER under LOCK, after the id is durable. Without OWN
     directory that holds segments is taken only if one of them is this log's. The checksum in the manifest or the bytes
     of the segment tell.
 CDIR-4  A copied data directory has the id of its original. The copy is refused as long as OWNER leads to the original.
-    If the inode of the cold directory is not the one in OWNER, the cold directory was copied too. Then the cold
+    If the inode of the warm directory is not the one in OWNER, the warm directory was copied too. Then the warm
     directory belongs to this copy.
 CDIR-5  A log that is open for reading takes no directory, and writes nothing. Such a log only refuses a directory that
     is not apart or not its own.
 
-One case is not detected. A copy of the data directory uses the same cold directory as its original, at another time.
+One case is not detected. A copy of the data directory uses the same warm directory as its original, at another time.
 The original is gone or on another machine. Both have the same id.
 """
 
@@ -38,7 +38,7 @@ from typing import Any, TypeAlias
 
 from xxhash import xxh3_64_hexdigest
 
-from seglog.errors import ColdDirectoryNotApart, ColdDirectoryTaken, DirectoryInUse, FileCorrupt, FormatUnsupported
+from seglog.errors import DirectoryInUse, FileCorrupt, FormatUnsupported, WarmDirectoryNotApart, WarmDirectoryTaken
 from seglog.files.lock import DirectoryLock
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files, replace_atomically
@@ -47,7 +47,7 @@ from seglog.tiers.segment_store import SegmentId
 from seglog.values import canonical
 from seglog.values.layout import Layout, number_in
 
-__all__ = ["ColdDirectory", "IsOurs", "log_id"]
+__all__ = ["IsOurs", "WarmDirectory", "log_id"]
 
 _FORMAT = 1
 _CHECK_BYTES = 18
@@ -55,11 +55,11 @@ _MAX_BYTES = 65536
 IsOurs: TypeAlias = Callable[[int, SegmentId], bool]
 
 
-class ColdDirectory:
-    """A cold directory, as one log claims it. For one thread at a time.
+class WarmDirectory:
+    """A warm directory, as one log claims it. For one thread at a time.
 
-    `files` is the port of the cold directory, and `data` is the layout of the data directory.
-    `claim` asks `is_ours` about a topic id and a segment in the cold directory. The answer is True if that segment has
+    `files` is the port of the warm directory, and `data` is the layout of the data directory.
+    `claim` asks `is_ours` about a topic id and a segment in the warm directory. The answer is True if that segment has
     the content that this log has, or had, in its segment of that name.
     """
 
@@ -75,7 +75,7 @@ class ColdDirectory:
         return self._place.root
 
     def check_apart(self, topic_id: int | None = None) -> None:
-        """Raise `ColdDirectoryNotApart` if the directory is not apart from the data directory (CDIR-1).
+        """Raise `WarmDirectoryNotApart` if the directory is not apart from the data directory (CDIR-1).
 
         A path that does not exist yet is not checked. With `topic_id`, the folder of that topic is checked too.
         """
@@ -96,14 +96,14 @@ class ColdDirectory:
             raise self._not_apart("it is the data directory of another log")
 
     def check_topics(self) -> None:
-        """Raise `ColdDirectoryNotApart` if the folder of a topic leads into the data directory (CDIR-1)."""
+        """Raise `WarmDirectoryNotApart` if the folder of a topic leads into the data directory (CDIR-1)."""
         folders = self._files.list_dir(self._place.topics) if self._files.is_dir(self._place.topics) else []
         for name in folders:
             if self._files.identity(self._place.topics / name) == self._files.identity(self._data.topics / name):
                 raise self._not_apart(f"{self._place.topics / name} leads into the data directory")
 
     def check_owner(self) -> None:
-        """Raise `ColdDirectoryTaken` if the directory is another log's (CDIR-5).
+        """Raise `WarmDirectoryTaken` if the directory is another log's (CDIR-5).
 
         Raises `FileCorrupt` if OWNER or the id is damaged.
         """
@@ -115,7 +115,7 @@ class ColdDirectory:
         """Take the directory for this log, durably (CDIR-2, CDIR-3). Return False if the directory does not exist.
 
         A directory that is claimed already stays as it is.
-        Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`, `FileCorrupt`, and errors of the disk.
+        Raises `WarmDirectoryNotApart`, `WarmDirectoryTaken`, `FileCorrupt`, and errors of the disk.
         """
         self.check_apart()
         identity = self._files.identity(self.root)
@@ -127,7 +127,7 @@ class ColdDirectory:
             self._take(is_ours)
         except DirectoryInUse as error:
             owner = _read(self._files, self.owner_path)
-            raise ColdDirectoryTaken(self.root, _named(owner or {})) from error
+            raise WarmDirectoryTaken(self.root, _named(owner or {})) from error
         except BaseException:
             self.release()
             raise
@@ -156,21 +156,21 @@ class ColdDirectory:
         if owner is not None:
             self._check_ours(owner, own_id)
         elif not self._may_adopt(is_ours):
-            raise ColdDirectoryTaken(self.root, "another log, whose segments are there")
+            raise WarmDirectoryTaken(self.root, "another log, whose segments are there")
         own_id = own_id or log_id(self._files, self._data)
         wanted = {"format": _FORMAT, "inode": self._inode(), "log": own_id, "path": str(self._data.root)}
         if owner != wanted:
             _write(self._files, self.owner_path, wanted)
 
     def _check_ours(self, owner: dict[str, Any], own_id: str | None) -> None:
-        """Raise `ColdDirectoryTaken` if OWNER has another log, or the original of this copy (CDIR-3, CDIR-4)."""
+        """Raise `WarmDirectoryTaken` if OWNER has another log, or the original of this copy (CDIR-3, CDIR-4)."""
         if owner.get("log") != own_id:
-            raise ColdDirectoryTaken(self.root, _named(owner))
+            raise WarmDirectoryTaken(self.root, _named(owner))
         other = Layout(Path(str(owner.get("path"))))
         is_elsewhere = self._files.identity(other.root) not in {None, self._files.identity(self._data.root)}
         is_original = owner.get("inode") == self._inode()
         if is_elsewhere and is_original and _known_id(self._files, other) == own_id:
-            raise ColdDirectoryTaken(self.root, f"{other.root}, of which {self._data.root} is a copy")
+            raise WarmDirectoryTaken(self.root, f"{other.root}, of which {self._data.root} is a copy")
 
     def _may_adopt(self, is_ours: IsOurs) -> bool:
         found = list(self._segments())
@@ -210,8 +210,8 @@ class ColdDirectory:
             if found[-1] == found[-2]:
                 return
 
-    def _not_apart(self, reason: str) -> ColdDirectoryNotApart:
-        return ColdDirectoryNotApart(self._place.root, self._data.root, reason)
+    def _not_apart(self, reason: str) -> WarmDirectoryNotApart:
+        return WarmDirectoryNotApart(self._place.root, self._data.root, reason)
 
 
 def log_id(files: Files, data: Layout) -> str:

@@ -6,7 +6,7 @@ CSTORE-2  An .idx is read whole, and must have the XXH3-64 in the manifest. So a
     and no older .idx undoes a delete. Each .idx stays in memory, up to a limit. Above the limit, the least
     recently used one is dropped.
 CSTORE-3  If a part is missing, cut, or differs from the part that was put, `FileCorrupt` names its place in the store.
-    If the store has trouble, the reader gets `ColdStoreFailed`.
+    If the store has trouble, the reader gets `WarmStoreFailed`.
 """
 
 from __future__ import annotations
@@ -22,59 +22,59 @@ from pathlib import Path
 from xxhash import xxh3_64_intdigest
 
 from seglog.errors import (
-    ColdDirectoryNotApart,
-    ColdDirectoryTaken,
-    ColdStoreFailed,
     FileCorrupt,
     InvalidEntry,
     NoSuchSegment,
     SeglogError,
     SegmentCut,
+    WarmDirectoryNotApart,
+    WarmDirectoryTaken,
+    WarmStoreFailed,
 )
 from seglog.files.port import Files
 from seglog.format.index import ENTRY, read_entries
 from seglog.process.own_lock import OwnLock
 from seglog.segments.segment import SegmentInfo, SegmentReader
-from seglog.tiers.cold_directory import ColdDirectory, IsOurs, log_id
 from seglog.tiers.local_store import LocalSegmentStore
 from seglog.tiers.segment_store import OwnedStores, Part, SegmentId, SegmentStore, SegmentStores
+from seglog.tiers.warm_directory import IsOurs, WarmDirectory, log_id
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout, number_in
 
-__all__ = ["ColdStores", "StoredPart", "store_errors"]
+__all__ = ["StoredPart", "WarmStores", "store_errors"]
 
-_logger = logging.getLogger("seglog.tiers.cold_stores")
+_logger = logging.getLogger("seglog.tiers.warm_stores")
 _KEPT_BYTES = 32 * 1024 * 1024
 
 
 @contextmanager
 def store_errors(path: Path) -> Iterator[None]:
-    """Turn errors of a store into `FileCorrupt` or `ColdStoreFailed` (CSTORE-3)."""
+    """Turn errors of a store into `FileCorrupt` or `WarmStoreFailed` (CSTORE-3)."""
     try:
         yield
     except NoSuchSegment as error:
-        raise FileCorrupt(path, 0, "the segment is missing in the cold store") from error
+        raise FileCorrupt(path, 0, "the segment is missing in the warm store") from error
     except SegmentCut as error:
         raise FileCorrupt(path, error.offset, "the file ends before its time") from error
     except (SeglogError, MemoryError):
         raise
     except Exception as error:
-        raise ColdStoreFailed(path, str(error) or type(error).__name__) from error
+        raise WarmStoreFailed(path, str(error) or type(error).__name__) from error
 
 
 @contextmanager
 def _logged() -> Iterator[None]:
-    """Log trouble with a cold directory, and let the opening continue.
+    """Log trouble with a warm directory, and let the opening continue.
 
-    Every call that changes something in the directory checks it again. Raises `ColdDirectoryNotApart` and
-    `ColdDirectoryTaken`.
+    Every call that changes something in the directory checks it again. Raises `WarmDirectoryNotApart` and
+    `WarmDirectoryTaken`.
     """
     try:
         yield
-    except (ColdDirectoryNotApart, ColdDirectoryTaken):
+    except (WarmDirectoryNotApart, WarmDirectoryTaken):
         raise
     except (SeglogError, OSError) as error:
-        _logger.warning("the cold directory is not taken for now: %s", error)
+        _logger.warning("the warm directory is not taken for now: %s", error)
 
 
 class StoredPart:
@@ -119,7 +119,7 @@ class _Bytes:
         return len(self.body)
 
 
-class ColdSegment(SegmentReader):
+class WarmSegment(SegmentReader):
     """A reader of a relocated segment: its .data is in the store, its .idx in memory."""
 
     __slots__ = ("data", "first_seq", "idx", "topic_id")
@@ -131,8 +131,8 @@ class ColdSegment(SegmentReader):
         self.idx = idx
 
 
-class ColdStores:
-    """The cold stores of one log. Safe for many threads.
+class WarmStores:
+    """The warm stores of one log. Safe for many threads.
 
     `make` returns the store of a topic. `place` names the stores in errors.
     `data` is the log's data directory. Directories among the stores must be apart from it.
@@ -145,7 +145,7 @@ class ColdStores:
         self._layout = Layout(place)
         self._data = data
         self._claims = OwnLock()
-        self._directories: dict[Path, ColdDirectory] = {}
+        self._directories: dict[Path, WarmDirectory] = {}
         self._is_claimed = not isinstance(make, OwnedStores)
         self.is_ours: IsOurs = lambda _topic_id, _segment: False
         self._kept_bytes = kept_bytes
@@ -158,13 +158,13 @@ class ColdStores:
     @classmethod
     def configured(
         cls, files: Files, layout: Layout, settings: LogSettings, stores: SegmentStores | None
-    ) -> ColdStores | None:
+    ) -> WarmStores | None:
         """Return the given `stores`, or directories in the setting `cold_dir`. None: neither is set.
 
         `cold_dir` may be relative to the data directory.
         """
         if stores is not None:
-            found = cls(stores, Path("cold store"), data=layout)
+            found = cls(stores, Path("warm store"), data=layout)
         elif settings.cold_dir:
             place = Layout(layout.root / settings.cold_dir)
             found = cls(lambda topic_id: LocalSegmentStore(files, place, topic_id), place.root, data=layout)
@@ -175,7 +175,7 @@ class ColdStores:
         return found
 
     def check_apart(self, files: Files) -> None:
-        """Raise `ColdDirectoryNotApart` if a cold directory is not apart from the data directory.
+        """Raise `WarmDirectoryNotApart` if a warm directory is not apart from the data directory.
 
         The opening calls this before it recovers or moves anything.
         """
@@ -189,15 +189,15 @@ class ColdStores:
                 directory.check_topics()
 
     def check_owners(self) -> None:
-        """Raise `ColdDirectoryTaken` if a directory is another log's. Write nothing."""
+        """Raise `WarmDirectoryTaken` if a directory is another log's. Write nothing."""
         for directory in list(self._directories.values()):
             with _logged():
                 directory.check_owner()
 
     def claim(self) -> None:
-        """Take all cold directories for a log that is open for writing.
+        """Take all warm directories for a log that is open for writing.
 
-        Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`. If the disk has trouble, no segment moves there until a
+        Raises `WarmDirectoryNotApart`, `WarmDirectoryTaken`. If the disk has trouble, no segment moves there until a
         later claim succeeds.
         """
         for directory in list(self._directories.values()):
@@ -231,7 +231,7 @@ class ColdStores:
     def changing(self, topic_id: int, files: Files) -> SegmentStore:
         """Return the store of a topic for a call that puts or deletes.
 
-        Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`, and errors of the disk.
+        Raises `WarmDirectoryNotApart`, `WarmDirectoryTaken`, and errors of the disk.
         """
         store = self.store(topic_id)
         directory = self._directory(store)
@@ -250,27 +250,27 @@ class ColdStores:
             if found is None:
                 found = self._stores[topic_id] = self._make(topic_id)
                 if isinstance(found, LocalSegmentStore) and self._data is not None:
-                    self._directories.setdefault(found.root, ColdDirectory(found.files, found.root, self._data))
+                    self._directories.setdefault(found.root, WarmDirectory(found.files, found.root, self._data))
             return found
 
-    def _directory(self, store: SegmentStore) -> ColdDirectory | None:
+    def _directory(self, store: SegmentStore) -> WarmDirectory | None:
         return self._directories.get(store.root) if isinstance(store, LocalSegmentStore) else None
 
     def part(self, topic_id: int, first_seq: int, part: Part) -> StoredPart:
         name = self._layout.data if part is Part.DATA else self._layout.idx
         return StoredPart(self.store(topic_id), SegmentId(first_seq), part, name(topic_id, first_seq))
 
-    def segment(self, topic_id: int, info: SegmentInfo) -> ColdSegment:
+    def segment(self, topic_id: int, info: SegmentInfo) -> WarmSegment:
         """Return a relocated segment. If the store hangs, the call waits.
 
-        Raises `FileCorrupt`, `ColdStoreFailed`.
+        Raises `FileCorrupt`, `WarmStoreFailed`.
         """
         data = self.part(topic_id, info.first_seq, Part.DATA)
-        return ColdSegment(topic_id, info.first_seq, data, self._idx(topic_id, info))
+        return WarmSegment(topic_id, info.first_seq, data, self._idx(topic_id, info))
 
     def _idx(self, topic_id: int, info: SegmentInfo) -> _Bytes:
-        assert info.cold_check is not None  # noqa: S101 - it is relocated
-        key = (topic_id, info.first_seq, info.cold_check)
+        assert info.warm_check is not None  # noqa: S101 - it is relocated
+        key = (topic_id, info.first_seq, info.warm_check)
         with self._lock:
             known = self._kept.get(key)
             if known is not None:
@@ -278,7 +278,7 @@ class ColdStores:
                 return known
         part = self.part(topic_id, info.first_seq, Part.IDX)
         idx = _Bytes(part.path, part.read_exactly(info.records * ENTRY.size, 0))
-        if xxh3_64_intdigest(idx.body) != info.cold_check:
+        if xxh3_64_intdigest(idx.body) != info.warm_check:
             _check_damaged(idx, info.first_seq)
             return idx
         self._keep(key, idx)

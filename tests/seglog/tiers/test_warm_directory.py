@@ -1,4 +1,4 @@
-"""A cold directory lies apart from the data directory and belongs to one log only."""
+"""A warm directory lies apart from the data directory and belongs to one log only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog import ColdDirectoryNotApart, ColdDirectoryTaken, Log, LogSettings, SameFile
+from seglog import Log, LogSettings, SameFile, WarmDirectoryNotApart, WarmDirectoryTaken
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
 from seglog.maintenance.relocation import relocate
@@ -37,7 +37,7 @@ def opened(
         settings=settings,
         clock=SetClock(),
         upkeep=InCaller,
-        cold_stores=stores,
+        warm_stores=stores,
         read_only=read_only,
         files=files,
     )
@@ -53,7 +53,7 @@ def values(log: Log) -> list[bytes]:
     return [record.value for record in log.topic("t").read()]
 
 
-def cold(log: Log) -> int:
+def warm(log: Log) -> int:
     return sum(not info.is_hot for info in log.topic("t").segments())
 
 
@@ -63,7 +63,7 @@ def local(root: Path) -> SegmentStores:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A log of 50 records without a cold directory."""
+    """A log of 50 records without a warm directory."""
     with opened(tmp_path / "data") as log:
         fill(log)
     return tmp_path / "data"
@@ -150,7 +150,7 @@ def test_a_cold_directory_that_leads_into_a_data_directory_is_refused(data: Path
     cold_dir = place(data)
     stores = local(data / cold_dir) if kind == "stores" else None
     for _ in range(2):
-        with pytest.raises(ColdDirectoryNotApart, match="cannot be the cold directory") as caught:
+        with pytest.raises(WarmDirectoryNotApart, match="cannot be the warm directory") as caught:
             opened(data, cold_dir, stores=stores, read_only=kind == "read_only")
         assert caught.value.exit_code == 2
         assert "nothing was moved" in str(caught.value.hint)
@@ -159,7 +159,7 @@ def test_a_cold_directory_that_leads_into_a_data_directory_is_refused(data: Path
 
 
 def test_a_new_directory_is_not_its_own_cold_directory_either(tmp_path: Path) -> None:
-    with pytest.raises(ColdDirectoryNotApart):
+    with pytest.raises(WarmDirectoryNotApart):
         opened(tmp_path / "data", ".")
 
 
@@ -167,7 +167,7 @@ def test_a_folder_of_its_own_within_the_data_directory_is_fine(data: Path) -> No
     (data / "cold").mkdir()
     for _ in range(2):
         with opened(data, "cold") as log:
-            assert (values(log), cold(log)) == (VALUES, 5)
+            assert (values(log), warm(log)) == (VALUES, 5)
 
 
 @pytest.mark.parametrize("swapped", ["cold", "cold/topics", "cold/topics/00000001"])
@@ -178,7 +178,7 @@ def test_a_directory_that_is_swapped_while_the_log_is_open_costs_nothing(tmp_pat
         shutil.rmtree(tmp_path / swapped)
         (tmp_path / swapped).symlink_to(tmp_path / targets[swapped])
         fill(log)
-        assert (values(log), cold(log)) == (VALUES, 0)
+        assert (values(log), warm(log)) == (VALUES, 0)
     with opened(tmp_path / "data") as log:
         assert values(log) == VALUES
 
@@ -199,12 +199,12 @@ def test_a_store_that_writes_into_the_hot_tier_in_a_hidden_way_costs_nothing(tmp
 
     with opened(tmp_path / "data", stores=make) as log:
         fill(log)
-        assert (values(log), cold(log)) == (VALUES, 0)
+        assert (values(log), warm(log)) == (VALUES, 0)
 
 
 @pytest.mark.parametrize("how", ["hard link", "link"])
 def test_a_hot_file_that_is_its_own_copy_is_not_deleted(tmp_path: Path, how: str) -> None:
-    """The hot copy has no .idx, so relocation continues with the cold copy. Both copies are the same file."""
+    """The hot copy has no .idx, so relocation continues with the warm copy. Both copies are the same file."""
     hot, there = (LocalSegmentStore(OsFiles(), Layout(tmp_path / name), 1) for name in ("hot", "cold"))
     for name in ("hot", "cold"):
         (tmp_path / name).mkdir()
@@ -228,14 +228,14 @@ def test_two_logs_do_not_share_a_cold_directory(tmp_path: Path) -> None:
     (tmp_path / "cold").mkdir()
     with opened(tmp_path / "one", "../cold") as log:
         fill(log)
-        assert cold(log) == 5
-        with pytest.raises(ColdDirectoryTaken, match="/one"):  # while the first log is open, and below after its close
+        assert warm(log) == 5
+        with pytest.raises(WarmDirectoryTaken, match="/one"):  # while the first log is open, and below after its close
             opened(tmp_path / "two", "../cold")
     for read_only in (False, True):
-        with pytest.raises(ColdDirectoryTaken, match=r"which was at .*/one") as caught:
+        with pytest.raises(WarmDirectoryTaken, match=r"which was at .*/one") as caught:
             opened(tmp_path / "two", "../cold", read_only=read_only)
         assert "no other log uses" in str(caught.value.hint)
-    with pytest.raises(ColdDirectoryTaken):
+    with pytest.raises(WarmDirectoryTaken):
         seglog.verify(tmp_path / "two", settings=LogSettings(cold_dir="../cold"))
     with opened(tmp_path / "one", "../cold") as log:
         assert values(log) == VALUES
@@ -250,7 +250,7 @@ def test_a_log_whose_cold_directory_has_no_owner_yet_takes_it(tmp_path: Path) ->
     with opened(tmp_path / "two") as log:
         log.topic("t").append([b"another"] * 50)
         log.topic("t").seal()
-    with pytest.raises(ColdDirectoryTaken, match="another log, whose segments are there"):
+    with pytest.raises(WarmDirectoryTaken, match="another log, whose segments are there"):
         opened(tmp_path / "two", "../cold")
     with opened(tmp_path / "one", "../cold") as log:
         assert values(log) == VALUES
@@ -262,9 +262,9 @@ def test_a_copy_of_a_data_directory_does_not_share_the_cold_directory(tmp_path: 
     with opened(tmp_path / "one", "../cold") as log:
         fill(log)
         shutil.copytree(tmp_path / "one", tmp_path / "two")
-        with pytest.raises(ColdDirectoryTaken):
+        with pytest.raises(WarmDirectoryTaken):
             opened(tmp_path / "two", "../cold")
-    with pytest.raises(ColdDirectoryTaken, match="is a copy"):
+    with pytest.raises(WarmDirectoryTaken, match="is a copy"):
         opened(tmp_path / "two", "../cold")
     shutil.copytree(tmp_path / "cold", tmp_path / "copied")
     with opened(tmp_path / "two", "../copied") as log:
@@ -290,16 +290,16 @@ def test_a_cold_directory_that_is_mounted_later_is_taken_before_anything_is_move
         fill(log)
     with opened(tmp_path / "data", "../cold") as log:
         fill(log)
-        assert cold(log) == 0
+        assert warm(log) == 0
         (tmp_path / "cold").symlink_to(tmp_path / "theirs")
         log.checkpoint()
         log.topic("t").append([b"more"])
         log.checkpoint()
-        assert cold(log) == 0
+        assert warm(log) == 0
         (tmp_path / "cold").unlink()
         (tmp_path / "cold").mkdir()
         log.topic("t").seal()
-        assert cold(log) == 6
+        assert warm(log) == 6
         assert (tmp_path / "cold/OWNER").exists()
     with opened(tmp_path / "other", "../theirs") as log:
         assert values(log) == VALUES
@@ -313,12 +313,12 @@ def test_another_directory_that_comes_in_its_place_is_looked_at_again(tmp_path: 
     (tmp_path / "cold").symlink_to(tmp_path / "one")
     with opened(tmp_path / "data", "../cold", files=UnsyncedFiles()) as log:
         fill(log)
-        assert cold(log) == 5
+        assert warm(log) == 5
         (tmp_path / "cold").unlink()
         (tmp_path / "cold").symlink_to(tmp_path / "two")
         log.topic("t").append([b"more"])
         log.topic("t").seal()
-        assert cold(log) == 5
+        assert warm(log) == 5
     with opened(tmp_path / "other", "../two", files=UnsyncedFiles()) as log:
         assert values(log) == VALUES
 
@@ -333,7 +333,7 @@ def test_damage_to_the_owner_file_stops_relocation_and_nothing_else(tmp_path: Pa
     with opened(tmp_path / "data", "../cold") as log:
         log.topic("t").append([b"more"])
         log.topic("t").seal()
-        assert (values(log), cold(log)) == ([*VALUES, b"more"], 5)
+        assert (values(log), warm(log)) == ([*VALUES, b"more"], 5)
 
 
 def test_a_log_that_is_removed_leaves_its_cold_directory_to_others(tmp_path: Path) -> None:
@@ -343,4 +343,4 @@ def test_a_log_that_is_removed_leaves_its_cold_directory_to_others(tmp_path: Pat
     log.remove()
     with opened(tmp_path / "two", "../cold") as other:
         fill(other)
-        assert cold(other) == 5
+        assert warm(other) == 5

@@ -1,4 +1,4 @@
-"""The claim of a cold directory that has no owner yet. A test tells which segments there are this log's.
+"""The claim of a warm directory that has no owner yet. A test tells which segments there are this log's.
 
     relocated here    the .idx has the checksum that the manifest has
     hot here          the copy is one on its way, or from before `make_hot`: both .data begin with the same bytes
@@ -18,19 +18,19 @@ from seglog.errors import SeglogError
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
 from seglog.segments.segment import SegmentInfo
-from seglog.tiers.cold_stores import ColdStores
 from seglog.tiers.segment_store import Part, SegmentId
+from seglog.tiers.warm_stores import WarmStores
 from seglog.values.layout import Layout
 
-__all__ = ["take_cold"]
+__all__ = ["adopt_warm"]
 
 _COMPARED_BYTES = 4096
 
 
-def take_cold(files: Files, layout: Layout, states: Iterable[TopicState], stores: ColdStores) -> None:
-    """Claim the cold directories for the log with these topics.
+def adopt_warm(files: Files, layout: Layout, states: Iterable[TopicState], stores: WarmStores) -> None:
+    """Claim the warm directories for the log with these topics.
 
-    Raises `ColdDirectoryNotApart`, `ColdDirectoryTaken`.
+    Raises `WarmDirectoryNotApart`, `WarmDirectoryTaken`.
     """
     topics = {state.topic_id: state for state in states}
 
@@ -44,13 +44,13 @@ def take_cold(files: Files, layout: Layout, states: Iterable[TopicState], stores
     stores.claim()
 
 
-def _is_copy(files: Files, layout: Layout, stores: ColdStores, topic_id: int, info: SegmentInfo) -> bool:
+def _is_copy(files: Files, layout: Layout, stores: WarmStores, topic_id: int, info: SegmentInfo) -> bool:
     """Tell whether the segment in the store is this log's. If the store or a file fails, it is not."""
     store, segment = stores.store(topic_id), SegmentId(info.first_seq)
     try:
-        if info.cold_check is not None:
+        if info.warm_check is not None:
             idx = store.read_range(segment, Part.IDX, 0, store.length(segment, Part.IDX))
-            return xxh3_64_intdigest(idx) == info.cold_check
+            return xxh3_64_intdigest(idx) == info.warm_check
         length = min(info.data_bytes, _COMPARED_BYTES)
         hot = OpenFile(files, layout.data(topic_id, segment), os.O_RDONLY).read(length, 0)
         return hot == store.read_range(segment, Part.DATA, 0, length)
