@@ -24,7 +24,6 @@ from offload.settings import CatalogSettings
 from seglog import Log, LogSettings
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, lost, unreachable
 from tests.offload.replicas import opened, ship, values
-from tests.seams.archive import context_of
 
 SETTINGS = LogSettings(max_record_bytes=1 << 20)
 SMALL_BLOCKS = OffloadSettings(block_size=5 * 1024 * 1024, codec="none", concurrency=2)
@@ -163,7 +162,7 @@ def test_what_was_published_stays_so_though_no_checkpoint_can_be_made(
     inner = MemoryStore()
     with opened(tmp_path, inner) as (log, archive):
         ship(archive, log, "t", b"a")
-        key = checkpoints_key(context_of(archive).handles.resolve("t"))
+        key = checkpoints_key(archive.snapshot("t").vid)
         if trouble == "damaged":
             inner.put(key, b"damaged", {})
     with opened(tmp_path, Troubled(inner), upkeep=CatalogSettings(checkpoint_commits=1)) as (log, archive):

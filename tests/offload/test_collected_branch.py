@@ -26,7 +26,7 @@ from tests.offload.daemon.conftest import HandClock as DaemonClock
 from tests.offload.daemon.conftest import serving, until
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
-from tests.seams.archive import context_of, describe_status
+from tests.seams.archive import describe_status
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
@@ -81,7 +81,7 @@ def world(tmp_path: Path) -> World:
 def gone(world: World) -> World:
     with world.opened("writer") as (log, archive):
         world.write(log, archive)
-        vid = context_of(archive).handles.resolve(BRANCH)
+        vid = archive.snapshot(BRANCH).vid
     world.collect()
     assert world.keys_of(vid) == [boundary_key(vid)]
     return world

@@ -136,7 +136,7 @@ class _Directory:
 def _check_volume(store: MemoryStore, archive: Archive) -> list[bytes]:
     """Check the volume's chain. Return the values that the volume shows."""
     volumes = Volumes(store)
-    vid = context_of(archive).handles.resolve("t")
+    vid = archive.snapshot("t").vid
     newest = volumes.newest_lsn(vid)
     commits = volumes.commits(vid, 1, newest)  # `commits` checks the hash chain and that epochs ascend
     heads = [each.commit.bounds.head_seq for each in commits]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from array import array
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -45,6 +46,7 @@ __all__ = [
     "section_end",
     "shards_of",
     "use_files_for_segments",
+    "waiters_of",
 ]
 
 
@@ -54,6 +56,11 @@ def engine_of(log: Log | Topic) -> Engine:
     A test holds one of their locks, makes one part fail, or looks at a state that callers never see.
     """
     return log._engine
+
+
+def waiters_of(log: Log | Topic, name: str) -> list[Callable[[], None]]:
+    """Return what wakes the followers that wait for records of a topic. A test waits until all of them wait."""
+    return engine_of(log).topics[name].waiters
 
 
 # ---------------------------------------------------------------- group commit and the WAL

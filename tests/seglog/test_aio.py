@@ -26,7 +26,7 @@ from seglog import (
 )
 from seglog.aio import AsyncLog
 from tests.faults.files import FailingFiles, UnsyncedFiles
-from tests.seams.log import async_queue_of, engine_of, note_groups, parts_of, shards_of
+from tests.seams.log import async_queue_of, note_groups, parts_of, shards_of, waiters_of
 
 
 class GatedFiles(UnsyncedFiles):
@@ -408,17 +408,17 @@ def test_a_follower_gets_what_comes_and_no_thread_waits(tmp_path: Path) -> None:
         followed = topic.follow(2)
         assert (await anext(followed)).value == b"2"
         later = asyncio.ensure_future(anext(followed))
-        await _until(lambda: engine_of(log.sync).topics["t"].waiters)
+        await _until(lambda: waiters_of(log.sync, "t"))
         await asyncio.to_thread(log.sync.topic("t").append, [b"3"])
         assert (await later).value == b"3"
         assert [record.seq async for record in topic.follow(3, timeout_s=0)] == [3]
         waiting = [asyncio.ensure_future(anext(topic.follow(4))) for _ in range(100)]
-        await _until(lambda: len(engine_of(log.sync).topics["t"].waiters) == 100)
+        await _until(lambda: len(waiters_of(log.sync, "t")) == 100)
         assert threading.active_count() < 50
         for each in waiting[1:]:
             each.cancel()
         await asyncio.wait(waiting[1:])
-        assert len(engine_of(log.sync).topics["t"].waiters) == 1
+        assert len(waiters_of(log.sync, "t")) == 1
         await topic.append([b"4"])
         assert (await waiting[0]).seq == 4
 
@@ -430,7 +430,7 @@ def test_a_follower_ends_with_its_log_and_with_its_topic(tmp_path: Path) -> None
         for name in ("gone", "t"):
             await log.topic(name).append([b"1"])
         ends = [asyncio.ensure_future(_count(log.topic(name))) for name in ("gone", "t")]
-        await _until(lambda: all(engine_of(log.sync).topics[name].waiters for name in ("gone", "t")))
+        await _until(lambda: all(waiters_of(log.sync, name) for name in ("gone", "t")))
         await log.delete_topic("gone")
         with pytest.raises(NoSuchTopic):
             await ends[0]

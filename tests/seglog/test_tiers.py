@@ -466,7 +466,7 @@ def test_a_deleted_topic_leaves_the_store(tmp_path: Path, store: Counting) -> No
 def test_a_recalled_segment_is_not_read_from_files_of_before(log: Log, store: Counting) -> None:
     """The hot copy still exists, and a late reader has opened it."""
     topic = filled(log)
-    left = engine_of(log).layout.data(1, 11)
+    left = Layout(log.path).data(1, 11)
     left.write_bytes(store.read_range(SegmentId(11), Part.DATA, 0, store.length(SegmentId(11), Part.DATA)))
     idx = store.read_range(SegmentId(11), Part.IDX, 0, store.length(SegmentId(11), Part.IDX))
     left.with_suffix(".idx").write_bytes(idx)

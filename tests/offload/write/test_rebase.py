@@ -36,6 +36,7 @@ from catalog.snapshot import empty
 from offload import OffloadSettings
 from offload.archive import Archive
 from offload.write.rebase import rebased
+from seglog.files.clock import SystemClock
 from tests.catalog.samples import START_MS, HistoryMaker, segment, vid
 from tests.faults.steps import Place, crashes
 from tests.faults.store import CountingStore, Fault, FaultyStore, lost
@@ -149,7 +150,7 @@ def test_a_clock_that_is_behind_makes_no_segment_that_counts_as_collected(tmp_pa
     with opened(tmp_path, between) as (log, archive):
         ship(archive, log, "t", b"a")
         volume = volume_of(archive)
-        ahead_ms = context_of(archive).clock.now_ms() + 10 * 24 * 3_600_000
+        ahead_ms = SystemClock().now_ms() + 10 * 24 * 3_600_000
         maintain(store, volume, collected_before_ms=ahead_ms)
         ship(archive, log, "t", b"b")  # the commit loses its LSN, so the segment is uploaded again
         archive.change_settings(OffloadSettings(merge_count=2))
@@ -177,9 +178,9 @@ def test_a_delete_is_said_anew_of_what_a_merge_has_made(tmp_path: Path, store: M
             donor = MemoryStore()
             for key in store.list(""):
                 donor.put(key, store.get(key), {})
-            with opened(tmp_path.parent / f"{tmp_path.name}-donor", donor) as (_, helper):
+            with opened(tmp_path.parent / f"{tmp_path.name}-donor", donor) as (other, helper):
                 helper.sync("t")
-                topic = context_of(helper).log.create_topic("t", first_seq=4)
+                topic = other.create_topic("t", first_seq=4)
                 handle = context_of(helper).local.handle("t")
                 assert handle is not None
                 context_of(helper).local.save(handle=replace(handle, epoch=1, topic_id=topic.topic_id))
@@ -464,7 +465,7 @@ def test_maintenance_before_the_first_commit_is_of_no_epoch(tmp_path: Path, stor
             one.restore("t", to="head", name=name)
             one.writable(f"t@{name}").append([b"b"])
             one_log.topic(f"t@{name}").seal()
-            fresh = Volumes(store).snapshot(context_of(one).handles.resolve(f"t@{name}"))
+            fresh = Volumes(store).snapshot(one.snapshot(f"t@{name}").vid)
             commit = replace(
                 HistoryMaker(fresh.vid).offload((1, 1)),
                 kind=CommitKind.CONFIG, bounds=fresh.bounds, parent_hash=fresh.head_hash, epoch=0, segments=(),

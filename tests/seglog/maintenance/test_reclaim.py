@@ -18,6 +18,7 @@ from seglog.files.port import Files, OsFiles
 from seglog.format.frame import DELETED, MIN_FRAME_BYTES, read_header
 from seglog.format.index import ENTRY, encode_entry, read_entries
 from seglog.segments.rewrite import rewrite_segment
+from seglog.values.layout import Layout
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import CrashingFiles, Effects, FailingCalls, SimulatedCrash, UnsyncedFiles
 from tests.seams.log import engine_of, reclaim_at_once, reclaim_pause_of, use_files_for_segments
@@ -406,7 +407,7 @@ def test_a_crash_in_a_truncation_that_came_before_the_swap() -> None:
     log.checkpoint()
     [info] = topic.segments()
     segment = engine_of(log).segments.get(topic.topic_id, info)
-    rewrite_segment(disk, engine_of(log).layout, segment, info, lambda _: None)
+    rewrite_segment(disk, Layout(log.path), segment, info, lambda _: None)
     disk.note = lambda disk: moments.append(disk.moment())
     topic.truncate(4)
     disk.note = None
@@ -573,9 +574,7 @@ def test_a_file_of_which_only_the_new_one_is_left_gets_its_name_back() -> None:
     log = _open(DIRECTORY, disk)
     topic = log.topic("t")
     info = topic.segments()[0]
-    rewrite_segment(
-        disk, engine_of(log).layout, engine_of(log).segments.get(topic.topic_id, info), info, lambda _: None
-    )
+    rewrite_segment(disk, Layout(log.path), engine_of(log).segments.get(topic.topic_id, info), info, lambda _: None)
     tree = _unlocked(disk.after_kill()).tree
     [data, idx] = [path for path in tree if path.endswith(("01.data", "01.idx"))]
     left = SimulatedDisk(Image({path: body for path, body in tree.items() if path not in (data, idx + ".new")}))

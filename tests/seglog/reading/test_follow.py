@@ -10,7 +10,7 @@ import pytest
 
 import seglog
 from seglog import ColdTierRequired, Gap, Log, LogSettings, NoSuchTopic, Record, Topic, TopicConfig, Truncated
-from tests.seams.log import engine_of
+from tests.seams.log import waiters_of
 from tests.seglog.clocks import SetClock
 
 SETTINGS = LogSettings(segment_max_events=10)
@@ -33,7 +33,6 @@ class Follower:
     def __init__(self, topic: Topic, start: int | None = None) -> None:
         self.found: list[Record | Gap] = []
         self.error: BaseException | None = None
-        self._state = engine_of(topic).state(topic.name)
         self._items = topic.follow(start, gaps=True)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -60,8 +59,7 @@ def _until(condition: Callable[[], bool]) -> None:
 
 
 def _all_wait(topic: Topic, count: int) -> None:
-    state = engine_of(topic).state(topic.name)
-    _until(lambda: len(state.waiters) == count)
+    _until(lambda: len(waiters_of(topic, topic.name)) == count)
 
 
 def test_many_followers_get_what_comes_and_end_with_the_log(log: Log) -> None:
@@ -96,7 +94,7 @@ def test_without_news_a_follower_ends_after_its_time(log: Log) -> None:
     topic = log.topic("t")
     topic.append([b"x"] * 3)
     assert [record.seq for record in topic.follow(2, timeout_s=0.01)] == [2, 3]
-    assert engine_of(topic).state("t").waiters == []
+    assert waiters_of(topic, "t") == []
     with pytest.raises(NoSuchTopic):
         log.topic("other").follow()
 
