@@ -1,16 +1,16 @@
 """Handles. A handle names the volume in the remote that carries a topic's history, and the newest known commit.
 
-N1  A plain name is the branch main of its topic. That branch has no other name.
-N2  A topic joins an existing volume only if its first seq follows the volume's head seq.
+HANDLE-1  A plain name is the branch main of its topic. That branch has no other name.
+HANDLE-2  A topic joins an existing volume only if its first seq follows the volume's head seq.
     So every record here is newer than every record there.
-N3  If a handle has epoch 0, or the log no longer has its topic, the handle is a replica's and follows the volume.
+HANDLE-3  If a handle has epoch 0, or the log no longer has its topic, the handle is a replica's and follows the volume.
     To write, a replica takes the volume over first (offload.replication.takeover). Only a volume without commits needs
     no takeover.
-N4  Before the first commit of a process, the remote's own ref must name the handle's volume.
+HANDLE-4  Before the first commit of a process, the remote's own ref must name the handle's volume.
     If it does not, the remote is another one, or was restored from elsewhere. A commit there would tear the history in
     two. The remote must also have the newest commit that this directory knows, unless GC deleted it. An older copy of
     the remote lacks that commit, and a new commit there would stand above a hole.
-N5  Once this directory hears that the volume was collected, it puts this on record for good.
+HANDLE-5  Once this directory hears that the volume was collected, it puts this on record for good.
     From then on this directory has the only copy of its records, so it deletes no hot copy.
 """
 
@@ -41,7 +41,7 @@ class Tip:
 def split_name(name: str) -> tuple[str, str]:
     """Return ("orders", "fix") for `orders@fix`, and ("orders", "main") for `orders`.
 
-    Raises `InvalidName`, also for `orders@main` (N1).
+    Raises `InvalidName`, also for `orders@main` (HANDLE-1).
     """
     topic, at, branch = name.partition("@")
     if at and branch == MAIN:
@@ -66,7 +66,7 @@ class Handles:
         return self._local.handle(name)
 
     def open(self, name: str) -> Handle:
-        """Return the handle of a topic of the log. The first call creates its volume, or joins one that fits (N2).
+        """Return the handle of a topic of the log. The first call creates or joins its volume (HANDLE-2).
 
         Raises `Diverged`, `BranchCollected`, `OtherRemote`, `RemoteBehind`, `NeverWritten`, and what the store raises.
         """
@@ -104,7 +104,7 @@ class Handles:
         return handle
 
     def check_remote(self, handle: Handle) -> None:
-        """Check that the remote has the handle's history (N4).
+        """Check that the remote has the handle's history (HANDLE-4).
 
         Raises `OtherRemote`, `RemoteBehind`, `BranchCollected`.
         """
@@ -122,7 +122,7 @@ class Handles:
     def heard(self, handle: Handle, *, each: bool = True) -> Updates:
         """Return what the volume has and this directory does not know (`catalog.sync.pull`).
 
-        Raises `BranchCollected` (N5).
+        Raises `BranchCollected` (HANDLE-5).
         """
         if handle.is_collected:
             self.check_alive(handle)
@@ -133,7 +133,7 @@ class Handles:
             raise
 
     def check_alive(self, handle: Handle) -> None:
-        """Raise `BranchCollected` if the volume was collected (N5). Makes no request if that is on record."""
+        """Raise `BranchCollected` if the volume was collected (HANDLE-5). Makes no request if that is on record."""
         if not handle.is_collected:
             if self._volumes.boundary(handle.vid) != DEAD:
                 return
@@ -174,7 +174,7 @@ class Handles:
     def common_seq(self, handle: Handle) -> int:
         """Return the last seq of the volume, as known here, that no truncation here has removed since."""
         if handle.is_collected and self._log.has_topic(handle.name):
-            return self._log.topic(handle.name).hot_floor - 1  # N5
+            return self._log.topic(handle.name).hot_floor - 1  # its volume is on record as collected (HANDLE-5)
         waiting = self.waiting_truncations(handle)
         return waiting[-1].seq - 1 if waiting else self.tip(handle).bounds.head_seq
 
@@ -208,7 +208,7 @@ class Handles:
         return Handle(name, vid, snapshot.lsn, epoch=epoch, config=snapshot.config, topic_id=topic_id)
 
     def check_fits(self, handle: Handle) -> None:
-        """Check N2 for a topic that was created beside the handle of a replica. Raises `Diverged`."""
+        """Check that a topic made beside the handle of a replica follows its volume (HANDLE-2). Raises `Diverged`."""
         if self.tip(handle).bounds.head_seq + 1 != self._log.topic(handle.name).first_seq:
             raise Diverged(handle.name, str(handle.vid), handle.lsn)
 

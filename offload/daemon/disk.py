@@ -7,8 +7,8 @@
     below `reject`            full      It refuses appends too, with an error that gives the reason. It does so before
                                         the disk is full, so that the log can still write its own files.
 
-D1  The daemon never deletes a record that is not offloaded to make room.
-D2  A state ends only when the free bytes exceed the bound that began it by a tenth. So the state does not flap.
+DISK-1  The daemon never deletes a record that is not offloaded to make room.
+DISK-2  A state ends only when the free bytes exceed the bound that began it by a tenth. So the state does not flap.
 """
 
 from __future__ import annotations
@@ -34,5 +34,5 @@ def disk_state(free_bytes: int, before: DiskState, alarm_bytes: int, reject_byte
 
 
 def _bound(size_bytes: int, *, stays: bool) -> int:
-    """Return the bound, raised by a tenth if the state that it began still lasts (D2)."""
+    """Return the bound, raised by a tenth if the state that it began still lasts (DISK-2)."""
     return size_bytes + size_bytes // 10 if stays else size_bytes

@@ -1,8 +1,8 @@
 """The store as the daemon uses it. The gate counts every request, and delays requests where a limit is set.
 
-G1  A limit spaces requests out. The gate refuses no request and loses none. When the daemon stops, a waiting request
-    ends at once with `Stopping`.
-G2  The gate repeats no request: it sends `put_new`, `swap` and `complete_upload` once each.
+GATE-1  A limit spaces requests out. The gate refuses no request and loses none. When the daemon stops, a waiting
+    request ends at once with `Stopping`.
+GATE-2  The gate repeats no request: it sends `put_new`, `swap` and `complete_upload` once each.
 """
 
 from __future__ import annotations

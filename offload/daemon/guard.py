@@ -13,7 +13,7 @@ The Unix socket is in the data directory, mode 0600. A client that may open it m
 tells the guard whether a request came over TCP. The guard never asks the connection: a TCP connection that was reset
 has no peer address, so it looks like a Unix one.
 
-P1  The API does no work for a request that the guard refuses. A slow client holds only its own connection.
+GUARD-1  The API does no work for a request that the guard refuses. A slow client holds only its own connection.
 """
 
 from __future__ import annotations

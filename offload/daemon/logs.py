@@ -1,6 +1,6 @@
 """The daemon's own log on standard error: one line for each event, as text, or as JSON for machines.
 
-L1  botocore at level DEBUG writes tokens and signatures, so its level here is never below INFO, also with `debug`.
+LOGS-1  botocore at level DEBUG writes tokens and signatures, so its level here is never below INFO, also with `debug`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@
     seglog_background_failures_total            counter     by task
     seglog_topic_paused, seglog_topic_diverged  gauge       by topic: 0 or 1
 
-M1  Labels have few values: topics, fixed words and status codes. A label never holds a seq, a key or a message.
+METRIC-1  Labels have few values: topics, fixed words and status codes. A label never holds a seq, a key or a message.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@
     the same again     It ends at once, as a kill does. Attempts stay on record, and the next start runs recovery.
     SIGHUP             It reads its settings again (`Service.reload`).
 
-B1  An address that is not loopback needs a token and TLS. The Unix socket is DIR/seglog.sock, mode 0600.
-B2  A daemon removes the socket of an earlier one. It holds the lock on the directory, so the earlier one has ended.
+SERVER-1  An address that is not loopback needs a token and TLS. The Unix socket is DIR/seglog.sock, mode 0600.
+SERVER-2  A daemon removes the socket of an earlier one. It holds the lock on the directory, so the earlier one has
+    ended.
 """
 
 from __future__ import annotations
@@ -216,7 +217,7 @@ def _unix_socket(directory: Path) -> Iterator[socket.socket]:
     An address takes 108 bytes. The bind goes through the directory's descriptor, so that a path of any length fits.
     """
     path = directory / SOCKET_FILE
-    path.unlink(missing_ok=True)  # B2: this daemon holds the lock
+    path.unlink(missing_ok=True)  # SERVER-2: this daemon holds the lock
     listening = socket.socket(socket.AF_UNIX)
     inside = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     mask = os.umask(0o177)
@@ -262,7 +263,7 @@ def _token(settings: ServeSettings) -> bytes | None:
 
 
 def _check_address(settings: ServeSettings, token: bytes | None) -> None:
-    """Raise `InvalidAddress` if the host is not loopback and the token or TLS is missing (B1)."""
+    """Raise `InvalidAddress` if the host is not loopback and the token or TLS is missing (SERVER-1)."""
     if not settings.host or settings.host == "localhost":
         return
     try:

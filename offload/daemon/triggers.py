@@ -7,11 +7,11 @@
                          seals the tail and offloads everything, so a lost machine loses no more than that interval.
     unfinished           A commit, an attempt, a truncation or a delete waits that needs no new records.
 
-T1  The oldest segments go first: an offload of a due segment takes every segment below it.
-T2  A topic that is paused or has diverged is never due. After a failure a topic waits (`Backoff`).
-T3  `never` is a word, not a number. No number of a bound has a special meaning.
-T4  If the clock goes back, no task stalls: a task whose last run lies in the future is due again (`is_over`). Only the
-    trigger `age` relies on the times of records.
+TRIGGER-1  The oldest segments go first: an offload of a due segment takes every segment below it.
+TRIGGER-2  A topic that is paused or has diverged is never due. After a failure a topic waits (`Backoff`).
+TRIGGER-3  `never` is a word, not a number. No number of a bound has a special meaning.
+TRIGGER-4  If the clock goes back, no task stalls: a task whose last run lies in the future is due again (`is_over`).
+    Only the trigger `age` relies on the times of records.
 
 Source: PIP-17 ("Triggering an offload").
 """
@@ -104,7 +104,7 @@ def _by_bytes(backlog: Backlog, policy: Policy) -> int:
 
 
 def is_over(since_ms: int, interval_ms: int, now_ms: int) -> bool:
-    """Return whether the interval has passed, or the clock has gone back to before `since_ms` (T4)."""
+    """Return whether the interval has passed, or the clock has gone back to before `since_ms` (TRIGGER-4)."""
     return not 0 <= now_ms - since_ms < interval_ms
 
 

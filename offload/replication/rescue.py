@@ -3,17 +3,17 @@
 If the topic was made without the archive (`Handle.topic_id`), the two diverge at the topic's first seq. If that is seq
 1, the branch begins empty.
 
-Y1  Records keep their seqs, tags and nodes. Deletes keep their place among the records. The records get the time of the
-    rescue, because the log assigns times.
-Y2  A rescue may be repeated after any crash: it continues after the last record on the branch. If the branch exists
-    already, the rescue accepts it in two cases only. Either the branch was made here for the same topic of the log, as
-    its attributes say. Or the branch begins at the same commit and has no commits of its own.
-Y3  If GC has passed the commit where the branch begins, the branch begins at the oldest retained state. The branch
-    leaves out that state's records above the last common seq.
-Y4  On return, the branch is durable in this directory. The branch's offload brings it to the remote.
-Y5  If GC collected the volume, the records before the local changes are gone, too. The branch then begins empty, and
-    its seqs begin with 1. The branch's attributes say how much lower its seqs are, because the topic may lose its first
-    records meanwhile.
+RESCUE-1  Records keep their seqs, tags and nodes. Deletes keep their place among the records. The records get the time
+    of the rescue, because the log assigns times.
+RESCUE-2  A rescue may be repeated after any crash: it continues after the last record on the branch. If the branch
+    exists already, the rescue accepts it in two cases only. Either the branch was made here for the same topic of the
+    log, as its attributes say. Or the branch begins at the same commit and has no commits of its own.
+RESCUE-3  If GC has passed the commit where the branch begins, the branch begins at the oldest retained state. The
+    branch leaves out that state's records above the last common seq.
+RESCUE-4  On return, the branch is durable in this directory. The branch's offload brings it to the remote.
+RESCUE-5  If GC collected the volume, the records before the local changes are gone, too. The branch then begins empty,
+    and its seqs begin with 1. The branch's attributes say how much lower its seqs are, because the topic may lose its
+    first records meanwhile.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Rescue:
                 else:
                     saved.delete(before=before, tag=op.tag)
         self._copy(topic, saved, topic.head_seq, shift)
-        self._log.checkpoint()  # Y4
+        self._log.checkpoint()  # the branch is durable from here on (RESCUE-4)
 
     def _point(self, handle: Handle, common_seq: int) -> ForkPoint | None:
         """Return where the branch begins; None if it begins empty."""
@@ -72,7 +72,7 @@ class Rescue:
             if handle.lsn >= boundary:
                 is_cut = bool(self._handles.waiting_truncations(handle))
                 return ForkPoint(handle.vid, handle.lsn, common_seq if is_cut else None)
-            return ForkPoint(handle.vid, boundary, common_seq)  # the oldest retained state, up to the common seq (Y3)
+            return ForkPoint(handle.vid, boundary, common_seq)  # the oldest retained state (RESCUE-3)
         if common_seq == 0:
             return None
         return retry_if_collected(
@@ -86,7 +86,7 @@ class Rescue:
         vid = self._forked(base, branch, point, self._handles.find(name))
         start = self._volumes.snapshot(vid, 0)
         if not self._log.has_topic(name):
-            shift = common_seq if handle.is_collected else 0  # Y5
+            shift = common_seq if handle.is_collected else 0  # the branch's seqs begin with 1 (RESCUE-5)
             attributes = {**shared_attributes(topic.config), RESCUED_FROM: f"{topic.topic_id} {shift}"}
             config = replace(topic.config, attributes=attributes)
             self._log.create_topic(name, config, first_seq=start.bounds.head_seq + 1, ts_floor_ms=start.max_ts_ms)
@@ -131,9 +131,9 @@ class Rescue:
 
 
 def _shift(topic: Topic, saved: Topic, branch: str) -> int:
-    """Return how much lower the branch's seqs are than the topic's (Y5).
+    """Return how much lower the branch's seqs are than the topic's (RESCUE-5).
 
-    Raises `BranchExists` if the branch was not made for `topic` (Y2).
+    Raises `BranchExists` if the branch was not made for `topic` (RESCUE-2).
     """
     topic_id, _, shift = saved.config.attributes.get(RESCUED_FROM, "").partition(" ")
     if topic_id != str(topic.topic_id):

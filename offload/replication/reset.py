@@ -14,15 +14,15 @@ branch or are dropped.
     6 Reset turns the handle into a replica's, and moves it to the    a replica
       newest commit.
 
-X1  Reset drops a local change only after the branch has it, or after the caller passed `discard`.
-X2  If an append or a delete arrives meanwhile, step 5 fails with the log's `ConcurrentModification`. Reset then repeats
-    the steps from step 2 on.
-X3  If the log's topic was made without the archive, it has no commit in common with the volume (`Handle.topic_id`). All
-    of it is a local change.
-X4  If GC collected the volume, everything here is a local change. Reset skips steps 1 and 3, and the branch begins
+RESET-1  Reset drops a local change only after the branch has it, or after the caller passed `discard`.
+RESET-2  If an append or a delete arrives meanwhile, step 5 fails with the log's `ConcurrentModification`. Reset then
+    repeats the steps from step 2 on.
+RESET-3  If the log's topic was made without the archive, it has no commit in common with the volume
+    (`Handle.topic_id`). All of it is a local change.
+RESET-4  If GC collected the volume, everything here is a local change. Reset skips steps 1 and 3, and the branch begins
     empty. After step 5, the directory follows nothing.
-X5  If catalog.db was lost or is older than the log, the log has released records whose commits it does not know. No
-    branch can hold all these local changes, so Reset refuses step 2.
+RESET-5  If catalog.db was lost or is older than the log, the log has released records whose commits it does not know.
+    No branch can hold all these local changes, so Reset refuses step 2.
 
 Source: Graft RFC 0001 (Reset volume).
 """
@@ -77,7 +77,7 @@ class Reset:
         """Reset the topic. Local changes go to the branch `as_branch`, or are dropped with `discard`.
 
         Raises `LocalChangesLost` if there are local changes and the caller passes neither, `BranchExists`,
-        `HistoryBehind` (X5), and what the store raises. After an error, the caller repeats the call.
+        `HistoryBehind` (RESET-5), and what the store raises. After an error, the caller repeats the call.
         """
         try:
             self._handles.check_alive(handle)
@@ -93,7 +93,7 @@ class Reset:
         return ResetResult(changes, as_branch if changes else None, handle.lsn)
 
     def _leave(self, name: str, as_branch: str | None, *, discard: bool) -> ResetResult:
-        """Reset a topic whose volume was collected (X4)."""
+        """Reset a topic whose volume was collected (RESET-4)."""
         changes, handle = LocalChanges(0, 0), self._handles.find(name)
         if handle is not None and self._log.has_topic(name):
             changes = self._let_go(handle, as_branch, discard=discard)
@@ -122,7 +122,7 @@ class Reset:
         raise ConcurrentModification(handle.name)
 
     def _check_here(self, handle: Handle, topic: Topic) -> None:
-        """Raise `HistoryBehind` if records that the branch needs have left this disk (X5). Makes no branch."""
+        """Raise `HistoryBehind` if records that the branch needs have left this disk (RESET-5). Makes no branch."""
         common_seq = self._replicas.common_seq(handle)
         if topic.config.keep_history and common_seq < topic.hot_floor - 1:
             raise HistoryBehind(handle.name, topic.hot_floor - 1, common_seq)

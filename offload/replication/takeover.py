@@ -10,10 +10,11 @@
       is before the volume's newest time.
     4 The directory gives the handle the epoch.                       the writer
 
-E1  From step 2 on, the former writer is fenced: its next commit meets a higher epoch at its LSN.
-E2  If the former writer wins the LSN of step 2, the directory tries again after that commit. If another takeover
-    wins the LSN, the directory raises `Fenced`. Otherwise, each directory would have stopped the other without knowing.
-E3  A crash costs an epoch, never a record, because the directory appends nothing before step 3.
+TAKEOVER-1  From step 2 on, the former writer is fenced: its next commit meets a higher epoch at its LSN.
+TAKEOVER-2  If the former writer wins the LSN of step 2, the directory tries again after that commit. If another
+    takeover wins the LSN, the directory raises `Fenced`. Otherwise, each directory would have stopped the other without
+    knowing.
+TAKEOVER-3  A crash costs an epoch, never a record, because the directory appends nothing before step 3.
 """
 
 from __future__ import annotations

@@ -9,10 +9,11 @@
                               Taken                     reports bytes of frames
                               Done, Failed              ends the Shipment
 
-W1  The child keeps no state. If it ends, its attempt is one whose process died (offload.write.attempt).
-W2  If the parent is gone, the child ends at once, whatever it is doing.
+CHILD-1  The child keeps no state. If it ends, its attempt is one whose process died (offload.write.attempt).
+CHILD-2  If the parent is gone, the child ends at once, whatever it is doing.
     It ignores the signals that a terminal or a service manager sends to all processes: the parent decides on them.
-W3  The child sends no request before the parent allows it. There the parent applies its limits, and stops an upload.
+CHILD-3  The child sends no request before the parent allows it. There the parent applies its limits, and stops an
+    upload.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class _Parent:
         self.shipments: queue.SimpleQueue[Shipment] = queue.SimpleQueue()
 
     def listen(self) -> None:
-        """Receive messages until the parent is gone, then end the process (W2). Never returns."""
+        """Receive messages until the parent is gone, then end the process (CHILD-2). Never returns."""
         with suppress(EOFError):
             while True:
                 message, descriptors = self._channel.receive()
@@ -141,7 +142,7 @@ class _Parent:
 
 
 class _AskingStore(MeasuredStore):
-    """Asks the parent before each request (W3), and reports each outcome to the parent."""
+    """Asks the parent before each request (CHILD-3), and reports each outcome to the parent."""
 
     def __init__(self, inner: ObjectStore, parent: _Parent) -> None:
         super().__init__(inner)

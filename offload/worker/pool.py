@@ -5,11 +5,12 @@
     working    a thread here answers its questions          done, failed: idle again
     gone       it ended, or was killed                      the pool starts another one when it needs one
 
-P1  An upload's id is on record before its first part is sent: the child waits for the answer.
-P2  If the parent raises an error while a child works, also in order to stop, the parent kills the child.
+POOL-1  An upload's id is on record before its first part is sent: the child waits for the answer.
+POOL-2  If the parent raises an error while a child works, also in order to stop, the parent kills the child.
     The child has ended before the error reaches the caller. Its attempt stays like any other that was cut short: the
     next run aborts it and starts over.
-P3  If a child ends by itself, the parent raises `WorkerDied`. An error that a child reports is raised here unchanged.
+POOL-3  If a child ends by itself, the parent raises `WorkerDied`. An error that a child reports is raised here
+    unchanged.
 """
 
 from __future__ import annotations
