@@ -144,7 +144,7 @@ class Marker:
                 kept.marks = volumes.checkpoints(vid)
                 kept.control = self.control(vid)
             except Corrupt as damage:
-                self._block(vid, damage)
+                self.block(vid, damage)
         return self.kept[vid]
 
     def control(self, vid: Vid) -> Control | None:
@@ -174,7 +174,7 @@ class Marker:
             try:
                 self.kept[vid].boundary = self.volumes().boundary(vid)
             except Corrupt as damage:
-                self._block(vid, damage)
+                self.block(vid, damage)
         self._mark_volume(vid, roots)
 
     def _mark_volume(self, vid: Vid, roots: Roots) -> None:
@@ -204,7 +204,7 @@ class Marker:
             if not named and parent is not None and self._came_too_late(self.look(parent.vid), parent.lsn):
                 self.refused.append(f"volume {vid}, forked from lsn {parent.lsn} of volume {parent.vid}")
             else:
-                self._block(vid, damage, only_below=not (named or is_young))
+                self.block(vid, damage, only_below=not (named or is_young))
 
     def _is_named(self, kept: Kept, roots: Roots) -> bool:
         """Return True if the ref that was made for the volume names it.
@@ -296,7 +296,7 @@ class Marker:
             if self._came_too_late(kept, lsn) and self._is_absent(commit_key(kept.vid, lsn)):
                 self.refused += [f"{holder} at lsn {lsn} of volume {kept.vid}" for holder in kept.points.pop(lsn)]
             else:
-                self._block(kept.vid, damage)
+                self.block(kept.vid, damage)
             return
         if not stands_alone and not 1 < kept.boundary <= lsn:
             self._need_parent(kept)
@@ -332,22 +332,22 @@ class Marker:
         except NoSuchObject:
             return
         except Corrupt as damage:
-            self._block(parent, damage)
+            self.block(parent, damage)
             return
         self._needed.append((point, Holder(HeldBy.FORK, str(vid))))
 
     # ------------------------------------------------------------ damage
 
-    def block(self, vid: Vid, trouble: CatalogError) -> None:
-        """Keep the volume, and the volumes that it stands on, from all deletes (MARK-3)."""
-        self._block(vid, trouble)
+    def block(self, vid: Vid, trouble: CatalogError, *, only_below: bool = False) -> None:
+        """Keep the volume, and the volumes that it stands on, from all deletes (MARK-3).
 
-    def _block(self, vid: Vid, trouble: CatalogError, *, only_below: bool = False) -> None:
+        With `only_below`, keep only the volumes that it stands on.
+        """
         if not only_below:
             self.blocked.setdefault(vid, trouble)
         for parent in self._parents(vid):
             if parent not in self.blocked:
-                self._block(parent, trouble)
+                self.block(parent, trouble)
 
     def _parents(self, vid: Vid) -> list[Vid]:
         """Return the parent that the control names.
@@ -366,11 +366,11 @@ class Marker:
     def _doubt(self, roots: Roots) -> None:
         """Block the volumes whose names do not decode (MARK-3)."""
         for vid, damage in roots.doubtful_volumes.items():
-            self._block(vid, damage)
+            self.block(vid, damage)
         for topic, damage in roots.doubtful_topics.items():
             for kept in list(self.kept.values()):
                 if kept.control is None or kept.control.topic == topic:
-                    self._block(kept.vid, damage)
+                    self.block(kept.vid, damage)
 
 
 def _check_control(kept: Kept) -> None:

@@ -7,7 +7,7 @@ of Apache Pulsar have the same magic words and are described too. This module do
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import PurePath
@@ -23,12 +23,12 @@ from catalog.format.envelope import MessageType
 from catalog.format.gid import Gid
 from catalog.format.small_objects import decode_control, decode_fork, decode_ref
 from offload.errors import UnknownObject
-from offload.format.block import BLOCK_MAGIC, decode_block_header
+from offload.format.block import BLOCK_MAGIC, BlockHeader, decode_block_header
 from offload.format.index import MAGIC as INDEX_MAGIC
 from offload.format.index import decode_ledger_index
 from offload.format.streamed import BLOCK_MAGIC as STREAMED_BLOCK_MAGIC
 from offload.format.streamed import MAGIC as STREAMED_MAGIC
-from offload.format.streamed import decode_streamed_block_header, decode_streamed_index
+from offload.format.streamed import StreamedBlockHeader, decode_streamed_block_header, decode_streamed_index
 from seglog.errors import InvalidFrame
 from seglog.format.frame import FrameType, read_header
 from seglog.format.index import read_entries
@@ -62,9 +62,9 @@ def inspect_bytes(body: bytes, place: str) -> dict[str, Any]:
     if magic == _STREAMED_MAGIC:
         return _streamed_index(body, place)
     if magic == _STREAMED_BLOCK_MAGIC:
-        return {"kind": "streamed data object", "bytes": len(body), "blocks": list(_streamed_blocks(body, place))}
+        return _data_object("streamed data object", body, place, decode_streamed_block_header)
     if magic in _BLOCK_MAGICS:
-        return {"kind": "data object", "bytes": len(body), "blocks": list(_blocks(body, place))}
+        return _data_object("data object", body, place, decode_block_header)
     if (first_seq := number_in("idx", name)) is not None:
         return _idx(body, first_seq)
     if number_in("data", name) is not None or number_in("wal", name) is not None:
@@ -122,20 +122,17 @@ def _streamed_index(body: bytes, place: str) -> dict[str, Any]:
     }
 
 
-def _streamed_blocks(body: bytes, place: str) -> Iterator[dict[str, Any]]:
+def _data_object(
+    kind: str, body: bytes, place: str, decode: Callable[[bytes, str, int], BlockHeader | StreamedBlockHeader]
+) -> dict[str, Any]:
+    """Describe a data object by the headers of its blocks."""
+    blocks: list[dict[str, Any]] = []
     offset = 0
     while offset < len(body):
-        header = decode_streamed_block_header(body[offset : offset + 128], place, offset)
-        yield {"offset": offset, **_plain(header)}
+        header = decode(body[offset : offset + 128], place, offset)
+        blocks.append({"offset": offset, **_plain(header)})
         offset += header.length
-
-
-def _blocks(body: bytes, place: str) -> Iterator[dict[str, Any]]:
-    offset = 0
-    while offset < len(body):
-        header = decode_block_header(body[offset : offset + 128], place, offset)
-        yield {"offset": offset, **_plain(header)}
-        offset += header.length
+    return {"kind": kind, "bytes": len(body), "blocks": blocks}
 
 
 def _idx(body: bytes, first_seq: int) -> dict[str, Any]:
