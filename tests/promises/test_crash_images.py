@@ -265,17 +265,17 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_every_crash_leaves_a_disk_that_recovers() -> None:
-    _prove(Work(kills=6, cuts=2, moments=10, every=4), seed=1)
+    _prove(Work(kills=4, cuts=2, moments=8, every=6), seed=1)
 
 
 def test_every_crash_with_a_cold_store_leaves_a_disk_that_recovers() -> None:
-    _prove(Work(kills=2, cuts=1, moments=4, every=5), seed=3, settings=TIERED)
+    _prove(Work(kills=2, cuts=1, moments=3, every=9), seed=3, settings=TIERED)
 
 
 @pytest.mark.parametrize(("before", "between", "after"), [(3, 2, 2), (1, 2, 3), (2, 3, 1)])
 def test_every_crash_with_shards_whose_number_changes(before: int, between: int, after: int) -> None:
     first = (SHARDED[before], SHARDED[between])
-    _prove(Work(kills=1, cuts=1, moments=4, every=2), seed=after, settings=SHARDED[after], first=first)
+    _prove(Work(kills=1, cuts=1, moments=3, every=3), seed=after, settings=SHARDED[after], first=first)
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, TIERED, SHARDED[2]])

@@ -180,29 +180,29 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "seglog")
 
 
-@pytest.mark.parametrize(("error", "amount"), [("EIO", 40), ("ENOSPC", 20)])
+@pytest.mark.parametrize(("error", "amount"), [("EIO", 30), ("ENOSPC", 14)])
 def test_each_call_fails_once(error: str, amount: int) -> None:
     _prove(error, for_good=False, amount=amount)
 
 
 @pytest.mark.parametrize(("error", "for_good"), [("EINTR", False), ("MemoryError", False), ("EIO", True)])
 def test_some_calls_fail(error: str, for_good: bool) -> None:
-    _prove(error, for_good=for_good, amount=16)
+    _prove(error, for_good=for_good, amount=12)
 
 
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 def test_calls_fail_once_with_a_cold_store(error: str) -> None:
-    _prove(error, for_good=False, amount=16, settings=TIERED)
+    _prove(error, for_good=False, amount=12, settings=TIERED)
 
 
 @pytest.mark.parametrize(("error", "for_good"), [("EIO", False), ("ENOSPC", False), ("EIO", True)])
 def test_calls_fail_with_shards_whose_number_changes(error: str, for_good: bool) -> None:
-    _prove(error, for_good=for_good, amount=16, settings=SHARDED[3], later=SHARDED[2])
+    _prove(error, for_good=for_good, amount=12, settings=SHARDED[3], later=SHARDED[2])
 
 
 @pytest.mark.parametrize(("error", "for_good"), [("EIO", False), ("ENOSPC", False), ("EIO", True)])
 def test_calls_fail_in_truncation_and_retention(error: str, for_good: bool) -> None:
-    _prove(error, for_good=for_good, amount=16, kind=LimitsCaller)
+    _prove(error, for_good=for_good, amount=12, kind=LimitsCaller)
 
 
 @pytest.mark.soak(part=2)

@@ -384,7 +384,7 @@ def test_a_crash_in_the_recovery_of_a_crash() -> None:
     renamed = [moment for moment in moments if any("Move" in type(change).__name__ for change in moment.pending)]
     assert renamed
     for moment in renamed:
-        for image in moment.images(random.Random(2), 4):
+        for image in moment.images(random.Random(2), 2):
             again: list[Moment] = []
             second = SimulatedDisk(_unlocked(image))
             second.note = lambda disk, again=again: again.append(disk.moment())  # type: ignore[misc]

@@ -73,7 +73,7 @@ def test_any_flipped_byte_of_the_wal_is_reported_or_harmless(crashed: Path, tmp_
         assert (directory / "wal" / NAME).read_bytes() == damaged
 
 
-@every(3, part=8)
+@every(7, part=8)
 def test_a_torn_write_anywhere_keeps_whole_records_only(crashed: Path, tmp_path: Path, every: int) -> None:
     """Tear the WAL at many lengths, including each end of a record.
 
