@@ -181,7 +181,7 @@ class AsyncTopic:
         unterminated: bool = False,
         durability: str | None = None,
     ) -> range:
-        """Append records as `Topic.append` does. AIO-1 to AIO-3 of this module apply."""
+        """Append records as `Topic.append` does. Order, cancellation and bound follow AIO-1 to AIO-3."""
         kind = self._plain
         if tag is not None or node is not None or unterminated or durability is not None:
             kind = (self.sync.name, tag, node, unterminated, durability)

@@ -1,8 +1,9 @@
 """Read a topic in lists, for callers that take thousands of records at once. `seglog.reading.read` shows the same
 records one by one.
 
-A list has the live records of one batch: up to a MiB or a thousand of them. READ-1 to READ-4 hold with "a list" in the
-place of "a record". The reader checks a list when it hands it out, and not again while the caller goes through it.
+A list has the live records of one batch: up to a MiB or a thousand of them. The rules of reading hold with
+"a list" in the place of "a record" (READ-1 to READ-4). The reader checks a list when it hands it out, and not again
+while the caller goes through it.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def make_new(files: Files, layout: Layout) -> None:
 
 
 def check_never_used(files: Files, layout: Layout) -> None:
-    """Raise `FileCorrupt` by CREATE-2. The caller knows that the directory is no data directory now."""
+    """Raise `FileCorrupt` for a part that was removed (CREATE-2). The directory is no data directory now."""
     missing = missing_part(files, layout)
     if missing is not None:
         kind = "folder" if missing in _folders(layout) else "file"
@@ -75,7 +75,7 @@ def check_never_used(files: Files, layout: Layout) -> None:
 
 
 def missing_part(files: Files, layout: Layout) -> Path | None:
-    """Return the part that a directory without CURRENT has lost by CREATE-2.
+    """Return the part that was removed from a directory without CURRENT (CREATE-2).
 
     None: there was no log, or it is being erased.
     """

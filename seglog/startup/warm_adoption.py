@@ -3,7 +3,7 @@
     relocated here    the .idx has the checksum that the manifest has
     hot here          the copy is one on its way, or from before `make_hot`: both .data begin with the same bytes
 
-This carries out CDIR-3.
+The log takes a directory with segments only if one of them is its own (WDIR-3).
 """
 
 from __future__ import annotations

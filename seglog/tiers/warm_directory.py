@@ -10,17 +10,17 @@ The directory lies apart from the log's data directory, and no other log uses it
 The log's own id is in `meta/log-id` of the data directory: the same two lines, of {"format": 1, "log": 32 hex}. The log
 makes its id when it first takes a warm directory.
 
-CDIR-1  Two paths are the same if they have the same device and inode. So the check sees through links, `..` and bind
+WDIR-1  Two paths are the same if they have the same device and inode. So the check sees through links, `..` and bind
     mounts.
-CDIR-2  Before the writer puts or deletes a segment, it holds LOCK and has found its own id in OWNER. The writer checks
+WDIR-2  Before the writer puts or deletes a segment, it holds LOCK and has found its own id in OWNER. The writer checks
     both once for as long as the directory stays the same one.
-CDIR-3  The writer writes OWNER under LOCK, after the id is durable. Without OWNER an empty directory is free. A
+WDIR-3  The writer writes OWNER under LOCK, after the id is durable. Without OWNER an empty directory is free. A
     directory that holds segments is taken only if one of them is this log's. The checksum in the manifest or the bytes
     of the segment tell.
-CDIR-4  A copied data directory has the id of its original. The copy is refused as long as OWNER leads to the original.
+WDIR-4  A copied data directory has the id of its original. The copy is refused as long as OWNER leads to the original.
     If the inode of the warm directory is not the one in OWNER, the warm directory was copied too. Then the warm
     directory belongs to this copy.
-CDIR-5  A log that is open for reading takes no directory, and writes nothing. Such a log only refuses a directory that
+WDIR-5  A log that is open for reading takes no directory, and writes nothing. Such a log only refuses a directory that
     is not apart or not its own.
 
 One case is not detected. A copy of the data directory uses the same warm directory as its original, at another time.
@@ -75,7 +75,7 @@ class WarmDirectory:
         return self._place.root
 
     def check_apart(self, topic_id: int | None = None) -> None:
-        """Raise `WarmDirectoryNotApart` if the directory is not apart from the data directory (CDIR-1).
+        """Raise `WarmDirectoryNotApart` if the directory is not apart from the data directory (WDIR-1).
 
         A path that does not exist yet is not checked. With `topic_id`, the folder of that topic is checked too.
         """
@@ -96,14 +96,14 @@ class WarmDirectory:
             raise self._not_apart("it is the data directory of another log")
 
     def check_topics(self) -> None:
-        """Raise `WarmDirectoryNotApart` if the folder of a topic leads into the data directory (CDIR-1)."""
+        """Raise `WarmDirectoryNotApart` if the folder of a topic leads into the data directory (WDIR-1)."""
         folders = self._files.list_dir(self._place.topics) if self._files.is_dir(self._place.topics) else []
         for name in folders:
             if self._files.identity(self._place.topics / name) == self._files.identity(self._data.topics / name):
                 raise self._not_apart(f"{self._place.topics / name} leads into the data directory")
 
     def check_owner(self) -> None:
-        """Raise `WarmDirectoryTaken` if the directory is another log's (CDIR-5).
+        """Raise `WarmDirectoryTaken` if the directory is another log's (WDIR-5).
 
         Raises `FileCorrupt` if OWNER or the id is damaged.
         """
@@ -112,7 +112,7 @@ class WarmDirectory:
             self._check_ours(owner, self._own_id())
 
     def claim(self, is_ours: IsOurs) -> bool:
-        """Take the directory for this log, durably (CDIR-2, CDIR-3). Return False if the directory does not exist.
+        """Take the directory for this log, durably (WDIR-2, WDIR-3). Return False if the directory does not exist.
 
         A directory that is claimed already stays as it is.
         Raises `WarmDirectoryNotApart`, `WarmDirectoryTaken`, `FileCorrupt`, and errors of the disk.
@@ -163,7 +163,7 @@ class WarmDirectory:
             _write(self._files, self.owner_path, wanted)
 
     def _check_ours(self, owner: dict[str, Any], own_id: str | None) -> None:
-        """Raise `WarmDirectoryTaken` if OWNER has another log, or the original of this copy (CDIR-3, CDIR-4)."""
+        """Raise `WarmDirectoryTaken` if OWNER has another log, or the original of this copy (WDIR-3, WDIR-4)."""
         if owner.get("log") != own_id:
             raise WarmDirectoryTaken(self.root, _named(owner))
         other = Layout(Path(str(owner.get("path"))))

@@ -1,11 +1,11 @@
 """Reads of relocated segments through the store of their topic. Readers verify them as they verify hot segments.
 
-CSTORE-1  The log holds no lock while it calls a store, because the call may never return. Only the calling reader
+WSTORE-1  The log holds no lock while it calls a store, because the call may never return. Only the calling reader
     waits.
-CSTORE-2  An .idx is read whole, and must have the XXH3-64 in the manifest. So a reader gets the .idx that was put last,
+WSTORE-2  An .idx is read whole, and must have the XXH3-64 in the manifest. So a reader gets the .idx that was put last,
     and no older .idx undoes a delete. Each .idx stays in memory, up to a limit. Above the limit, the least
     recently used one is dropped.
-CSTORE-3  If a part is missing, cut, or differs from the part that was put, `FileCorrupt` names its place in the store.
+WSTORE-3  If a part is missing, cut, or differs from the part that was put, `FileCorrupt` names its place in the store.
     If the store has trouble, the reader gets `WarmStoreFailed`.
 """
 
@@ -49,7 +49,7 @@ _KEPT_BYTES = 32 * 1024 * 1024
 
 @contextmanager
 def store_errors(path: Path) -> Iterator[None]:
-    """Turn errors of a store into `FileCorrupt` or `WarmStoreFailed` (CSTORE-3)."""
+    """Turn errors of a store into `FileCorrupt` or `WarmStoreFailed` (WSTORE-3)."""
     try:
         yield
     except NoSuchSegment as error:

@@ -28,7 +28,7 @@ WAL-8  The size of the active file is durable before the writer writes a frame t
 
 A `Wal` is not thread-safe: seglog.wal.group_commit lets one thread at a time lead. The docstring of a method says if
 one other thread may call it at the same time.
-Source: topics engine architecture, sections 2.1 to 2.4; WAL-3 is ours.
+Source: topics engine architecture, sections 2.1 to 2.4; the sync mark is ours (WAL-3).
 """
 
 from __future__ import annotations
@@ -191,7 +191,9 @@ class Wal(Owned):
             self._give_up_if_full(error)
             raise
         if is_larger:
-            active.datasync()  # WAL-8. Its failure is final, also for lack of space: unsynced frames may be lost.
+            # The size is durable before the first frame (WAL-8). A failure is final, also for lack of space, because
+            # unsynced frames may be lost.
+            active.datasync()
 
     def _reserve_up_to(self, active: OpenFile, needed: int) -> None:
         """Reserve space up to the size of a WAL file. If the disk has no room for that, reserve up to `needed`."""
