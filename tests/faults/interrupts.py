@@ -70,7 +70,7 @@ class _Tracer:
         return self._step
 
     def _step(self, frame: FrameType, event: str, _argument: Any) -> Any:
-        if event == "return":
+        if event in ("return", "exception"):  # the interpreter looks for no signals after a call that raised
             self._last.pop(frame, None)
         if event == "opcode":
             last, self._last[frame] = self._last.get(frame), frame.f_lasti

@@ -2,11 +2,14 @@
 
 every point   An interrupt hits a change of a topic at each point where the interpreter looks for signals, while the
               change leads a group. Then another thread appends. Every acked record is there, before and after a reopen.
+failed sync   The sync of the group fails too. No thread syncs again, and the writer is poisoned.
 a process     Several threads append. The main thread appends too, and gets SIGINT over and over.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -14,12 +17,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import seglog
-from seglog import Log, LogSettings
+from seglog import Log, LogSettings, WriterPoisoned
 from tests.faults.disk import SimulatedDisk
 from tests.faults.interrupts import interrupted, points
 from tests.seams.log import engine_of
@@ -81,12 +85,27 @@ class _Disk(SimulatedDisk):
         super().sync_dir(path)
 
 
+class _FailingDisk(_Disk):
+    """A disk whose next sync fails once `is_failing` is set. `later` counts the syncs after that."""
+
+    is_failing = has_failed = False
+    later = 0
+
+    def datasync(self, fd: int) -> None:
+        self.later += self.has_failed
+        if self.is_failing and not self.has_failed:
+            error = OSError(errno.EIO, "no")
+            self.has_failed = True  # and no call from here on, so that an interrupt hits before the failure or after it
+            raise error
+        super().datasync(fd)
+
+
 def _open(disk: SimulatedDisk) -> Log:
     return seglog.open(DIRECTORY, files=disk, settings=SETTINGS)
 
 
-def _begin(what: str) -> Log:
-    log = _open(_Disk())
+def _begin(what: str, disk: SimulatedDisk | None = None) -> Log:
+    log = _open(disk or _Disk())
     log.topic("t").append([b"a" * 1000])
     if what.endswith("made ready"):
         with engine_of(log).checkpoint_lock:
@@ -125,6 +144,39 @@ def test_an_interrupt_at_any_point_stops_nobody_else(what: str) -> None:
         except BaseException as problem:
             problem.add_note(f"interrupted at point {at} of {count}")
             raise
+
+
+@pytest.mark.parametrize("what", ["append", "append that rotates", "create", "flush"])
+def test_an_interrupt_at_any_point_hides_no_failed_sync(what: str) -> None:
+    def change(log: Log) -> None:
+        log.topic("t").append([b"not synced"], durability="memory")
+        with contextlib.suppress(WriterPoisoned):
+            CHANGES[what](log)
+
+    failures = 0
+    for at in range(1, 1000):
+        disk = _FailingDisk()
+        with _begin(what, disk) as log:
+            disk.is_failing = True
+            was_hit = interrupted(lambda log=log: change(log), MODULES, at)  # type: ignore[misc]
+            disk.is_failing = False
+            assert log._engine.committer.is_poisoned == disk.has_failed, at
+            if disk.has_failed:
+                with pytest.raises(WriterPoisoned):
+                    _other(log)
+            else:
+                _other(log)
+            assert disk.later == 0, at
+            failures += was_hit and disk.has_failed
+        if not was_hit:
+            break
+    assert failures > 20
+
+
+def _other(log: Log) -> None:
+    """Append in another thread, and raise its error here."""
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(log.topic("t").append, [b"after"]).result(60)
 
 
 CHILD = """
