@@ -116,53 +116,51 @@ class Committer(Owned):
 
         The entries are still committed (GROUP-5).
         """
+        try:
+            uninterrupted(self._abandon)
+        finally:
+            for shard in self._shards:
+                shard.let_go()
+
+    def _abandon(self) -> None:
         for shard in self._shards:
             shard.abandon()
 
     def flush(self) -> None:
         """Make every entry durable that was enqueued before this call."""
         self.check_apart()
-        barriers = [Barrier() for _ in self._shards]
-        try:
-            with self.raw_lock:
-                self.check_open()
-                for shard, barrier in zip(self._shards, barriers, strict=True):
-                    shard.enqueue(barrier)
-            self._finish_all([*zip(self._shards, barriers, strict=True)])
-        except BaseException as error:
-            self.leave(error)
-            raise
+        self._flush(self.check_open)
 
     def close(self) -> None:
         """Refuse new entries, then finish and sync the earlier ones. Idempotent.
 
         When `close` returns or raises, no thread writes any more. An interrupt waits for that too.
         """
-        barriers = [Barrier() for _ in self._shards]
-        try:
-            uninterrupted(lambda: self._close(barriers))
-        finally:
-            for shard in self._shards:
-                shard.let_go()
+        if not self._shared.is_closed:
+            uninterrupted(lambda: self._flush(self._refuse_entries))
 
     def poison(self, error: BaseException) -> None:
         """Refuse all later writes, because another part of the directory failed."""
         with self.raw_lock:
             self._shared.poison = self._shared.poison or self._shards[0].poisoned_by(error)
 
-    def _close(self, barriers: list[Barrier]) -> None:
-        """Do the work of `close`. After an interrupt `close` calls this again."""
-        with self.raw_lock:
-            if self._shared.is_closed and not any(barrier.owner for barrier in barriers):
-                return
-            if not self.is_poisoned:
-                for shard, barrier in zip(self._shards, barriers, strict=True):
-                    if not barrier.is_done and barrier not in shard.in_flight:
-                        shard.enqueue(barrier)
-            pairs = zip(self._shards, barriers, strict=True)
-            waiting = [(shard, barrier) for shard, barrier in pairs if barrier in shard.in_flight]
-            self._shared.is_closed = True
-        self._finish_all(waiting)
+    def _refuse_entries(self) -> None:
+        self._shared.is_closed = True
+
+    def _flush(self, begin: Callable[[], None]) -> None:
+        """Call `begin` under the lock, then finish all entries in flight. If the writer is poisoned, none is."""
+        waiting: list[tuple[GroupCommit, Barrier]] = []
+        try:
+            with self.raw_lock:
+                begin()
+                if not self.is_poisoned:
+                    waiting += ((shard, Barrier()) for shard in self._shards)
+                for shard, barrier in waiting:
+                    shard.enqueue(barrier)
+            self._finish_all(waiting)
+        except BaseException as error:
+            self.leave(error)
+            raise
 
     def _finish_all(self, waiting: list[tuple[GroupCommit, Barrier]]) -> None:
         """Finish every barrier, then raise the first error.

@@ -140,7 +140,6 @@ class GroupCommit(Owned):
         self._wal = wal
         self._queue: list[Entry] = []
         self.leader: int | None = None
-        self._is_stranded = False
         self._successor: Entry | None = None
         # The leader's state: its group, the ordinal after the group's last frame, whether the group needs a sync now,
         # the time from which a later sync is due, and the error that makes the leader refuse the group.
@@ -158,9 +157,9 @@ class GroupCommit(Owned):
     def has_mine(self) -> bool:
         """Return whether this thread leads or waits for an entry. No lock is needed: only this thread changes that."""
         owner = threading.get_ident()
-        # Read the queue before the group, because entries move from the queue to the group.
         if self.leader == owner:
-            return not self._is_stranded
+            return True
+        # Read the queue before the group, because entries move from the queue to the group.
         return any(entry.owner == owner and not (entry.is_done or entry.left) for entry in (*self._queue, *self._group))
 
     def enqueue(self, entry: Entry) -> None:
@@ -194,46 +193,58 @@ class GroupCommit(Owned):
     def abandon(self) -> None:
         """Stop waiting for this thread's entries. An interrupt hit it between `enqueue` and the end of `finish`.
 
-        The entries are still committed. If no other thread leads, this thread leads one group now (GROUP-5).
+        The entries are still committed. If no other thread leads, this thread leads one group now (GROUP-5). After an
+        interrupt the caller calls this again.
         """
-        try:
-            uninterrupted(self._abandon)
-        finally:
-            self.let_go()
-
-    def let_go(self) -> None:
-        """End this thread's call. If the thread still leads, too many interrupts hit it.
-
-        The group is then marked as stranded, so that a later `close` by this thread is not refused.
-        """
-        self._is_stranded = self.leader == threading.get_ident()
-
-    def _abandon(self) -> None:
         owner = threading.get_ident()
         with self.lock:
             for entry in (*self._queue, *self._group):
                 entry.left = entry.left or entry.owner == owner
             self._shared.recompute_assigned()
-            if self.leader is None and self._queue:
+            if self.leader is None and (self._group or self._queue):
                 self.leader = owner
-            leads = self.leader == owner
-        if leads:
+        if self.leader == owner:
             self._lead()
 
+    def let_go(self) -> None:
+        """End this thread's call. If the thread still leads, too many interrupts hit it, and the next caller leads."""
+        if self.leader == threading.get_ident():
+            self.leader = None
+
     def _lead(self) -> None:
-        """Commit one group and name the next leader. A call after an interrupt resumes at the interrupted step."""
-        owner = threading.get_ident()
+        """Commit one group and name the next leader. If a step fails, refuse the group instead.
+
+        After an interrupt the caller calls this again. The second call continues with the interrupted step.
+        """
+        outer = sys.exc_info()[1]
+        try:
+            self._commit_group()
+        except CalledWithin as interrupt:
+            self._failure = self._failure or failure_under(interrupt, outer)
+            raise
+        except Exception as error:
+            # The first statement, and without a call: an interrupt must not hide the failure.
+            self._failure = self._failure or error
+            self._commit_group()
+        except BaseException as interrupt:
+            self._failure = self._failure or failure_under(interrupt, outer)
+            raise
+
+    def _commit_group(self) -> None:
         with self.lock:
             if self._successor is not None:
                 self._wake_successor()
-            if self.leader != owner:
+            if self.leader != threading.get_ident():
                 return
             if not self._group:
                 self._take_group()
         if self._failure is None:
             self._write()
         with self.lock:
-            self._settle()
+            if self._failure is None:
+                self._publish()
+            else:
+                self._give_up(self._failure)
             for entry in self._group:
                 if entry.turn is not None and entry.turn.locked():
                     entry.turn.release()
@@ -255,40 +266,15 @@ class GroupCommit(Owned):
         self._group, self._queue = self._queue[:count], self._queue[count:]
 
     def _write(self) -> None:
-        """Write and sync the group, or set `_failure`.
-
-        If an interrupt hid the result of a step, the next call repeats that step.
-        """
-        outer = sys.exc_info()[1]
-        try:
-            frames = self._group_end - self._wal.ordinal
-            if frames > 0:
-                group = self._group
-                is_lone = len(group) == 1
-                pieces = group[0].pieces if is_lone else [piece for entry in group for piece in entry.pieces]
-                self._wal.write(pieces, frames)
-            if self._group_syncs:
-                self._wal.sync()
-        except CalledWithin as interrupt:
-            self._failure = failure_under(interrupt, outer)
-            raise
-        except Exception as error:
-            self._failure = error
-        except BaseException as interrupt:
-            self._failure = failure_under(interrupt, outer)
-            raise
-
-    def _settle(self) -> None:
-        """Publish the group, or refuse it. The caller holds the lock."""
-        if self._failure is None:
-            try:
-                self._publish()
-            except CalledWithin:
-                raise  # an interrupt
-            except Exception as error:
-                self._failure = error
-        if self._failure is not None:
-            self._give_up(self._failure)
+        """Write and sync the group."""
+        frames = self._group_end - self._wal.ordinal
+        if frames > 0:
+            group = self._group
+            is_lone = len(group) == 1
+            pieces = group[0].pieces if is_lone else [piece for entry in group for piece in entry.pieces]
+            self._wal.write(pieces, frames)
+        if self._group_syncs:
+            self._wal.sync()
 
     def _publish(self) -> None:
         """Publish the group in queue order (GROUP-1). The caller holds the lock."""
@@ -336,7 +322,6 @@ class GroupCommit(Owned):
         leader = None if successor is None else successor.owner
         # One statement, because an interrupt hits only between calls. If one hits next, `_lead` wakes the successor.
         self._group, self._failure, self._successor, self.leader = [], None, successor, leader
-        self._is_stranded = False
         if successor is not None:
             self._wake_successor()
 

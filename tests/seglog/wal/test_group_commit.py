@@ -277,6 +277,35 @@ def test_an_error_that_a_library_was_handling_when_the_interrupt_came_is_no_fail
         assert [record.value for record in log.topic("t").read()] == [b"one", b"two"]
 
 
+class OftenInterruptedFiles(UnsyncedFiles):
+    """A file port that interrupts the next `interrupts` writes."""
+
+    interrupts = 0
+
+    def pwritev(self, fd: int, pieces: Sequence[bytes], offset: int) -> None:
+        if self.interrupts:
+            self.interrupts -= 1
+            raise KeyboardInterrupt
+        super().pwritev(fd, pieces, offset)
+
+
+def test_another_caller_leads_when_a_leader_gives_up_after_many_interrupts(tmp_path: Path) -> None:
+    files = OftenInterruptedFiles()
+    log = seglog.open(tmp_path / "data", files=files)  # not closed on failure: a close would wait for the group
+    log.create_topic("t")
+    files.interrupts = 1000
+    with pytest.raises(KeyboardInterrupt):
+        log.topic("t").append([b"interrupted"])
+    assert 0 < files.interrupts < 1000
+    files.interrupts = 0
+    follower = threading.Thread(target=log.topic("t").append, args=([b"after"],), daemon=True)
+    follower.start()
+    follower.join(20)
+    assert not follower.is_alive(), "nobody leads"
+    assert [record.value for record in log.topic("t").read()] == [b"interrupted", b"after"]
+    log.close()
+
+
 def test_close_waits_for_appends_on_their_way(log: Log, files: GatedFiles) -> None:
     leader = _start_one_that_waits_in_its_sync(log, files)
     closer = threading.Thread(target=log.close)
