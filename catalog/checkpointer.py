@@ -101,7 +101,7 @@ def _with_list_apart(volumes: Volumes, vid: Vid, lsn: int, checkpoint: Checkpoin
     key = list_key(vid, lsn, checkpoint.views_hash)
     wrapped = wrap(MessageType.SEGMENT_LIST, views)
     if put_once(volumes.store, key, wrapped) != wrapped:
-        raise InvalidObject(key, "its content is not what its name says")
+        raise InvalidObject(key, "its content does not match its name")
     return replace(checkpoint, views=None)
 
 

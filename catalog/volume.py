@@ -433,7 +433,7 @@ class Volumes:
             return here
         views = unwrap(MessageType.SEGMENT_LIST, self.store.get(key), key)
         if blake3(views).digest() != digest:
-            raise InvalidObject(key, "its content is not what its name says")
+            raise InvalidObject(key, "its content does not match its name")
         if self.cache:
             self.cache.put_object(key, views)
         return views

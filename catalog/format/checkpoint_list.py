@@ -70,7 +70,7 @@ def decode_newest_checkpoints(body: bytes, vid: Vid) -> CheckpointSet:
         raise InvalidObject(place, f"its first part has {len(body)} bytes, not {NEWEST_BYTES}")
     raw_vid, count, floor, nonce = _HEAD.unpack_from(data)
     if raw_vid != vid.raw:
-        raise InvalidObject(place, "it is that of another volume")
+        raise InvalidObject(place, "it belongs to another volume")
     here = min(count, _NEWEST_MARKS)
     end = _HEAD.size + here * _MARK.size
     if any(data[end:]):

@@ -157,7 +157,7 @@ def decode_boundary(body: bytes, vid: Vid) -> Boundary:
     message = pb.Boundary()
     parse(message, MessageType.BOUNDARY, body, place)
     if message.vid != vid.raw:
-        raise InvalidObject(place, "it is that of another volume")
+        raise InvalidObject(place, "it belongs to another volume")
     return Boundary(vid, message.lsn, message.closing, message.nonce)
 
 

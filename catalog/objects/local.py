@@ -186,7 +186,7 @@ class LocalStore:
                 checksum = join([(part.number, directory / _part_name(part)) for part in parts], temporary, key)
                 whole = whole_of(parts)
                 if whole is not None and whole.checksum != checksum:
-                    raise InvalidObject(key, "what its parts make is not what was sent")
+                    raise InvalidObject(key, "its joined parts differ from the bytes that were sent")
                 self._make_durable_dir(target.parent)
                 with self._turn(key):
                     self._put_metadata(key, metadata, checksum)
@@ -240,7 +240,7 @@ class LocalStore:
     def _raise(self, cause: OSError) -> NoReturn:
         reason = f"{cause.strerror} ({cause.filename})" if cause.filename else str(cause)
         if cause.errno in _DENIED:
-            raise AccessDenied(self.url, reason, "check the owner and mode, and that it is not mounted read-only")
+            raise AccessDenied(self.url, reason, "check its owner and mode, and whether its disk is mounted read-only")
         self._check_place()
         raise StoreUnreachable(self.url, reason, "check the disk and its mount")
 

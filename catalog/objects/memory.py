@@ -164,7 +164,7 @@ class MemoryStore:
             whole = whole_of(parts)
             checksum = _checksum(body)
             if whole is not None and whole.checksum != checksum:
-                raise InvalidObject(key, "what its parts make is not what was sent")
+                raise InvalidObject(key, "its joined parts differ from the bytes that were sent")
             self._keep(key, _Object(body, upload.metadata, checksum))
             del self._uploads[upload_id]
 

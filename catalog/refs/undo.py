@@ -43,7 +43,7 @@ def undo(volumes: Volumes, number: int | None = None, *, writer_id: str = "", no
                 bodies[change.subject] = _body(volumes, change.subject)
         if _is_last(found, bodies, taken_back):
             return _undone(volumes, found, writer_id, now_ms)
-    raise NotUndone(0, "no change of a name is left to take back")
+    raise NotUndone(0, "no change of a name is left to undo")
 
 
 def _undone(volumes: Volumes, found: NumberedEntry, writer_id: str, now_ms: int) -> NumberedEntry:
@@ -53,7 +53,7 @@ def _undone(volumes: Volumes, found: NumberedEntry, writer_id: str, now_ms: int)
     try:
         _put_back(volumes, entry, found.number, writer_id, now_ms)
     except KeyChanged:
-        raise NotUndone(found.number, f"{entry.subject} has changed since, or never was that") from None
+        raise NotUndone(found.number, f"{entry.subject} has changed since, or never had that value") from None
     except (OutOfWindow, VolumeHasName) as refused:
         raise NotUndone(found.number, str(refused)) from refused
     return found

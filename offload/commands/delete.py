@@ -26,7 +26,7 @@ class RecordsDeleted:
 
 def check(*, before: int | None, tag: str | None, **_: object) -> None:
     if before is None and tag is None:
-        raise BadParameter("say which records: --before SEQ, --tag TAG, or both")
+        raise BadParameter("name the records: --before SEQ, --tag TAG, or both")
 
 
 def delete(

@@ -30,7 +30,7 @@ class RecordsEvicted:
 
 def check(*, before: int | None, older: str | None, **_: object) -> None:
     if (before is None) == (older is None):
-        raise BadParameter("say up to where: --before SEQ or --older-than AGE")
+        raise BadParameter("give a bound: --before SEQ or --older-than AGE")
     if older is not None and parse_duration_ms(older) is None:
         raise BadParameter("--older-than takes a duration such as 12h or 90d")
 

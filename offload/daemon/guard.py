@@ -84,7 +84,7 @@ class Guard:
                 hint = "add it to serve.allowed_hosts"
                 raise Refused(421, "host", f"this daemon does not answer for the host {host!r}", hint=hint)
             if b"origin" in headers:
-                raise Refused(403, "origin", "requests of web pages are not taken")
+                raise Refused(403, "origin", "the daemon refuses requests from web pages")
             if self._token is not None and scope["path"] != "/healthz":
                 given = headers.get(b"authorization", b"")
                 if not hmac.compare_digest(given, b"Bearer " + self._token):
@@ -185,4 +185,4 @@ def _name_of(host: str) -> str:
 
 def _too_large(settings: ServeSettings) -> Refused:
     hint = "send less at once, or raise serve.max_body_bytes"
-    return Refused(413, "too_large", f"a body takes {settings.max_body_bytes} bytes at most", hint=hint)
+    return Refused(413, "too_large", f"a body has at most {settings.max_body_bytes} bytes", hint=hint)

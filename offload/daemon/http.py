@@ -285,7 +285,7 @@ class _Api:
     async def truncate(self, request: Request) -> Response:
         seq = (await _json(request)).get("seq")
         if type(seq) is not int:
-            raise InvalidOption("seq", "is needed, a whole number: the first record that goes")
+            raise InvalidOption("seq", "must be a whole number: the first seq to remove")
         archive, name = self._service.archive, request.path_params["topic"]
         if archive is None:
             await self._in(self._service.local, self._topic(request).truncate, seq)
@@ -426,7 +426,7 @@ def _batches(content_type: str, body: bytes, query: Mapping[str, str]) -> list[B
         values = [body]
     else:
         hint = f"send Content-Type: {_BYTES_TYPE} for one value, {_LINES_TYPE} for JSON lines"
-        raise Refused(415, "type", f"{kind} is no content type of records", hint=hint)
+        raise Refused(415, "type", f"{kind} is not a content type of records", hint=hint)
     return [Batch(values, len(body), tag, node, unterminated=_yes(query, "unterminated"))]
 
 

@@ -166,7 +166,7 @@ def decode_block_header(header: bytes, key: str, offset: int) -> BlockHeader:
         raise InvalidBlock(key, offset, f"a block header has {BLOCK_HEADER_LENGTH} bytes, here are {len(header)}")
     magic, header_length, length, first_entry_id = HEADER.unpack_from(header)
     if magic not in _CODEC_OF:
-        raise InvalidBlock(key, offset, f"0x{magic:08X} begins no block")
+        raise InvalidBlock(key, offset, f"0x{magic:08X} is not the magic of a block")
     if header_length != BLOCK_HEADER_LENGTH or length < BLOCK_HEADER_LENGTH:
         raise InvalidBlock(key, offset, f"impossible lengths: header {header_length}, block {length}")
     if header[HEADER.size : BLOCK_HEADER_LENGTH] != _ZEROS:

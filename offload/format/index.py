@@ -138,7 +138,7 @@ def decode_ledger_index(body: bytes, key: str, head_hash: bytes | None = None) -
             key, "an index object of version 2, Pulsar's streaming offload, in the place of one of ours"
         )
     if magic != MAGIC:
-        raise InvalidIndex(key, 0, f"0x{magic:08X} begins no index object")
+        raise InvalidIndex(key, 0, f"0x{magic:08X} is not the magic of an index object")
     ledger_end = HEADER.size + ledger_length
     head_length = ledger_end + ENTRY.size * entry_count
     if head_length > len(body) or head_length > index_length:

@@ -103,7 +103,7 @@ def decode_streamed_index(body: bytes, key: str) -> StreamedIndex:
         raise InvalidIndex(key, 0, f"a streamed index object has {HEADER.size} bytes at least, here are {len(body)}")
     magic, index_length, data_length, data_header_length = HEADER.unpack_from(body)
     if magic != MAGIC:
-        raise InvalidIndex(key, 0, f"0x{magic:08X} begins no streamed index object")
+        raise InvalidIndex(key, 0, f"0x{magic:08X} is not the magic of a streamed index object")
     if not HEADER.size < index_length <= len(body):
         raise InvalidIndex(key, 4, f"{len(body)} bytes of {index_length}")
     if data_header_length != BLOCK_HEADER_LENGTH:
@@ -123,7 +123,7 @@ def decode_streamed_block_header(header: bytes, key: str, offset: int) -> Stream
         raise InvalidBlock(key, offset, f"a block header has {BLOCK_HEADER_LENGTH} bytes, here are {len(header)}")
     magic, header_length, length, first_entry_id, ledger_id = BLOCK_HEADER.unpack_from(header)
     if magic != BLOCK_MAGIC:
-        raise InvalidBlock(key, offset, f"0x{magic:08X} begins no streamed block")
+        raise InvalidBlock(key, offset, f"0x{magic:08X} is not the magic of a streamed block")
     if header_length != BLOCK_HEADER_LENGTH or length < BLOCK_HEADER_LENGTH:
         raise InvalidBlock(key, offset, f"impossible lengths: header {header_length}, block {length}")
     if any(header[BLOCK_HEADER.size : BLOCK_HEADER_LENGTH]):

@@ -87,7 +87,7 @@ def decode_directory(front: bytes, chunk_count: int, key: str, at: int) -> tuple
         raise InvalidIndex(key, at, f"its trailer begins with {end} bytes of directory, here are {len(front)}")
     magic, version, found_count = HEADER.unpack_from(front)
     if magic != MAGIC:
-        raise InvalidIndex(key, at, f"0x{magic:08X} begins no trailer")
+        raise InvalidIndex(key, at, f"0x{magic:08X} is not the magic of a trailer")
     if version != VERSION:
         raise FormatUnsupported(key, f"trailer version {version}")
     checked = end - _CHECKSUM.size

@@ -43,7 +43,7 @@ class OpenFile:
         """Return `length` bytes at `offset`. Raise `FileCorrupt` if the file ends before."""
         data = self._files.pread(self.fd, length, offset)
         if len(data) < length:
-            raise FileCorrupt(self.path, offset + len(data), "the file ends before its time")
+            raise FileCorrupt(self.path, offset + len(data), "the file is cut short")
         return data
 
     def read(self, length: int, offset: int) -> bytes:

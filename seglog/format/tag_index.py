@@ -82,7 +82,7 @@ def read_head(raw: bytes) -> TagHead:
         raise InvalidEntry(0, "the tags end within their head")
     magic, topic_id, first_seq, records, directory = HEAD.unpack_from(raw)
     if magic != _MAGIC:
-        raise InvalidEntry(0, "these are no tags")
+        raise InvalidEntry(0, "this is not a tag index")
     return TagHead(topic_id, first_seq, records, HEAD.size + directory + _CHECK.size)
 
 

@@ -87,7 +87,7 @@ def read_item(buffer: Buffer, position: int = 0) -> bytes:
     if SIZE.unpack_from(buffer, end)[0] != zlib.crc32(data):
         raise InvalidItem(position, "checksum mismatch")
     if buffer[end + SIZE.size : position + slot_bytes(size)] != _PADDING[-(_OVERHEAD + size) % UNIT_BYTES]:
-        raise InvalidItem(position, "the padding is not what it was")
+        raise InvalidItem(position, "the padding has changed")
     return data
 
 

@@ -78,7 +78,7 @@ def _check_files(segment: SegmentFiles, info: SegmentInfo, *, may_flag: bool, is
 def _check_idx_length(segment: SegmentFiles, info: SegmentInfo) -> None:
     size, wanted = segment.idx.size(), info.records * ENTRY.size
     if size < wanted:
-        reason = f"the file ends before its time: {info.records} entries were durable"
+        reason = f"the file is cut short: {info.records} entries were durable"
         raise FileCorrupt(segment.idx.path, size, reason)
     if info.sealed and size > wanted:
         raise FileCorrupt(segment.idx.path, wanted, f"the manifest counts {info.records} records")

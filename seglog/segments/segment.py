@@ -277,7 +277,7 @@ def cut(segment: SegmentFiles, records: int, data_bytes: int) -> None:
     for file, length in ((segment.data, data_bytes), (segment.idx, records * ENTRY.size)):
         size = file.size()
         if size < length:
-            raise FileCorrupt(file.path, size, f"the file ends before its time: {length} bytes were durable")
+            raise FileCorrupt(file.path, size, f"the file is cut short: {length} bytes were durable")
         if size > length:
             file.truncate(length)
             file.datasync()

@@ -455,7 +455,7 @@ class _Replay:
     def check_end(self) -> None:
         """Raise `FileCorrupt` if a frame is missing that was durable before the manifest was written."""
         if self.ahead:
-            raise FileCorrupt(self._path(), self.end.offset, "the truncation that the manifest speaks of is missing")
+            raise FileCorrupt(self._path(), self.end.offset, "the truncation that the manifest names is missing")
 
     def _pass_over(self, header: Header, buffer: Buffer, position: int) -> None:
         """Skip a frame of a topic up to its truncation.

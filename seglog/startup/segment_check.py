@@ -150,7 +150,7 @@ def _records(idx: Readable, known: SegmentInfo | ActiveMeta | None, found: Findi
             found.damage(idx.path, records * ENTRY.size, "the file ends within an entry, or has none")
         return records
     if records < known.records:
-        found.damage(idx.path, idx.size(), f"the file ends before its time: {known.records} entries were durable")
+        found.damage(idx.path, idx.size(), f"the file is cut short: {known.records} entries were durable")
     elif isinstance(known, SegmentInfo) and idx.size() > known.records * ENTRY.size:
         found.damage(idx.path, known.records * ENTRY.size, f"the manifest counts {known.records} records")
     return min(records, known.records)
@@ -192,7 +192,7 @@ class _Walk:
                 begin = end if entry is None else entry.offset
                 if begin is not None and begin + _least_bytes(entry) > self._data_bytes:
                     # This damage explains everything behind it.
-                    self._found.damage(self._data.path, self._data_bytes, "the file ends before its time")
+                    self._found.damage(self._data.path, self._data_bytes, "the file is cut short")
                     return None
                 end = self._check(number, entry, end)
         return end

@@ -64,7 +64,7 @@ def _active(files: ReadOnlyFiles, folder: WalFolder, found: Findings) -> int | N
         name = read_current(files, folder)
         number = number_in("wal", name)
         if number is None:
-            raise FileCorrupt(folder.current, 0, f"{name!r} is no name of a WAL file")
+            raise FileCorrupt(folder.current, 0, f"{name!r} is not the name of a WAL file")
     return number
 
 

@@ -100,7 +100,7 @@ class LocalSegmentStore:
         Without its disk, a missing segment is trouble and not absence (SEGSTORE-3).
         """
         if not self._files.is_dir(self._layout.root):
-            raise FileNotFoundError(errno.ENOENT, "there is no such directory", str(self._layout.root))
+            raise FileNotFoundError(errno.ENOENT, "the directory does not exist", str(self._layout.root))
 
     def _make_directory(self) -> None:
         for directory in (self._layout.topics, self._layout.topic(self._topic_id)):

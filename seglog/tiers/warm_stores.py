@@ -55,7 +55,7 @@ def store_errors(path: Path) -> Iterator[None]:
     except NoSuchSegment as error:
         raise FileCorrupt(path, 0, "the segment is missing in the warm store") from error
     except SegmentCut as error:
-        raise FileCorrupt(path, error.offset, "the file ends before its time") from error
+        raise FileCorrupt(path, error.offset, "the file is cut short") from error
     except (SeglogError, MemoryError):
         raise
     except Exception as error:
@@ -241,7 +241,7 @@ class WarmStores:
             with self._claims.once:
                 is_there = directory.claim(self.is_ours)
             if not is_there:
-                raise FileNotFoundError(errno.ENOENT, "there is no such directory", str(directory.root))
+                raise FileNotFoundError(errno.ENOENT, "the directory does not exist", str(directory.root))
         return store
 
     def store(self, topic_id: int) -> SegmentStore:
@@ -306,4 +306,4 @@ def _check_damaged(idx: _Bytes, first_seq: int) -> None:
         read_entries(idx.body, first_seq)
     except InvalidEntry:
         return
-    raise FileCorrupt(idx.path, 0, "it is sound, and not the one that was put there: flags may be missing")
+    raise FileCorrupt(idx.path, 0, "it is sound, but differs from the file that was put there: flags may be missing")

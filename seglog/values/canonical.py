@@ -43,7 +43,7 @@ def wholes(values: Iterable[Any]) -> tuple[Any, ...]:
     """Return the values, each checked as `whole` does. This takes a few operations for thousands of values."""
     found = tuple(values)
     if set(map(type, found)) - {int} or (found and not 0 <= min(found) <= max(found) < _WHOLE_END):
-        raise ValueError("of whole numbers, one is none")
+        raise ValueError("one of the whole numbers is not one")
     return found
 
 

@@ -380,12 +380,12 @@ def _check_sealed(flat: list[Any], columns: list[list[Any]], first_seq: int) -> 
     *numbers, check = columns
     is_fit = len(flat) % _VALUES == 0 and set(map(type, flat)) <= {int, type(None)} and first_seq >= 1
     if not is_fit or flat.count(None) != check.count(None):
-        raise ValueError("of the values of sealed segments, one is no number or missing")
+        raise ValueError("a value of a sealed segment is missing or is not a number")
     try:
         for column in (*numbers, [each for each in check if each is not None]):
             array("Q", column)
     except OverflowError as error:
-        raise ValueError("of the values of sealed segments, one is out of range") from error
+        raise ValueError("a value of a sealed segment is out of range") from error
 
 
 def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:

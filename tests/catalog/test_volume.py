@@ -579,7 +579,7 @@ def test_what_is_here_is_told_without_a_request_and_the_rest_is_not(store: Memor
     push(store, main_history())
     counting = CountingStore(store)
     volumes = Volumes(counting, cache)
-    with pytest.raises(StoreUnreachable, match="not to be asked"):
+    with pytest.raises(StoreUnreachable, match="is made offline"):
         volumes.offline().snapshot(MAIN, 2)
     shown = volumes.snapshot(MAIN, 2)
     counting.counts.clear()

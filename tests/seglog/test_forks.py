@@ -135,7 +135,7 @@ def test_the_error_says_what_to_do(log: Log) -> None:
 
     message, advice, parent = in_child(hint)
     assert parent == os.getpid()
-    assert f"opened by process {os.getpid()}" in message
+    assert f"process {os.getpid()} opened it" in message
     assert advice is not None
     assert "open it in this process" in advice
     assert "daemon" in advice

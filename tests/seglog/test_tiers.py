@@ -592,7 +592,7 @@ def test_an_older_idx_does_not_bring_deleted_records_back(tmp_path: Path, store:
         assert warm(topic) == [1]
     data = store.read_range(SegmentId(1), Part.DATA, 0, store.length(SegmentId(1), Part.DATA))
     store.put(SegmentId(1), data, older)  # a delayed put arrives late
-    with opened(tmp_path, store) as log, pytest.raises(FileCorrupt, match="not the one that was put there"):
+    with opened(tmp_path, store) as log, pytest.raises(FileCorrupt, match="differs from the file that was put there"):
         seqs(log.topic("t"))
 
 

@@ -76,7 +76,7 @@ def test_an_index_object_without_a_ledger_is_refused():
 def test_another_header_length_or_magic_is_refused():
     with pytest.raises(InvalidIndex, match="block headers of 64 bytes"):
         decode_streamed_index(index_of([(1, 1, [(0, 1, 0)])], 900, data_header_length=64), "k")
-    with pytest.raises(InvalidIndex, match="0xDE47DE47 begins no streamed index object"):
+    with pytest.raises(InvalidIndex, match="0xDE47DE47 is not the magic of a streamed index object"):
         decode_streamed_index(struct.pack(">I", 0xDE47DE47) + bytes(60), "k")
 
 

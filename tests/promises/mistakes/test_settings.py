@@ -254,7 +254,7 @@ def test_the_disk_of_cold_dir_is_not_mounted(tmp_path: Path) -> None:
     relocated(tmp_path)
     (tmp_path / "cold").rename(tmp_path / "away")
     with seglog.open(tmp_path / "data") as log:
-        with pytest.raises(WarmStoreFailed, match="there is no such directory"):
+        with pytest.raises(WarmStoreFailed, match="the directory does not exist"):
             list(log.topic("orders").read())
         log.topic("orders").append([b"after"])
     assert not (tmp_path / "cold").exists()

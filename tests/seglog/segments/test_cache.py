@@ -99,7 +99,7 @@ def test_a_sound_segment_that_is_another_one_is_found(layout: Layout) -> None:
     assert error is not None
     assert "times" in error.reason
     info = _written(layout)
-    for records, what in ((9, "counts 9 records"), (11, "before its time")):
+    for records, what in ((9, "counts 9 records"), (11, "is cut short")):
         error = _found(layout, info._replace(last_seq=records))
         assert error is not None
         assert what in error.reason

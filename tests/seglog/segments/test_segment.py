@@ -150,7 +150,7 @@ def test_a_segment_that_is_shorter_than_it_was_is_reported(layout: Layout) -> No
     cache = SegmentCache(files, layout)
     info = _write(cache, files, 1, [b"x"] * 10)
     layout.data(1, 1).write_bytes(layout.data(1, 1).read_bytes()[:-1])
-    with pytest.raises(FileCorrupt, match="before its time"):
+    with pytest.raises(FileCorrupt, match="is cut short"):
         cache.get(1, info).batch(1, 10)
     with pytest.raises(FileCorrupt):
         SegmentWriter(files, cache.get(1, info), info)
