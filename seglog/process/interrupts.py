@@ -47,9 +47,11 @@ def failure_under(interrupt: BaseException, outer: BaseException | None) -> Exce
     """Return the disk failure that was propagating when the interrupt came on top of it, or None.
 
     `outer` is the exception that the caller was handling before (`sys.exception`). It is no failure of this work, so
-    the search ends there. The search skips exceptions other than `OSError` and `SeglogError`. The interrupt may have
-    hit a library that handles an error of its own, as `pathlib` does. If that error makes the work fail, the repeated
-    work fails again.
+    the search ends there.
+
+    Only an `OSError` or a `SeglogError` counts. A library may handle other errors of its own. If such an error makes
+    the work fail, the repeated work fails again. An `OSError` counts even if a library was handling it, as `pathlib`
+    does. Then the work fails although a repeat might succeed: a failed sync must never pass for a success.
     """
     error = interrupt.__context__
     while error is not None and error is not outer:
