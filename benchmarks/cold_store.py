@@ -65,7 +65,7 @@ def cold_topic(place: Path, size_mib: int) -> Cold:
         log.configure(TOPIC, seglog.TopicConfig(keep_history=True, attributes={"codec": "none"}))
         with offload.attach(log, (place / "remote").as_uri()) as archive:
             archive.offload(TOPIC)
-            [view] = archive.snapshot(TOPIC).segments
+            [view] = archive.history.snapshot(TOPIC).segments
     return Cold(place / "remote", view, count)
 
 

@@ -85,7 +85,7 @@ def _figures(place: Path, topics: int) -> Figures:
         with offload.attach(log, place.absolute().with_name("topics-remote").as_uri()) as archive:
             start = time.perf_counter()
             for name in names:
-                archive.status(name)
+                archive.status.topic(name)
             status_s = time.perf_counter() - start
     return {
         "checkpoint_ms": checkpoint_s * 1e3,

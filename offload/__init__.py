@@ -9,7 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from offload.archive import Archive, Deleted, OffloadResult, Restored, TopicStatus, attach
+    from offload.archive import Archive, Deleted, OffloadResult, Restored, TopicStatus
+    from offload.attachment import attach
     from offload.errors import OffloadError
     from offload.recovery import recover
     from offload.settings import ColdSettings, OffloadSettings
@@ -31,6 +32,7 @@ _HOME = {
     "ColdSettings": "offload.settings",
     "OffloadError": "offload.errors",
     "OffloadSettings": "offload.settings",
+    "attach": "offload.attachment",
     "recover": "offload.recovery",
 }
 

@@ -14,77 +14,84 @@ Appends and hot reads make no call here, so a slow or dead store touches neither
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import TracebackType
 
-from catalog import Codec
-from catalog.objects.base import ObjectStore
-from offload.errors import NoRemote
-from offload.format.block import largest_entry
-from offload.services.cuts import CutCalls, Truncated
-from offload.services.names import NameCalls, Restored
-from offload.services.offloading import Deleted, OffloadResult
-from offload.services.replicas import ReplicaCalls
+from catalog.format import keys
+from offload.context import ArchiveContext
+from offload.handles import split_name
+from offload.replication.replica import Replicas
+from offload.replication.reset import Reset
+from offload.replication.sync import Sync
+from offload.replication.takeover import Takeover
+from offload.services.branches import BranchService
+from offload.services.history import HistoryService
+from offload.services.kept_points import KeptPoints
+from offload.services.offloading import Offloading
+from offload.services.reading import Reading
+from offload.services.remote_states import ColdTier, RemoteStates
+from offload.services.removal import Removal
+from offload.services.replication import ReplicationService
+from offload.services.results import Deleted, OffloadResult, Restored, TopicGone, Truncated
+from offload.services.status import StatusService
+from offload.services.tags import TagService
+from offload.services.targets import Targets
+from offload.services.topic_removal import TopicRemoval
 from offload.services.topic_status import TopicStatus
-from offload.services.upkeep import OrphanUpload, UpkeepCalls
-from offload.settings import CatalogSettings, ColdSettings, OffloadSettings
-from offload.settings_file import Settings, read_settings
-from offload.wiring import check_remote_apart, open_store
+from offload.services.upkeep import OrphanUpload, UpkeepService
+from offload.services.writers import Writers
+from offload.settings import OffloadSettings
+from offload.write.offloader import Offloader
+from offload.write.publisher import Publisher
 from offload.write.uploader import Sender
-from seglog import Log
+from seglog import Record, Topic
 from seglog.arguments import checked
-from seglog.errors import InvalidSetting
-from seglog.files.clock import Clock, SystemClock
-from seglog.format.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES
-from seglog.values.config import SETTINGS_FILE
+from seglog.process.ownership import Owned, is_foreign
 
-__all__ = ["Archive", "Deleted", "OffloadResult", "OrphanUpload", "Restored", "TopicStatus", "Truncated", "attach"]
-
-_FRAME_OVERHEAD_BYTES = MIN_FRAME_BYTES + 2 * LABEL_MAX_BYTES
+__all__ = ["Archive", "Deleted", "OffloadResult", "OrphanUpload", "Restored", "TopicStatus", "Truncated"]
 
 
-@checked
-def attach(
-    log: Log,
-    url: str | None = None,
-    *,
-    store: ObjectStore | None = None,
-    settings: OffloadSettings | None = None,
-    cold: ColdSettings | None = None,
-    upkeep: CatalogSettings | None = None,
-    configured: Settings | None = None,
-    clock: Clock | None = None,
-    sender: Sender | None = None,
-) -> Archive:
-    """Give `log` its cold tier, so that its reads continue below the hot floor. Makes no request yet.
+class Archive(Owned):
+    """The cold tier of one log. A context manager: closing the archive leaves the log open.
 
-    If the log is open for reading only, the archive refuses every change, here and in the remote, with `ReadOnly`.
-    `url` is `s3://bucket/prefix` or `file:///path`. The caller may give a `store` instead. `settings`, `cold` and
-    `upkeep` are the sections [offload], [cold] and [catalog]. `configured` gives these and the URL where the caller
-    does not; by default `configured` is the log's seglog.toml. `sender` makes the objects of an offload; by default the
-    offloading thread does.
-    Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`, `ColdTierAttached`.
+    The everyday calls are here. `branches`, `tags`, `history`, `replication`, `upkeep` and `status` have the others.
     """
-    configured = configured or read_settings(log.path / SETTINGS_FILE)
-    settings = settings or configured.offload
-    cold = cold or configured.cold
-    upkeep = upkeep or configured.catalog
-    url = url or configured.url
-    if store is None:
-        if not url:
-            raise NoRemote(log.path)
-        check_remote_apart(url, log.path)
-        store = open_store(url, cold, settings)
-    largest = min(largest_entry(settings.block_size, codec) for codec in Codec)
-    if log.settings.max_record_bytes + _FRAME_OVERHEAD_BYTES > largest:
-        raise InvalidSetting(
-            "offload.block_size",
-            f"a record of log.max_record_bytes ({log.settings.max_record_bytes}) would not fit one",
-        )
-    return Archive(log, store, settings, cold, upkeep, clock or SystemClock(), sender)
 
+    branches: BranchService
+    tags: TagService
+    history: HistoryService
+    replication: ReplicationService
+    upkeep: UpkeepService
+    status: StatusService
 
-class Archive(NameCalls, CutCalls, ReplicaCalls, UpkeepCalls):
-    """The cold tier of one log. A context manager: closing the archive leaves the log open."""
+    def __init__(self, context: ArchiveContext, settings: OffloadSettings, sender: Sender) -> None:
+        """Attach to the log of `context`. Raises `ColdTierAttached`."""
+        self._context = context
+        self._sender = sender
+        self._is_closed = False
+        publisher = Publisher(context)
+        states = RemoteStates(context, publisher)
+        context.log.attach_cold(ColdTier(context, states))
+        context.log.topic_defaults = replace(context.log.topic_defaults, keep_history=True)
+        self._offloader = offloader = Offloader(context, settings, publisher, sender)
+        replicas = Replicas(context)
+        takeover = Takeover(context, replicas, publisher)
+        reset = Reset(context, replicas, offloader, publisher)
+        sync = Sync(context, replicas, offloader, publisher, reset)
+        self._writers = writers = Writers(context, replicas, takeover)
+        targets = Targets(context, states)
+        self._offloading = Offloading(context, writers, offloader)
+        self._points = KeptPoints(context, states, targets, self._offloading)
+        self._removal = Removal(context, states, writers, offloader)
+        self._topic_removal = TopicRemoval(context, writers, offloader, replicas, reset)
+        self.branches = BranchService(context)
+        self.tags = TagService(context, self._points)
+        self.history = HistoryService(context, states, targets)
+        self.replication = ReplicationService(context, writers, replicas, sync, reset, takeover)
+        self.upkeep = UpkeepService(context, states, writers, offloader)
+        self.status = StatusService(context, replicas)
+        self._reading = Reading(context, states, targets, self.history)
 
     def __enter__(self) -> Archive:
         return self
@@ -93,3 +100,151 @@ class Archive(NameCalls, CutCalls, ReplicaCalls, UpkeepCalls):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def close(self) -> None:
+        """Close the archive. Reads of the log end at its hot floor from now on. Idempotent."""
+        if is_foreign(self) or self._is_closed:
+            return
+        self._is_closed = True
+        self._sender.close()
+        self._context.log.detach_cold()
+        self._context.close()
+
+    @property
+    def url(self) -> str:
+        return self._context.store.url
+
+    @checked
+    def offload(
+        self,
+        name: str,
+        *,
+        up_to: int | None = None,
+        drop_hot: bool = False,
+        on_bytes: Callable[[int], None] = lambda _: None,
+    ) -> OffloadResult:
+        """Upload the sealed segments of a topic, publish the deletes that follow them, and release the hot copies that
+        are due.
+
+        `up_to` stops the offload at the last segment that ends at or before that seq. `drop_hot` waives the deletion
+        lag for the published segments, never the read-back. The unsealed tail stays; `Topic.seal` prepares it for the
+        next offload. The offload calls `on_bytes` now and then with the number of frame bytes that it has just read.
+
+        Raises `NoSuchTopic`, `Diverged`, and what the store raises. After an error, the caller repeats the call to
+        resume.
+        """
+        return self._offloading.run(name, up_to=up_to, drop_hot=drop_hot, on_bytes=on_bytes)
+
+    @checked
+    def release(self, name: str, *, at_once: bool = False) -> int:
+        """Delete the hot copies that are due, after reading the remote copies back. Return the last released seq, or 0.
+
+        `at_once` waives the deletion lag. If the read-back fails, the call raises its error and the hot copy stays.
+        """
+        return self._offloading.release(name, at_once=at_once)
+
+    @checked
+    def read(
+        self, name: str, start: int | None = None, end: int | None = None, *, at: str | None = None
+    ) -> Iterator[Record]:
+        """Return the live records from seq `start` to seq `end`, both included, hot or cold. With `at`, read that past
+        state.
+
+        The call seals, offloads and changes nothing. Records that no commit has yet come from the log. The newest state
+        hides records past the topic's ttl. A past state shows them as long as the window keeps them.
+
+        Raises `SeqOutOfRange` if `start` lies outside the state, `Evicted` if the records at `start` are lost,
+        `NoSuchTopic`, `NoSuchBranch`, `InvalidTarget`, `OutOfWindow`.
+        """
+        return self._reading.read(name, start, end, at=at)
+
+    @checked
+    def writable(self, name: str) -> Topic:
+        """Return the topic of the log that takes appends for `name`.
+
+        If `name` is a replica, or a branch that is only in the remote, the call first takes it over
+        (offload.replication.takeover).
+
+        Raises `NoSuchBranch` if the branch does not exist. If a plain topic does not exist, its first append creates
+        it.
+        """
+        return self._writers.topic(name)
+
+    @checked
+    def delete(self, name: str, *, before: int | None = None, tag: str | None = None) -> Deleted:
+        """Delete the records below seq `before`, or the records with `tag`. Readers stop seeing them at once.
+
+        If the caller passes both, a record must match both. A `*` at the end of `tag` matches any rest. Once every
+        record appended before the delete is offloaded, the delete becomes a commit of its own. The state before that
+        commit can be restored.
+
+        The delete holds as soon as it is in the log. If the remote cannot be reached now, the call still succeeds, and
+        the next `offload` publishes the delete.
+        """
+        return self._removal.delete(name, before, tag)
+
+    @checked
+    def evict(self, name: str, before: int) -> Deleted:
+        """Evict the records below seq `before`, also from the archive, where retention takes nothing.
+
+        Readers get a notice that the records are lost. In all else the call is like `delete`: the state before it can
+        be restored.
+        """
+        return self._removal.evict(name, before)
+
+    @checked
+    def truncate(self, name: str, seq: int) -> Truncated:
+        """Remove the records from `seq` on. Later appends use these seqs again.
+
+        If the remote has any of these records, the call first offloads the records that the remote lacks. The
+        truncation then becomes a commit, and the state before it can be restored. If only this log has the records, no
+        copy of them remains.
+
+        The truncation holds as soon as it is in the log. If the remote cannot be reached after that, the call still
+        succeeds, and the next `offload` publishes the commit.
+
+        Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, `ConcurrentModification` if appends never pause, and
+        what `offload` raises. After an error, nothing was removed.
+        """
+        return self._removal.truncate(name, seq)
+
+    @checked
+    def delete_topic(self, name: str, *, detach: bool = False, discard: bool = False) -> TopicGone:
+        """Delete a topic of the log that has nothing in the remote, or stop following a replica.
+
+        If the topic has a history in the remote, the call requires `detach`, and deletes the topic only here.
+        `replication.sync` or `replication.take_over` brings it back. The call first offloads the whole topic; with
+        `discard`, it drops the local changes instead. Before the hot copies go, the call reads back the objects that
+        replace them.
+
+        After an error, the caller repeats the call to resume. Raises `NoSuchTopic`, `TopicAttached` without `detach`,
+        `Diverged`, and what the store raises.
+        """
+        return self._topic_removal.run(name, detach=detach, discard=discard)
+
+    @checked
+    def restore(self, topic: str, *, to: str, name: str, message: str = "") -> Restored:
+        """Create the branch `name` with the state of the topic at `to`. `topic` may also be a branch, as TOPIC@BRANCH.
+
+        The call overwrites nothing and copies no data. If the remote lacks that state, the call seals and offloads the
+        topic once. Raises `BranchExists`, and what `history.point` and `offload` raise.
+        """
+        context = self._context
+        context.log.check_writable()
+        keys.check_name("branch", name)
+        base, _ = split_name(topic)
+        point = self._points.keep(topic, to)
+        snapshot = context.volumes.snapshot(point.vid, point.lsn, point.seq)
+        # Count before creating the branch, so that damage is found while there is nothing to undo.
+        count, last = self.history.count(snapshot)
+        vid = context.branches.create(base, name, point, now_ms=context.clock.now_ms(), message=message)
+        return Restored(vid, count, last.seq if last else 0, last.ts_ms if last else 0)
+
+    def cache_counts(self) -> Iterator[tuple[str, int, int]]:
+        """Return the name, hits and misses of each cache of cold reads, counted since the archive was attached."""
+        return self._context.reader.cache_counts()
+
+    @checked
+    def change_settings(self, settings: OffloadSettings) -> None:
+        """Use `settings` for every offload that begins from now on."""
+        self._offloader.settings = settings

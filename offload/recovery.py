@@ -24,7 +24,8 @@ from pathlib import Path
 import seglog
 from catalog.errors import CatalogError, NoSuchBranch, NoSuchTopic
 from catalog.objects.base import ObjectStore
-from offload.archive import Archive, attach
+from offload.archive import Archive
+from offload.attachment import attach
 from offload.errors import DirectoryNotEmpty, OffloadError
 from offload.settings_file import default_file, read_settings
 from seglog.arguments import checked
@@ -82,7 +83,7 @@ def recover(
         seglog.open(directory, settings=settings.log, clock=clock, files=port) as log,
         attach(log, url, store=store, configured=settings, clock=clock) as archive,
     ):
-        for name in archive.remote_names():
+        for name in archive.branches.remote_names():
             if only not in {None, name, name.partition("@")[0]}:
                 continue
             try:
@@ -101,20 +102,20 @@ def recover(
 
 
 def _recovered(archive: Archive, name: str, *, writable: bool) -> RecoveredTopic:
-    archive.sync(name)
-    snapshot = archive.snapshot(name)
-    records, last = archive.count(snapshot)
+    archive.replication.sync(name)
+    snapshot = archive.history.snapshot(name)
+    records, last = archive.history.count(snapshot)
     if writable:
-        archive.take_over(name)
+        archive.replication.take_over(name)
     return RecoveredTopic(
         name=name,
         volume=str(snapshot.vid),
-        lsn=archive.status(name).lsn,
+        lsn=archive.status.topic(name).lsn,
         head_seq=snapshot.bounds.head_seq,
         records=records,
         last_seq=last.seq if last else 0,
         last_ts_ms=last.ts_ms if last else 0,
-        is_writable=not archive.is_replica(name),
+        is_writable=not archive.replication.is_replica(name),
     )
 
 

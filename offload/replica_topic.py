@@ -18,10 +18,10 @@ class ReplicaTopic:
     """A replica. The properties show its state when this object was made. A method that asks the remote says so."""
 
     def __init__(self, archive: Archive, name: str) -> None:
-        """May ask the remote. Raises the errors of `Archive.snapshot`."""
+        """May ask the remote. Raises the errors of `HistoryService.snapshot`."""
         self.name = name
         self._archive = archive
-        self._snapshot: Snapshot = archive.snapshot(name)
+        self._snapshot: Snapshot = archive.history.snapshot(name)
 
     @property
     def earliest_seq(self) -> int:
@@ -47,12 +47,12 @@ class ReplicaTopic:
         gaps: bool = False,
     ) -> Iterator[Record | Gap]:
         """Yield records as `Topic.read` does. Asks the remote while the caller takes them."""
-        snapshot = self._archive.snapshot(self.name)
-        floor = self._archive.live_floor(self.name, snapshot)
+        snapshot = self._archive.history.snapshot(self.name)
+        floor = self._archive.history.live_floor(self.name, snapshot)
         if start is not None and 1 <= start < floor and gaps:
             yield Gap(start, floor - 1)
             start = floor
-        for record in self._archive.read_snapshot(self.name, snapshot, floor, start, end):
+        for record in self._archive.history.read_snapshot(self.name, snapshot, floor, start, end):
             if until_ms is not None and record.ts_ms > until_ms:
                 return
             if since_ms is None or record.ts_ms >= since_ms:

@@ -37,9 +37,9 @@ def status(
                 ahead, remark = _ahead(log.topic(name))
                 emit(session, {**_local_only(log.topic(name)), **ahead}, _describe_local(log.topic(name)) + remark)
                 continue
-            state = archive.status(name)
+            state = archive.status.topic(name)
             work = session.work(name)
-            listed = archive.runs(name) if runs else ()
+            listed = archive.status.runs(name) if runs else ()
             told = {"runs": [asdict(run) for run in listed]} if runs else {}
             lines = [_describe(state, work), *map(_describe_run, listed)]
             ahead, remark = _ahead(log.topic(name)) if log.has_topic(name) else ({}, "")
@@ -47,7 +47,7 @@ def status(
 
 
 def _names(log: Log, archive: Archive | None, topic: str | None) -> list[str]:
-    replicas = archive.replicas() if archive else []
+    replicas = archive.replication.replicas() if archive else []
     if topic is None:
         return sorted({*log.topics(), *replicas})
     return [topic if topic in replicas else log.get_topic(topic).name]

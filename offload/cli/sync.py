@@ -23,7 +23,7 @@ def push(context: typer.Context, topic: TopicName) -> None:
     session = session_of(context)
     with session.archive() as (_, archive):
         result = archive.offload(topic)
-        state = archive.sync_state(topic)
+        state = archive.replication.sync_state(topic)
         lsns = [published.lsn for published in result.published]
         told = ", ".join(f"lsn {lsn}" for lsn in lsns) or "nothing new"
         emit(session, {**_fields(topic, state), "lsns": lsns}, f"{topic}: pushed {told}, now at {state}")
@@ -36,14 +36,14 @@ def pull(context: typer.Context, topic: TopicName) -> None:
     """
     session = session_of(context)
     with session.archive() as (_, archive):
-        _say_state(session, topic, archive.pull(topic))
+        _say_state(session, topic, archive.replication.pull(topic))
 
 
 def fetch(context: typer.Context, topic: TopicName) -> None:
     """As pull, and keep every commit that reading the newest state needs: `log` and `status` then need no remote."""
     session = session_of(context)
     with session.archive() as (_, archive):
-        _say_state(session, topic, archive.fetch(topic))
+        _say_state(session, topic, archive.replication.fetch(topic))
 
 
 def sync(
@@ -59,9 +59,9 @@ def sync(
     """
     session = session_of(context)
     with session.archive() as (_, archive):
-        _say_synced(session, archive, archive.sync(topic))
+        _say_synced(session, archive, archive.replication.sync(topic))
         while follow and _wait(session, interval):
-            synced = archive.sync(topic)
+            synced = archive.replication.sync(topic)
             if synced.commits or synced.published:
                 _say_synced(session, archive, synced)
             output().flush()
@@ -86,7 +86,7 @@ def reset(
         raise typer.BadParameter("--as keeps it, --discard drops it: say one")
     session = session_of(context)
     with session.archive() as (_, archive):
-        result = archive.reset(topic, as_branch=as_branch, discard=discard)
+        result = archive.replication.reset(topic, as_branch=as_branch, discard=discard)
         changes = f"{counted(result.changes.records)} and {counted(result.changes.deletes, 'delete')}"
         base = topic.partition("@")[0]
         told = f"; {changes} are on {base}@{result.branch}" if result.branch else ""
@@ -121,8 +121,8 @@ def takeover(context: typer.Context, topic: TopicName) -> None:
     """
     session = session_of(context)
     with session.archive() as (_, archive):
-        archive.take_over(topic)
-        status = archive.status(topic)
+        archive.replication.take_over(topic)
+        status = archive.status.topic(topic)
         emit(
             session,
             {"topic": topic, "lsn": status.lsn, "epoch": status.writer_epoch, "next_seq": status.head_seq + 1},
@@ -145,7 +145,7 @@ def _say_state(session: Session, topic: str, state: SyncState) -> None:
 
 
 def _say_synced(session: Session, archive: Archive, synced: Synced) -> None:
-    state = archive.sync_state(synced.name)
+    state = archive.replication.sync_state(synced.name)
     lsns = [published.lsn for published in synced.published]
     done = [f"took in {counted(synced.commits, 'commit')}"] if synced.commits else []
     done += [f"pushed {', '.join(f'lsn {lsn}' for lsn in lsns)}"] if lsns else []

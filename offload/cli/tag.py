@@ -28,7 +28,7 @@ def create(
     """Name a point in the history. It stays restorable, as tag:NAME, until the tag is deleted."""
     session = session_of(context)
     with session.archive() as (_, archive):
-        tag = archive.tag(topic, name, to=at, message=message)
+        tag = archive.tags.tag(topic, name, to=at, message=message)
         emit(session, _fields(topic.partition("@")[0], name, tag), _line(name, tag))
 
 
@@ -37,7 +37,7 @@ def list_tags(context: typer.Context, topic: Annotated[str, typer.Argument(help=
     """List the tags of a topic and its branches."""
     session = session_of(context)
     with session.archive(read_only=True) as (_, archive):
-        for each in archive.tags(topic):
+        for each in archive.tags.list(topic):
             emit(session, _fields(topic, each.name, each.tag), _line(each.name, each.tag))
 
 
@@ -50,7 +50,7 @@ def delete(
     """Delete a tag. What it named goes when nothing else holds it; `seglog undo` brings the tag back before that."""
     session = session_of(context)
     with session.archive() as (_, archive):
-        tag = archive.delete_tag(topic, name)
+        tag = archive.tags.delete_tag(topic, name)
         emit(session, _fields(topic, name, tag), f"tag {name} is deleted")
 
 

@@ -12,7 +12,7 @@ from offload.cli.session import counted, emit, session_of
 from offload.cli.units import parse_bytes, parse_count, parse_duration_ms
 
 if TYPE_CHECKING:
-    from offload.services.replicas import TopicGone
+    from offload.services.results import TopicGone
 
 __all__ = ["app"]
 

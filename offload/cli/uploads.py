@@ -23,10 +23,10 @@ def uploads(
     """
     session = session_of(context)
     with session.archive(read_only=not abort) as (_, archive):
-        found = archive.orphan_uploads(parse_duration_ms(older_than) or 0)
+        found = archive.upkeep.orphan_uploads(parse_duration_ms(older_than) or 0)
         for upload in found:
             if abort:
-                archive.abort(upload)
+                archive.upkeep.abort(upload)
             hours = upload.age_ms / 3_600_000
             emit(
                 session,

@@ -120,8 +120,8 @@ def list_branches(
     as_tree: Annotated[bool, About("As a tree: each branch below the one it came from.")] = False,
 ) -> Iterator[BranchListed]:
     """List the branches of a topic that are in the remote, and how far each and its parent went since the fork."""
-    found = archive.branches(topic, deleted=deleted)
-    rows = list(zip(found, archive.distances(found), strict=True))
+    found = archive.branches.list(topic, deleted=deleted)
+    rows = list(zip(found, archive.branches.distances(found), strict=True))
     names = {branch.vid: branch.branch for branch in found}
     for depth, (branch, distance) in _tree(rows) if as_tree else ((0, row) for row in rows):
         parent = branch.parent
@@ -141,18 +141,18 @@ def list_branches(
 
 def delete(archive: Archive, topic: Topic, name: Name) -> BranchDeleted:
     """Delete a branch. `undelete` brings it back, until GC has taken what only it had."""
-    gone = archive.delete_branch(topic, name)
+    gone = archive.branches.delete_branch(topic, name)
     return BranchDeleted(f"{topic}@{name}", str(gone.vid), Moment(gone.deleted_at_ms or 0))
 
 
 def undelete(archive: Archive, topic: Topic, name: Name) -> BranchAt:
     """Bring a deleted branch back, as it was."""
-    return BranchAt(f"{topic}@{name}", str(archive.undelete_branch(topic, name).vid))
+    return BranchAt(f"{topic}@{name}", str(archive.branches.undelete_branch(topic, name).vid))
 
 
 def rename(archive: Archive, topic: Topic, name: Name, new: Annotated[str, About("Its new name.")]) -> BranchAt:
     """Give a branch another name."""
-    return BranchAt(f"{topic}@{new}", str(archive.rename_branch(topic, name, new).vid))
+    return BranchAt(f"{topic}@{new}", str(archive.branches.rename_branch(topic, name, new).vid))
 
 
 def diff(
@@ -161,7 +161,7 @@ def diff(
     right: Annotated[str, About("The one to compare with.", clean=without_main)],
 ) -> Iterator[Side]:
     """Show what only one of two branches has, and what one has deleted. What is not offloaded yet does not count."""
-    found = archive.diff(left, right)
+    found = archive.history.diff(left, right)
     for name, side in ((left, found.left), (right, found.right)):
         first, last = side.first_seq or None, side.last_seq or None
         yield Side(name, found.shared_seq, side.appended, first, last, side.deleted)

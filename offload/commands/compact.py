@@ -51,7 +51,7 @@ def compact(
     check(topic=topic, every=every)
     archive = place.archive
     for name in place.log.topics() if topic is None else [topic]:
-        published = archive.erase(name) if erase else archive.compact(name)
+        published = archive.upkeep.erase(name) if erase else archive.upkeep.compact(name)
         for each in published:
             segment = each.segment
             assert segment is not None  # noqa: S101 - a merge has one

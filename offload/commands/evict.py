@@ -54,7 +54,7 @@ def evict(
     if before is None:
         assert older is not None  # noqa: S101 - checked above
         if archive is not None:
-            archive.check_clock(f"nothing of {topic} was evicted")
+            archive.upkeep.check_clock(f"nothing of {topic} was evicted")
         before = _first_younger_than(handle, older)
     if archive is None:
         taken = count_hot(handle, before, None)

@@ -154,7 +154,7 @@ def gc(
     A run that finds this machine's clock more than a minute off the store's changes nothing, and ends with exit code 1.
     """
     retain_s, grace_s = _seconds("--retain", retain), _seconds("--grace", grace)
-    report = archive.collect(dry_run=dry_run, retain_s=retain_s, grace_s=grace_s)
+    report = archive.upkeep.collect(dry_run=dry_run, retain_s=retain_s, grace_s=grace_s)
     yield from map(_kept, report.kept)
     yield from _told(report, dry_run=dry_run)
     if report.blocked:

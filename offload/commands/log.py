@@ -56,8 +56,8 @@ def log(
 ) -> Iterator[CommitListed]:
     """Show the commits that made a topic what it is, newest first. Each LSN is a target for restore and read --at."""
     name = with_branch(topic, branch)
-    erasures = archive.erasures(name)
-    for stored in archive.history(name):
+    erasures = archive.upkeep.erasures(name)
+    for stored in archive.history.commits(name):
         yield _listed(stored, erasures.date_ms(stored))
 
 

@@ -109,13 +109,13 @@ def offload(
 
 def pause(archive: Archive, topic: TopicName) -> Paused:
     """Let the daemon leave a topic's offload alone, until `resume`. Offload by hand works as before."""
-    archive.pause(topic, paused=True)
+    archive.upkeep.pause(topic, paused=True)
     return Paused(topic, is_paused=True)
 
 
 def resume(archive: Archive, topic: TopicName) -> Paused:
     """Let the daemon offload a paused topic again."""
-    archive.pause(topic, paused=False)
+    archive.upkeep.pause(topic, paused=False)
     return Paused(topic, is_paused=False)
 
 
@@ -133,7 +133,7 @@ def _is_written(topic: Topic) -> bool:
 
 def _offload(place: Directory, name: str, up_to: int | None, *, drop_hot: bool, dry_run: bool) -> Offloaded | WouldSend:
     archive = place.archive
-    waiting_bytes = archive.waiting_bytes(name, up_to)
+    waiting_bytes = archive.status.waiting_bytes(name, up_to)
     if dry_run:
         return WouldSend(name, waiting_bytes, archive.url)
     with place.host.progress(f"offload {name}", waiting_bytes) as advance:

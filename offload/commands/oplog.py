@@ -29,7 +29,7 @@ class Operation:
 
 def oplog(archive: Archive, limit: Annotated[int, About("At most so many.", least=1)] = 50) -> Iterator[Operation]:
     """Show who changed which branch or tag, newest first. `undo` takes a change back by its number."""
-    return map(_operation, islice(archive.operations(), limit))
+    return map(_operation, islice(archive.history.operations(), limit))
 
 
 def undo(
@@ -40,7 +40,7 @@ def undo(
 
     Each `undo` without a number goes one step further back.
     """
-    return _operation(archive.undo(number))
+    return _operation(archive.history.undo(number))
 
 
 def _operation(found: NumberedEntry) -> Operation:

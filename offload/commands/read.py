@@ -93,7 +93,7 @@ def _found(
 
 def _followed(place: Directory, name: str, start: int | None, wait_s: float | None) -> Iterator[Record | Gap]:
     archive = place.maybe_archive
-    if archive is not None and archive.is_replica(name):
+    if archive is not None and archive.replication.is_replica(name):
         return _follow_replica(place, name, start, wait_s)
     return _follow(place, place.log.get_topic(name), start, wait_s)
 
@@ -120,17 +120,17 @@ def _follow_replica(place: Directory, name: str, start: int | None, wait_s: floa
     It ends as `_follow` does, and also if this directory becomes the writer of `name`.
     """
     archive, idle_s = place.archive, 0.0
-    while archive.is_replica(name):
+    while archive.replication.is_replica(name):
         for record in archive.read(name, start):
             start, idle_s = record.seq + 1, 0.0
             yield record
-        start = archive.snapshot(name).bounds.head_seq + 1
+        start = archive.history.snapshot(name).bounds.head_seq + 1
         place.host.check_listener()
         if place.host.is_ending or (wait_s is not None and idle_s >= wait_s):
             return
         time.sleep(_REPLICA_LOOK_S)
         idle_s += _REPLICA_LOOK_S
-        archive.follow(name)
+        archive.replication.follow(name)
 
 
 def _wanted(

@@ -142,7 +142,7 @@ class _Api:
 
     async def topics(self, _request: Request) -> Response:
         archive = self._service.archive
-        replicas = [] if archive is None else await self._in(self._service.local, archive.replicas)
+        replicas = [] if archive is None else await self._in(self._service.local, archive.replication.replicas)
         return JSONResponse({"topics": sorted({*self._service.sync.topics(), *replicas})})
 
     async def index_bounds(self, request: Request) -> Response:
@@ -197,7 +197,7 @@ class _Api:
         archive = self._service.archive
         if archive is None or self._service.sync.has_topic(topic):
             return
-        if "@" in topic or archive.is_replica(topic):
+        if "@" in topic or archive.replication.is_replica(topic):
             await self._in(self._service.cold_reads, archive.writable, topic)
         else:
             archive.writable(topic)
@@ -358,7 +358,7 @@ class _Api:
         name, archive = request.path_params["topic"], self._service.archive
         if archive is None or self._service.sync.has_topic(name):
             return self._topic(request)
-        if not await self._in(self._service.local, archive.is_replica, name):
+        if not await self._in(self._service.local, archive.replication.is_replica, name):
             return self._topic(request)
         return await self._in(self._service.cold_reads, ReplicaTopic, archive, name)  # type: ignore[no-any-return]
 

@@ -212,7 +212,7 @@ class Service:
         self.metrics.wal_bytes.set(self.sync.wal_bytes)
         for name in self.sync.topics():
             topic = self.sync.topic(name)
-            offloaded_seq = self.archive.offloaded_seq(name) if self.archive else topic.head_seq
+            offloaded_seq = self.archive.status.offloaded_seq(name) if self.archive else topic.head_seq
             waiting = [each for each in topic.segments() if each.sealed and each.last_seq > offloaded_seq]
             lag_ms = self._clock.now_ms() - waiting[0].min_ts_ms if waiting else 0
             yield TopicFigures(
@@ -221,8 +221,8 @@ class Service:
                 hot_bytes=topic.bytes_hot,
                 lag_bytes=sum(segment.data_bytes for segment in waiting),
                 lag_s=max(0, lag_ms) / 1000,
-                is_paused=self.archive is not None and self.archive.is_paused(name),
-                is_diverged=self.archive is not None and self.archive.is_diverged(name),
+                is_paused=self.archive is not None and self.archive.status.is_paused(name),
+                is_diverged=self.archive is not None and self.archive.status.is_diverged(name),
             )
 
     def cache_counts(self) -> Iterator[tuple[str, int, int]]:
@@ -264,8 +264,8 @@ class Service:
         now_ms = self._clock.now_ms()
         if is_over(self._collected_at_ms, _LOCAL_GC_INTERVAL_MS, now_ms):
             self._collected_at_ms = now_ms
-            await self._in(self._upkeep, archive.drop_copies)
-        for name in sorted(await self._in(self._upkeep, archive.with_hot_copies)):
+            await self._in(self._upkeep, archive.upkeep.drop_copies)
+        for name in sorted(await self._in(self._upkeep, archive.status.with_hot_copies)):
             if self.work(name).is_running or self.stopping.is_set():
                 continue
             try:
@@ -282,18 +282,19 @@ class Service:
         if archive is None or not isinstance(interval_s, int):
             return
         now_ms = self._clock.now_ms()
-        names = await self._in(self._syncs, archive.replicas)
+        names = await self._in(self._syncs, archive.replication.replicas)
         due = [
             name
             for name in names
-            if is_over(self._synced_at_ms.get(name, 0), interval_s * 1000, now_ms) and not archive.is_diverged(name)
+            if is_over(self._synced_at_ms.get(name, 0), interval_s * 1000, now_ms)
+            and not archive.status.is_diverged(name)
         ]
         await asyncio.gather(*(self._sync(archive, name) for name in due))
 
     async def _sync(self, archive: Archive, name: str) -> None:
         self._synced_at_ms[name] = self._clock.now_ms()
         try:
-            await self._in(self._syncs, archive.follow, name)
+            await self._in(self._syncs, archive.replication.follow, name)
         except Exception as error:
             self.metrics.failures.labels("sync").inc()
             _log.warning("%s stays at what was heard of last: %s", name, error)
@@ -308,7 +309,7 @@ class Service:
         self._gc_at_ms = now_ms
         outcome = "failed"
         try:
-            report = await self._in(self._gc, archive.collect)
+            report = await self._in(self._gc, archive.upkeep.collect)
             outcome = "blocked" if report.blocked else "done"
             self.metrics.collected(report.deleted, report.deleted_bytes)
             for vid, reason in report.blocked.items():
@@ -329,7 +330,7 @@ class Service:
             if self.stopping.is_set():
                 return
             try:
-                if not (archive.is_paused(name) or archive.is_diverged(name)):
+                if not (archive.status.is_paused(name) or archive.status.is_diverged(name)):
                     await self._in(self._gc, self._erase, archive, name)
             except Stopping:
                 return
@@ -338,7 +339,7 @@ class Service:
                 _log.warning("%s: deleted records stay in their objects for now: %s", name, error)
 
     def _erase(self, archive: Archive, name: str) -> None:
-        archive.erase(name, on_bytes=self._on_bytes)
+        archive.upkeep.erase(name, on_bytes=self._on_bytes)
 
     async def _look_at_topics(self) -> None:
         if self.archive is None:
@@ -371,9 +372,9 @@ class Service:
 
     def _due(self, archive: Archive, name: str, work: TopicWork) -> Due | None:
         topic = self.sync.topic(name)
-        if archive.is_paused(name) or archive.is_diverged(name) or topic.config.durability == "ephemeral":
+        if archive.status.is_paused(name) or archive.status.is_diverged(name) or topic.config.durability == "ephemeral":
             return None
-        offloaded_seq, sealed_seq, head_seq = archive.offloaded_seq(name), topic.sealed_seq, topic.head_seq
+        offloaded_seq, sealed_seq, head_seq = archive.status.offloaded_seq(name), topic.sealed_seq, topic.head_seq
         if head_seq <= sealed_seq:
             work.unsealed_since_ms = None
         elif work.unsealed_since_ms is None or work.unsealed_from_seq <= sealed_seq:
@@ -383,7 +384,7 @@ class Service:
             offloaded_seq=offloaded_seq,
             head_seq=head_seq,
             unsealed_since_ms=work.unsealed_since_ms,
-            is_unfinished=archive.is_unfinished(name),
+            is_unfinished=archive.status.is_unfinished(name),
         )
         policy = policy_of(self._offload_settings, topic.config.attributes)
         if self.disk is not DiskState.FINE:
@@ -396,7 +397,7 @@ class Service:
             published = await self._in(self._jobs, self._run, archive, name, wanted)
             outcome = "published" if published else "nothing"
             if published:
-                _log.info("%s: offloaded up to seq %d (%s)", name, archive.offloaded_seq(name), wanted.reason)
+                _log.info("%s: offloaded up to seq %d (%s)", name, archive.status.offloaded_seq(name), wanted.reason)
             work.failures, work.last_error = 0, None
         except Stopping:
             outcome = "stopped"
@@ -425,7 +426,7 @@ class Service:
             up_to = max(up_to, topic.sealed_seq)
         result = archive.offload(name, up_to=up_to, on_bytes=self._on_bytes)
         if result.published:
-            archive.compact(name, on_bytes=self._on_bytes)
+            archive.upkeep.compact(name, on_bytes=self._on_bytes)
         return bool(result.published)
 
     def _on_bytes(self, count: int) -> None:

@@ -128,6 +128,15 @@ class Replicas:
             remote_ahead=max(0, self._local.newest_lsn(handle.vid) - handle.lsn),
         )
 
+    def sync_state(self, name: str) -> SyncState:
+        """Return the `state` of a name. A topic without a handle is a local change as a whole."""
+        handle = self._handles.find(name)
+        if handle is None:
+            topic = self._log.get_topic(name)
+            changes = topic.head_seq - topic.first_seq + 1 + len(topic.delete_ops())
+            return SyncState(topic.first_seq - 1, changes, 0, 0)
+        return self.state(handle)
+
     def forget(self, name: str) -> None:
         """Stop following a replica. Nothing in the remote changes, and a pending commit is not sent again."""
         if self.is_replica(name):

@@ -1,1 +1,1 @@
-"""The calls of an archive, by subject."""
+"""The services of an archive, by subject."""

@@ -1,4 +1,4 @@
-"""The date by which deleted records are gone for good. This module does no I/O: it computes dates from views and
+"""The date by which deleted records are gone for good. This module makes no request: it computes dates from views and
 commits.
 
 A record's bytes disappear in three steps.
@@ -20,13 +20,16 @@ E2  A tag, a lease or a fork that holds an older state keeps its bytes beyond th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from catalog import CommitKind, PastCommit, SegmentView, Sid, Snapshot
+from catalog.retention import window_ms_of
+from offload.context import ArchiveContext
 from offload.write.merging import holds_more
 
-__all__ = ["ErasureState", "Erasures", "erasure_state"]
+__all__ = ["ErasureState", "Erasures", "collected_after_ms", "erasure_state"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +44,17 @@ class ErasureState:
     by_ms: int | None
 
 
+def collected_after_ms(context: ArchiveContext, name: str, snapshot: Snapshot) -> int:
+    """Return the longest time from a commit of the topic until GC has deleted the objects that the commit replaced."""
+    log, upkeep = context.log, context.upkeep
+    config = json.dumps(log.topic(name).config.to_json()) if log.has_topic(name) else snapshot.config
+    window_ms = window_ms_of(config, upkeep.pitr_window_s * 1000)
+    interval_s = upkeep.gc_interval_s if isinstance(upkeep.gc_interval_s, int) else 0
+    return window_ms + (upkeep.gc_grace_s + 2 * interval_s) * 1000
+
+
 def erasure_state(snapshot: Snapshot, after_ms: int, now_ms: int) -> ErasureState:
-    """Return the erasure state of `snapshot`. `after_ms` is the longest time from a rewrite until GC has deleted the
-    old object.
-    """
+    """Return the erasure state of `snapshot`. `after_ms` comes from `collected_after_ms`."""
     holding = {view.ref.sid for view in snapshot.segments if view.vid == snapshot.vid and holds_more(view)}
     by_ms = snapshot.put_out_ms + after_ms
     return ErasureState(len(holding), by_ms if snapshot.put_out_ms and by_ms > now_ms else None)
@@ -53,8 +63,7 @@ def erasure_state(snapshot: Snapshot, after_ms: int, now_ms: int) -> ErasureStat
 class Erasures:
     """The erasure dates of one topic or branch.
 
-    `views` are the segments that it shows now. `after_ms` is the longest time from a rewrite until GC has deleted the
-    old object.
+    `views` are the segments that it shows now. `after_ms` comes from `collected_after_ms`.
     """
 
     def __init__(self, views: Sequence[SegmentView], after_ms: int) -> None:

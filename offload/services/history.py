@@ -1,29 +1,98 @@
-"""The calls of an archive that compare and count past states."""
+"""`archive.history`: the past states of topics and branches, and the log of operations on their names."""
 
 from __future__ import annotations
 
-from catalog import History, Snapshot
+from collections.abc import Iterator
+
+from catalog import Bounds, ForkPoint, History, Snapshot
 from catalog.history import retry_if_collected
+from catalog.refs.oplog import NumberedEntry, Oplog
+from catalog.refs.undo import undo
+from offload.context import ArchiveContext
+from offload.errors import NotOffloaded
 from offload.read.deletes import count_live, last_live_seq
 from offload.services.diff import BranchDiff, diff_of
-from offload.services.past import PastCalls
+from offload.services.expired import expired_before
+from offload.services.remote_states import RemoteStates
+from offload.services.targets import Targets
 from seglog import Record
 from seglog.arguments import checked
+from seglog.errors import Evicted, SeqOutOfRange
+from seglog.process.ownership import Owned
+from seglog.values.names import BRANCH_MARK
 
-__all__ = ["HistoryCalls"]
+__all__ = ["HistoryService", "range_to_read"]
 
 
-class HistoryCalls(PastCalls):
-    """A mixin of `offload.archive.Archive`."""
+class HistoryService(Owned):
+    """The calls about the past of topics and branches. Only `undo` changes anything."""
+
+    def __init__(self, context: ArchiveContext, states: RemoteStates, targets: Targets) -> None:
+        self._log = context.log
+        self._store = context.store
+        self._volumes = context.volumes
+        self._reader = context.reader
+        self._clock = context.clock
+        self._writer_id = context.writer_id
+        self._states = states
+        self._targets = targets
+
+    @checked
+    def snapshot(self, name: str, at: str | None = None) -> Snapshot:
+        """Return the remote state of a topic or branch: the newest, or the state at the target `at`. Raises as `point`
+        does.
+        """
+        if at is None:
+            return self._states.newest(name)
+        point = self.point(name, at)
+        return self._volumes.snapshot(point.vid, point.lsn, point.seq)
+
+    @checked
+    def commits(self, name: str) -> History:
+        """Return the commits of the topic or branch, through its fork points, as far as GC keeps them."""
+        return self._states.history(name)
+
+    @checked
+    def point(self, name: str, target: str) -> ForkPoint:
+        """Return the exact point that `target` names: `seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME` or a time.
+
+        The call seals and offloads nothing. Raises `NotOffloaded` if the remote has no such point yet, `InvalidTarget`,
+        `OutOfWindow`, `NoSuchTag`.
+        """
+        waiting, point = self._targets.look_up(name, self._targets.parse(target))
+        if waiting is not None and waiting.has(point):
+            raise NotOffloaded(name, target)
+        return point
+
+    @checked
+    def live_floor(self, name: str, snapshot: Snapshot) -> int:
+        """Return the live floor of the newest state. Every record below it was evicted, or is past the ttl now.
+
+        May read one index object and one chunk.
+        """
+        is_branch = BRANCH_MARK in name
+        expired = expired_before(snapshot, self._clock.now_ms(), self._reader, is_branch=is_branch)
+        return max(snapshot.bounds.evict_floor, expired)
+
+    @checked
+    def read_snapshot(
+        self, name: str, snapshot: Snapshot, floor: int, start: int | None = None, end: int | None = None
+    ) -> Iterator[Record]:
+        """Return records of a state that the caller has, as `Archive.read` does. The records below `floor` are lost.
+
+        Raises `SeqOutOfRange`, `Evicted`.
+        """
+        start, last = range_to_read(name, snapshot.bounds, floor, start)
+        return self._reader.records(snapshot, start, last if end is None else end)
 
     @checked
     def diff(self, left: str, right: str) -> BranchDiff:
         """Return the differences between two branches of a topic, as far as the remote has them."""
 
         def compared(past: History) -> BranchDiff:
-            return diff_of(self.snapshot(left), past, self.snapshot(right), self.history(right), self._reader)
+            return diff_of(self.snapshot(left), past, self.snapshot(right), self._states.history(right), self._reader)
 
-        return retry_if_collected(lambda: self.history(left), compared)
+        return retry_if_collected(lambda: self._states.history(left), compared)
 
     @checked
     def count(self, snapshot: Snapshot) -> tuple[int, Record | None]:
@@ -39,3 +108,24 @@ class HistoryCalls(PastCalls):
             return 0, None
         last_seq = last_live_seq(last, self._reader)
         return sum(counts), next(self._reader.records(snapshot, last_seq, last_seq))
+
+    def operations(self) -> Iterator[NumberedEntry]:
+        """Return the operations log, newest first: each entry says which writer changed which name."""
+        return Oplog(self._store).entries()
+
+    @checked
+    def undo(self, number: int | None = None) -> NumberedEntry:
+        """Undo the change of a name with that number; without a number, the newest. Raises `NotUndone`."""
+        self._log.check_writable()
+        return undo(self._volumes, number, writer_id=self._writer_id, now_ms=self._clock.now_ms())
+
+
+def range_to_read(name: str, bounds: Bounds, floor: int, start: int | None) -> tuple[int, int]:
+    """Return the first and the last seq to read. Records below `floor` are lost. Raises `Evicted`, `SeqOutOfRange`."""
+    first, last = bounds.first_seq, bounds.head_seq
+    start = max(first, floor) if start is None else start
+    if 1 <= start < floor:
+        raise Evicted(name, start, floor - 1)
+    if not first <= start <= last + 1:
+        raise SeqOutOfRange(name, start, first, last)
+    return start, last

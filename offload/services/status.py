@@ -1,4 +1,4 @@
-"""The calls of an archive that return what this directory knows of a topic. They read the local disk only."""
+"""`archive.status`: where the records of a topic are, as far as this directory knows. Reads the local disk only."""
 
 from __future__ import annotations
 
@@ -7,24 +7,34 @@ from itertools import pairwise
 from catalog import Handle
 from catalog.errors import CatalogError
 from catalog.format.encoding import decode_commit_at
+from offload.context import ArchiveContext
 from offload.format.topic_config import PAUSED
-from offload.replication.replica import SyncState
-from offload.services.erasures import ErasureState, erasure_state
-from offload.services.parts import ArchiveParts
+from offload.replication.replica import Replicas
+from offload.services.erasures import ErasureState, collected_after_ms, erasure_state
 from offload.services.topic_status import TopicStatus, status_of, status_of_replica
 from offload.write.attempt import AttemptState
 from offload.write.runs import RunStatus, run_statuses
 from seglog import TruncateOp
 from seglog.arguments import checked
+from seglog.process.ownership import Owned
 
-__all__ = ["StatusCalls"]
+__all__ = ["StatusService"]
 
 
-class StatusCalls(ArchiveParts):
-    """A mixin of `offload.archive.Archive`."""
+class StatusService(Owned):
+    """The calls that say what this directory knows of a topic."""
+
+    def __init__(self, context: ArchiveContext, replicas: Replicas) -> None:
+        self._context = context
+        self._log = context.log
+        self._local = context.local
+        self._volumes = context.volumes
+        self._handles = context.handles
+        self._clock = context.clock
+        self._replicas = replicas
 
     @checked
-    def status(self, name: str) -> TopicStatus:
+    def topic(self, name: str) -> TopicStatus:
         """Return where the topic's records are. Reads the local disk only. Raises `NoSuchTopic`."""
         handle = self._handles.find(name)
         if handle is not None and not self._log.has_topic(name):
@@ -34,7 +44,7 @@ class StatusCalls(ArchiveParts):
         return status_of(
             topic,
             handle,
-            self.sync_state(name),
+            self._replicas.sync_state(name),
             self._local.attempts(name),
             self._erasure(handle),
             offloaded_seq=self._handles.offloaded_seq(name),
@@ -52,7 +62,7 @@ class StatusCalls(ArchiveParts):
             snapshot = self._volumes.offline().snapshot(handle.vid, handle.lsn)
         except CatalogError:
             return None
-        return erasure_state(snapshot, self._gc_takes_ms(handle.name, snapshot), self._clock.now_ms())
+        return erasure_state(snapshot, collected_after_ms(self._context, handle.name, snapshot), self._clock.now_ms())
 
     @checked
     def runs(self, name: str) -> tuple[RunStatus, ...]:
@@ -77,27 +87,6 @@ class StatusCalls(ArchiveParts):
             self._local.attempts(name),
             topic.hot_floor,
         )
-
-    @checked
-    def sync_state(self, name: str) -> SyncState:
-        """Return how far this directory and the volume differ, as far as this directory knows. Reads the local disk
-        only.
-        """
-        handle = self._handles.find(name)
-        if handle is None:
-            topic = self._log.get_topic(name)
-            changes = topic.head_seq - topic.first_seq + 1 + len(topic.delete_ops())
-            return SyncState(topic.first_seq - 1, changes, 0, 0)
-        return self._replicas.state(handle)
-
-    @checked
-    def is_replica(self, name: str) -> bool:
-        """Return whether this directory follows the name and does not write it. Reads the local disk only."""
-        return self._replicas.is_replica(name)
-
-    def replicas(self) -> list[str]:
-        """Return the names that this directory follows. Reads the local disk only."""
-        return self._replicas.names()
 
     @checked
     def is_paused(self, name: str) -> bool:

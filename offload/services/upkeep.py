@@ -1,10 +1,10 @@
-"""The calls of an archive that keep the remote small: merging, erasing, GC, and the removal of failed uploads."""
+"""`archive.upkeep`: it keeps the remote small by merging, erasing, GC and the removal of failed uploads."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from catalog.errors import AccessDenied, StoreUnreachable
 from catalog.format import keys
@@ -12,13 +12,18 @@ from catalog.gc.collector import Collector
 from catalog.gc.report import GcPolicy, GcReport
 from catalog.objects.store_time import check_clock, earliest_ms
 from catalog.refs.oplog import Oplog
-from offload.services.erasures import Erasures
-from offload.services.history import HistoryCalls
+from offload.context import ArchiveContext
+from offload.format.topic_config import PAUSED
+from offload.services.erasures import Erasures, collected_after_ms
 from offload.services.local_gc import drop_copies
+from offload.services.remote_states import RemoteStates
+from offload.services.writers import Writers
+from offload.write.offloader import Offloader
 from offload.write.publisher import Published
 from seglog.arguments import checked
+from seglog.process.ownership import Owned
 
-__all__ = ["OrphanUpload", "UpkeepCalls"]
+__all__ = ["OrphanUpload", "UpkeepService"]
 
 
 _ORPHAN_AGE_MS = 24 * 3600 * 1000  # longer than any upload takes
@@ -33,8 +38,20 @@ class OrphanUpload:
     age_ms: int
 
 
-class UpkeepCalls(HistoryCalls):
-    """A mixin of `offload.archive.Archive`."""
+class UpkeepService(Owned):
+    """The calls that the daemon and the operator make from time to time."""
+
+    def __init__(self, context: ArchiveContext, states: RemoteStates, writers: Writers, offloader: Offloader) -> None:
+        self._context = context
+        self._log = context.log
+        self._store = context.store
+        self._local = context.local
+        self._handles = context.handles
+        self._locks = context.locks
+        self._clock = context.clock
+        self._states = states
+        self._writers = writers
+        self._offloader = offloader
 
     @checked
     def compact(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> tuple[Published, ...]:
@@ -58,17 +75,17 @@ class UpkeepCalls(HistoryCalls):
     def _rewritten(self, name: str, rewrite: Callable[[], Iterable[Published]]) -> tuple[Published, ...]:
         self._log.check_writable()
         self._log.get_topic(name)
-        with self._turn(name):
+        with self._locks.of(name):
             if self._handles.find(name) is None:
                 return ()
-            self._open(name)
+            self._writers.open(name)
             return tuple(rewrite())
 
     @checked
     def erasures(self, name: str) -> Erasures:
         """Return when the deleted records of a topic or branch are gone for good (`offload.services.erasures`)."""
-        snapshot = self.snapshot(name)
-        return Erasures(snapshot.segments, self._gc_takes_ms(name, snapshot))
+        snapshot = self._states.newest(name)
+        return Erasures(snapshot.segments, collected_after_ms(self._context, name, snapshot))
 
     @checked
     def collect(self, *, dry_run: bool = False, retain_s: int | None = None, grace_s: int | None = None) -> GcReport:
@@ -80,7 +97,7 @@ class UpkeepCalls(HistoryCalls):
         """
         if not dry_run:
             self._log.check_writable()
-        oplog, upkeep = Oplog(self._store, self._writer_id), self._upkeep
+        oplog, upkeep = Oplog(self._store, self._context.writer_id), self._context.upkeep
 
         def note(operation: str, subject: keys.Key, message: str) -> None:
             oplog.note(operation, subject, None, None, now_ms=self._clock.now_ms(), message=message)
@@ -90,7 +107,7 @@ class UpkeepCalls(HistoryCalls):
             self._store,
             policy,
             clock=self._clock.now_ms,
-            writer_id=self._writer_id,
+            writer_id=self._context.writer_id,
             cache=self._local,
             attempts=lambda: {attempt.sid for attempt in self._local.attempts()},
             note=note,
@@ -139,3 +156,15 @@ class UpkeepCalls(HistoryCalls):
         dropped.
         """
         return drop_copies(self._local)
+
+    @checked
+    def pause(self, name: str, *, paused: bool = True) -> None:
+        """Make the daemon leave the topic alone, or with `paused=False` end that. Durable on return.
+
+        An `offload` by hand works as before.
+        """
+        config = self._log.get_topic(name).config
+        attributes = {key: text for key, text in config.attributes.items() if key != PAUSED}
+        if paused:
+            attributes[PAUSED] = "yes"
+        self._log.configure(name, replace(config, attributes=attributes))

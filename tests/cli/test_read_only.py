@@ -155,4 +155,4 @@ def test_an_archive_over_a_log_that_only_reads_changes_nothing(run: Run, filled:
         ):
             with pytest.raises(ReadOnly):
                 change()
-        assert len(archive.branches("t")) == 1
+        assert len(archive.branches.list("t")) == 1

@@ -163,11 +163,11 @@ class Life:
         ):
             assert archive.offload(TOPIC, drop_hot=True).published == ()
             self._expect("log", [record.value for record in log.topic(TOPIC).read()], _LIVE)
-            status = archive.status(TOPIC)
+            status = archive.status.topic(TOPIC)
             left = (status.pending_lsn, status.diverged_lsn, status.unfinished_attempts, status.waiting_deletes)
             if left != (None, None, 0, 0):
                 self.wrong.append(f"left behind: {left}")
-            kinds = [past.commit.kind for past in archive.history(TOPIC)][::-1]
+            kinds = [past.commit.kind for past in archive.history.commits(TOPIC)][::-1]
             if kinds != _KINDS:
                 self.doubled.append(f"{[kind.name for kind in kinds]}")
             self._judge_uploads(archive)
@@ -333,12 +333,12 @@ class Life:
             seglog.open(self._directory.with_name("later"), files=UnsyncedFiles(), settings=SMALL_LOG) as log,
             offload.attach(log, store=store, settings=SMALL_BLOCKS, cold=_COLD, clock=_TwoDaysOn()) as elsewhere,
         ):
-            known = elsewhere.orphan_uploads()
+            known = elsewhere.upkeep.orphan_uploads()
             for upload in known:
-                elsewhere.abort(upload)
+                elsewhere.upkeep.abort(upload)
         if {(upload.key, upload.upload_id) for upload in known} != left or list(self._store.list_uploads("")):
             self.wrong.append(f"uploads that nobody finds: {left}")
-        if archive.orphan_uploads(min_age_ms=0):
+        if archive.upkeep.orphan_uploads(min_age_ms=0):
             self.wrong.append("an upload that was aborted is an orphan")
 
 

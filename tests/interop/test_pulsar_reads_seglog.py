@@ -53,7 +53,7 @@ def offloaded(path: Path, remote: str, codec: str, sizes: list[int], *, block_si
         orders.seal()
         frames = tuple(orders.frames(1, len(sizes)))
         archive.offload("orders")
-        [view] = archive.snapshot("orders").segments
+        [view] = archive.history.snapshot("orders").segments
     bucket, _, prefix = remote.removeprefix("s3://").partition("/")
     data_key, index_key = keys.data_key(view.vid, view.ref.sid), keys.index_key(view.vid, view.ref.sid)
     return Offloaded(bucket, f"{prefix}/{data_key}", f"{prefix}/{index_key}", frames)

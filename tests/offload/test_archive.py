@@ -179,7 +179,7 @@ def test_a_hot_copy_is_checked_in_its_own_order_whatever_the_clock_said(tmp_path
             log.topic("t").seal()
             archive.offload("t")
             clock.ms -= 1000
-        [_, second] = archive.history("t")
+        [_, second] = archive.history.commits("t")
         first = second.commit
         store.delete(keys.data_key(first.vid, first.segments[0].sid))
         with pytest.raises(NoSuchObject):

@@ -56,11 +56,11 @@ def _attach(log: Log, store: object) -> Archive:
 def _check_finished(log: Log, inner: MemoryStore) -> None:
     with _attach(log, inner) as archive:
         archive.offload("t", drop_hot=True)
-        kinds = [past.commit.kind for past in archive.history("t")]
+        kinds = [past.commit.kind for past in archive.history.commits("t")]
         assert kinds == [CommitKind.DELETE, CommitKind.OFFLOAD]
         assert [record.value for record in log.topic("t").read()] == VALUES[2:]
         assert [record.value for record in archive.read("t", at="lsn:1")] == VALUES
-        status = archive.status("t")
+        status = archive.status.topic("t")
         assert (status.pending_lsn, status.unfinished_attempts, status.diverged_lsn) == (None, 0, None)
         assert status.waiting_deletes == 0
     assert list(inner.list_uploads("")) == []
@@ -162,7 +162,7 @@ def test_what_was_published_stays_so_though_no_checkpoint_can_be_made(
     inner = MemoryStore()
     with opened(tmp_path, inner) as (log, archive):
         ship(archive, log, "t", b"a")
-        key = checkpoints_key(archive.snapshot("t").vid)
+        key = checkpoints_key(archive.history.snapshot("t").vid)
         if trouble == "damaged":
             inner.put(key, b"damaged", {})
     with opened(tmp_path, Troubled(inner), upkeep=CatalogSettings(checkpoint_commits=1)) as (log, archive):

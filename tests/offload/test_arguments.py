@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -18,6 +20,7 @@ from offload import Archive, ColdSettings, OffloadSettings, attach, recover
 from offload.settings import CatalogSettings, ServeSettings
 from seglog import Misuse, SeglogError
 from seglog.engine.upkeep import InCaller
+from seglog.process.ownership import Owned
 from seglog.values.setting import Setting, settings_of
 from tests.arguments import Row, calls_of, contents, refused
 
@@ -47,7 +50,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         log.topic("orders").seal()
         archive.offload("orders")
         archive.restore("orders", to="seq:3", name="half")
-        archive.tag("orders", "mark", to="seq:2")
+        archive.tags.tag("orders", "mark", to="seq:2")
         log.topic("orders").append([b"y"] * 5)
         yield World(tmp_path, log, archive)
 
@@ -55,8 +58,8 @@ def world(tmp_path: Path) -> Iterator[World]:
 def _of(call: str, takes: dict[str, str], optional: str = "", **fit: object) -> Row:
     def run(world: World, **given: object) -> object:
         if "snapshot" in takes:
-            given.setdefault("snapshot", world.archive.snapshot("orders"))
-        found = getattr(world.archive, call)(**given)
+            given.setdefault("snapshot", world.archive.history.snapshot("orders"))
+        found = attrgetter(call)(world.archive)(**given)
         return list(found) if isinstance(found, Iterator) else found
 
     return Row(run, takes, fit, frozenset(optional.split()))
@@ -89,69 +92,75 @@ CALLS = {
         {"directory": Path("never"), "url": "file:///never"},
         frozenset({"store", "only", "files", "clock"}),
     ),
-    "Archive.abort": _of("abort", {"upload": "instance"}),
-    "Archive.branches": _of_topic("branches", {"deleted": "bool"}),
+    "UpkeepService.abort": _of("upkeep.abort", {"upload": "instance"}),
+    "BranchService.list": _of_topic("branches.list", {"deleted": "bool"}),
     "Archive.change_settings": _of("change_settings", {"settings": "instance"}),
-    "Archive.check_clock": _of("check_clock", {"what": "text"}),
-    "Archive.collect": _of(
-        "collect", {"dry_run": "bool", "retain_s": "whole", "grace_s": "whole"}, "retain_s grace_s", dry_run=True
+    "UpkeepService.check_clock": _of("upkeep.check_clock", {"what": "text"}),
+    "UpkeepService.collect": _of(
+        "upkeep.collect", {"dry_run": "bool", "retain_s": "whole", "grace_s": "whole"}, "retain_s grace_s", dry_run=True
     ),
-    "Archive.compact": _of_name("compact", {"on_bytes": "callable"}),
-    "Archive.count": _of("count", {"snapshot": "instance"}),
+    "UpkeepService.compact": _of_name("upkeep.compact", {"on_bytes": "callable"}),
+    "HistoryService.count": _of("history.count", {"snapshot": "instance"}),
     "Archive.delete": _of_name("delete", {"before": "whole", "tag": "text"}, "before tag", tag="eu"),
-    "Archive.delete_branch": _of_topic("delete_branch", {"branch": "text"}, branch="half"),
-    "Archive.delete_tag": _of_topic("delete_tag", {"name": "text"}, name="mark"),
+    "BranchService.delete_branch": _of_topic("branches.delete_branch", {"branch": "text"}, branch="half"),
+    "TagService.delete_tag": _of_topic("tags.delete_tag", {"name": "text"}, name="mark"),
     "Archive.delete_topic": _of_name("delete_topic", {"detach": "bool", "discard": "bool"}),
-    "Archive.diff": _of("diff", {"left": "text", "right": "text"}, left="orders", right="orders@half"),
-    "Archive.distances": _of("distances", {"branches": "instances"}),
-    "Archive.erase": _of_name("erase", {"on_bytes": "callable"}),
-    "Archive.erasures": _of_name("erasures"),
+    "HistoryService.diff": _of("history.diff", {"left": "text", "right": "text"}, left="orders", right="orders@half"),
+    "BranchService.distances": _of("branches.distances", {"branches": "instances"}),
+    "UpkeepService.erase": _of_name("upkeep.erase", {"on_bytes": "callable"}),
+    "UpkeepService.erasures": _of_name("upkeep.erasures"),
     "Archive.evict": _of_name("evict", {"before": "whole"}, before=2),
-    "Archive.fetch": _of_name("fetch"),
-    "Archive.follow": _of_name("follow"),
-    "Archive.history": _of_name("history"),
-    "Archive.is_diverged": _of_name("is_diverged"),
-    "Archive.is_paused": _of_name("is_paused"),
-    "Archive.is_replica": _of_name("is_replica"),
-    "Archive.is_unfinished": _of_name("is_unfinished"),
-    "Archive.live_floor": _of_name("live_floor", {"snapshot": "instance"}),
-    "Archive.read_snapshot": _of_name(
-        "read_snapshot",
+    "ReplicationService.fetch": _of_name("replication.fetch"),
+    "ReplicationService.follow": _of_name("replication.follow"),
+    "HistoryService.commits": _of_name("history.commits"),
+    "StatusService.is_diverged": _of_name("status.is_diverged"),
+    "StatusService.is_paused": _of_name("status.is_paused"),
+    "ReplicationService.is_replica": _of_name("replication.is_replica"),
+    "StatusService.is_unfinished": _of_name("status.is_unfinished"),
+    "HistoryService.live_floor": _of_name("history.live_floor", {"snapshot": "instance"}),
+    "HistoryService.read_snapshot": _of_name(
+        "history.read_snapshot",
         {"snapshot": "instance", "floor": "whole", "start": "whole", "end": "whole"},
         "start end",
         floor=1,
     ),
     "Archive.offload": _of_name("offload", {"up_to": "whole", "drop_hot": "bool", "on_bytes": "callable"}, "up_to"),
-    "Archive.offloaded_seq": _of_name("offloaded_seq"),
-    "Archive.orphan_uploads": _of("orphan_uploads", {"min_age_ms": "whole"}),
-    "Archive.pause": _of_name("pause", {"paused": "bool"}),
-    "Archive.point": _of_name("point", {"target": "text"}, target="seq:3"),
-    "Archive.pull": _of_name("pull"),
+    "StatusService.offloaded_seq": _of_name("status.offloaded_seq"),
+    "UpkeepService.orphan_uploads": _of("upkeep.orphan_uploads", {"min_age_ms": "whole"}),
+    "UpkeepService.pause": _of_name("upkeep.pause", {"paused": "bool"}),
+    "HistoryService.point": _of_name("history.point", {"target": "text"}, target="seq:3"),
+    "ReplicationService.pull": _of_name("replication.pull"),
     "Archive.read": _of_name("read", {"start": "whole", "end": "whole", "at": "text"}, "start end at"),
     "Archive.release": _of_name("release", {"at_once": "bool"}),
-    "Archive.rename_branch": _of_topic("rename_branch", {"branch": "text", "new": "text"}, branch="half", new="other"),
-    "Archive.reset": _of_name("reset", {"as_branch": "text", "discard": "bool"}, "as_branch"),
+    "BranchService.rename_branch": _of_topic(
+        "branches.rename_branch", {"branch": "text", "new": "text"}, branch="half", new="other"
+    ),
+    "ReplicationService.reset": _of_name("replication.reset", {"as_branch": "text", "discard": "bool"}, "as_branch"),
     "Archive.restore": _of_topic(
         "restore", {"to": "text", "name": "text", "message": "text"}, to="seq:3", name="third"
     ),
-    "Archive.runs": _of_name("runs"),
-    "Archive.snapshot": _of_name("snapshot", {"at": "text"}, "at"),
-    "Archive.status": _of_name("status"),
-    "Archive.sync": _of_name("sync", {"on_bytes": "callable"}),
-    "Archive.sync_state": _of_name("sync_state"),
-    "Archive.tag": _of_topic("tag", {"name": "text", "to": "text", "message": "text"}, name="new", to="seq:3"),
-    "Archive.tags": _of_topic("tags"),
-    "Archive.take_over": _of_name("take_over"),
+    "StatusService.runs": _of_name("status.runs"),
+    "HistoryService.snapshot": _of_name("history.snapshot", {"at": "text"}, "at"),
+    "StatusService.topic": _of_name("status.topic"),
+    "ReplicationService.sync": _of_name("replication.sync", {"on_bytes": "callable"}),
+    "ReplicationService.sync_state": _of_name("replication.sync_state"),
+    "TagService.tag": _of_topic("tags.tag", {"name": "text", "to": "text", "message": "text"}, name="new", to="seq:3"),
+    "TagService.list": _of_topic("tags.list"),
+    "ReplicationService.take_over": _of_name("replication.take_over"),
     "Archive.truncate": _of_name("truncate", {"seq": "whole"}, seq=3),
-    "Archive.undelete_branch": _of_topic("undelete_branch", {"branch": "text"}, branch="half"),
-    "Archive.undo": _of("undo", {"number": "whole"}, "number"),
-    "Archive.waiting_bytes": _of_name("waiting_bytes", {"up_to": "whole"}, "up_to"),
+    "BranchService.undelete_branch": _of_topic("branches.undelete_branch", {"branch": "text"}, branch="half"),
+    "HistoryService.undo": _of("history.undo", {"number": "whole"}, "number"),
+    "StatusService.waiting_bytes": _of_name("status.waiting_bytes", {"up_to": "whole"}, "up_to"),
     "Archive.writable": _of_name("writable"),
 }
 
 
 def test_every_call_has_a_row_for_every_argument() -> None:
-    assert {name: frozenset(row.takes) for name, row in CALLS.items()} == calls_of(offload, values=VALUES)
+    services = ModuleType("services")
+    kinds = [kind for kind in get_type_hints(Archive).values() if issubclass(kind, Owned)]
+    vars(services).update({kind.__name__: kind for kind in kinds}, __all__=[kind.__name__ for kind in kinds])
+    public = calls_of(offload, values=VALUES) | calls_of(services)
+    assert {name: frozenset(row.takes) for name, row in CALLS.items()} == public
 
 
 @pytest.mark.parametrize("name", CALLS)

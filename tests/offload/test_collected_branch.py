@@ -61,10 +61,10 @@ class World:
 
     def collect(self) -> None:
         with self.opened("main") as (_, archive):
-            archive.delete_branch("t", "br")
+            archive.branches.delete_branch("t", "br")
             for _ in range(4):
                 self.clock.ms += 8 * DAY_MS
-                assert not archive.collect().blocked
+                assert not archive.upkeep.collect().blocked
 
     def keys_of(self, vid: object) -> list[str]:
         return [*self.store.list(f"{vid}/")]
@@ -81,7 +81,7 @@ def world(tmp_path: Path) -> World:
 def gone(world: World) -> World:
     with world.opened("writer") as (log, archive):
         world.write(log, archive)
-        vid = archive.snapshot(BRANCH).vid
+        vid = archive.history.snapshot(BRANCH).vid
     world.collect()
     assert world.keys_of(vid) == [boundary_key(vid)]
     return world
@@ -95,12 +95,12 @@ def test_who_writes_it_in_a_running_process_stops_for_good(world: World) -> None
         with pytest.raises(BranchCollected, match="t@br was deleted in the remote") as caught:
             archive.offload(BRANCH)
         assert f"seglog reset {BRANCH} --as NAME" in (caught.value.hint or "")
-        status = archive.status(BRANCH)
-        assert archive.is_diverged(BRANCH)
+        status = archive.status.topic(BRANCH)
+        assert archive.status.is_diverged(BRANCH)
         assert (status.diverged_lsn, status.pending_lsn, status.hot_first_seq, status.head_seq) == (0, None, 3, 6)
         assert "COLLECTED: it was deleted in the remote, and its volume is gone" in describe_status(status)
         store.counts.clear()
-        for again in (archive.offload, archive.sync, archive.take_over):
+        for again in (archive.offload, archive.replication.sync, archive.replication.take_over):
             with pytest.raises(BranchCollected):
                 again(BRANCH)
         assert not store.counts
@@ -122,38 +122,44 @@ def test_who_follows_it_in_a_running_process_is_told(world: World) -> None:
     with world.opened("writer") as (log, archive):
         world.write(log, archive)
     with world.opened("reader") as (_, archive):
-        archive.sync(BRANCH)
+        archive.replication.sync(BRANCH)
         world.collect()
-        for act in (archive.pull, archive.fetch, archive.sync, archive.follow, archive.take_over):
+        for act in (
+            archive.replication.pull,
+            archive.replication.fetch,
+            archive.replication.sync,
+            archive.replication.follow,
+            archive.replication.take_over,
+        ):
             with pytest.raises(BranchCollected):
                 act(BRANCH)
-        assert "COLLECTED" in describe_status(archive.status(BRANCH))
-        assert not archive.reset(BRANCH).is_followed
-        assert archive.replicas() == []
+        assert "COLLECTED" in describe_status(archive.status.topic(BRANCH))
+        assert not archive.replication.reset(BRANCH).is_followed
+        assert archive.replication.replicas() == []
 
 
 def test_a_new_process_does_not_blame_the_remote(gone: World, tmp_path: Path) -> None:
     with gone.opened("writer") as (_, archive):
         with pytest.raises(BranchCollected):
             archive.offload(BRANCH)
-        assert archive.status(BRANCH).diverged_lsn == 0
+        assert archive.status.topic(BRANCH).diverged_lsn == 0
     # The local catalog has the collection on record, so the call needs no remote.
     with opened(tmp_path / "writer", MemoryStore()) as (_, archive), pytest.raises(BranchCollected):
-        archive.sync(BRANCH)
+        archive.replication.sync(BRANCH)
 
 
 def test_another_remote_is_told_as_one(world: World, tmp_path: Path) -> None:
     with world.opened("writer") as (log, archive):
         world.write(log, archive)
     with opened(tmp_path / "writer", MemoryStore()) as (_, archive), pytest.raises(OtherRemote):
-        archive.sync(BRANCH)
+        archive.replication.sync(BRANCH)
 
 
 def test_a_daemon_tells_it_once_and_asks_no_more(world: World, caplog: pytest.LogCaptureFixture) -> None:
     with world.opened("writer") as (log, archive):
         world.write(log, archive)
     with world.opened("reader") as (_, archive):
-        archive.sync(BRANCH)
+        archive.replication.sync(BRANCH)
     world.collect()
 
     async def run() -> None:
@@ -162,7 +168,7 @@ def test_a_daemon_tells_it_once_and_asks_no_more(world: World, caplog: pytest.Lo
             clock.now = world.clock.ms
             async with serving(world.path / name, store, clock, OFFLOAD_OFFLOAD_AFTER_S="0") as service:
                 assert service.archive is not None
-                await until(lambda: service.archive.is_diverged(BRANCH), name)
+                await until(lambda: service.archive.status.is_diverged(BRANCH), name)
                 await asyncio.sleep(0.1)
                 store.counts.clear()
                 clock.now += 600_000
@@ -182,11 +188,11 @@ def test_what_is_still_here_becomes_a_branch_that_begins_with_nothing(world: Wor
     def save(log: Log, archive: Archive) -> None:
         log.topic(BRANCH).delete(tag="eu")
         with pytest.raises(LocalChangesLost, match="4 records and 1 deletes"):
-            archive.reset(BRANCH)
-        result = archive.reset(BRANCH, as_branch="saved")
+            archive.replication.reset(BRANCH)
+        result = archive.replication.reset(BRANCH, as_branch="saved")
         assert (result.changes.records, result.branch, result.is_followed) == (4, "saved", False)
         assert not log.has_topic(BRANCH)
-        assert archive.replicas() == []
+        assert archive.replication.replicas() == []
         log.topic("t@saved").append([b"g"])
         log.topic("t@saved").seal()
         archive.offload("t@saved", drop_hot=True)
@@ -200,12 +206,12 @@ def test_what_is_still_here_becomes_a_branch_that_begins_with_nothing(world: Wor
         with world.opened("writer") as (log, archive):
             save(log, archive)
     with world.opened("third") as (_, archive):
-        archive.sync("t@saved")
+        archive.replication.sync("t@saved")
         found = [(each.seq, each.value, each.tag) for each in archive.read("t@saved")]
         assert found == [(1, b"c", "x"), (2, b"d", "x"), (4, b"f", None), (5, b"g", None)]
         before = list(archive.read("t@saved", at="seq:4"))
         assert [(each.seq, each.value, each.node) for each in before][2] == (3, b"e", "n")
-        assert "rescued_from" not in archive.snapshot("t@saved").config
+        assert "rescued_from" not in archive.history.snapshot("t@saved").config
 
 
 def test_deletes_that_reach_below_what_is_here_take_nothing_of_it(gone: World) -> None:
@@ -213,7 +219,7 @@ def test_deletes_that_reach_below_what_is_here_take_nothing_of_it(gone: World) -
         log.topic(BRANCH).delete(before=2)
         log.topic(BRANCH).delete(before=5)
         log.topic(BRANCH).append([b"g"])
-        archive.reset(BRANCH, as_branch="saved")
+        archive.replication.reset(BRANCH, as_branch="saved")
         assert values(archive, "t@saved") == [b"e", b"f", b"g"]
 
 
@@ -221,18 +227,18 @@ def test_a_branch_that_saved_something_else_is_not_taken_for_an_earlier_try(gone
     with gone.opened("main") as (_, archive):
         archive.restore("t", to="seq:1", name="second")
     with gone.opened("writer") as (log, archive):
-        archive.reset(BRANCH, as_branch="saved")
+        archive.replication.reset(BRANCH, as_branch="saved")
         ship(archive, log, "t@second", b"x")
     with gone.opened("main") as (_, archive):
-        archive.delete_branch("t", "second")
+        archive.branches.delete_branch("t", "second")
         for _ in range(4):
             gone.clock.ms += 8 * DAY_MS
-            archive.collect()
+            archive.upkeep.collect()
     with gone.opened("writer") as (log, archive):
         with pytest.raises(BranchExists):
-            archive.reset("t@second", as_branch="saved")
+            archive.replication.reset("t@second", as_branch="saved")
         assert [each.value for each in log.topic("t@second").read(2)] == [b"x"]
-        archive.reset("t@second", as_branch="other")
+        archive.replication.reset("t@second", as_branch="other")
         assert (values(archive, "t@saved"), values(archive, "t@other")) == ([b"c", b"d", b"e", b"f"], [b"x"])
 
 
@@ -240,11 +246,11 @@ def test_a_branch_that_saved_something_else_is_not_taken_for_an_earlier_try(gone
 def test_discard_drops_it(gone: World, act: str) -> None:
     with gone.opened("writer") as (log, archive):
         if act == "reset":
-            assert archive.reset(BRANCH, discard=True).changes.records == 4
+            assert archive.replication.reset(BRANCH, discard=True).changes.records == 4
         else:
             archive.delete_topic(BRANCH, detach=True, discard=True)
         assert not log.has_topic(BRANCH)
-        assert archive.replicas() == []
+        assert archive.replication.replicas() == []
 
 
 @every(41, part=8)
@@ -253,13 +259,13 @@ def test_saving_it_ends_anywhere_and_is_repeated(every: int, gone: World, tmp_pa
     steps = 0
 
     def act(_: Log, archive: Archive) -> None:
-        archive.reset(BRANCH, as_branch="saved")
+        archive.replication.reset(BRANCH, as_branch="saved")
 
     for name, crashed in crashes(place, tmp_path / "crashes", act, every):
         steps += 1
         with crashed.opened() as (log, archive):
-            if log.has_topic(BRANCH) or archive.is_replica(BRANCH):
-                archive.reset(BRANCH, as_branch="saved")
+            if log.has_topic(BRANCH) or archive.replication.is_replica(BRANCH):
+                archive.replication.reset(BRANCH, as_branch="saved")
             assert values(archive, "t@saved") == [b"c", b"d", b"e", b"f"], name
             assert not log.has_topic(BRANCH), name
         shutil.rmtree(crashed.path)

@@ -46,7 +46,7 @@ def archive(log: Log, store: CountingStore) -> Iterator[Archive]:
 
 def check(archive: Archive, store: CountingStore, *, indexes: int) -> int:
     """Check the counts for each seq at which the snapshot may be cut. Return the number of records of the whole."""
-    snapshot = archive.snapshot("t")
+    snapshot = archive.history.snapshot("t")
     for seq in range(snapshot.bounds.head_seq + 1):
         views = cut(snapshot, seq).segments
         seqs = [record.seq for record in archive.read("t", end=seq, at=f"lsn:{snapshot.lsn}")] if views else []
@@ -58,7 +58,7 @@ def check(archive: Archive, store: CountingStore, *, indexes: int) -> int:
             assert [last_live_seq(view, reader) for view, count in zip(views, counts, strict=True) if count][-1:] == (
                 seqs[-1:]
             )
-    count, last = archive.count(snapshot)
+    count, last = archive.history.count(snapshot)
     assert (count, last and last.seq) == (len(seqs), seqs[-1] if seqs else None)
     return count
 
@@ -75,8 +75,8 @@ def test_what_was_deleted_since_is_told_by_the_commits(archive: Archive, store: 
 
 def test_what_was_gone_before_is_told_for_a_whole_segment(archive: Archive, store: CountingStore) -> None:
     archive.delete("t", tag="even")
-    assert archive.erase("t")
-    [view] = archive.snapshot("t").segments
+    assert archive.upkeep.erase("t")
+    [view] = archive.history.snapshot("t").segments
     assert view.ref.live_records == 5
     with closing(ColdReader(store)) as reader:
         store.counts.clear()
@@ -90,8 +90,8 @@ def test_what_was_gone_before_is_told_for_a_whole_segment(archive: Archive, stor
 def test_a_part_of_a_segment_is_asked_for_only_if_records_were_gone(archive: Archive, store: CountingStore) -> None:
     archive.delete("t", before=4)
     archive.delete("t", tag="even")
-    assert archive.erase("t")
-    [view] = archive.snapshot("t").segments
+    assert archive.upkeep.erase("t")
+    [view] = archive.history.snapshot("t").segments
     assert (view.first, view.ref.live_records) == (4, 2)
-    snapshot = replace(archive.snapshot("t"), segments=(replace(view, first=5), replace(view, last=4)))
-    assert archive.count(snapshot)[0] == 2
+    snapshot = replace(archive.history.snapshot("t"), segments=(replace(view, first=5), replace(view, last=4)))
+    assert archive.history.count(snapshot)[0] == 2

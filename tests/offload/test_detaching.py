@@ -34,9 +34,9 @@ def test_all_of_it_is_in_the_remote_then(tmp_path: Path, store: MemoryStore) -> 
             archive.delete_topic("t")
         archive.delete_topic("t", detach=True)
         assert not log.has_topic("t")
-        assert archive.replicas() == []
+        assert archive.replication.replicas() == []
         assert context_of(archive).local.attempts("t") == ()
-        archive.sync("t")
+        archive.replication.sync("t")
         assert values(archive, "t") == [b"b", b"c"]
         assert archive.writable("t").append([b"d"]) == range(4, 5)
         ship(archive, log, "t", b"e")
@@ -49,15 +49,15 @@ def test_a_branch_can_be_deleted_in_the_remote_then(tmp_path: Path, store: Memor
         archive.restore("t", to="head", name="b")
         archive.writable("t@b").append([b"b"])
         archive.delete_topic("t@b", detach=True)
-        archive.delete_branch("t", "b")
-        archive.undelete_branch("t", "b")
+        archive.branches.delete_branch("t", "b")
+        archive.branches.undelete_branch("t", "b")
         assert values(archive, "t@b") == [b"a", b"b"]
 
 
 def test_who_was_fenced_drops_what_is_only_here_when_told_to(tmp_path: Path, store: MemoryStore) -> None:
     with opened(tmp_path / "one", store) as (log, archive), opened(tmp_path / "two", store) as (_, two):
         ship(archive, log, "t", b"a")
-        two.take_over("t")
+        two.replication.take_over("t")
         log.topic("t").append([b"b"])
         with pytest.raises(Fenced):
             archive.delete_topic("t", detach=True)
@@ -98,6 +98,6 @@ def test_it_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> Non
             with contextlib.suppress(NoSuchTopic):  # the first run may have completed
                 archive.delete_topic("t", detach=True)
             assert not log.has_topic("t"), name
-            archive.sync("t")
+            archive.replication.sync("t")
             assert values(archive, "t") == [b"a", b"b", b"c"], name
     assert steps > 50 / every

@@ -44,7 +44,7 @@ def pair(tmp_path: Path, store: MemoryStore, clock: HandClock) -> Iterator[tuple
 
 
 def newest(archive: Archive) -> tuple[CommitKind, Bounds]:
-    commit = next(iter(archive.history("t"))).commit
+    commit = next(iter(archive.history.commits("t"))).commit
     return commit.kind, commit.bounds
 
 
@@ -82,7 +82,7 @@ def test_others_are_told_too(pair: tuple[Log, Archive], tmp_path: Path, store: M
     _, archive = pair
     archive.evict("t", 4)
     with opened(tmp_path / "two", store) as (two_log, two):
-        two.sync("t")
+        two.replication.sync("t")
         replica = ReplicaTopic(two, "t")
         assert replica.earliest_seq == 4
         assert [item if isinstance(item, Gap) else item.seq for item in replica.read(2, gaps=True)] == [
@@ -93,14 +93,14 @@ def test_others_are_told_too(pair: tuple[Log, Archive], tmp_path: Path, store: M
         with pytest.raises(Evicted):
             two.read("t", 3)
         assert len(values(two, "t")) == 5
-        two.take_over("t")
+        two.replication.take_over("t")
         topic = two_log.topic("t")
         assert (topic.evict_floor, topic.earliest_seq) == (4, 4)
         ship(two, two_log, "t", b"9")
         assert [item if isinstance(item, Gap) else item.seq for item in topic.read(1, gaps=True)] == [
             Gap(1, 3), 4, 5, 6, 7, 8, 9,
         ]  # fmt: skip
-        assert [past.commit.kind for past in two.history("t")].count(CommitKind.EVICT) == 1
+        assert [past.commit.kind for past in two.history.commits("t")].count(CommitKind.EVICT) == 1
 
 
 def test_one_that_the_volume_was_never_told_of_is_one_on_the_branch_of_a_reset(
@@ -108,9 +108,9 @@ def test_one_that_the_volume_was_never_told_of_is_one_on_the_branch_of_a_reset(
 ) -> None:
     log, archive = pair
     with opened(tmp_path / "two", store) as (_, two):
-        two.take_over("t")
+        two.replication.take_over("t")
     log.topic("t").evict(3)
-    assert archive.reset("t", as_branch="mine").changes.deletes == 1
+    assert archive.replication.reset("t", as_branch="mine").changes.deletes == 1
     assert log.topic("t@mine").evict_floor == 3
     assert len(values(archive, "t@mine")) == 6
     assert len(values(archive, "t")) == 8
@@ -143,7 +143,7 @@ def test_gc_takes_it_when_the_window_has_passed(
 ) -> None:
     _, archive = pair
     archive.evict("t", 5)
-    dates = [archive.erasures("t").date_ms(past) for past in archive.history("t")]
+    dates = [archive.upkeep.erasures("t").date_ms(past) for past in archive.history.commits("t")]
     assert dates[0] is not None
     for _ in range(3):
         clock.ms += 3_600_000
@@ -165,7 +165,7 @@ def test_it_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> Non
             ship(archive, log, "t", b"4")
             left = [b"3", b"4"] if is_evicted else [b"1", b"2", b"3", b"4"]
             assert values(archive, "t") == values(archive, "t", "head") == left, name
-            kinds = [past.commit.kind for past in archive.history("t")]
+            kinds = [past.commit.kind for past in archive.history.commits("t")]
             assert kinds.count(CommitKind.EVICT) == is_evicted, name
             assert values(archive, "t", "seq:3") == [b"1", b"2", b"3"], name
     assert steps > 30 / every

@@ -47,22 +47,30 @@ def archive(log: Log, tmp_path: Path) -> Iterator[Archive]:
 
 
 def calls_on(archive: Archive) -> dict[str, Callable[[], Any]]:
+    branches, tags, history = archive.branches, archive.tags, archive.history
+    replication, upkeep, status = archive.replication, archive.upkeep, archive.status
     return {
+        "branches that the parent holds": lambda: branches.list("t"),
+        "tags that the parent holds": lambda: tags.list("t"),
+        "a history that the parent holds": lambda: history.snapshot("t"),
+        "a replication that the parent holds": lambda: replication.sync("t"),
+        "an upkeep that the parent holds": lambda: upkeep.compact("t"),
+        "a status that the parent holds": lambda: status.topic("t"),
         "offload": lambda: archive.offload("t"),
         "release": lambda: archive.release("t"),
         "read": lambda: archive.read("t"),
         "read at": lambda: archive.read("t", at="seq:5"),
-        "snapshot": lambda: archive.snapshot("t"),
-        "history": lambda: archive.history("t"),
-        "point": lambda: archive.point("t", "seq:5"),
+        "snapshot": lambda: archive.history.snapshot("t"),
+        "history": lambda: archive.history.commits("t"),
+        "point": lambda: archive.history.point("t", "seq:5"),
         "restore": lambda: archive.restore("t", to="seq:5", name="half"),
-        "pull": lambda: archive.pull("t"),
-        "fetch": lambda: archive.fetch("t"),
-        "sync": lambda: archive.sync("t"),
-        "reset": lambda: archive.reset("t"),
-        "take_over": lambda: archive.take_over("t"),
+        "pull": lambda: archive.replication.pull("t"),
+        "fetch": lambda: archive.replication.fetch("t"),
+        "sync": lambda: archive.replication.sync("t"),
+        "reset": lambda: archive.replication.reset("t"),
+        "take_over": lambda: archive.replication.take_over("t"),
         "delete_topic": lambda: archive.delete_topic("t"),
-        "diff": lambda: archive.diff("t", "t"),
+        "diff": lambda: archive.history.diff("t", "t"),
         "cache_counts": archive.cache_counts,
         "url": lambda: archive.url,
     }

@@ -200,7 +200,7 @@ def test_a_call_that_names_a_commit_says_how_to_get_one_and_makes_none(tmp_path:
     with seglog.open(tmp_path) as log, offload.attach(log, store=store) as archive:
         log.topic("t").append([b"a"])
         for target in ("head", "seq:1", "lsn:1", "head~1"):
-            for call in (archive.point, archive.snapshot):
+            for call in (archive.history.point, archive.history.snapshot):
                 with pytest.raises(NotOffloaded) as refusal:
                     call("t", target)
                 assert "`seglog seal t`, then `seglog offload t`" in (refusal.value.hint or "")

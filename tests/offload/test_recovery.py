@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> MemoryStore:
         archive.restore("a", to="seq:1", name="one")
         archive.restore("a", to="seq:3", name="three")
         archive.restore("a", to="seq:3", name="gone")
-        archive.delete_branch("a", "gone")
+        archive.branches.delete_branch("a", "gone")
         ship(archive, log, "a@three", b"6")
         log.topic("a").append([b"never offloaded"])
     return store
@@ -48,7 +48,7 @@ EXPECTED = {"a": [b"3", b"4"], "a@one": [b"1"], "a@three": [b"1", b"2", b"3", b"
 
 def check(path: Path, store: MemoryStore) -> None:
     with opened(path, store) as (log, archive):
-        assert archive.replicas() == sorted(EXPECTED)
+        assert archive.replication.replicas() == sorted(EXPECTED)
         assert {name: values(archive, name) for name in EXPECTED} == EXPECTED
         assert log.topics() == []
     assert not (path / MARKER).exists()
@@ -77,7 +77,7 @@ def test_writing_goes_on_with_the_next_seq_and_the_old_directory_is_fenced(tmp_p
         log.topic("a").seal()
         with pytest.raises(Fenced):
             archive.offload("a")
-        assert archive.reset("a", as_branch="late").changes.records == 1
+        assert archive.replication.reset("a", as_branch="late").changes.records == 1
         assert values(archive, "a@late") == [b"3", b"4", b"never offloaded"]
 
 
@@ -86,7 +86,7 @@ def test_writable_takes_over_all_of_them(tmp_path: Path, store: MemoryStore) -> 
     assert all(each.is_writable for each in found if isinstance(each, RecoveredTopic))
     with opened(tmp_path / "new", store) as (log, archive):
         assert log.topics() == sorted(EXPECTED)
-        assert {name: archive.status(name).writer_epoch for name in EXPECTED} == {
+        assert {name: archive.status.topic(name).writer_epoch for name in EXPECTED} == {
             "a": 2, "a@one": 1, "a@three": 2, "b": 2,
         }  # fmt: skip
         assert {name: values(archive, name) for name in EXPECTED} == EXPECTED

@@ -58,7 +58,7 @@ def _restore(archive: Archive) -> None:
 
 
 def _tag(archive: Archive) -> None:
-    archive.tag("t", "x")
+    archive.tags.tag("t", "x")
 
 
 @pytest.mark.parametrize("name_it", [_restore, _tag])
@@ -127,14 +127,14 @@ def test_a_run_ends_whatever_is_sealed_and_deleted_meanwhile(act: str, call: str
         if call == "offload":
             archive.offload("t")
         elif call == "sync":
-            archive.sync("t")
+            archive.replication.sync("t")
         elif call == "restore":
             archive.restore("t", to="head", name="b")
         else:
             with pytest.raises(offload.errors.LocalChangesLost):
                 archive.delete_topic("t", detach=True)
         assert store.commits == 1
-        assert archive.sync_state("t").local_ahead == 1
+        assert archive.replication.sync_state("t").local_ahead == 1
 
 
 def test_deletes_that_were_there_when_a_run_began_are_brought_by_it(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def new(count: int, after: int) -> list[bytes]:
 
 
 def kinds(archive: Archive, name: str = "t") -> str:
-    return "".join(past.commit.kind.name[0] for past in reversed(list(archive.history(name))))
+    return "".join(past.commit.kind.name[0] for past in reversed(list(archive.history.commits(name))))
 
 
 @pytest.mark.parametrize("cut", [1, 2, 6, 7, 10, 12])
@@ -90,8 +90,8 @@ def test_every_state_before_and_after_it_is_exact(
     result = archive.truncate("t", cut)
     kept = old(15)[: cut - 1]
     assert (result.records, result.waits_for) == (16 - cut, None)
-    assert topic.head_seq == archive.status("t").offloaded_seq == cut - 1
-    lsn = archive.status("t").lsn
+    assert topic.head_seq == archive.status.topic("t").offloaded_seq == cut - 1
+    lsn = archive.status.topic("t").lsn
     assert result.lsn == lsn
     assert values(archive, "t") == values(archive, "t", "head") == kept
     clock.ms += 1000
@@ -155,17 +155,17 @@ def test_a_remote_that_is_out_of_reach_learns_of_it_later(pair: tuple[Log, Archi
     log, archive = pair
     topic = log.topic("t")
     topic.truncate(10)
-    assert archive.is_unfinished("t")
-    assert str(archive.sync_state("t")) == "9+1 r1"
+    assert archive.status.is_unfinished("t")
+    assert str(archive.replication.sync_state("t")) == "9+1 r1"
     topic.append(new(3, 9))
-    assert str(archive.sync_state("t")) == "9+4 r1"
+    assert str(archive.replication.sync_state("t")) == "9+4 r1"
     topic.seal()
-    assert archive.status("t").offloaded_seq == 9
+    assert archive.status.topic("t").offloaded_seq == 9
     assert archive.release("t", at_once=True) == 0  # only the log has the new records of this segment
     assert values(archive, "t") == old(9) + new(3, 9)
     assert archive.offload("t").offloaded_seq == 12
     assert kinds(archive) == "OTO"
-    assert (topic.truncate_ops(), archive.is_unfinished("t")) == ((), False)
+    assert (topic.truncate_ops(), archive.status.is_unfinished("t")) == ((), False)
     archive.offload("t", drop_hot=True)
     assert topic.hot_floor == 13
     assert values(archive, "t") == old(9) + new(3, 9)
@@ -177,7 +177,7 @@ def test_of_several_that_wait_the_deepest_says_what_the_volume_has_in_common(pai
     for seq in (10, 5):
         topic.truncate(seq)
         topic.append(new(2, seq - 1))
-    assert str(archive.sync_state("t")) == "4+4 r1"  # two records, two truncations
+    assert str(archive.replication.sync_state("t")) == "4+4 r1"  # two records, two truncations
     archive.offload("t")
     assert kinds(archive) == "OTT"
 
@@ -274,10 +274,10 @@ def test_a_merge_and_an_erasure_leave_out_what_was_cut(pair: tuple[Log, Archive]
     log.topic("t").append(new(3, 9))
     log.topic("t").seal()
     archive.offload("t", drop_hot=True)
-    assert archive.erase("t")
+    assert archive.upkeep.erase("t")
     assert values(archive, "t") == old(9) + new(3, 9)
     assert values(archive, "t", "seq:12") == old(12)
-    assert archive.runs("t")[-1].last_seq == 12
+    assert archive.status.runs("t")[-1].last_seq == 12
 
 
 def test_a_merge_leaves_out_a_chunk_of_which_a_truncation_took_all(tmp_path: Path) -> None:
@@ -297,8 +297,8 @@ def test_a_merge_leaves_out_a_chunk_of_which_a_truncation_took_all(tmp_path: Pat
         log.topic("t").seal()
         archive.offload("t", drop_hot=True)
         shown = [record.value for record in archive.read("t")]
-        assert archive.erase("t")
-        assert archive.compact("t")
+        assert archive.upkeep.erase("t")
+        assert archive.upkeep.compact("t")
         assert [record.value for record in archive.read("t")] == shown
 
 
@@ -359,7 +359,7 @@ def test_what_was_being_sent_when_it_came_is_not_published(
     if cut == 19 and not fails:  # the next run takes the segments that were sealed during the run
         archive.offload("t")
         assert kinds(archive) == "OOO"
-    named = {str(ref.sid) for past in archive.history("t") for ref in past.commit.segments}
+    named = {str(ref.sid) for past in archive.history.commits("t") for ref in past.commit.segments}
     assert {key.rpartition("/")[2].removesuffix(".index") for key in store.list("") if "/segments/" in key} == named
 
 
@@ -423,10 +423,10 @@ def test_it_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> Non
             assert values(archive, "t") == values(archive, "t", "head") == now, name
             assert kinds(archive).count("T") == is_cut, name
             assert values(archive, "t", "seq:9") == old(9), name
-            status = archive.status("t")
+            status = archive.status.topic("t")
             assert (status.pending_lsn, status.diverged_lsn, status.unfinished_attempts) == (None, None, 0), name
             assert log.topic("t").hot_floor == log.topic("t").head_seq + 1, name
-            named = {str(ref.sid) for past in archive.history("t") for ref in past.commit.segments}
+            named = {str(ref.sid) for past in archive.history.commits("t") for ref in past.commit.segments}
         objects = {key.rpartition("/")[2].removesuffix(".index") for key in place.store.list("") if "/segments/" in key}
         assert objects == named, name
     tell(f"truncate: {steps} crashes")
@@ -436,24 +436,24 @@ def test_it_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> Non
 def test_who_follows_sees_it_whole_and_who_writes_it_next_goes_on_after_it(tmp_path: Path, store: MemoryStore) -> None:
     with opened(tmp_path / "one", store) as (log, archive), opened(tmp_path / "two", store) as (two_log, two):
         ship(archive, log, "t", *old(6))
-        two.sync("t")
+        two.replication.sync("t")
         assert values(two, "t") == old(6)
         archive.truncate("t", 4)
         assert values(two, "t") == old(6)
-        two.sync("t")
-        assert (values(two, "t"), two.status("t").head_seq) == (old(3), 3)
+        two.replication.sync("t")
+        assert (values(two, "t"), two.status.topic("t").head_seq) == (old(3), 3)
         ship(archive, log, "t", b"new 4", b"new 5")
-        two.sync("t")
+        two.replication.sync("t")
         assert values(two, "t") == [*old(3), b"new 4", b"new 5"]
-        two.take_over("t")
+        two.replication.take_over("t")
         two.truncate("t", 2)
         ship(two, two_log, "t", b"two 2")
         assert values(two, "t") == [b"old 1", b"two 2"]
         result = archive.truncate("t", 5)
         assert (result.lsn, result.waits_for) == (None, str(divergence(context_of(archive).handles.find("t"))))
         with pytest.raises(Fenced):
-            archive.sync("t")
-        archive.reset("t", discard=True)
+            archive.replication.sync("t")
+        archive.replication.reset("t", discard=True)
         assert values(archive, "t") == [b"old 1", b"two 2"]
 
 
@@ -462,12 +462,12 @@ def test_one_that_the_volume_was_never_told_of_is_a_change_that_a_reset_keeps(
 ) -> None:
     with opened(tmp_path / "one", store) as (log, archive), opened(tmp_path / "two", store) as (_, two):
         ship(archive, log, "t", *old(6))
-        two.take_over("t")
+        two.replication.take_over("t")
         log.topic("t").truncate(4)
         with pytest.raises(LocalChangesLost, match="0 records and 0 deletes, and 1 truncations"):
-            archive.reset("t")
+            archive.replication.reset("t")
         log.topic("t").append([b"new 4"])
-        result = archive.reset("t", as_branch="mine")
+        result = archive.replication.reset("t", as_branch="mine")
         assert (result.changes.records, result.changes.truncations) == (1, 1)
         assert values(archive, "t@mine") == [*old(3), b"new 4"]
         assert values(archive, "t") == old(6)
@@ -484,7 +484,7 @@ def test_a_branch_may_be_cut_below_where_it_began(pair: tuple[Log, Archive], tmp
     archive.offload("t@b", drop_hot=True)
     assert values(archive, "t@b") == [*old(4), b"b 5"]
     assert values(archive, "t") == old(12)
-    diff = archive.diff("t", "t@b")
+    diff = archive.history.diff("t", "t@b")
     assert (diff.shared_seq, diff.left.appended, diff.right.appended) == (4, 8, 1)
 
 
@@ -517,4 +517,4 @@ def test_an_error_before_the_cut_leaves_all_as_it_was(tmp_path: Path, store: Mem
         faulty.plan = ()
         assert archive.truncate("t", 3).records == 4
         assert kinds(archive) == "OOT"
-        assert CommitKind.TRUNCATE in {past.commit.kind for past in archive.history("t")}
+        assert CommitKind.TRUNCATE in {past.commit.kind for past in archive.history.commits("t")}

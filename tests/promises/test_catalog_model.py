@@ -260,7 +260,7 @@ class CatalogModel(RuleBasedStateMachine):
         An offloaded record stays in the past of the branch. A record that only the log has was never in a past.
         """
         name = self._some(lambda line: line.is_open)
-        line, status = self.lines[name], self.archive.status(name)
+        line, status = self.lines[name], self.archive.status.topic(name)
         seq = line.head - back + 1
         is_only_here = status.pending_lsn is None and seq > status.offloaded_seq
         if seq < self.log.topic(name).evict_floor or (is_only_here and (seq == 1 or not line.are_plain(back))):
@@ -290,19 +290,22 @@ class CatalogModel(RuleBasedStateMachine):
     @rule(at=st.integers(0, 9), is_after=st.booleans())
     def compact(self, at: int, is_after: bool) -> None:
         name = self._some(lambda line: line.is_open)
-        self._perhaps_killed(at, is_after, lambda: self.archive.compact(name))
+        self._perhaps_killed(at, is_after, lambda: self.archive.upkeep.compact(name))
 
     @rule(part=st.floats(0, 1))
     def checkpoint(self, part: float) -> None:
         name = self._some(lambda line: line.is_open)
-        status = self.archive.status(name)
+        status = self.archive.status.topic(name)
         first = min(self.lines[name].seen, default=0)
         if status.lsn and first:
             lsn = first + int(part * (status.lsn - first))
             with contextlib.suppress(OutOfWindow):
                 if self.lines[name].seen.get(lsn, (0,))[0] > self.clock.ms - WINDOW_MS:
                     make_checkpoint(
-                        context_of(self.archive).volumes, self.archive.snapshot(name).vid, lsn, now_ms=self.clock.ms
+                        context_of(self.archive).volumes,
+                        self.archive.history.snapshot(name).vid,
+                        lsn,
+                        now_ms=self.clock.ms,
                     )
 
     @rule(at=st.integers(0, 40), is_after=st.booleans(), days=st.integers(0, 9))
@@ -349,7 +352,7 @@ class CatalogModel(RuleBasedStateMachine):
         self._close()
         self.life += 1
         self._open()
-        self.archive.take_over(TOPIC)
+        self.archive.replication.take_over(TOPIC)
         self.lines[TOPIC].is_open = True
         self.counts["takeovers"] += 1
 
@@ -382,9 +385,9 @@ class CatalogModel(RuleBasedStateMachine):
         if tag in self.tags:
             self.clock.ms += 1  # at the same time the same tag would count as already made
             with pytest.raises(TagExists):
-                self.archive.tag(name, tag, to=target)
+                self.archive.tags.tag(name, tag, to=target)
         else:
-            self.archive.tag(name, tag, to=target)
+            self.archive.tags.tag(name, tag, to=target)
             self.tags[tag] = line.shown
             self.counts["tags"] += 1
 
@@ -392,7 +395,7 @@ class CatalogModel(RuleBasedStateMachine):
     def delete_tag(self) -> None:
         if self.tags:
             tag = self.random.choice(sorted(self.tags))
-            self.archive.delete_tag(TOPIC, tag)
+            self.archive.tags.delete_tag(TOPIC, tag)
             del self.tags[tag]
 
     @rule(kind=st.sampled_from(["seq", "time", "head"]), days=st.integers(0, 30))
@@ -423,7 +426,7 @@ class CatalogModel(RuleBasedStateMachine):
     def delete_branch(self) -> None:
         name = self._some(lambda line: not line.is_open and line.deleted_ms is None)
         if name:
-            self.archive.delete_branch(TOPIC, name.partition("@")[2])
+            self.archive.branches.delete_branch(TOPIC, name.partition("@")[2])
             self.lines[name].deleted_ms = self.clock.ms
 
     @rule()
@@ -433,7 +436,7 @@ class CatalogModel(RuleBasedStateMachine):
             return
         line = self.lines[name]
         try:
-            self.archive.undelete_branch(TOPIC, name.partition("@")[2])
+            self.archive.branches.undelete_branch(TOPIC, name.partition("@")[2])
         except (OutOfWindow, NoSuchBranch):
             assert line.deleted_ms is not None
             assert line.deleted_ms + WINDOW_MS <= self.clock.ms
@@ -448,7 +451,7 @@ class CatalogModel(RuleBasedStateMachine):
         if name:
             new = f"{TOPIC}@r{self.made}"
             self.made += 1
-            self.archive.rename_branch(TOPIC, name.partition("@")[2], new.partition("@")[2])
+            self.archive.branches.rename_branch(TOPIC, name.partition("@")[2], new.partition("@")[2])
             self.lines[new] = self.lines.pop(name)
             self.counts["renamed"] += 1
 
@@ -561,10 +564,10 @@ class CatalogModel(RuleBasedStateMachine):
         return context_of(self.archive).reader.records(snapshot, snapshot.bounds.first_seq, snapshot.bounds.head_seq)
 
     def _remember(self, name: str) -> None:
-        lsn = self.archive.status(name).lsn
+        lsn = self.archive.status.topic(name).lsn
         if lsn:
             line = self.lines[name]
-            moment = line.offloaded(line.head - self.archive.status(name).offloaded_seq)
+            moment = line.offloaded(line.head - self.archive.status.topic(name).offloaded_seq)
             # The window follows the topic's own times.
             line.seen[lsn] = (moment.ms, moment.shown)
 

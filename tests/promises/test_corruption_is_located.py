@@ -119,7 +119,7 @@ def cold(sealed: Log, tmp_path: Path) -> Path:
 def _read_cold(log: Log, archive: Path) -> list[bytes]:
     (log.path / "catalog.db").unlink()  # otherwise the commits come from this directory's own cache
     with offload.attach(log, f"file://{archive}") as attached:
-        return [record.value for record in context_of(attached).reader.records(attached.snapshot("t"), 1, 200)]
+        return [record.value for record in context_of(attached).reader.records(attached.history.snapshot("t"), 1, 200)]
 
 
 @pytest.mark.parametrize("part", ["data", "index", "commit", "control", "ref"])

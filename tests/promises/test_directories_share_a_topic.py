@@ -94,29 +94,29 @@ class _Directory:
             self.archive.offload("t", drop_hot=self.chance.random() < 0.5)
 
     def sync(self) -> None:
-        self.archive.sync("t")
+        self.archive.replication.sync("t")
 
     def pull(self) -> None:
-        self.archive.pull("t")
+        self.archive.replication.pull("t")
 
     def fetch(self) -> None:
-        self.archive.fetch("t")
+        self.archive.replication.fetch("t")
 
     def take_over(self) -> None:
-        self.archive.take_over("t")
+        self.archive.replication.take_over("t")
 
     def merge(self) -> None:
-        self.archive.compact("t")
+        self.archive.upkeep.compact("t")
 
     def drop_copies(self) -> None:
-        self.archive.drop_copies()
+        self.archive.upkeep.drop_copies()
 
     def reset(self) -> None:
         try:
-            self.archive.reset("t")
+            self.archive.replication.reset("t")
         except LocalChangesLost:
             self.branches += 1
-            self.archive.reset("t", as_branch=self._branch(self.branches))
+            self.archive.replication.reset("t", as_branch=self._branch(self.branches))
 
     # ------------------------------------------------------------ what must hold
 
@@ -125,7 +125,7 @@ class _Directory:
         names = ["t", *(f"t@{self._branch(number)}" for number in range(1, self.branches + 1))]
         found: Counter[bytes] = Counter()
         for name in names:
-            if self.log.has_topic(name) or self.archive.is_replica(name):
+            if self.log.has_topic(name) or self.archive.replication.is_replica(name):
                 found.update(record.value for record in self.archive.read(name))
         return found
 
@@ -136,7 +136,7 @@ class _Directory:
 def _check_volume(store: MemoryStore, archive: Archive) -> list[bytes]:
     """Check the volume's chain. Return the values that the volume shows."""
     volumes = Volumes(store)
-    vid = archive.snapshot("t").vid
+    vid = archive.history.snapshot("t").vid
     newest = volumes.newest_lsn(vid)
     commits = volumes.commits(vid, 1, newest)  # `commits` checks the hash chain and that epochs ascend
     heads = [each.commit.bounds.head_seq for each in commits]
@@ -177,14 +177,14 @@ def _run(base: Path, seed: int, steps: int) -> tuple[int, Counter[str]]:
                 held = each.values()
                 missing = [value for value in each.acked if value not in held and value not in shown]
                 assert not missing, f"seed {seed}: {each.path.name} lost {missing} by {action.__name__}"
-                if each.archive.is_replica("t"):
+                if each.archive.replication.is_replica("t"):
                     found = [record.value for record in each.archive.read("t")]
                     assert found == shown[: len(found)], f"seed {seed}: {action.__name__}"
         _settle(directories)
         shown = _check_volume(memory, directories[0].archive)
         for each in directories:
             with suppress(Diverged):
-                each.archive.sync("t")
+                each.archive.replication.sync("t")
             assert [record.value for record in each.archive.read("t")] == shown
         return steps, raised
     finally:

@@ -33,7 +33,7 @@ def _check_after_kill(directory: Path, remote: str) -> None:
     """Check what a restarted process finds, before and after it has finished the job."""
     with seglog.open(directory, settings=SETTINGS) as log, offload.attach(log, remote, settings=_settings()) as archive:
         assert list(_read(log)) == values()
-        before = archive.status(TOPIC)
+        before = archive.status.topic(TOPIC)
         committed = _commits(remote)
         assert before.lsn in {committed, committed - 1}  # a commit whose answer was lost does not count as done
         assert before.head_seq == RECORDS
@@ -42,11 +42,11 @@ def _check_after_kill(directory: Path, remote: str) -> None:
 
         log.topic(TOPIC).seal()
         archive.offload(TOPIC, drop_hot=True)
-        after = archive.status(TOPIC)
+        after = archive.status.topic(TOPIC)
         assert (after.offloaded_seq, after.hot_first_seq) == (RECORDS, RECORDS + 1)
         assert (after.pending_lsn, after.unfinished_attempts, after.diverged_lsn) == (None, 0, None)
         assert list(_read(log)) == values()
-        history = [*archive.history(TOPIC)]
+        history = [*archive.history.commits(TOPIC)]
         assert [past.commit.kind for past in history] == [CommitKind.OFFLOAD]
         _check_no_leftovers(remote, {str(segment.sid) for segment in history[0].commit.segments})
 

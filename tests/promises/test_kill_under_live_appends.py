@@ -94,11 +94,11 @@ def _read_all(log: seglog.Log) -> int:
 
 def _check_finished(archive: Archive, remote: str) -> None:
     """Assert that every run is in exactly one commit, and that the store holds nothing else."""
-    runs = [past.commit for past in archive.history(TOPIC)][::-1]
+    runs = [past.commit for past in archive.history.commits(TOPIC)][::-1]
     assert {commit.kind for commit in runs} <= {CommitKind.OFFLOAD}
     segments = [segment for commit in runs for segment in commit.segments]
     assert [segment.first_seq for segment in segments] == [1, *(segment.last_seq + 1 for segment in segments[:-1])]
-    status = archive.status(TOPIC)
+    status = archive.status.topic(TOPIC)
     assert (status.pending_lsn, status.unfinished_attempts, status.diverged_lsn) == (None, 0, None)
     with closing(open_store(remote)) as store:
         objects = {key.rpartition("/")[2].removesuffix(".index") for key in store.list("") if "/segments/" in key}

@@ -46,7 +46,7 @@ def test_two_processes_that_offload_the_same_range(tmp_path: Path, remote: str) 
     for name, lost in (("one", loser == 0), ("two", loser == 1)):
         with seglog.open(tmp_path / name) as log, offload.attach(log, remote) as archive:
             assert [record.value for record in log.topic("t").read()] == [b"a", b"b"]
-            status = archive.status("t")
+            status = archive.status.topic("t")
             assert status.diverged_lsn == (2 if lost else None)
             assert status.hot_first_seq == (1 if lost else 3)  # the loser keeps the records that it could not commit
             if lost:

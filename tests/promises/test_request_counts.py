@@ -122,29 +122,29 @@ def test_every_operation_makes_the_requests_that_are_documented(
         count()
         archive.restore("t", to="head", name="b")
         found["restore, indexes and last chunk at hand"] = count()
-        archive.status("t")
-        archive.history("t")
+        archive.status.topic("t")
+        archive.history.commits("t")
         found["status, log"] = count()
         with (
             seglog.open(tmp_path / "other") as other,
             offload.attach(other, store=store, settings=OffloadSettings()) as follower,
         ):
-            follower.sync("t")
+            follower.replication.sync("t")
             found["first sync of a replica, 7 commits"] = count()
-            follower.sync("t")
+            follower.replication.sync("t")
             found["sync without news"] = count()
-            follower.fetch("t")
+            follower.replication.fetch("t")
             found["fetch without news"] = count()
-            follower.status("t")
-            follower.snapshot("t")
+            follower.status.topic("t")
+            follower.history.snapshot("t")
             found["status and snapshot of a replica"] = count()
-            follower.take_over("t")
+            follower.replication.take_over("t")
             found["takeover"] = count()
     assert found == documented()
 
 
 def _last(archive: offload.Archive) -> SegmentView:
-    return archive.snapshot("t").segments[-1]
+    return archive.history.snapshot("t").segments[-1]
 
 
 @pytest.mark.parametrize("to", ["head", f"seq:{_SEGMENTS + 3}"])
@@ -176,7 +176,7 @@ def _described(path: Path, segments: int) -> MemoryStore:
             log.topic("t").append([b"x"] * count)
             log.topic("t").seal()
             archive.offload("t")
-        tip = archive.snapshot("t")
+        tip = archive.history.snapshot("t")
         large = tip.segments[0].ref
         many = tuple(
             replace(large, sid=Sid.new(number), first_seq=number, last_seq=number, live_records=1, frame_bytes=1 << 30)

@@ -95,7 +95,7 @@ def test_every_past_state_is_the_one_that_was(seed: int, tmp_path: Path) -> None
             assert _live_at(archive, time) == model.at(ms), time
         for target in (_iso(START_MS - 1), _iso(clock.ms + 1), f"seq:{model.head + 1}"):
             with pytest.raises(OutOfWindow):
-                archive.point("t", target)
+                archive.history.point("t", target)
 
         seq = chance.choice(list(model.by_seq))
         restored = archive.restore("t", to=f"seq:{seq}", name="back")

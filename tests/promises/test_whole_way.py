@@ -88,4 +88,4 @@ def test_a_branch_takes_appends_of_its_own(log: Log, remote: str) -> None:
         archive.offload("orders@fix", drop_hot=True)
         assert [record.value for record in archive.read("orders@fix")] == [b"a", b"b", b"C"]
         assert [record.value for record in archive.read("orders")] == [b"a", b"b", b"c"]
-        assert [stored.commit.lsn for stored in archive.history("orders@fix")] == [1, 1]
+        assert [stored.commit.lsn for stored in archive.history.commits("orders@fix")] == [1, 1]

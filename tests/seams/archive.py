@@ -69,7 +69,7 @@ def context_of(archive: Archive) -> ArchiveContext:
 
 def kept_point(archive: Archive, name: str, target: str) -> ForkPoint:
     """Return the point of a target, as `restore` finds it. A test pins that point, which the archive does not offer."""
-    return archive._kept_point(name, target)
+    return archive._points.keep(name, target)
 
 
 def offloader_of(archive: Archive) -> Offloader:
@@ -85,12 +85,12 @@ def change_sender(archive: Archive, change: Callable[[Sender], Any]) -> None:
 
 def rescue_of(archive: Archive) -> Rescue:
     """Return the part of a reset that saves records on a branch. A test appends records after each of its runs."""
-    return archive._reset._rescue
+    return archive.replication._reset._rescue
 
 
 def drop_attempts(archive: Archive, name: str) -> None:
     """Take one step of a reset. A test ends the process after it."""
-    archive._reset._drop_attempts(name)
+    archive.replication._reset._drop_attempts(name)
 
 
 def skip_check_of_remote(archive: Archive, name: str) -> None:

@@ -22,7 +22,7 @@ class Limit(Enum):
     SEGMENTS_IN_CHECKPOINT_BYTES = "catalog.checkpointer._INLINE_BYTES"
     RECENT_SIDS = "catalog.gc.sid_set._RECENT"
     READ_OF_LINES_BYTES = "offload.commands.lines._READ_BYTES"
-    RECORD_OVERHEAD_BYTES = "offload.archive._FRAME_OVERHEAD_BYTES"
+    RECORD_OVERHEAD_BYTES = "offload.attachment._FRAME_OVERHEAD_BYTES"
     S3_FIRST_BACKOFF = "catalog.objects.s3_reads._BACKOFF_FIRST"
 
 

@@ -256,13 +256,13 @@ class Directory(Member):
         elif drawn < 0.69:
             self._truncate(name)
         elif drawn < 0.77:
-            self._with_others(lambda: self.archive.compact(name))
+            self._with_others(lambda: self.archive.upkeep.compact(name))
         elif drawn < 0.84:
             self._sync(name)
         elif drawn < 0.88:
             self._take_over(name)
         elif drawn < 0.9:
-            self.archive.drop_copies()
+            self.archive.upkeep.drop_copies()
         elif drawn < 0.94:
             self.archive.close()
             self.log.close()
@@ -273,13 +273,13 @@ class Directory(Member):
     def _join(self, name: str, drawn: float) -> None:
         """Act on a topic that this directory does not write: create it, take it over, sync it or read it."""
         is_made = (TOPIC, MAIN) in self.model.names
-        if name == TOPIC and not is_made and not self.archive.is_replica(name):
+        if name == TOPIC and not is_made and not self.archive.replication.is_replica(name):
             self._write(name)
         elif drawn < 0.4:
             self._take_over(name)
             self._write(name)
         elif drawn < 0.8:
-            self.archive.sync(name)
+            self.archive.replication.sync(name)
         else:
             self._read(name)
 
@@ -340,7 +340,7 @@ class Directory(Member):
 
     def _take_over(self, name: str) -> None:
         self.may_begin.add(name)
-        self.archive.take_over(name)
+        self.archive.replication.take_over(name)
         self.model.named(*split_name(name), self._vid(name))
         if name not in self.journals:
             self._adopt(name)
@@ -353,7 +353,7 @@ class Directory(Member):
     def _sync(self, name: str) -> None:
         """Sync the topic. If the directory has no records of its own there, it may become a follower."""
         self.may_leave[name] = None
-        synced = self._with_others(lambda: self.archive.sync(name))
+        synced = self._with_others(lambda: self.archive.replication.sync(name))
         self._settle(name)
         self._acked(name, synced.published)
 
@@ -368,7 +368,7 @@ class Directory(Member):
         self.may_begin.add(saved)
         self.model.names.setdefault((TOPIC, str(branch)), {Held(None), Held(None, 0)})
         try:
-            result = self._with_others(lambda: self.archive.reset(name, as_branch=branch))
+            result = self._with_others(lambda: self.archive.replication.reset(name, as_branch=branch))
         except BranchExists:
             del self.resetting[name]
             raise

@@ -13,7 +13,6 @@ import offload
 import seglog
 from catalog.objects import ObjectStore
 from catalog.objects.memory import MemoryStore
-from offload.archive import Archive
 from offload.daemon.disk import DiskState
 from offload.daemon.metrics import Metrics
 from seglog import AppendsHeld, TopicConfig
@@ -60,9 +59,9 @@ def test_a_sealed_segment_goes_when_it_is_old_enough_and_its_hot_copy_after_the_
             await service.log.topic("t").append([b"one", b"two"])
             service.sync.topic("t").seal()
             await asyncio.sleep(0.1)
-            assert service.archive.offloaded_seq("t") == 0
+            assert service.archive.status.offloaded_seq("t") == 0
             clock.now += 60_000
-            await until(lambda: service.archive.offloaded_seq("t") == 2, "the offload")
+            await until(lambda: service.archive.status.offloaded_seq("t") == 2, "the offload")
             await asyncio.sleep(0.1)
             assert service.sync.topic("t").hot_floor == 1
             clock.now += 4 * 3600 * 1000
@@ -88,9 +87,9 @@ def test_the_unsealed_tail_goes_in_its_interval(tmp_path: Path) -> None:
             await until(lambda: service.work("t").unsealed_since_ms is not None, "the first look")
             clock.now += 29_999
             await asyncio.sleep(0.1)
-            assert service.archive.offloaded_seq("t") == 0
+            assert service.archive.status.offloaded_seq("t") == 0
             clock.now += 1
-            await until(lambda: service.archive.offloaded_seq("t") == 1, "the tail")
+            await until(lambda: service.archive.status.offloaded_seq("t") == 1, "the tail")
 
     asyncio.run(run())
 
@@ -104,7 +103,7 @@ def test_a_topic_that_fails_waits_and_holds_no_other_up(tmp_path: Path) -> None:
             for name in ("bad", "good"):
                 await service.log.topic(name).append([b"x"])
                 service.sync.topic(name).seal()
-            await until(lambda: service.archive.offloaded_seq("good") == 1, "the good topic")
+            await until(lambda: service.archive.status.offloaded_seq("good") == 1, "the good topic")
             await until(lambda: service.work("bad").failures == 1, "the first failure")
             await asyncio.sleep(0.1)
             assert service.work("bad").failures == 1, "it was tried again before its time"
@@ -128,14 +127,14 @@ def test_a_paused_topic_is_left_alone_also_after_a_restart(tmp_path: Path) -> No
             assert service.archive is not None
             if not service.sync.has_topic("t"):
                 service.sync.create_topic("t")
-                service.archive.pause("t")
+                service.archive.upkeep.pause("t")
                 await service.log.topic("t").append([b"x"])
                 service.sync.topic("t").seal()
             await asyncio.sleep(0.2)
-            assert service.archive.offloaded_seq("t") == 0
+            assert service.archive.status.offloaded_seq("t") == 0
             if resume:
-                service.archive.pause("t", paused=False)
-                await until(lambda: service.archive.offloaded_seq("t") == 1, "the resumed topic")
+                service.archive.upkeep.pause("t", paused=False)
+                await until(lambda: service.archive.status.offloaded_seq("t") == 1, "the resumed topic")
 
     asyncio.run(run(resume=False))
     asyncio.run(run(resume=True))
@@ -173,12 +172,12 @@ def test_an_offload_ends_at_its_next_step_when_the_daemon_stops_and_goes_on_at_t
     async def second() -> None:
         async with serving(tmp_path / "d", store, OFFLOAD_OFFLOAD_AFTER_S="0") as service:
             assert service.archive is not None
-            await until(lambda: service.archive.offloaded_seq("t") == 5_000, "the rest")
-            assert service.archive.status("t").unfinished_attempts == 0
+            await until(lambda: service.archive.status.offloaded_seq("t") == 5_000, "the rest")
+            assert service.archive.status.topic("t").unfinished_attempts == 0
 
     asyncio.run(first())
     with seglog.open(tmp_path / "d") as log, offload.attach(log, store=store) as archive:
-        assert archive.status("t").unfinished_attempts == 1
+        assert archive.status.topic("t").unfinished_attempts == 1
     asyncio.run(second())
 
 
@@ -228,7 +227,7 @@ def test_every_request_is_counted_by_operation_and_outcome(tmp_path: Path) -> No
             assert service.archive is not None
             await service.log.topic("t").append([b"x"])
             service.sync.topic("t").seal()
-            await until(lambda: service.archive.offloaded_seq("t") == 1, "the offload")
+            await until(lambda: service.archive.status.offloaded_seq("t") == 1, "the offload")
             text = service.metrics.text().decode()
             assert 'seglog_store_requests_total{operation="put_new",outcome="StoreUnreachable"} 1.0' in text
             for operation, count in counting.counts.items():
@@ -246,18 +245,18 @@ def test_what_is_appended_between_the_look_and_the_seal_of_a_tail_goes_with_it(t
             assert service.archive is not None
             topic = service.sync.topic("t")
             topic.append([b"one"])
-            looked = service.archive.is_unfinished
+            looked = service.archive.status.is_unfinished
 
             def late(name: str) -> bool:  # a look makes this call last, after it reads the head
                 if clock.now > HandClock().now and topic.head_seq == 1:
                     topic.append([b"two"])
                 return looked(name)
 
-            service.archive.is_unfinished = late  # type: ignore[method-assign]
+            service.archive.status.is_unfinished = late  # type: ignore[method-assign]
             await until(lambda: service.work("t").unsealed_since_ms is not None, "the first look")
             clock.now += 1_000
-            await until(lambda: service.archive.offloaded_seq("t") > 0, "the offload")
-            assert service.archive.offloaded_seq("t") == 2
+            await until(lambda: service.archive.status.offloaded_seq("t") > 0, "the offload")
+            assert service.archive.status.offloaded_seq("t") == 2
 
     asyncio.run(run())
 
@@ -269,7 +268,7 @@ def test_a_topic_that_cannot_be_looked_at_holds_up_no_other(tmp_path: Path) -> N
             service.sync.create_topic("a", TopicConfig(attributes={"tail_interval_s": "soon"}))
             await service.log.topic("b").append([b"x"])
             service.sync.topic("b").seal()
-            await until(lambda: service.archive.offloaded_seq("b") == 1, "the offload")
+            await until(lambda: service.archive.status.offloaded_seq("b") == 1, "the offload")
             await until(lambda: service.work("a").failures > 0, "the failure")
             assert "tail_interval_s" in str(service.work("a").last_error)
 
@@ -288,7 +287,7 @@ def test_garbage_is_collected_in_its_interval_and_a_store_that_refuses_is_counte
                 await service.log.topic("t").append([b"x"])
                 service.sync.topic("t").seal()
                 clock.now += 2_000
-                await until(lambda number=number: archive.offloaded_seq("t") == number, "the offload")
+                await until(lambda number=number: archive.status.offloaded_seq("t") == number, "the offload")
             assert sum("/log/" in key for key in store.list("5")) == 2
             for _ in range(2):
                 clock.now += 3_600_000
@@ -318,7 +317,7 @@ def test_objects_are_rid_of_deleted_records_in_their_interval(tmp_path: Path) ->
             await service.log.topic("t").append([b"x", b"y"])
             service.sync.topic("t").seal()
             clock.now += 2_000
-            await until(lambda: archive.offloaded_seq("t") == 2, "the offload")
+            await until(lambda: archive.status.offloaded_seq("t") == 2, "the offload")
             archive.delete("t", before=2)
             clock.now += 60_000
             await until(lambda: sum("/log/" in key for key in store.list("5")) == 3, "the compaction")
@@ -337,8 +336,10 @@ def test_a_clock_that_goes_back_by_a_month_holds_up_no_task_and_no_retry(tmp_pat
         async with serving(tmp_path / "d", failing, clock, OFFLOAD_OFFLOAD_HOT_BYTES="0", **settings) as service:
             archive = service.archive
             assert archive is not None
-            calls = _counted(archive, "follow", "collect", "erase", "drop_copies")
-            archive.sync("followed")
+            calls: Counter[str] = Counter()
+            _count(calls, archive.replication, "follow")
+            _count(calls, archive.upkeep, "collect", "erase", "drop_copies")
+            archive.replication.sync("followed")
             await service.log.topic("bad").append([b"x"])
             service.sync.topic("bad").seal()
             clock.now += 3_600_000
@@ -354,21 +355,18 @@ def test_a_clock_that_goes_back_by_a_month_holds_up_no_task_and_no_retry(tmp_pat
     asyncio.run(run())
 
 
-def _counted(archive: Archive, *methods: str) -> Counter[str]:
-    calls: Counter[str] = Counter()
-
+def _count(calls: Counter[str], service: object, *methods: str) -> None:
     def count(method: str) -> None:
-        inner = getattr(archive, method)
+        inner = getattr(service, method)
 
         def counted(*arguments: object, **options: object) -> object:
             calls[method] += 1
             return inner(*arguments, **options)
 
-        setattr(archive, method, counted)
+        setattr(service, method, counted)
 
     for method in methods:
         count(method)
-    return calls
 
 
 def _sample(metrics: Metrics, name: str, **labels: str) -> float:

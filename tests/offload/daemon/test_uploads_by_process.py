@@ -25,7 +25,7 @@ async def append_and_seal(service: Service, *values: bytes) -> None:
 async def until_offloaded(service: Service, seq: int) -> None:
     archive = service.archive
     assert archive is not None
-    await until(lambda: archive.offloaded_seq("t") == seq, f"offload up to {seq}")
+    await until(lambda: archive.status.offloaded_seq("t") == seq, f"offload up to {seq}")
 
 
 def count(service: Service, name: str) -> float:
@@ -98,6 +98,6 @@ def test_a_daemon_that_stops_leaves_no_process_and_the_next_one_goes_on(tmp_path
         async with serving(tmp_path / "d", remote, **_NOW) as service:
             await until_offloaded(service, 1)
             assert service.archive is not None
-            assert service.archive.status("t").unfinished_attempts == 0
+            assert service.archive.status.topic("t").unfinished_attempts == 0
 
     asyncio.run(run())

@@ -29,15 +29,15 @@ def store() -> MemoryStore:
 def test_pull_changes_nothing_for_readers_and_sync_moves_them_on(tmp_path: Path, store: MemoryStore) -> None:
     with opened(tmp_path / "writer", store) as (log, writer), opened(tmp_path / "reader", store) as (_, reader):
         ship(writer, log, "t", b"a", b"b")
-        assert str(reader.sync_state("t") if reader.sync("t") else "") == "2 r1"
+        assert str(reader.replication.sync_state("t") if reader.replication.sync("t") else "") == "2 r1"
         ship(writer, log, "t", b"c")
         ship(writer, log, "t", b"d")
         assert values(reader, "t") == [b"a", b"b"]
-        assert str(reader.pull("t")) == "2 r1+2"
+        assert str(reader.replication.pull("t")) == "2 r1+2"
         assert values(reader, "t") == [b"a", b"b"]
-        synced = reader.sync("t")
+        synced = reader.replication.sync("t")
         assert (synced.lsn, synced.commits, synced.is_replica) == (3, 2, True)
-        assert str(reader.sync_state("t")) == "4 r3"
+        assert str(reader.replication.sync_state("t")) == "4 r3"
         assert values(reader, "t") == [b"a", b"b", b"c", b"d"]
         assert values(reader, "t", at="lsn:2") == [b"a", b"b", b"c"]
 
@@ -46,13 +46,13 @@ def test_a_poll_without_news_asks_for_the_next_commit_and_the_boundary(tmp_path:
     counting = CountingStore(store)
     with opened(tmp_path / "writer", store) as (log, writer), opened(tmp_path / "reader", counting) as (_, reader):
         ship(writer, log, "t", b"a")
-        reader.sync("t")
+        reader.replication.sync("t")
         counting.counts.clear()
-        reader.sync("t")
+        reader.replication.sync("t")
         assert counting.counts == {"get": 2}
         ship(writer, log, "t", b"b")
         counting.counts.clear()
-        reader.sync("t")
+        reader.replication.sync("t")
         assert set(counting.counts) == {"get"}
         assert counting.counts["get"] in {3, 4}  # lsn 2; lsn 3 and perhaps 4, which do not exist; the boundary
 
@@ -61,7 +61,7 @@ def test_a_checkpoint_is_made_with_the_commit_that_it_is_due_at(tmp_path: Path, 
     with opened(tmp_path, store, upkeep=CatalogSettings(checkpoint_commits=2)) as (log, writer):
         for number in range(2):
             ship(writer, log, "t", b"%d" % number)
-        vid = writer.snapshot("t").vid
+        vid = writer.history.snapshot("t").vid
         assert [mark.lsn for mark in Volumes(store).checkpoints(vid).marks] == [2]
 
 
@@ -70,20 +70,20 @@ def test_a_replica_that_is_far_behind_goes_on_from_the_newest_checkpoint(tmp_pat
     with opened(tmp_path / "writer", store, upkeep=upkeep) as (log, writer):
         ship(writer, log, "t", b"first")
         with opened(tmp_path / "reader", counting) as (_, reader):
-            reader.sync("t")
+            reader.replication.sync("t")
             for number in range(80):
                 ship(writer, log, "t", b"%d" % number)
                 expected.append(b"%d" % number)
             counting.counts.clear()
-            assert reader.sync("t").commits == 80
+            assert reader.replication.sync("t").commits == 80
             assert counting.counts.total() <= 15 + 8 + 8
             assert values(reader, "t") == expected
     with opened(tmp_path / "reader", store) as (log, reader):  # with the local copies, which are not of every commit
         assert values(reader, "t") == expected
-        assert len(reader.history("t")) == 81
-        assert str(reader.sync_state("t")) == "81 r81"
-        reader.take_over("t")
-        assert [run.last_seq for run in reader.runs("t")] == [*range(1, 82)]
+        assert len(reader.history.commits("t")) == 81
+        assert str(reader.replication.sync_state("t")) == "81 r81"
+        reader.replication.take_over("t")
+        assert [run.last_seq for run in reader.status.runs("t")] == [*range(1, 82)]
         ship(reader, log, "t", b"mine")
         assert values(reader, "t") == [*expected, b"mine"]
 
@@ -92,11 +92,11 @@ def test_a_replica_without_a_checkpoint_to_go_on_from_asks_for_each_commit(tmp_p
     counting = CountingStore(store)
     with opened(tmp_path / "writer", store) as (log, writer), opened(tmp_path / "reader", counting) as (_, reader):
         ship(writer, log, "t", b"0")
-        reader.sync("t")
+        reader.replication.sync("t")
         for number in range(1, 41):
             ship(writer, log, "t", b"%d" % number)
         counting.counts.clear()
-        assert reader.sync("t").commits == 40
+        assert reader.replication.sync("t").commits == 40
         assert counting.counts["get"] <= 40 + 16 + 2
         assert values(reader, "t") == [b"%d" % number for number in range(41)]
 
@@ -108,30 +108,30 @@ def test_what_was_fetched_is_shown_without_a_remote(tmp_path: Path, store: Memor
         writer.restore("t", to="seq:1", name="half")
         ship(writer, log, "t@half", b"c")
     with opened(tmp_path / "reader", store) as (_, reader):
-        reader.fetch("t@half")
-        expected = reader.snapshot("t@half")
+        reader.replication.fetch("t@half")
+        expected = reader.history.snapshot("t@half")
     counting = CountingStore(FaultyStore(store, [Fault(error=unreachable, method="get")]))
     with opened(tmp_path / "reader", counting) as (_, reader):
-        assert reader.snapshot("t@half") == expected
-        assert str(reader.sync_state("t@half")) == "2 r1"
+        assert reader.history.snapshot("t@half") == expected
+        assert str(reader.replication.sync_state("t@half")) == "2 r1"
         assert counting.counts == {}
-        kinds = [past.commit.kind for past in reader.history("t@half")]
+        kinds = [past.commit.kind for past in reader.history.commits("t@half")]
         assert kinds == [CommitKind.OFFLOAD, CommitKind.OFFLOAD]
         with pytest.raises(StoreUnreachable):
-            reader.sync("t@half")
+            reader.replication.sync("t@half")
 
 
 def test_the_state_of_a_writer_counts_records_and_deletes_that_only_it_has(tmp_path: Path, store: MemoryStore) -> None:
     with opened(tmp_path, store) as (log, archive):
         log.topic("t").append([b"a", b"b"])
-        assert str(archive.sync_state("t")) == "0+2 r0"
+        assert str(archive.replication.sync_state("t")) == "0+2 r0"
         log.topic("t").seal()
         archive.offload("t")
-        assert str(archive.sync_state("t")) == "2 r1"
+        assert str(archive.replication.sync_state("t")) == "2 r1"
         log.topic("t").append([b"c"])
         archive.delete("t", before=2)
-        assert str(archive.sync_state("t")) == "2+2 r1"
-        status = archive.status("t")
+        assert str(archive.replication.sync_state("t")) == "2+2 r1"
+        status = archive.status.topic("t")
         assert (status.state, status.is_replica, status.writer_epoch) == ("2+2 r1", False, 1)
 
 
@@ -140,18 +140,23 @@ def test_sync_of_a_writer_with_changes_pushes_what_is_sealed(tmp_path: Path, sto
         log.topic("t").append([b"a", b"b"])
         log.topic("t").seal()
         log.topic("t").append([b"c"])
-        synced = archive.sync("t")
+        synced = archive.replication.sync("t")
         assert [each.lsn for each in synced.published] == [1]
-        assert str(archive.sync_state("t")) == "2+1 r1"
-        assert archive.sync("t").published == ()
+        assert str(archive.replication.sync_state("t")) == "2+1 r1"
+        assert archive.replication.sync("t").published == ()
 
 
 def test_a_name_that_is_nowhere_is_no_replica(tmp_path: Path, store: MemoryStore) -> None:
     with opened(tmp_path, store) as (_, archive):
-        for act in (archive.pull, archive.fetch, archive.sync, archive.reset):
+        for act in (
+            archive.replication.pull,
+            archive.replication.fetch,
+            archive.replication.sync,
+            archive.replication.reset,
+        ):
             with pytest.raises(NoSuchTopic):
                 act("nowhere")
-        assert archive.replicas() == []
+        assert archive.replication.replicas() == []
 
 
 def test_a_copy_of_a_directory_that_both_write_diverges_and_is_saved_as_a_branch(
@@ -171,17 +176,17 @@ def test_a_copy_of_a_directory_that_both_write_diverges_and_is_saved_as_a_branch
         topic.append([b"f"], tag="eu")
         topic.seal()
         with pytest.raises(Diverged) as caught:
-            archive.sync("t")
+            archive.replication.sync("t")
         assert "--as NAME" in (caught.value.hint or "")
-        assert archive.status("t").diverged_lsn == 2
-        assert str(archive.pull("t")) == "2+5 r1+1"
+        assert archive.status.topic("t").diverged_lsn == 2
+        assert str(archive.replication.pull("t")) == "2+5 r1+1"
         with pytest.raises(LocalChangesLost, match="4 records and 1 deletes"):
-            archive.reset("t")
+            archive.replication.reset("t")
         assert values(archive, "t") == [b"a", b"b", b"e", b"f"]
-        result = archive.reset("t", as_branch="mine")
+        result = archive.replication.reset("t", as_branch="mine")
         assert (result.changes.records, result.changes.deletes, result.lsn) == (4, 1, 2)
         assert values(archive, "t") == [b"a", b"b", b"ours"]
-        assert archive.is_replica("t")
+        assert archive.replication.is_replica("t")
         saved = list(archive.read("t@mine"))
         assert [(each.seq, each.value, each.tag) for each in saved] == [
             (1, b"a", None), (2, b"b", None), (5, b"e", None), (6, b"f", "eu"),
@@ -193,7 +198,7 @@ def test_a_copy_of_a_directory_that_both_write_diverges_and_is_saved_as_a_branch
             (3, b"c", "eu", "n1"), (4, b"d", "eu", "n1"),
         ]  # fmt: skip
     with opened(tmp_path / "third", store) as (_, archive):
-        archive.sync("t@mine")
+        archive.replication.sync("t@mine")
         assert values(archive, "t@mine") == [b"a", b"b", b"e", b"f"]
 
 
@@ -201,28 +206,28 @@ def test_reset_with_discard_drops_what_is_only_here(tmp_path: Path, store: Memor
     with opened(tmp_path, store) as (log, archive):
         ship(archive, log, "t", b"a")
         log.topic("t").append([b"gone"])
-        archive.reset("t", discard=True)
+        archive.replication.reset("t", discard=True)
         assert values(archive, "t") == [b"a"]
-        assert archive.replicas() == ["t"]
+        assert archive.replication.replicas() == ["t"]
         assert archive.writable("t").append([b"b"]) == range(2, 3)
-        assert archive.status("t").writer_epoch == 2
+        assert archive.status.topic("t").writer_epoch == 2
         assert values(archive, "t") == [b"a", b"b"]
 
 
 def test_a_replica_that_gc_has_passed_goes_on_from_the_newest_commit(tmp_path: Path, store: MemoryStore) -> None:
     with opened(tmp_path / "writer", store) as (log, writer), opened(tmp_path / "reader", store) as (_, reader):
         ship(writer, log, "t", b"a")
-        reader.sync("t")
+        reader.replication.sync("t")
         for value in (b"b", b"c", b"d"):
             ship(writer, log, "t", value)
-        vid = Vid.parse(writer.status("t").volume or "")
+        vid = Vid.parse(writer.status.topic("t").volume or "")
         make_checkpoint(Volumes(store), vid, 3, now_ms=0)
         store.put(boundary_key(vid), encode_boundary(Boundary(vid, 3)), {})
         for lsn in (1, 2):
             store.delete(commit_key(vid, lsn))
-        assert reader.sync("t").lsn == 4
+        assert reader.replication.sync("t").lsn == 4
         assert values(reader, "t") == [b"a", b"b", b"c", b"d"]
-        assert str(reader.sync_state("t")) == "4 r4"
+        assert str(reader.replication.sync_state("t")) == "4 r4"
 
 
 def test_no_lock_of_the_local_catalog_is_held_over_a_request(tmp_path: Path, store: MemoryStore) -> None:
@@ -242,12 +247,12 @@ def test_no_lock_of_the_local_catalog_is_held_over_a_request(tmp_path: Path, sto
     with opened(tmp_path / "writer", store) as (log, writer), opened(tmp_path / "reader", watched) as (other, reader):
         watched.local = context_of(reader).local
         ship(writer, log, "t", b"a")
-        reader.fetch("t")
-        reader.sync("t")
+        reader.replication.fetch("t")
+        reader.replication.sync("t")
         ship(reader, other, "t", b"b")
         reader.delete("t", before=2)
         reader.writable("t").append([b"c"])
-        reader.reset("t", as_branch="b")
+        reader.replication.reset("t", as_branch="b")
         ship(reader, other, "t@b", b"d")
         assert watched.requests > 40
         assert watched.held == []

@@ -52,7 +52,7 @@ def diverged(tmp_path: Path) -> Place:
         topic.seal()
         with pytest.raises(Diverged):
             archive.offload("t")
-        assert archive.status("t").unfinished_attempts + len(context_of(archive).local.attempts("t")) > 1
+        assert archive.status.topic("t").unfinished_attempts + len(context_of(archive).local.attempts("t")) > 1
     return place
 
 
@@ -64,7 +64,7 @@ def check_reset(name: str, place: Place) -> None:
         ], name  # fmt: skip
         log.topic("t@mine").seal()
         archive.offload("t@mine")
-        assert archive.is_replica("t")
+        assert archive.replication.is_replica("t")
         assert [each.value for each in archive.read("t@mine", at="seq:4")] == [b"a", b"b", b"c", b"d"], name
         assert [each.state for each in context_of(archive).local.attempts("t")] == []
     named = {str(view.ref.sid) for topic in ("t", "t@mine") for view in _shown(place, topic)}
@@ -74,7 +74,7 @@ def check_reset(name: str, place: Place) -> None:
 
 def _shown(place: Place, name: str):  # type: ignore[no-untyped-def]
     with place.opened() as (_, archive):
-        return archive.snapshot(name).segments
+        return archive.history.snapshot(name).segments
 
 
 @every(9, part=8)
@@ -82,16 +82,16 @@ def test_a_reset_to_a_branch_ends_anywhere_and_is_repeated(every: int, diverged:
     steps = 0
 
     def act(_: Log, archive: Archive) -> None:
-        archive.reset("t", as_branch="mine")
+        archive.replication.reset("t", as_branch="mine")
 
     for name, place in crashes(diverged, tmp_path, act, every):
         steps += 1
         with place.opened() as (_, archive):
             held = {record.value for record in archive.read("t")}
-            if archive.is_replica("t"):
+            if archive.replication.is_replica("t"):
                 held |= {record.value for record in archive.read("t@mine")}
             assert {b"b", b"d", b"e"} <= held, name
-            archive.reset("t", as_branch="mine")
+            archive.replication.reset("t", as_branch="mine")
         check_reset(name, place)
         shutil.rmtree(place.path)
     tell(f"reset: {steps} crashes")
@@ -104,7 +104,7 @@ def test_a_takeover_ends_anywhere_and_is_repeated(every: int, tmp_path: Path) ->
     with opened(tmp_path / "writer", base.store) as (log, archive):
         ship(archive, log, "t", b"a", b"b")
     with base.opened() as (_, archive):
-        archive.sync("t")
+        archive.replication.sync("t")
     steps = 0
 
     def act(_: Log, archive: Archive) -> None:
@@ -113,16 +113,16 @@ def test_a_takeover_ends_anywhere_and_is_repeated(every: int, tmp_path: Path) ->
     for name, place in crashes(base, tmp_path, act, every):
         steps += 1
         with place.opened() as (log, archive):
-            archive.take_over("t")
+            archive.replication.take_over("t")
             log.topic("t").append([b"d"])
             log.topic("t").seal()
             archive.offload("t")
             found = values(archive, "t")
             assert found in ([b"a", b"b", b"d"], [b"a", b"b", b"c", b"d"]), name
-            epochs = [past.commit.epoch for past in archive.history("t")]
+            epochs = [past.commit.epoch for past in archive.history.commits("t")]
             assert epochs == sorted(epochs, reverse=True), name
             assert epochs[0] in {2, 3, 4}, name
-            assert archive.status("t").diverged_lsn is None
+            assert archive.status.topic("t").diverged_lsn is None
         shutil.rmtree(place.path)
     tell(f"takeover: {steps} crashes")
     assert steps > 80 / every
@@ -140,40 +140,40 @@ def test_a_pending_commit_that_landed_is_ours_when_reset_comes(tmp_path: Path) -
         with pytest.raises(Exception, match="no definite answer"):
             archive.offload("t")
         with pytest.raises(Exception, match="no definite answer"):
-            archive.reset("t")  # reset decides nothing while the outcome of the commit is unknown
+            archive.replication.reset("t")  # reset decides nothing while the outcome of the commit is unknown
         assert values(archive, "t") == [b"a", b"b"]
     with place.opened() as (log, archive):
-        assert not archive.reset("t").changes
+        assert not archive.replication.reset("t").changes
         assert values(archive, "t") == [b"a", b"b"]
-        assert archive.status("t").lsn == 2
+        assert archive.status.topic("t").lsn == 2
 
 
 def test_a_branch_that_is_somebody_elses_is_not_written(diverged: Place) -> None:
     with diverged.opened() as (_, archive):
         archive.restore("t", to="lsn:1", name="mine")
         with pytest.raises(BranchExists):
-            archive.reset("t", as_branch="mine")
+            archive.replication.reset("t", as_branch="mine")
         assert {b"b", b"d", b"e"} <= set(values(archive, "t"))
 
 
 def test_a_branch_of_an_earlier_reset_and_one_that_was_made_otherwise_take_nothing(diverged: Place) -> None:
     with diverged.opened() as (log, archive):
-        archive.reset("t", as_branch="mine")
+        archive.replication.reset("t", as_branch="mine")
         ship(archive, log, "t", b"ours")
         archive.restore("t", to="lsn:1", name="own")
         archive.writable("t@own").append([b"x"])
     with opened(diverged.path.parent / "other", diverged.store) as (log, archive):
-        archive.reset("t", discard=True)
+        archive.replication.reset("t", discard=True)
         ship(archive, log, "t", b"theirs again")
     with diverged.opened() as (log, archive):
         log.topic("t").append([b"mine again"])
         before = {name: values(archive, name) for name in ("t@mine", "t@own")}
         for branch in ("mine", "own"):
             with pytest.raises(BranchExists):
-                archive.reset("t", as_branch=branch)
+                archive.replication.reset("t", as_branch=branch)
         assert {name: values(archive, name) for name in before} == before
         assert [each.value for each in log.topic("t").read(5)] == [b"mine again"]
-        assert archive.reset("t", as_branch="again").changes.records == 1
+        assert archive.replication.reset("t", as_branch="again").changes.records == 1
         assert values(archive, "t@again")[-1] == b"mine again"
 
 
@@ -187,7 +187,7 @@ def test_what_is_appended_while_it_runs_is_on_the_branch_too(diverged: Place) ->
                 appended.append(log.topic("t").append([b"late"]))
 
         rescue_of(archive).run = late  # type: ignore[method-assign]
-        result = archive.reset("t", as_branch="mine")
+        result = archive.replication.reset("t", as_branch="mine")
         assert result.changes.records == 5
         assert values(archive, "t@mine") == [b"b", b"d", b"e", b"late", b"late"]
         assert values(archive, "t") == [b"a", b"b", b"theirs"]
@@ -225,7 +225,7 @@ def test_appenders_that_race_a_reset_lose_nothing_that_was_acked(diverged: Place
         thread = threading.Thread(target=run)
         thread.start()
         try:
-            archive.reset("t", as_branch="mine")
+            archive.replication.reset("t", as_branch="mine")
         finally:
             stop.set()
             thread.join(60)
@@ -237,7 +237,7 @@ def test_appenders_that_race_a_reset_lose_nothing_that_was_acked(diverged: Place
 def test_without_a_word_nothing_is_lost(diverged: Place) -> None:
     with diverged.opened() as (_, archive):
         with pytest.raises(LocalChangesLost) as caught:
-            archive.reset("t")
+            archive.replication.reset("t")
         assert (caught.value.records, caught.value.deletes, caught.value.exit_code) == (3, 2, 4)
         with pytest.raises(Diverged) as stays:
             archive.offload("t")
@@ -252,8 +252,8 @@ def test_a_topic_that_came_past_the_archive_is_saved_whole(tmp_path: Path) -> No
     place.path.mkdir()
     with place.opened() as (log, archive):
         log.topic("t").append([b"x", b"y", b"z"])
-        assert str(archive.sync_state("t")) == "0+3 r0"
-        assert archive.reset("t", as_branch="past").changes.records == 3
+        assert str(archive.replication.sync_state("t")) == "0+3 r0"
+        assert archive.replication.reset("t", as_branch="past").changes.records == 3
         assert values(archive, "t") == [b"a", b"b"]
         assert [(each.seq, each.value) for each in archive.read("t@past")] == [(1, b"x"), (2, b"y"), (3, b"z")]
         log.topic("t@past").seal()
@@ -271,13 +271,13 @@ def test_a_topic_that_comes_after_one_which_a_reset_took_is_another_one(diverged
         drop_attempts(archive, "t")
         log.delete_topic("t", position=position)
     with diverged.opened() as (log, archive):
-        assert archive.is_replica("t")
+        assert archive.replication.is_replica("t")
         log.topic("t").append([b"new"])
         log.topic("t").seal()
         with pytest.raises(Diverged):
             archive.offload("t")
         assert archive.release("t", at_once=True) == 0
-        assert archive.reset("t", as_branch="new").changes.records == 1
+        assert archive.replication.reset("t", as_branch="new").changes.records == 1
         assert values(archive, "t@new") == [b"new"]
         assert values(archive, "t") == [b"a", b"b", b"theirs"]
 
@@ -289,22 +289,22 @@ def test_a_directory_that_was_away_for_longer_than_the_window_gets_back(tmp_path
         ship(archive, log, "t", b"a", b"b")
         log.topic("t").append([b"mine"])
     with opened(tmp_path / "two", store, clock) as (log, archive):
-        archive.sync("t")
+        archive.replication.sync("t")
         for number in range(4):
             ship(archive, log, "t", b"%d" % number)
             clock.ms += 8 * 24 * 3_600_000
         archive.delete("t", before=2)
         for _ in range(4):
-            archive.collect()
+            archive.upkeep.collect()
             clock.ms += 2 * 24 * 3_600_000
     assert sum("/log/" in key for key in store.list("")) < 4
     shutil.copytree(tmp_path / "one", tmp_path / "copy")
     for directory, branch in (("one", "saved"), ("copy", None)):
         with opened(tmp_path / directory, store, clock) as (_, archive), pytest.raises(Fenced):
-            archive.sync("t")
+            archive.replication.sync("t")
         with opened(tmp_path / directory, store, clock) as (_, archive):
-            assert archive.status("t").state.startswith("2+1 r1")
-            result = archive.reset("t", as_branch=branch, discard=branch is None)
+            assert archive.status.topic("t").state.startswith("2+1 r1")
+            result = archive.replication.reset("t", as_branch=branch, discard=branch is None)
             assert result.changes.records == 1
             assert values(archive, "t") == [b"b", b"0", b"1", b"2", b"3"]
             if branch:

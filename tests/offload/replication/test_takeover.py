@@ -31,24 +31,24 @@ def test_a_replica_that_writes_takes_over_with_a_commit_of_a_higher_epoch(tmp_pa
     behind = HandClock()
     behind.ms -= 60_000
     with opened(tmp_path / "two", store, behind) as (log, archive):
-        archive.sync("t")
+        archive.replication.sync("t")
         assert not log.has_topic("t")
         assert archive.writable("t").append([b"c"]) == range(3, 4)
         log.topic("t").seal()
         archive.offload("t")
-        history = [(past.commit.kind, past.commit.epoch) for past in archive.history("t")]
+        history = [(past.commit.kind, past.commit.epoch) for past in archive.history.commits("t")]
         assert history == [(CommitKind.OFFLOAD, 2), (CommitKind.CONFIG, 2), (CommitKind.OFFLOAD, 1)]
         times = [record.ts_ms for record in archive.read("t")]
         assert times == sorted(times)
         assert values(archive, "t") == [b"a", b"b", b"c"]
-        assert (archive.status("t").writer_epoch, archive.is_replica("t")) == (2, False)
+        assert (archive.status.topic("t").writer_epoch, archive.replication.is_replica("t")) == (2, False)
 
 
 def test_the_old_writer_is_fenced_for_good_and_goes_on_only_locally(tmp_path: Path, store: MemoryStore) -> None:
     with opened(tmp_path / "one", store) as (log, archive):
         ship(archive, log, "t", b"a")
     with opened(tmp_path / "two", store) as (log, archive):
-        archive.sync("t")
+        archive.replication.sync("t")
         ship(archive, log, "t", b"b")
     with opened(tmp_path / "one", store) as (log, archive):
         log.topic("t").append([b"mine"])
@@ -58,14 +58,14 @@ def test_the_old_writer_is_fenced_for_good_and_goes_on_only_locally(tmp_path: Pa
                 archive.offload("t")
             assert (caught.value.lsn, caught.value.epoch, caught.value.exit_code) == (2, 2, 4)
         with pytest.raises(Fenced):
-            archive.sync("t")
+            archive.replication.sync("t")
         with pytest.raises(Fenced):
-            archive.take_over("t")
+            archive.replication.take_over("t")
         assert log.topic("t").append([b"more"]) == range(3, 4)
-        assert (archive.status("t").fenced_epoch, archive.is_diverged("t")) == (2, True)
+        assert (archive.status.topic("t").fenced_epoch, archive.status.is_diverged("t")) == (2, True)
     with opened(tmp_path / "one", store) as (log, archive):
         assert values(archive, "t") == [b"a", b"mine", b"more"]
-        archive.reset("t", as_branch="old")
+        archive.replication.reset("t", as_branch="old")
         assert values(archive, "t") == [b"a", b"b"]
         assert values(archive, "t@old") == [b"a", b"mine", b"more"]
     with opened(tmp_path / "two", store) as (log, archive):
@@ -79,7 +79,7 @@ def test_a_topic_with_records_of_its_own_takes_no_volume_over(tmp_path: Path, st
         ship(one, one_log, "t", b"a", b"b")
         two_log.topic("t").append([b"mine"])
         with pytest.raises(Diverged):
-            two.take_over("t")
+            two.replication.take_over("t")
         ship(one, one_log, "t", b"c")
         assert values(one, "t") == [b"a", b"b", b"c"]
         assert values(two, "t") == [b"mine"]
@@ -115,7 +115,7 @@ def test_a_topic_that_was_made_anew_past_the_archive_does_not_write_the_old_volu
     with opened(tmp_path, store) as (_, archive), pytest.raises(Diverged):
         archive.offload("t")
     with opened(tmp_path / "other", store) as (_, other):
-        other.sync("t")
+        other.replication.sync("t")
         assert values(other, "t") == [b"a", b"b"]
 
 
@@ -126,11 +126,11 @@ def test_a_takeover_that_was_cut_off_goes_on_only_if_the_topic_fits_by_now(tmp_p
     """
     with opened(tmp_path / "one", store) as (one_log, one), opened(tmp_path / "two", store) as (two_log, two):
         ship(one, one_log, "t", b"a", b"b")
-        two.sync("t")
+        two.replication.sync("t")
         two_log.create_topic("t", first_seq=3)
         ship(one, one_log, "t", b"c")
         with pytest.raises(Diverged):
-            two.take_over("t")
+            two.replication.take_over("t")
         ship(one, one_log, "t", b"d")
         assert values(one, "t") == [b"a", b"b", b"c", b"d"]
 
@@ -141,9 +141,9 @@ def test_a_volume_is_taken_over_in_the_remote_where_it_was_found(tmp_path: Path,
         with opened(tmp_path / name, each) as (log, archive):
             ship(archive, log, "t", b"a")
     with opened(tmp_path / "two", store) as (_, two):
-        two.sync("t")
+        two.replication.sync("t")
     with opened(tmp_path / "two", other) as (_, two), pytest.raises(OtherRemote):
-        two.take_over("t")
+        two.replication.take_over("t")
     with opened(tmp_path / "other", other) as (log, archive):
         ship(archive, log, "t", b"b")
 
@@ -151,12 +151,12 @@ def test_a_volume_is_taken_over_in_the_remote_where_it_was_found(tmp_path: Path,
 def test_a_fenced_writer_without_changes_becomes_a_replica(tmp_path: Path, store: MemoryStore) -> None:
     with opened(tmp_path / "one", store) as (one_log, one), opened(tmp_path / "two", store) as (two_log, two):
         ship(one, one_log, "t", b"a")
-        two.sync("t")
+        two.replication.sync("t")
         ship(two, two_log, "t", b"b")
-        assert one.sync("t").is_replica
+        assert one.replication.sync("t").is_replica
         assert not one_log.has_topic("t")
         assert values(one, "t") == [b"a", b"b"]
-        one.take_over("t")  # directory one takes the topic back, only because a caller asks
+        one.replication.take_over("t")  # directory one takes the topic back, only because a caller asks
         with pytest.raises(Fenced):
             ship(two, two_log, "t", b"c")
 
@@ -179,11 +179,11 @@ def test_a_takeover_that_loses_to_the_writers_own_commit_goes_behind_it(tmp_path
     between = _Interposed(store)
     with opened(tmp_path / "one", store) as (one_log, one), opened(tmp_path / "two", between) as (two_log, two):
         ship(one, one_log, "t", b"a")
-        two.sync("t")
+        two.replication.sync("t")
         between.act = lambda: ship(one, one_log, "t", b"b")
         ship(two, two_log, "t", b"c")
         assert values(two, "t") == [b"a", b"b", b"c"]
-        assert [past.commit.epoch for past in two.history("t")] == [2, 2, 1, 1]
+        assert [past.commit.epoch for past in two.history.commits("t")] == [2, 2, 1, 1]
 
 
 def test_of_two_that_take_over_at_once_one_is_told(tmp_path: Path, store: MemoryStore) -> None:
@@ -191,14 +191,14 @@ def test_of_two_that_take_over_at_once_one_is_told(tmp_path: Path, store: Memory
     with opened(tmp_path / "one", store) as (log, archive):
         ship(archive, log, "t", b"a")
     with opened(tmp_path / "two", between) as (_, two), opened(tmp_path / "three", store) as (three_log, three):
-        two.sync("t")
-        three.sync("t")
-        between.act = lambda: three.take_over("t")
+        two.replication.sync("t")
+        three.replication.sync("t")
+        between.act = lambda: three.replication.take_over("t")
         with pytest.raises(Fenced):
-            two.take_over("t")
-        assert two.is_replica("t")
+            two.replication.take_over("t")
+        assert two.replication.is_replica("t")
         ship(three, three_log, "t", b"b")
-        two.sync("t")
+        two.replication.sync("t")
         assert values(two, "t") == [b"a", b"b"]
 
 
@@ -209,9 +209,9 @@ def test_a_fresh_branch_is_written_without_a_takeover_and_its_first_commit_decid
         ship(one, one_log, "t", b"a", b"b")
         one.restore("t", to="seq:1", name="x")
         ship(one, one_log, "t@x", b"c")
-        assert [past.commit.epoch for past in one.history("t@x")] == [1, 1]
+        assert [past.commit.epoch for past in one.history.commits("t@x")] == [1, 1]
         ship(two, two_log, "t@x", b"d")
-        assert [past.commit.epoch for past in two.history("t@x")] == [2, 2, 1, 1]
+        assert [past.commit.epoch for past in two.history.commits("t@x")] == [2, 2, 1, 1]
         with pytest.raises(Fenced):
             ship(one, one_log, "t@x", b"e")
 
@@ -220,13 +220,13 @@ def test_a_topic_that_came_to_be_beside_a_replica_is_told(tmp_path: Path, store:
     with opened(tmp_path / "one", store) as (log, archive):
         ship(archive, log, "t", b"a")
     with opened(tmp_path / "two", store) as (log, archive):
-        archive.sync("t")
+        archive.replication.sync("t")
         log.topic("t").append([b"not asked"])  # appended without the archive
         log.topic("t").seal()
-        for ask in (archive.offload, archive.take_over):
+        for ask in (archive.offload, archive.replication.take_over):
             with pytest.raises(Diverged):
                 ask("t")
-        archive.reset("t", as_branch="lost")
+        archive.replication.reset("t", as_branch="lost")
         assert values(archive, "t") == [b"a"]
 
 
@@ -235,23 +235,23 @@ def test_the_configuration_travels_with_the_volume(tmp_path: Path, store: Memory
     with opened(tmp_path / "one", store) as (log, archive):
         log.create_topic("t", config)
         ship(archive, log, "t", b"a")
-        kinds = [past.commit.kind for past in archive.history("t")]
+        kinds = [past.commit.kind for past in archive.history.commits("t")]
         assert kinds == [CommitKind.CONFIG, CommitKind.OFFLOAD]
-        archive.pause("t")  # the pause holds for this directory alone
+        archive.upkeep.pause("t")  # the pause holds for this directory alone
         assert archive.offload("t").published == ()
         archive.restore("t", to="lsn:1", name="early")
         archive.restore("t", to="head", name="late")
     with opened(tmp_path / "two", store) as (log, archive):
-        found = archive.take_over("t").config
+        found = archive.replication.take_over("t").config
         assert (found.durability, dict(found.attributes), found.ttl_ms) == ("disk", {"codec": "none"}, 5_000)
         assert found.keep_history
         assert archive.writable("t@early").config.durability == "fsync"
         assert archive.writable("t@late").config.durability == "disk"
         log.configure("t", TopicConfig(keep_history=True))
         ship(archive, log, "t", b"b")
-        assert archive.snapshot("t").config != ""
+        assert archive.history.snapshot("t").config != ""
     with opened(tmp_path / "three", store) as (log, archive):
-        assert archive.take_over("t").config == TopicConfig(keep_history=True)
+        assert archive.replication.take_over("t").config == TopicConfig(keep_history=True)
 
 
 def test_bounds_of_a_takeover_are_those_of_the_volume(tmp_path: Path, store: MemoryStore) -> None:
@@ -259,8 +259,8 @@ def test_bounds_of_a_takeover_are_those_of_the_volume(tmp_path: Path, store: Mem
         ship(archive, log, "t", b"a", b"b", b"c")
         archive.delete("t", before=3)
     with opened(tmp_path / "two", store) as (_, archive):
-        archive.take_over("t")
-        assert archive.snapshot("t").bounds == Bounds(1, 3)
+        archive.replication.take_over("t")
+        assert archive.history.snapshot("t").bounds == Bounds(1, 3)
         assert values(archive, "t") == [b"c"]
 
 
@@ -270,16 +270,16 @@ def test_what_was_evicted_stays_so_after_a_takeover(tmp_path: Path, store: Memor
         log.topic("t").evict(3)
         archive.offload("t")
     with opened(tmp_path / "two", store) as (log, archive):
-        archive.take_over("t")
+        archive.replication.take_over("t")
         assert log.topic("t").evict_floor == 3
-        assert archive.snapshot("t").bounds == Bounds(3, 3, 3)
+        assert archive.history.snapshot("t").bounds == Bounds(3, 3, 3)
 
 
 def test_a_replica_reads_while_its_writer_offloads_and_merges(tmp_path: Path, store: MemoryStore) -> None:
     with opened(tmp_path / "one", store) as (log, writer), opened(tmp_path / "two", store) as (_, reader):
         writer.change_settings(OffloadSettings(merge_count=4))
         ship(writer, log, "t", b"0")
-        reader.sync("t")
+        reader.replication.sync("t")
         done = threading.Event()
         failures: list[BaseException] = []
 
@@ -287,7 +287,7 @@ def test_a_replica_reads_while_its_writer_offloads_and_merges(tmp_path: Path, st
             try:
                 for number in range(1, 40):
                     ship(writer, log, "t", b"%d" % number)
-                    writer.compact("t")
+                    writer.upkeep.compact("t")
             except BaseException as error:
                 failures.append(error)
             finally:
@@ -297,7 +297,7 @@ def test_a_replica_reads_while_its_writer_offloads_and_merges(tmp_path: Path, st
         thread.start()
         reads, longest = 0, 0
         while not done.is_set() or longest < 40:
-            reader.sync("t")
+            reader.replication.sync("t")
             found = values(reader, "t")
             assert found == [b"%d" % number for number in range(len(found))]
             assert len(found) >= longest
@@ -307,4 +307,4 @@ def test_a_replica_reads_while_its_writer_offloads_and_merges(tmp_path: Path, st
         thread.join(60)
         assert failures == []
         assert (longest, reads > 1) == (40, True)
-        assert CommitKind.COMPACT in {past.commit.kind for past in reader.history("t")}
+        assert CommitKind.COMPACT in {past.commit.kind for past in reader.history.commits("t")}

@@ -52,20 +52,20 @@ class Kit:
     def status(self) -> tuple[int | None, int | None]:
         """Return the erasures' part of the status, and check that the status sends no request."""
         self.store.counts.clear()
-        status = self.archive.status("t")
+        status = self.archive.status.topic("t")
         assert not self.store.counts
         return status.unerased_objects, status.erased_by_ms
 
     def dates(self) -> list[int | None]:
         """Return the erasure dates of the deletes, newest first."""
-        erasures = self.archive.erasures("t")
-        told = [(past, erasures.date_ms(past)) for past in self.archive.history("t")]
+        erasures = self.archive.upkeep.erasures("t")
+        told = [(past, erasures.date_ms(past)) for past in self.archive.history.commits("t")]
         assert all(date is None for past, date in told if past.commit.kind is not CommitKind.DELETE)
         return [date for past, date in told if past.commit.kind is CommitKind.DELETE]
 
     def collect(self) -> None:
         for _ in range(2):
-            assert not self.archive.collect().blocked
+            assert not self.archive.upkeep.collect().blocked
             self.clock.now += DAY_MS
 
 
@@ -89,8 +89,8 @@ def test_a_deleted_record_is_gone_by_the_date_that_is_told_and_not_before_the_wi
     kit.archive.delete("t", tag="x")
     assert kit.dates() == [None]
     assert kit.status()[0] == 1
-    assert [each.kind for each in kit.archive.erase("t")] == [CommitKind.COMPACT]
-    assert kit.archive.erase("t") == ()
+    assert [each.kind for each in kit.archive.upkeep.erase("t")] == [CommitKind.COMPACT]
+    assert kit.archive.upkeep.erase("t") == ()
     [date] = kit.dates()
     assert date is not None
     assert deleted_ms + 8 * DAY_MS <= date <= deleted_ms + 8 * DAY_MS + 10_000  # window and grace
@@ -99,7 +99,7 @@ def test_a_deleted_record_is_gone_by_the_date_that_is_told_and_not_before_the_wi
     kit.clock.now = deleted_ms + 6 * DAY_MS
     if busy:
         kit.append(b"four")
-    kit.archive.collect()
+    kit.archive.upkeep.collect()
     assert kit.holding() == 1
     assert SECRET in [record.value for record in kit.archive.read("t", at="lsn:3")]
     kit.clock.now = date - DAY_MS
@@ -113,7 +113,7 @@ def test_what_a_delete_leaves_nothing_of_needs_no_compaction(kit: Kit) -> None:
     kit.append(SECRET)
     kit.append(b"two")
     kit.archive.delete("t", before=2)
-    assert kit.archive.erase("t") == ()
+    assert kit.archive.upkeep.erase("t") == ()
     [date] = kit.dates()
     assert date is not None
     assert kit.status() == (0, date)
@@ -128,7 +128,7 @@ def test_a_segment_that_a_delete_cut_is_put_anew(kit: Kit) -> None:
     kit.archive.delete("t", before=2)
     assert kit.dates() == [None]
     assert kit.status()[0] == 1
-    [done] = kit.archive.erase("t")
+    [done] = kit.archive.upkeep.erase("t")
     assert done.segment is not None
     assert (done.segment.first_seq, done.segment.last_seq) == (2, 3)
     assert kit.dates() != [None]
@@ -137,7 +137,7 @@ def test_a_segment_that_a_delete_cut_is_put_anew(kit: Kit) -> None:
 
 def test_a_tag_holds_the_bytes_beyond_the_date(kit: Kit) -> None:
     kit.append(b"one", SECRET)
-    kit.archive.tag("t", "before", to="lsn:1")
+    kit.archive.tags.tag("t", "before", to="lsn:1")
     kit.archive.delete("t", before=3)
     kit.clock.now += 30 * DAY_MS
     kit.append(b"three")
@@ -150,11 +150,11 @@ def test_a_tag_holds_the_bytes_beyond_the_date(kit: Kit) -> None:
 def test_status_tells_of_deletes_whose_commits_are_not_here_any_more(kit: Kit) -> None:
     kit.append(SECRET, b"two")
     kit.archive.delete("t", before=2)
-    kit.archive.erase("t")
+    kit.archive.upkeep.erase("t")
     [date] = kit.dates()
     for number in range(70):
         kit.append(b"%d" % number)
-    assert kit.archive.drop_copies() > 60
+    assert kit.archive.upkeep.drop_copies() > 60
     assert kit.status() == (0, date)
     assert kit.dates() == [date]
 
@@ -168,5 +168,5 @@ def test_a_merge_of_objects_that_hold_no_deleted_record_changes_no_date(kit: Kit
     before = kit.status()
     assert before[0] == 0
     kit.archive.change_settings(OffloadSettings(merge_count=2))
-    assert kit.archive.compact("t")
+    assert kit.archive.upkeep.compact("t")
     assert kit.status() == before

@@ -99,7 +99,7 @@ def test_spark_plans_what_the_newest_state_shows(tmp_path: Path, monkeypatch: py
     clock = SetClock()
     with opened(tmp_path / "writer", LocalStore(tmp_path / "remote"), clock) as (log, archive):
         written(log, archive, clock)
-        lsn = archive.snapshot("t").lsn
+        lsn = archive.history.snapshot("t").lsn
     monkeypatch.setattr("offload.spark.plan.SystemClock", lambda: clock)
     url = (tmp_path / "remote").as_uri()
     newest = ReadOptions(url, "t", "main", None)

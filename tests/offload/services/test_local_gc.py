@@ -20,22 +20,22 @@ def test_what_lies_before_the_newest_checkpoint_goes_and_comes_back(tmp_path: Pa
     with opened(tmp_path / "one", counting, upkeep=SETTINGS) as (log, archive):
         for number in range(10):
             ship(archive, log, "t", b"%d" % number)
-        before = archive.snapshot("t")
-        runs = archive.runs("t")
-        assert archive.drop_copies() == 7  # the commits before lsn 8
-        assert archive.drop_copies() == 0
-        vid = Vid.parse(archive.status("t").volume or "")
+        before = archive.history.snapshot("t")
+        runs = archive.status.runs("t")
+        assert archive.upkeep.drop_copies() == 7  # the commits before lsn 8
+        assert archive.upkeep.drop_copies() == 0
+        vid = Vid.parse(archive.status.topic("t").volume or "")
         assert sorted(context_of(archive).local.commit_bodies(vid, 1, 100)) == [8, 9, 10]
     with opened(tmp_path / "one", counting, upkeep=SETTINGS) as (log, archive):
         counting.counts.clear()
-        assert archive.snapshot("t") == before
-        assert archive.runs("t") == runs
+        assert archive.history.snapshot("t") == before
+        assert archive.status.runs("t") == runs
         assert counting.counts == {}
-        assert len(list(archive.history("t"))) == 10
+        assert len(list(archive.history.commits("t"))) == 10
         assert counting.counts["get"] >= 7
         assert values(archive, "t") == [b"%d" % number for number in range(10)]
         ship(archive, log, "t", b"10")
-        assert len(list(archive.history("t"))) == 11
+        assert len(list(archive.history.commits("t"))) == 11
 
 
 def test_a_fork_keeps_what_it_stands_on_in_its_parents(tmp_path: Path) -> None:
@@ -50,15 +50,15 @@ def test_a_fork_keeps_what_it_stands_on_in_its_parents(tmp_path: Path) -> None:
     counting = CountingStore(store)
     with opened(tmp_path / "two", counting) as (_, archive):
         for name in ("t@early", "t@late"):
-            archive.sync(name)
-        shown = {name: archive.snapshot(name) for name in ("t@early", "t@late")}
-        list(archive.history("t@late"))
-        archive.drop_copies()
+            archive.replication.sync(name)
+        shown = {name: archive.history.snapshot(name) for name in ("t@early", "t@late")}
+        list(archive.history.commits("t@late"))
+        archive.upkeep.drop_copies()
     with opened(tmp_path / "two", counting) as (_, archive):
         counting.counts.clear()
-        assert {name: archive.snapshot(name) for name in shown} == shown
+        assert {name: archive.history.snapshot(name) for name in shown} == shown
         assert counting.counts == {}
-        assert archive.drop_copies() == 0
+        assert archive.upkeep.drop_copies() == 0
 
 
 def test_a_volume_that_no_handle_leads_to_is_forgotten(tmp_path: Path) -> None:
@@ -67,9 +67,9 @@ def test_a_volume_that_no_handle_leads_to_is_forgotten(tmp_path: Path) -> None:
         ship(archive, log, "t", b"a")
         ship(archive, log, "other", b"b")
     with opened(tmp_path / "two", store) as (_, archive):
-        archive.sync("t")
+        archive.replication.sync("t")
         assert values(archive, "other") == [b"b"]  # a read makes no handle
         assert len(context_of(archive).local.volumes()) == 2
-        assert archive.drop_copies() == 1
+        assert archive.upkeep.drop_copies() == 1
         assert len(context_of(archive).local.volumes()) == 1
         assert values(archive, "other") == [b"b"]

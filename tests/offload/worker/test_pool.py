@@ -353,12 +353,12 @@ def test_an_idle_worker_that_was_killed_is_replaced(log: Log, pool: WorkerPool) 
 
 def run_on(archive: Archive) -> None:
     archive.offload(TOPIC, drop_hot=True)
-    status = archive.status(TOPIC)
+    status = archive.status.topic(TOPIC)
     assert (status.offloaded_seq, status.hot_first_seq, status.unfinished_attempts) == (40, 41, 0)
 
 
 def check_store(url: str, archive: Archive) -> None:
-    [past] = archive.history(TOPIC)
+    [past] = archive.history.commits(TOPIC)
     named = {str(segment.sid) for segment in past.commit.segments}
     with closing(open_store(url)) as store:
         found = {key.rpartition("/")[2].removesuffix(".index") for key in store.list("") if "/segments/" in key}
@@ -378,14 +378,14 @@ def test_small_objects_are_merged_by_a_worker_too(
         before = list(log.topic(TOPIC).read())
         turns.events.clear()
         heard: list[int] = []
-        [merged] = archive.compact(TOPIC, on_bytes=heard.append)
+        [merged] = archive.upkeep.compact(TOPIC, on_bytes=heard.append)
         assert merged.segment is not None
         assert sum(heard) == merged.segment.frame_bytes
         assert turns.events.count("get_range ok") >= 6, "indexes and chunks of three objects"
         assert turns.events[-2:] == ["put ok", "put ok"]
         assert list(log.topic(TOPIC).read()) == before
-        assert len(archive.snapshot(TOPIC).segments) == 1
-        assert archive.status(TOPIC).unfinished_attempts == 0
+        assert len(archive.history.snapshot(TOPIC).segments) == 1
+        assert archive.status.topic(TOPIC).unfinished_attempts == 0
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -403,7 +403,7 @@ def test_a_worker_that_is_killed_at_any_effect_costs_an_attempt_and_nothing_else
             with pytest.raises(WorkerDied) as death:
                 archive.offload(TOPIC)
             assert death.value.code == -signal.SIGKILL
-            assert archive.status(TOPIC).unfinished_attempts == 1
+            assert archive.status.topic(TOPIC).unfinished_attempts == 1
         monkeypatch.delenv(PLAN)
         run_on(archive)
         check_store(url, archive)

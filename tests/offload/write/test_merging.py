@@ -100,15 +100,15 @@ def test_records_deletes_and_every_past_state_are_as_before(tmp_path: Path) -> N
         before = {target: values(list(archive.read("t", at=target))) for target in targets}
         now = values(list(log.topic("t").read()))
 
-        published = archive.compact("t")
+        published = archive.upkeep.compact("t")
 
         assert [each.kind for each in published] == [CommitKind.COMPACT]
-        assert len(archive.snapshot("t").segments) == 1
+        assert len(archive.history.snapshot("t").segments) == 1
         assert values(list(log.topic("t").read())) == now
         for target, expected in before.items():
             assert values(list(archive.read("t", at=target))) == expected, target
-        assert archive.compact("t") == ()
-        assert archive.status("t").unfinished_attempts == 0
+        assert archive.upkeep.compact("t") == ()
+        assert archive.status.topic("t").unfinished_attempts == 0
 
         fill(log, archive, 1, start=8)
         log.topic("t").delete(tag="even")
@@ -129,9 +129,9 @@ def test_bytes_of_deleted_records_are_not_in_the_merged_object(tmp_path: Path) -
             archive.offload("t", drop_hot=True)
         topic.delete(tag="forget")
         archive.offload("t")
-        [published] = archive.compact("t")
+        [published] = archive.upkeep.compact("t")
         assert published.segment is not None
-        [segment] = archive.snapshot("t").segments
+        [segment] = archive.history.snapshot("t").segments
         body = store.get(data_key(segment.vid, segment.ref.sid))
         assert b"keep this" in body
         assert b"forget this" not in body
@@ -143,8 +143,8 @@ def test_what_a_branch_has_from_its_parent_is_not_copied_into_it(tmp_path: Path)
         fill(log, archive, 6)
         archive.restore("t", to="head", name="b")
         archive.writable("t@b")
-        assert archive.compact("t@b") == ()
-        assert len(archive.compact("t")) == 1
+        assert archive.upkeep.compact("t@b") == ()
+        assert len(archive.upkeep.compact("t")) == 1
         assert [record.value for record in archive.read("t@b")] == [b"%d" % number for number in range(6)]
 
 
@@ -160,16 +160,16 @@ def test_a_merge_that_fails_anywhere_is_repeated_and_done_once(tmp_path: Path, w
         with seglog.open(path) as log:
             with offload.attach(log, store=faulty, settings=SETTINGS) as archive:
                 try:
-                    archive.compact("t")
+                    archive.upkeep.compact("t")
                     failed = False
                 except CatalogError:
                     failed = True
             with offload.attach(log, store=inner, settings=SETTINGS) as archive:
-                archive.compact("t")
-                assert len(archive.snapshot("t").segments) == 1
-                assert [past.commit.kind for past in archive.history("t")].count(CommitKind.COMPACT) == 1
+                archive.upkeep.compact("t")
+                assert len(archive.history.snapshot("t").segments) == 1
+                assert [past.commit.kind for past in archive.history.commits("t")].count(CommitKind.COMPACT) == 1
                 assert [record.value for record in archive.read("t")] == [b"%d" % number for number in range(5)]
-                assert archive.status("t").unfinished_attempts == 0
+                assert archive.status.topic("t").unfinished_attempts == 0
         if not failed and faulty.effects < nth:
             assert nth > 3
             return
@@ -186,7 +186,7 @@ def test_a_log_that_is_open_for_reading_only_merges_nothing(tmp_path: Path) -> N
         offload.attach(log, store=store, settings=SETTINGS) as archive,
         pytest.raises(ReadOnly),
     ):
-        archive.compact("t")
+        archive.upkeep.compact("t")
     assert store.counts == before
 
 
@@ -207,15 +207,15 @@ def test_a_merged_object_is_read_back_before_it_takes_the_place_of_others(tmp_pa
     store = SpoilsNewData(MemoryStore())
     with seglog.open(tmp_path / "d") as log, offload.attach(log, store=store, settings=SETTINGS) as archive:
         fill(log, archive, 4)
-        before = archive.snapshot("t")
+        before = archive.history.snapshot("t")
         expected = values(list(log.topic("t").read()))
         store.known = set(store.inner.list(""))
         with pytest.raises(InvalidObject, match="not what the commit says"):
-            archive.compact("t")
-        assert archive.snapshot("t") == before
+            archive.upkeep.compact("t")
+        assert archive.history.snapshot("t") == before
         assert values(list(log.topic("t").read())) == expected
         store.known = None
-        assert len(archive.compact("t")) == 1
+        assert len(archive.upkeep.compact("t")) == 1
         assert values(list(log.topic("t").read())) == expected
 
 
@@ -232,7 +232,7 @@ def test_a_merge_can_be_stopped_between_segments_and_goes_on_later(tmp_path: Pat
     with seglog.open(tmp_path / "d") as log, offload.attach(log, store=MemoryStore(), settings=SETTINGS) as archive:
         fill(log, archive, 4)
         with pytest.raises(Enough):
-            archive.compact("t", on_bytes=enough)
-        assert archive.status("t").unfinished_attempts == 1
-        assert len(archive.compact("t")) == 1
-        assert archive.status("t").unfinished_attempts == 0
+            archive.upkeep.compact("t", on_bytes=enough)
+        assert archive.status.topic("t").unfinished_attempts == 1
+        assert len(archive.upkeep.compact("t")) == 1
+        assert archive.status.topic("t").unfinished_attempts == 0

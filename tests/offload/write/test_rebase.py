@@ -56,7 +56,7 @@ pytestmark = pytest.mark.usefixtures("no_pauses")
 
 
 def volume_of(archive: Archive) -> Vid:
-    return Vid.parse(archive.status("t").volume or "")
+    return Vid.parse(archive.status.topic("t").volume or "")
 
 
 def maintain(store: MemoryStore, volume: Vid, **fields: object) -> Commit:
@@ -106,17 +106,17 @@ def test_an_offload_goes_on_behind_maintenance_with_the_objects_it_has_sent(tmp_
         counting.counts.clear()
         ship(archive, log, "t", b"b")
         assert counting.counts["put"] == 2  # one data and one index object
-        commits = [past.commit for past in archive.history("t")]
+        commits = [past.commit for past in archive.history.commits("t")]
         assert [(each.lsn, each.kind) for each in commits] == [
             (4, CommitKind.OFFLOAD), (3, CommitKind.CONFIG), (2, CommitKind.CONFIG), (1, CommitKind.OFFLOAD),
         ]  # fmt: skip
         assert values(archive, "t") == [b"a", b"b"]
-        status = archive.status("t")
+        status = archive.status.topic("t")
         assert (status.pending_lsn, status.unfinished_attempts, status.diverged_lsn) == (None, 0, None)
         archive.offload("t", drop_hot=True)
         assert log.topic("t").hot_floor == 3
     with opened(tmp_path / "other", store) as (_, archive):
-        archive.sync("t")
+        archive.replication.sync("t")
         assert values(archive, "t") == [b"a", b"b"]
 
 
@@ -133,12 +133,12 @@ def test_one_whose_segment_may_have_been_collected_is_sent_anew(tmp_path: Path, 
 
         between.acts = [collect]
         ship(archive, log, "t", b"b")
-        [newest] = [past.commit for past in archive.history("t") if past.commit.lsn == 3]
+        [newest] = [past.commit for past in archive.history.commits("t") if past.commit.lsn == 3]
         assert [str(each.sid) for each in newest.segments] != old
         assert len(old) == 1
         assert not any(old[0] in key for key in store.list(""))
         assert values(archive, "t") == [b"a", b"b"]
-        assert archive.status("t").unfinished_attempts == 0
+        assert archive.status.topic("t").unfinished_attempts == 0
 
 
 def test_a_clock_that_is_behind_makes_no_segment_that_counts_as_collected(tmp_path: Path, store: MemoryStore) -> None:
@@ -157,8 +157,8 @@ def test_a_clock_that_is_behind_makes_no_segment_that_counts_as_collected(tmp_pa
     with opened(tmp_path, between) as (log, archive):
         ship(archive, log, "t", b"c")
         archive.change_settings(OffloadSettings(merge_count=3))
-        archive.compact("t")
-        segments = {past.commit.lsn: past.commit.segments for past in archive.history("t")}
+        archive.upkeep.compact("t")
+        segments = {past.commit.lsn: past.commit.segments for past in archive.history.commits("t")}
         assert sorted(segments) == [1, 2, 3, 4, 5]
         assert all(each.sid.created_ms >= ahead_ms for lsn in (3, 4, 5) for each in segments[lsn])
         assert values(archive, "t") == [b"a", b"b", b"c"]
@@ -179,13 +179,13 @@ def test_a_delete_is_said_anew_of_what_a_merge_has_made(tmp_path: Path, store: M
             for key in store.list(""):
                 donor.put(key, store.get(key), {})
             with opened(tmp_path.parent / f"{tmp_path.name}-donor", donor) as (other, helper):
-                helper.sync("t")
+                helper.replication.sync("t")
                 topic = other.create_topic("t", first_seq=4)
                 handle = context_of(helper).local.handle("t")
                 assert handle is not None
                 context_of(helper).local.save(handle=replace(handle, epoch=1, topic_id=topic.topic_id))
                 helper.change_settings(OffloadSettings(merge_count=2))
-                [merged] = helper.compact("t")
+                [merged] = helper.upkeep.compact("t")
                 assert merged.segment is not None
                 for key in donor.list(""):
                     if "/segments/" in key and str(merged.segment.sid) in key:
@@ -196,8 +196,8 @@ def test_a_delete_is_said_anew_of_what_a_merge_has_made(tmp_path: Path, store: M
         assert archive.delete("t", tag="even").lsn == 5
         assert values(archive, "t") == [b"1"]
         assert values(archive, "t", at="lsn:4") == [b"0", b"1", b"2"]
-        deletion = next(iter(archive.history("t"))).commit
-        assert {view.ref.sid for view in archive.snapshot("t").segments} == set(deletion.deletions.bitmaps)
+        deletion = next(iter(archive.history.commits("t"))).commit
+        assert {view.ref.sid for view in archive.history.snapshot("t").segments} == set(deletion.deletions.bitmaps)
         assert log.topic("t").delete_ops() == ()
 
 
@@ -221,7 +221,7 @@ def test_what_is_not_maintenance_stops_the_writer(
         with pytest.raises(error) as caught:
             ship(archive, log, "t", b"b")
         assert type(caught.value) is error
-        assert archive.is_diverged("t")
+        assert archive.status.is_diverged("t")
 
 
 @pytest.mark.parametrize("is_opened_again", [False, True])
@@ -241,10 +241,10 @@ def test_an_idle_writer_that_gc_has_passed_goes_on(tmp_path: Path, store: Memory
     with opened(tmp_path, store) as (log, archive):
         if is_opened_again:
             ship(archive, log, "t", b"b")
-        assert archive.status("t").lsn == 5
+        assert archive.status.topic("t").lsn == 5
         assert values(archive, "t") == [b"a", b"b"]
     with opened(tmp_path / "other", store) as (_, other):
-        other.sync("t")
+        other.replication.sync("t")
         assert values(other, "t") == [b"a", b"b"]
 
 
@@ -317,7 +317,7 @@ def test_a_commit_that_gc_passed_before_its_writer_heard_of_it(
             return
         ship(archive, log, "t", b"b")
         ship(archive, log, "t", b"c")
-        assert archive.status("t").lsn == 5
+        assert archive.status.topic("t").lsn == 5
         assert values(archive, "t") == [b"a", b"b", b"c"]
 
 
@@ -327,7 +327,7 @@ def test_a_hot_copy_that_a_kept_state_shows_stays_until_that_is_read_back(tmp_pa
         ship(archive, log, "t", b"a")
         ship(archive, log, "t", b"b")
         volume = volume_of(archive)
-        sent = archive.snapshot("t").segments[0].ref.sid
+        sent = archive.history.snapshot("t").segments[0].ref.sid
         maintain(store, volume)
         make_checkpoint(Volumes(store), volume, 3, now_ms=0)
         store.put(boundary_key(volume), encode_boundary(Boundary(volume, 3)), {})
@@ -353,7 +353,7 @@ def test_an_idle_writer_that_gc_has_passed_names_its_newest_state(tmp_path: Path
         store.put(boundary_key(volume), encode_boundary(Boundary(volume, 2)), {})
         store.delete(commit_key(volume, 1))
         assert values(archive, "t", "lsn:1") == [b"a"]  # the directory has a copy of this commit
-        assert archive.tag("t", "v1").point.lsn == 2
+        assert archive.tags.tag("t", "v1").point.lsn == 2
         archive.restore("t", to="head", name="b")
         assert values(archive, "t@b") == values(archive, "t", "tag:v1") == [b"a"]
         ship(archive, log, "t", b"b")
@@ -383,9 +383,9 @@ def test_a_crash_at_any_request_of_a_rebase_is_gone_on_from(when: str, tmp_path:
             assert not isinstance(failed, Diverged)
         with opened(place, store) as (log, archive):
             archive.offload("t")
-            status = archive.status("t")
+            status = archive.status.topic("t")
             assert (status.offloaded_seq, status.pending_lsn, status.diverged_lsn) == (2, None, None)
-            assert [past.commit.lsn for past in archive.history("t")] in ([3, 2, 1], [2, 1])
+            assert [past.commit.lsn for past in archive.history.commits("t")] in ([3, 2, 1], [2, 1])
             assert values(archive, "t") == [b"a", b"b"]
         if not faulty.struck:
             assert failed is None
@@ -453,7 +453,7 @@ def test_garbage_collection_of_a_crashed_writers_objects_does_not_stop_the_write
         kinds = [stored.commit.kind for stored in Volumes(store).next_commits(volume, 1)]
         assert kinds == [CommitKind.CONFIG]
         ship(archive, log, "t", b"b")
-        assert archive.status("t").lsn == 3
+        assert archive.status.topic("t").lsn == 3
         assert values(archive, "t") == [b"a", b"b"]
 
 
@@ -465,7 +465,7 @@ def test_maintenance_before_the_first_commit_is_of_no_epoch(tmp_path: Path, stor
             one.restore("t", to="head", name=name)
             one.writable(f"t@{name}").append([b"b"])
             one_log.topic(f"t@{name}").seal()
-            fresh = Volumes(store).snapshot(one.snapshot(f"t@{name}").vid)
+            fresh = Volumes(store).snapshot(one.history.snapshot(f"t@{name}").vid)
             commit = replace(
                 HistoryMaker(fresh.vid).offload((1, 1)),
                 kind=CommitKind.CONFIG, bounds=fresh.bounds, parent_hash=fresh.head_hash, epoch=0, segments=(),
@@ -474,7 +474,7 @@ def test_maintenance_before_the_first_commit_is_of_no_epoch(tmp_path: Path, stor
             Volumes(store).publish(fresh.vid, 1, encode_commit(commit)[0])
         one.offload("t@x")
         assert values(one, "t@x") == [b"a", b"b"]
-        two.take_over("t@y")
+        two.replication.take_over("t@y")
         with pytest.raises(Fenced):
             one.offload("t@y")
         ship(two, two_log, "t@y", b"c")
@@ -495,9 +495,9 @@ def test_a_rebase_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) 
         steps += 1
         with place.opened() as (_, archive):
             archive.offload("t")
-            status = archive.status("t")
+            status = archive.status.topic("t")
             assert (status.offloaded_seq, status.pending_lsn, status.diverged_lsn) == (2, None, None), name
-            commits = [past.commit for past in archive.history("t")]
+            commits = [past.commit for past in archive.history.commits("t")]
             assert [each.lsn for each in commits] == [3, 2, 1], name
             assert values(archive, "t") == [b"a", b"b"]
             named = {str(each.sid) for commit in commits for each in commit.segments}

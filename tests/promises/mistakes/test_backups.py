@@ -89,7 +89,7 @@ def test_a_copy_and_its_original_are_both_offloaded(tmp_path: Path, remote: str)
     assert shown(tmp_path / "data", remote) == [*numbered(5), b"first"]
     assert shown(tmp_path / "copy", remote) == [*numbered(5), b"second"]
     with attached(tmp_path / "copy", remote) as (_, archive):
-        archive.reset("orders", as_branch="copy")
+        archive.replication.reset("orders", as_branch="copy")
     assert shown(tmp_path / "copy", remote) == [*numbered(5), b"first"]
     assert shown(tmp_path / "copy", remote, "orders@copy") == [*numbered(5), b"second"]
 
@@ -161,7 +161,7 @@ def test_an_older_backup_is_restored_and_offloads(tmp_path: Path) -> None:
     assert {name: body for name, body in objects(remote).items() if name in before} == before
     assert shown(path, remote) == [*numbered(5), b"after"]
     with attached(path, remote) as (_, archive):
-        archive.reset("orders", as_branch="mine")
+        archive.replication.reset("orders", as_branch="mine")
     assert shown(path, remote) == numbered(10)
     assert shown(path, remote, "orders@mine") == [*numbered(5), b"after"]
 
@@ -176,7 +176,7 @@ def test_an_older_backup_is_restored_and_reset_without_a_word(tmp_path: Path) ->
     with attached(path, remote) as (log, archive):
         log.topic("orders").append([b"after"])
         with pytest.raises(LocalChangesLost, match="1 records"):
-            archive.reset("orders")
+            archive.replication.reset("orders")
     assert shown(path, remote) == [*numbered(5), b"after"]
 
 
@@ -188,7 +188,7 @@ def test_an_older_backup_is_restored_and_synced(tmp_path: Path) -> None:
     path, backup, remote = aged(tmp_path)
     in_place_of(path, backup)
     with attached(path, remote) as (_, archive):
-        archive.sync("orders")
+        archive.replication.sync("orders")
     assert shown(path, remote) == numbered(10)
 
 
@@ -204,7 +204,7 @@ def test_a_backup_from_before_hot_copies_went_is_restored(tmp_path: Path) -> Non
     in_place_of(path, backup)
     assert shown(path, remote) == numbered(5)
     with attached(path, remote) as (_, archive):
-        archive.sync("orders")
+        archive.replication.sync("orders")
     assert shown(path, remote) == numbered(10)
 
 
@@ -220,7 +220,7 @@ def test_catalog_db_is_older_than_the_log(tmp_path: Path) -> None:
     with pytest.raises(Diverged):
         ship(path, remote, [b"after"])
     with attached(path, remote) as (_, archive):
-        archive.reset("orders", as_branch="mine")
+        archive.replication.reset("orders", as_branch="mine")
     assert shown(path, remote) == numbered(10)
     assert shown(path, remote, "orders@mine") == [*numbered(10), b"after"]
 
@@ -240,7 +240,7 @@ def test_catalog_db_is_older_than_the_hot_copies(tmp_path: Path) -> None:
         ship(path, remote, [b"after"])
     before = objects(remote)
     with attached(path, remote) as (_, archive), pytest.raises(HistoryBehind):
-        archive.reset("orders", as_branch="mine")
+        archive.replication.reset("orders", as_branch="mine")
     assert objects(remote) == before
     shutil.copy(tmp_path / "aside", path / "catalog.db")
     assert shown(path, remote) == [*numbered(10), b"after"]
@@ -257,7 +257,7 @@ def test_catalog_db_is_lost(tmp_path: Path) -> None:
     with pytest.raises(Diverged):
         ship(path, remote, [b"after"])
     with attached(path, remote) as (_, archive):
-        archive.reset("orders", as_branch="mine")
+        archive.replication.reset("orders", as_branch="mine")
     assert shown(path, remote) == numbered(10)
     assert shown(path, remote, "orders@mine") == [*numbered(10), b"after"]
 
@@ -274,13 +274,13 @@ def test_catalog_db_is_lost_after_hot_copies_went(tmp_path: Path) -> None:
         ship(path, remote, [b"after"])
     before = objects(remote)
     with attached(path, remote) as (_, archive), pytest.raises(HistoryBehind) as caught:
-        archive.reset("orders", as_branch="mine")
+        archive.replication.reset("orders", as_branch="mine")
     assert "seglog read orders --from 11" in str(caught.value.hint)
     assert objects(remote) == before
     assert shown(path, remote) == [*numbered(10), b"after"]
     with attached(path, remote) as (_, archive):
         assert [record.value for record in archive.read("orders", 11)] == [b"after"]
-        archive.reset("orders", discard=True)
+        archive.replication.reset("orders", discard=True)
     assert shown(path, remote) == numbered(10)
 
 
@@ -370,14 +370,14 @@ def test_a_remote_is_recovered_twice(tmp_path: Path) -> None:
         assert [*offload.recover(tmp_path / name, remote)]
     for name in ("one", "two"):
         with attached(tmp_path / name, remote) as (log, archive):
-            archive.take_over("orders").append([name.encode()])
+            archive.replication.take_over("orders").append([name.encode()])
             log.topic("orders").seal()
             archive.offload("orders")
     with pytest.raises(Fenced):
         ship(tmp_path / "one", remote, [b"late"])
     assert shown(tmp_path / "two", remote) == [*numbered(5), b"one", b"two"]
     with attached(tmp_path / "one", remote) as (_, archive):
-        archive.reset("orders", as_branch="late")
+        archive.replication.reset("orders", as_branch="late")
     assert shown(tmp_path / "one", remote) == [*numbered(5), b"one", b"two"]
     assert shown(tmp_path / "one", remote, "orders@late") == [*numbered(5), b"one", b"late"]
 

@@ -114,10 +114,10 @@ def test_gc_runs_while_the_clock_is_ahead(tmp_path: Path, clock: SetClock) -> No
         for _ in range(3):
             clock.ms += 31 * DAY_MS
             with pytest.raises(ClocksDisagree, match="days ahead of that of file://"):
-                archive.collect()
+                archive.upkeep.collect()
         clock.ms -= 93 * DAY_MS
         assert tree(tmp_path / "remote") == before
-        archive.collect()
+        archive.upkeep.collect()
         for lsn in (1, 2, 3):
             assert len(list(archive.read("orders", at=f"lsn:{lsn}"))) == lsn
 
@@ -132,7 +132,7 @@ def test_gc_runs_while_the_clock_is_behind(tmp_path: Path, clock: SetClock) -> N
         before = tree(tmp_path / "remote")
         clock.ms = 1000
         with pytest.raises(ClocksDisagree, match="behind that of file://"):
-            archive.collect()
+            archive.upkeep.collect()
         assert tree(tmp_path / "remote") == before
         ship(log, archive, b"two", drop_hot=True)
         assert [each.value for each in log.topic("orders").read()] == [b"one", b"two"]
@@ -147,7 +147,7 @@ def test_two_machines_have_clocks_that_differ(tmp_path: Path, clock: SetClock) -
     with attached(tmp_path, clock) as (log, archive):
         ship(log, archive, b"first")
     with attached(tmp_path, behind, "second") as (log, second):
-        second.take_over("orders").append([b"second"])
+        second.replication.take_over("orders").append([b"second"])
         log.topic("orders").seal()
         second.offload("orders", drop_hot=True)
         found = list(second.read("orders"))
@@ -165,11 +165,11 @@ def test_a_branch_is_deleted_on_a_machine_whose_clock_is_behind(tmp_path: Path, 
         ship(log, archive, b"one")
         archive.restore("orders", to="head", name="fix")
         clock.ms -= 31 * DAY_MS
-        archive.delete_branch("orders", "fix")
+        archive.branches.delete_branch("orders", "fix")
         clock.ms += 31 * DAY_MS
-        archive.collect(grace_s=0)
-        archive.collect(grace_s=0)
-        archive.undelete_branch("orders", "fix")
+        archive.upkeep.collect(grace_s=0)
+        archive.upkeep.collect(grace_s=0)
+        archive.branches.undelete_branch("orders", "fix")
         assert [each.value for each in archive.read("orders@fix")] == [b"one"]
 
 
@@ -180,15 +180,15 @@ def refused(tmp_path: Path, clock: SetClock, target: str, error: type[Exception]
     """Every call that takes a target is, and no name is made; all records are there afterwards."""
     with attached(tmp_path, clock) as (log, archive):
         ship(log, archive, *numbered(10))
-        before = archive.remote_names()
+        before = archive.branches.remote_names()
         for act in (
             lambda: list(archive.read("orders", at=target)),
             lambda: archive.restore("orders", to=target, name="fix"),
-            lambda: archive.tag("orders", "v1", to=target),
+            lambda: archive.tags.tag("orders", "v1", to=target),
         ):
             with pytest.raises(error, match=match):
                 act()
-        assert (archive.remote_names(), archive.tags("orders")) == (before, [])
+        assert (archive.branches.remote_names(), archive.tags.list("orders")) == (before, [])
         assert [each.value for each in archive.read("orders")] == numbered(10)
 
 

@@ -143,8 +143,8 @@ def test_an_operator_restores_the_remote_to_yesterday(tmp_path: Path, yesterday:
         for act in (
             lambda: archive.offload("orders"),
             lambda: archive.offload("orders", drop_hot=True),
-            lambda: archive.sync("orders"),
-            lambda: archive.reset("orders", discard=True),
+            lambda: archive.replication.sync("orders"),
+            lambda: archive.replication.reset("orders", discard=True),
         ):
             with pytest.raises(RemoteBehind, match="lacks commit lsn 4 of orders"):
                 act()
@@ -158,10 +158,10 @@ def test_a_replica_is_ahead_of_a_remote_that_was_restored(tmp_path: Path, yester
     Outcome: `RemoteBehind` at its next sync. It does not become the writer either.
     """
     with attached(tmp_path, name="second") as (_, second):
-        second.sync("orders")
+        second.replication.sync("orders")
     yesterday()
     with attached(tmp_path, name="second") as (_, second):
-        for act in (second.sync, second.writable, second.take_over):
+        for act in (second.replication.sync, second.writable, second.replication.take_over):
             with pytest.raises(RemoteBehind):
                 act("orders")
     assert values(tmp_path / "data") == numbered(40)
@@ -199,7 +199,7 @@ def test_a_commit_in_the_middle_is_deleted(tmp_path: Path) -> None:
         hot_goes_on(log, numbered(20, 21))
         assert len(list(log.topic("orders").read())) == 41
     with attached(tmp_path, name="second") as (_, second):
-        assert second.collect(retain_s=0, grace_s=0).blocked
+        assert second.upkeep.collect(retain_s=0, grace_s=0).blocked
         assert len(objects(tmp_path, "/segments/")) == 4
     done = command("--remote", (tmp_path / "remote").as_uri(), "verify", "--remote", directory=tmp_path / "data")
     assert done.returncode == 5
@@ -328,8 +328,8 @@ def test_a_prefix_lies_within_another_ones(tmp_path: Path) -> None:
         log.topic("orders").seal()
         second.offload("orders", drop_hot=True)
     with attached(tmp_path) as (log, archive):
-        assert archive.remote_names() == ["orders"]
-        archive.collect()
+        assert archive.branches.remote_names() == ["orders"]
+        archive.upkeep.collect()
         assert [each.value for each in archive.read("orders")] == numbered(40)
     with attached(tmp_path, inner, "second") as (log, second):
         assert [each.value for each in second.read("orders")] == numbered(3)
@@ -347,14 +347,14 @@ def test_a_topic_is_deleted_by_another_directory(tmp_path: Path) -> None:
         log.topic("orders@fix").seal()
         archive.offload("orders@fix")
     with attached(tmp_path, name="second") as (_, second):
-        second.delete_branch("orders", "fix")
+        second.branches.delete_branch("orders", "fix")
     with attached(tmp_path) as (log, archive):
         log.topic("orders@fix").append([b"after"])
         log.topic("orders@fix").seal()
         with pytest.raises((NoSuchBranch, OtherRemote)):
             archive.offload("orders@fix", drop_hot=True)
         assert [each.value for each in log.topic("orders@fix").read()][-2:] == [b"mine", b"after"]
-        archive.undelete_branch("orders", "fix")
+        archive.branches.undelete_branch("orders", "fix")
         archive.offload("orders@fix", drop_hot=True)
         assert [each.value for each in archive.read("orders@fix")] == [*numbered(10), b"mine", b"after"]
 
@@ -372,7 +372,7 @@ def test_the_bucket_does_not_exist(tmp_path: Path, s3_environment: str) -> None:
         with pytest.raises(NoSuchBucket, match="no-such-bucket-here"):
             archive.offload("orders")
         with pytest.raises(NoSuchBucket):
-            archive.remote_names()
+            archive.branches.remote_names()
         hot_goes_on(log, numbered(10))
 
 
@@ -410,8 +410,8 @@ def test_the_credentials_are_wrong(tmp_path: Path, s3_environment: str, monkeypa
             for act in (
                 lambda: archive.offload("orders", drop_hot=True),
                 lambda: list(archive.read("elsewhere")),
-                archive.remote_names,
-                lambda: archive.branches("orders"),
+                archive.branches.remote_names,
+                lambda: archive.branches.list("orders"),
             ):
                 with pytest.raises(AccessDenied, match="InvalidAccessKeyId"):
                     act()

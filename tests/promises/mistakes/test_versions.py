@@ -238,7 +238,7 @@ def test_an_index_object_is_of_a_newer_version(tmp_path: Path, monkeypatch: pyte
         ship(tmp_path / "newer", remote, numbered(5))
     before = tree(tmp_path / "remote")
     with attached(tmp_path / "data", remote) as (_, archive):
-        archive.sync("orders")
+        archive.replication.sync("orders")
         with pytest.raises(offload.errors.FormatUnsupported, match="version 2"):
             [*archive.read("orders")]
     assert tree(tmp_path / "remote") == before

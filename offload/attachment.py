@@ -1,0 +1,71 @@
+"""The attachment of a log to its remote: settings, checks, the store, and the archive over both."""
+
+from __future__ import annotations
+
+from catalog import Codec
+from catalog.objects.base import ObjectStore
+from offload.archive import Archive
+from offload.context import open_context
+from offload.errors import NoRemote
+from offload.format.block import largest_entry
+from offload.settings import CatalogSettings, ColdSettings, OffloadSettings
+from offload.settings_file import Settings, read_settings
+from offload.wiring import check_remote_apart, open_store
+from offload.write.uploader import InThread, Sender
+from seglog import Log
+from seglog.arguments import checked
+from seglog.errors import InvalidSetting
+from seglog.files.clock import Clock, SystemClock
+from seglog.format.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES
+from seglog.values.config import SETTINGS_FILE
+
+__all__ = ["attach"]
+
+_FRAME_OVERHEAD_BYTES = MIN_FRAME_BYTES + 2 * LABEL_MAX_BYTES
+
+
+@checked
+def attach(
+    log: Log,
+    url: str | None = None,
+    *,
+    store: ObjectStore | None = None,
+    settings: OffloadSettings | None = None,
+    cold: ColdSettings | None = None,
+    upkeep: CatalogSettings | None = None,
+    configured: Settings | None = None,
+    clock: Clock | None = None,
+    sender: Sender | None = None,
+) -> Archive:
+    """Give `log` its cold tier, so that its reads continue below the hot floor. Makes no request yet.
+
+    If the log is open for reading only, the archive refuses every change, here and in the remote, with `ReadOnly`.
+    `url` is `s3://bucket/prefix` or `file:///path`. The caller may give a `store` instead. `settings`, `cold` and
+    `upkeep` are the sections [offload], [cold] and [catalog]. `configured` gives these and the URL where the caller
+    does not; by default `configured` is the log's seglog.toml. `sender` makes the objects of an offload; by default the
+    offloading thread does.
+    Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`, `ColdTierAttached`.
+    """
+    configured = configured or read_settings(log.path / SETTINGS_FILE)
+    settings = settings or configured.offload
+    cold = cold or configured.cold
+    upkeep = upkeep or configured.catalog
+    url = url or configured.url
+    if store is None:
+        if not url:
+            raise NoRemote(log.path)
+        check_remote_apart(url, log.path)
+        store = open_store(url, cold, settings)
+    largest = min(largest_entry(settings.block_size, codec) for codec in Codec)
+    if log.settings.max_record_bytes + _FRAME_OVERHEAD_BYTES > largest:
+        raise InvalidSetting(
+            "offload.block_size",
+            f"a record of log.max_record_bytes ({log.settings.max_record_bytes}) would not fit one",
+        )
+    context = open_context(log, store, cold, upkeep, clock or SystemClock())
+    try:
+        return Archive(context, settings, sender or InThread(store, context.reader))
+    except BaseException:
+        context.reader.close()
+        context.local.close()
+        raise

@@ -1,0 +1,69 @@
+"""The newest state of a topic or branch in the remote, as far as this directory knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from catalog import Handle, History, Snapshot
+from catalog.errors import NoSuchObject
+from offload.context import ArchiveContext
+from offload.errors import HistoryBehind
+from offload.write.publisher import Publisher
+from seglog import Record
+
+__all__ = ["ColdTier", "RemoteStates"]
+
+
+class RemoteStates:
+    def __init__(self, context: ArchiveContext, publisher: Publisher) -> None:
+        self._volumes = context.volumes
+        self._handles = context.handles
+        self._publisher = publisher
+
+    def newest(self, name: str) -> Snapshot:
+        """Return the remote state of a topic or branch, as far as this directory knows it."""
+        handle = self._handles.find(name)
+        if handle is None:
+            return self._volumes.snapshot(self._handles.resolve(name))
+        try:
+            return self._volumes.snapshot(handle.vid, handle.lsn)
+        except NoSuchObject:
+            moved = self.behind_gc(handle)
+            if moved is None:
+                raise
+            return self._volumes.snapshot(moved.vid, moved.lsn)
+
+    def behind_gc(self, handle: Handle) -> Handle | None:
+        """Return the handle of a writer, advanced past GC's commits.
+
+        Returns None unless GC keeps only these commits after the handle. The call does not save the result: the next
+        offload advances the handle on record.
+        """
+        if not self._handles.is_writer(handle) or not self._publisher.is_passed(handle):
+            return None
+        news = self._handles.heard(handle)
+        bounds = self._handles.tip(handle).bounds
+        if news.is_empty or not news.is_maintenance(bounds, handle.epoch):
+            return None
+        return self._handles.advanced(handle, news)
+
+    def history(self, name: str) -> History:
+        """Return the commits of the topic or branch, through its fork points, as far as GC keeps them."""
+        handle = self._handles.find(name)
+        if handle is not None:
+            return self._volumes.history(handle.vid, handle.lsn)
+        return self._volumes.history(self._handles.resolve(name))
+
+
+class ColdTier:
+    """The cold tier of the log: it returns the records below the hot floor."""
+
+    def __init__(self, context: ArchiveContext, states: RemoteStates) -> None:
+        self._reader = context.reader
+        self._states = states
+
+    def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
+        snapshot = self._states.newest(topic)
+        if last > snapshot.bounds.head_seq:
+            raise HistoryBehind(topic, last, snapshot.bounds.head_seq)
+        return self._reader.records(snapshot, first, last)

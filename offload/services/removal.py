@@ -1,0 +1,112 @@
+"""The removal of records: deletes, evictions and truncations, here and in the remote.
+
+The removal holds as soon as it is in the log. If the remote has any of the records, the removal becomes a commit, now
+or with a later offload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from catalog import CommitKind
+from catalog.errors import CatalogError
+from offload.context import ArchiveContext
+from offload.errors import OffloadError
+from offload.read.deletes import count_cold, count_hot
+from offload.services.remote_states import RemoteStates
+from offload.services.results import Deleted, Truncated
+from offload.services.writers import Writers
+from offload.write.offloader import Offloader
+from seglog import ConcurrentModification, DeleteOp, Topic
+
+__all__ = ["Removal"]
+
+_ROUNDS = 20
+
+
+class Removal:
+    def __init__(self, context: ArchiveContext, states: RemoteStates, writers: Writers, offloader: Offloader) -> None:
+        self._log = context.log
+        self._handles = context.handles
+        self._locks = context.locks
+        self._reader = context.reader
+        self._states = states
+        self._writers = writers
+        self._offloader = offloader
+
+    def delete(self, name: str, before: int | None, tag: str | None) -> Deleted:
+        return self._take(name, before, tag, lambda topic: topic.delete(before=before, tag=tag))
+
+    def evict(self, name: str, before: int) -> Deleted:
+        return self._take(name, before, None, lambda topic: topic.evict(before))
+
+    def _take(self, name: str, before: int | None, tag: str | None, act: Callable[[Topic], DeleteOp]) -> Deleted:
+        topic = self._log.get_topic(self._writers.topic(name).name)
+        if topic.config.durability == "ephemeral":
+            taken = count_hot(topic, before, tag)
+            return Deleted(act(topic), taken, None)
+        self._handles.keep_deletes(name)
+        offloaded_seq = self._handles.offloaded_seq(name)
+        hot_count = count_hot(topic, before, tag, start=offloaded_seq + 1)
+        earlier = topic.delete_ops()
+        op = act(topic)
+        lock = self._locks.of(name)
+        if not lock.acquire(blocking=False):
+            return Deleted(op, None, None, waits_for="the offload that is running")
+        try:
+            return self._publish_delete(name, op, earlier, offloaded_seq, hot_count)
+        except (CatalogError, OffloadError) as error:
+            return Deleted(op, None, None, waits_for=str(error))
+        finally:
+            lock.release()
+
+    def _publish_delete(
+        self, name: str, op: DeleteOp, earlier: tuple[DeleteOp, ...], offloaded_seq: int, hot_count: int
+    ) -> Deleted:
+        """Publish `op` if its turn has come. `earlier` are the deletes that waited before it."""
+        handle = self._handles.find(name)
+        if handle is None:
+            return Deleted(op, hot_count, None, waits_for="the first offload")
+        snapshot = self._states.newest(name)
+        in_cold = replace(op, at_seq=min(op.at_seq, offloaded_seq))  # this log truncated the records above it
+        records = hot_count + count_cold(in_cold, earlier, snapshot, self._reader)
+        if op.at_seq > offloaded_seq:
+            return Deleted(op, records, None, waits_for="the offload of what was appended before it")
+        self._writers.open(name)
+        published = self._offloader.run(name, up_to=offloaded_seq)
+        return Deleted(op, records, published[-1].lsn if published else None)
+
+    def truncate(self, name: str, seq: int) -> Truncated:
+        topic = self._log.get_topic(self._writers.topic(name).name)
+        with self._locks.of(name):
+            handle = self._handles.find(name)
+            if handle is None or (handle.pending_lsn is None and seq > self._handles.offloaded_seq(name)):
+                records = max(0, topic.head_seq - seq + 1)
+                topic.truncate(seq)
+                return Truncated(records, None)
+            records = self._cut_what_is_offloaded(topic, seq)
+            try:
+                published = self._offloader.run(name)
+            except (CatalogError, OffloadError) as error:
+                return Truncated(records, None, waits_for=str(error))
+            lsns = [each.lsn for each in published if each.kind is CommitKind.TRUNCATE]
+            return Truncated(records, lsns[-1] if lsns else None)
+
+    def _cut_what_is_offloaded(self, topic: Topic, seq: int) -> int:
+        """Offload the whole topic, then truncate it. Return the number of removed records, all of which are in the
+        remote.
+        """
+        self._writers.open(topic.name)
+        for _ in range(_ROUNDS):
+            topic.seal()
+            self._offloader.run(topic.name)
+            position, head_seq = topic.position, topic.head_seq
+            if head_seq > self._handles.offloaded_seq(topic.name) or topic.delete_ops():
+                continue
+            try:
+                topic.truncate(seq, position=position)
+            except ConcurrentModification:
+                continue
+            return max(0, head_seq - seq + 1)
+        raise ConcurrentModification(topic.name)

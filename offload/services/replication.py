@@ -1,0 +1,126 @@
+"""`archive.replication`: several data directories share a topic. One directory writes it, the others follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from catalog import Handle
+from catalog.format import keys
+from offload.context import ArchiveContext
+from offload.replication.replica import Replicas, SyncState
+from offload.replication.reset import Reset, ResetResult
+from offload.replication.sync import Sync, Synced
+from offload.replication.takeover import Takeover
+from offload.services.writers import Writers
+from offload.write.publisher import divergence
+from seglog import Topic
+from seglog.arguments import checked
+from seglog.process.ownership import Owned
+
+__all__ = ["ReplicationService"]
+
+
+class ReplicationService(Owned):
+    """The calls that follow a topic, write it, or take it over."""
+
+    def __init__(
+        self,
+        context: ArchiveContext,
+        writers: Writers,
+        replicas: Replicas,
+        sync: Sync,
+        reset: Reset,
+        takeover: Takeover,
+    ) -> None:
+        self._log = context.log
+        self._handles = context.handles
+        self._locks = context.locks
+        self._writers = writers
+        self._replicas = replicas
+        self._sync = sync
+        self._reset = reset
+        self._takeover = takeover
+
+    @checked
+    def pull(self, name: str) -> SyncState:
+        """Fetch new commits of the volume into the local catalog. Readers still see the same state.
+
+        If the name is only in the remote, it becomes a replica. Raises `NoSuchTopic`, `NoSuchBranch`.
+        """
+        with self._locks.of(name):
+            self._replicas.pull(self._followed(name))
+        return self._replicas.sync_state(name)
+
+    @checked
+    def fetch(self, name: str) -> SyncState:
+        """Pull, and fetch every commit that a snapshot needs. Raises as `pull` does."""
+        with self._locks.of(name):
+            self._replicas.fetch(self._followed(name))
+        return self._replicas.sync_state(name)
+
+    @checked
+    def sync(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> Synced:
+        """Bring this directory and the volume to the same state: follow the volume, or push the sealed records
+        (offload.replication.sync).
+
+        Raises `Diverged` and `Fenced` if both have changed, and what the store raises.
+        """
+        self._log.check_writable()
+        with self._locks.of(name):
+            if not self._log.has_topic(name):
+                return self._sync.follow(name)
+            self._writers.open(name)
+            return self._sync.write(name, on_bytes)
+
+    @checked
+    def follow(self, name: str) -> bool:
+        """Sync a replica, and return whether it moved. If the name is not a replica, do nothing and return False."""
+        with self._locks.of(name):
+            return self._replicas.is_replica(name) and self._sync.follow(name).commits > 0
+
+    @checked
+    def reset(self, name: str, *, as_branch: str | None = None, discard: bool = False) -> ResetResult:
+        """Drop the local changes of the topic, and follow the volume again (offload.replication.reset).
+
+        With `as_branch`, the local changes become a branch. Raises `LocalChangesLost` if there are local changes and
+        the caller passes neither `as_branch` nor `discard`.
+        """
+        self._log.check_writable()
+        if as_branch is not None:
+            keys.check_name("branch", as_branch)
+        with self._locks.of(name):
+            return self._reset.run(self._handles.follow(name), as_branch=as_branch, discard=discard)
+
+    @checked
+    def take_over(self, name: str) -> Topic:
+        """Become the writer of the topic, and fence its present writer (offload.replication.takeover).
+
+        Raises `Fenced` or `Diverged` if this log has the topic but another writer owns the volume.
+        """
+        self._log.check_writable()
+        with self._locks.of(name):
+            handle = self._writers.open(name) if self._log.has_topic(name) else self._takeover.run(name)
+            if handle.diverged_lsn is not None:
+                raise divergence(handle)
+        return self._log.topic(name)
+
+    @checked
+    def sync_state(self, name: str) -> SyncState:
+        """Return how far this directory and the volume differ, as far as this directory knows. Reads the local disk
+        only.
+        """
+        return self._replicas.sync_state(name)
+
+    @checked
+    def is_replica(self, name: str) -> bool:
+        """Return whether this directory follows the name and does not write it. Reads the local disk only."""
+        return self._replicas.is_replica(name)
+
+    def replicas(self) -> list[str]:
+        """Return the names that this directory follows. Reads the local disk only."""
+        return self._replicas.names()
+
+    def _followed(self, name: str) -> Handle:
+        handle = self._handles.follow(name)
+        self._handles.check_remote(handle)
+        return handle

@@ -1,0 +1,75 @@
+"""The results of the calls that change a topic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from catalog import Vid
+from offload.write.publisher import Published
+from seglog import DeleteOp
+
+__all__ = ["Deleted", "OffloadResult", "Restored", "TopicGone", "Truncated"]
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadResult:
+    """The result of `offload`. `released_seq` is the last seq whose hot copy was deleted; 0 if none was."""
+
+    published: tuple[Published, ...]
+    released_seq: int
+    offloaded_seq: int
+    unsealed_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The result of `delete` and `evict`. `records` counts the deleted records. `lsn` is the commit that publishes the
+    delete.
+
+    While the commit is not published, `lsn` is None and `waits_for` gives the reason. `records` is None if the records
+    in the cold tier could not be counted.
+    """
+
+    op: DeleteOp
+    records: int | None
+    lsn: int | None
+    waits_for: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """The result of `truncate`. `records` counts the removed records. `lsn` is the commit that publishes the
+    truncation.
+
+    `lsn` is None if the remote had none of the removed records. It is also None while the commit is not published yet.
+    Then `waits_for` gives the reason.
+    """
+
+    records: int
+    lsn: int | None
+    waits_for: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A new branch, and its contents. `last_seq` and `last_ts_ms` are 0 if the branch is empty."""
+
+    vid: Vid
+    records: int
+    last_seq: int
+    last_ts_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGone:
+    """The result of `delete_topic`: the topic was `deleted` for good, `detached` from this directory, or `unfollowed`.
+
+    The remote has the topic up to `lsn`, or nothing of it if `lsn` is None. `records` and `deletes` count the local
+    changes that were dropped without an offload.
+    """
+
+    outcome: Literal["deleted", "detached", "unfollowed"]
+    lsn: int | None
+    records: int = 0
+    deletes: int = 0

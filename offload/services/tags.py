@@ -1,0 +1,46 @@
+"""`archive.tags`: names for points in the history of a topic, which GC keeps."""
+
+from __future__ import annotations
+
+from catalog.format.control import Tag
+from catalog.refs.tag import NamedTag
+from offload.context import ArchiveContext
+from offload.handles import split_name
+from offload.services.kept_points import KeptPoints
+from seglog.arguments import checked
+from seglog.process.ownership import Owned
+
+__all__ = ["TagService"]
+
+
+class TagService(Owned):
+    """The calls about tags."""
+
+    def __init__(self, context: ArchiveContext, points: KeptPoints) -> None:
+        self._log = context.log
+        self._tags = context.tags
+        self._clock = context.clock
+        self._points = points
+
+    @checked
+    def tag(self, topic: str, name: str, *, to: str = "head", message: str = "") -> Tag:
+        """Name a point of the topic, so that GC keeps it. `topic` may also be a branch, as TOPIC@BRANCH.
+
+        If the remote lacks the point, the call seals and offloads the topic once. Raises `TagExists`, and what
+        `Archive.restore` raises.
+        """
+        self._log.check_writable()
+        base, branch = split_name(topic)
+        point = self._points.keep(topic, to)
+        return self._tags.create(base, name, point, branch=branch, now_ms=self._clock.now_ms(), message=message)
+
+    @checked
+    def list(self, topic: str) -> list[NamedTag]:
+        """Return the tags of a topic, by name."""
+        return self._tags.list(topic)
+
+    @checked
+    def delete_tag(self, topic: str, name: str) -> Tag:
+        """Delete a tag of the topic. Raises `NoSuchTag`."""
+        self._log.check_writable()
+        return self._tags.delete(topic, name, now_ms=self._clock.now_ms())
