@@ -6,12 +6,12 @@
     3 a replica's handle for each live name         the same, with some of the names; a repetition adds the others
     4 RECOVERING is deleted                         the data directory
 
-V1  Recovery writes nothing to the remote; only a takeover does (`writable`).
+REBUILD-1  Recovery writes nothing to the remote; only a takeover does (`writable`).
     Bounds, configuration and history are in the volumes, and a replica reads them there. A topic gets its
     configuration when it is taken over (offload.replication.takeover).
-V2  If the directory holds anything else, recovery refuses it.
+REBUILD-2  If the directory holds anything else, recovery refuses it.
     If an earlier recovery of the same remote began there, this one continues it.
-V3  A name that cannot be recovered holds up no other name. The directory is complete only with all of them.
+REBUILD-3  A name that cannot be recovered holds up no other name. The directory is complete only with all of them.
 """
 
 from __future__ import annotations

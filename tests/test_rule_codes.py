@@ -73,6 +73,20 @@ def test_every_code_that_is_cited_is_defined() -> None:
     assert unknown == set()
 
 
+def is_allowed(place: str, code: str) -> bool:
+    """Return whether the text means something else: the service S3, or a fault test in a text about tests."""
+    is_about_tests = place.startswith(("tests", "docs", "CONTRIBUTING"))
+    return code == "S3" or (is_about_tests and code in {f"T{number}" for number in range(1, 12)})
+
+
+def test_no_code_is_a_letter_and_a_number() -> None:
+    bare = re.compile(r"(?<![\w./+{@-])[A-Z]\d{1,2}(?![\w-]|\.\d)")
+    texts = [(path, remark) for path in sources() for remark in remarks(path)]
+    texts += [(path, path.read_text()) for path in pages()]
+    found = {(str(path.relative_to(ROOT)), code) for path, text in texts for code in bare.findall(text)}
+    assert {each for each in found if not is_allowed(*each)} == set()
+
+
 def test_no_docstring_or_comment_is_a_code_without_words() -> None:
     alone = re.compile(r"[#\s]*[A-Z]+-\d+(?:(?:, | and | to )[A-Z]+-\d+)*\.?\s*")
     bare = [(path.name, remark) for path in sources() for remark in remarks(path) if alone.fullmatch(remark)]

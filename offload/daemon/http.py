@@ -17,9 +17,9 @@
 Errors are application/problem+json with title (the error's class), detail and hint. If an error comes after the first
 JSON lines, the answer ends with a line that has the key `error`.
 
-H1  At most one thread works for a connection, and only while the connection asks for more.
-H2  Reads that begin below the hot floor use the threads of `cold_reads`, other reads those of `hot_reads`. So a store
-    that hangs takes no thread from hot reads or appends.
+HTTP-1  At most one thread works for a connection, and only while the connection asks for more.
+HTTP-2  Reads that begin below the hot floor use the threads of `cold_reads`, other reads those of `hot_reads`. So a
+    store that hangs takes no thread from hot reads or appends.
 
 Source: the commit log server of "Building segmented logs in Rust" (index_bounds, records, rpc/truncate); PIP-17.
 """
@@ -259,7 +259,7 @@ class _Api:
     async def _followed(
         self, topic: Topic, follower: Follower, items: Iterator[Record | Gap | None]
     ) -> AsyncGenerator[bytes]:
-        """Yield JSON lines until the daemon stops. No thread waits for new records (H1)."""
+        """Yield JSON lines until the daemon stops. No thread waits for new records (HTTP-1)."""
         loop, news = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -363,7 +363,7 @@ class _Api:
         return await self._in(self._service.cold_reads, ReplicaTopic, archive, name)  # type: ignore[no-any-return]
 
     def _pool(self, topic: Topic | ReplicaTopic, first: int) -> ThreadPoolExecutor:
-        """Return the threads for a read from seq `first` on: cold ones below the hot floor, else hot ones (H2)."""
+        """Return the threads for a read from seq `first` on: cold ones below the hot floor, else hot ones (HTTP-2)."""
         return self._service.cold_reads if first < topic.hot_floor else self._service.hot_reads
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[..., Any], *arguments: Any) -> Any:

@@ -8,13 +8,13 @@
     erase        erase_interval   rewrites objects that hold deleted records, topic by topic, in the thread of GC
     disk         check_interval   offload.daemon.disk: raises an alarm, and holds appends before the disk is full
 
-S1  No task waits for another. Each kind of work has its own threads. Slow work on one topic delays neither other topics
-    nor appends.
-S2  The daemon logs and counts a failure, and tries again. A topic's offload waits longer after each failure in a row
-    (offload.daemon.triggers). No failure of one topic ends a task.
-S3  `close` stops running work at its next step. Attempts stay on record, and the next start continues them.
-S4  If the clock goes back, by whatever amount, no task and no retry stalls: each comes within its interval (T4 of
-    offload.daemon.triggers).
+DAEMON-1  No task waits for another. Each kind of work has its own threads. Slow work on one topic delays neither other
+    topics nor appends.
+DAEMON-2  The daemon logs and counts a failure, and tries again. A topic's offload waits longer after each failure in a
+    row (offload.daemon.triggers). No failure of one topic ends a task.
+DAEMON-3  `close` stops running work at its next step. Attempts stay on record, and the next start continues them.
+DAEMON-4  If the clock goes back, by whatever amount, no task and no retry stalls: each comes within its interval
+    (TRIGGER-4).
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Service:
             self._tasks.append(asyncio.create_task(self._repeat(name, look), name=f"seglog-{name}"))
 
     async def close(self) -> None:
-        """Stop running work at its next step, then close the archive and the log (S3). Idempotent."""
+        """Stop running work at its next step, then close the archive and the log (DAEMON-3). Idempotent."""
         self.stopping.set()
         for task in self._tasks:
             task.cancel()
@@ -409,7 +409,7 @@ class Service:
             self.metrics.runs.labels(outcome).inc()
 
     def _put_off(self, name: str, work: TopicWork, error: Exception) -> None:
-        """Record a failed offload of a topic, and how long the topic waits before the next try (S2)."""
+        """Record a failed offload of a topic, and how long the topic waits before the next try (DAEMON-2)."""
         work.failures += 1
         settings = self._offload_settings
         backoff = Backoff(settings.retry_min_s * 1000, settings.retry_max_s * 1000)

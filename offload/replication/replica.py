@@ -5,9 +5,9 @@
     fetch    pulls, and fetches every commit from the newest checkpoint on, through fork points: a snapshot needs no
              request
 
-R1  One row of the local catalog decides which state the readers of a replica see. So they see a commit whole or not at
-    all.
-R2  No thread holds a lock of the local catalog during a request to the store.
+REPLICA-1  One row of the local catalog decides which state the readers of a replica see. So they see a commit whole or
+    not at all.
+REPLICA-2  No thread holds a lock of the local catalog during a request to the store.
 
 Source: Graft RFC 0001 (Pull & Fetch Volume, Sync remote volume to local).
 """

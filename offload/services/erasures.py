@@ -12,9 +12,9 @@ A record's bytes disappear in three steps.
 
 `erasure_state` computes one date for all deletes of a snapshot.
 
-E1  While the topic still shows a segment that held the record, there is no date. `seglog compact --erase` rewrites the
-    segment.
-E2  A tag, a lease or a fork that holds an older state keeps its bytes beyond that date. `seglog gc` lists these
+ERASE-1  While the topic still shows a segment that held the record, there is no date. `seglog compact --erase` rewrites
+    the segment.
+ERASE-2  A tag, a lease or a fork that holds an older state keeps its bytes beyond that date. `seglog gc` lists these
     holders.
 """
 
@@ -36,8 +36,8 @@ __all__ = ["ErasureState", "Erasures", "collected_after_ms", "erasure_state"]
 class ErasureState:
     """How far the deleted records of a topic are erased.
 
-    `objects` counts the topic's own objects that still hold deleted records (E1). The deleted records in no such object
-    are gone for good by `by_ms`. `by_ms` is None if they are gone now.
+    `objects` counts the topic's own objects that still hold deleted records (ERASE-1). The deleted records in no such
+    object are gone for good by `by_ms`. `by_ms` is None if they are gone now.
     """
 
     objects: int

@@ -4,10 +4,10 @@ A handle needs the commits from which its newest state is built. Within its volu
 at or below its LSN. If the volume has no such checkpoint, the handle needs all commits of the volume. It then also
 needs the parent's commits, by the same rule from the fork point, and so on.
 
-L1  Every copy can be fetched again, so a dropped copy costs a request and no data. A read of an older state, or of the
-    history, fetches the commits that it needs.
-L2  A missing or damaged copy counts as no checkpoint and as no parent.
-L3  Handles and attempts, with their pending commits, are not copies. They stay.
+LGC-1  Every copy can be fetched again, so a dropped copy costs a request and no data. A read of an older state, or of
+    the history, fetches the commits that it needs.
+LGC-2  A missing or damaged copy counts as no checkpoint and as no parent.
+LGC-3  Handles and attempts, with their pending commits, are not copies. They stay.
 
 Source: Graft RFC 0001 (Local garbage collection).
 """

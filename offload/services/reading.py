@@ -1,6 +1,6 @@
 """Reads of the newest and of past states. They change nothing here or in the remote.
 
-If an offload moves records during a read, the read continues in the new place (P2 of `offload.services.targets`).
+If an offload moves records during a read, the read continues in the new place (TARGET-2).
 """
 
 from __future__ import annotations

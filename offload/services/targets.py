@@ -1,10 +1,10 @@
 """The resolution of targets, such as `seq:5` or `head~2`, to points in the history of a topic.
 
-P1  A target is looked up in the existing commits, and in the commits that an offload would make
+TARGET-1  A target is looked up in the existing commits, and in the commits that an offload would make
     (`offload.services.waiting`).
-P2  A look-up does not take the topic's lock, so an offload may run beside it. The offload moves records, and the reader
-    looks for the next record in the new place. Two numbers reveal the move: the LSN of the handle, and the epoch of the
-    topic.
+TARGET-2  A look-up does not take the topic's lock, so an offload may run beside it. The offload moves records, and the
+    reader looks for the next record in the new place. Two numbers reveal the move: the LSN of the handle, and the epoch
+    of the topic.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Targets:
         return inf if handle is None else self._volumes.snapshot(handle.vid, handle.lsn).max_ts_ms
 
     def places(self, name: str) -> tuple[int, int]:
-        """Return the LSN of the handle and the epoch of the topic. If either changes, records have moved (P2)."""
+        """Return the LSN of the handle and the epoch of the topic. If either changes, records have moved (TARGET-2)."""
         handle = self._handles.find(name)
         return (-1 if handle is None else handle.lsn), self._log.topic(name).epoch
 

@@ -129,9 +129,8 @@ class UpkeepService(Owned):
         """Return the multipart uploads in the remote that no attempt on record here names, and that are old enough.
 
         Other data directories may upload under the same prefix, so a minimum age protects their uploads. The age is the
-        age of the segment's id. If this machine's clock is ahead, no upload looks older (T3 of
-        `catalog.objects.store_time`). If the uploader's clock is behind, its upload looks older than it is. If such an
-        upload is aborted, its uploader sends it again.
+        age of the segment's id. If this machine's clock is ahead, no upload looks older (TIME-3). If the uploader's
+        clock is behind, its upload looks older than it is. If such an upload is aborted, its uploader sends it again.
         """
         now_ms = earliest_ms(self._store, self._clock.now_ms())
         known = {attempt.sid for attempt in self._local.attempts()}

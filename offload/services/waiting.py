@@ -1,11 +1,11 @@
 """The part of a topic that no commit has yet, as the commits that an offload would make of it. This module makes none
 of them.
 
-W1  A target means the same before and after the offload. `catalog.timeline` looks the target up in the existing
+WAIT-1  A target means the same before and after the offload. `catalog.timeline` looks the target up in the existing
     commits, followed by these.
-W2  The commits have the offloader's order (O1 of `offload.write.offloader`). First come the deletes whose records are
-    offloaded. Then come the truncations, each after the deletes before it, then the records, then the other deletes.
-W3  If a truncation took records before any offload, these records are in no commit. No target means them.
+WAIT-2  The commits have the offloader's order (OFFLOAD-1). First come the deletes whose records are offloaded. Then
+    come the truncations, each after the deletes before it, then the records, then the other deletes.
+WAIT-3  If a truncation took records before any offload, these records are in no commit. No target means them.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class _Maker:
     def make(
         self, topic: Topic, head_seq: int, ops: list[DeleteOp], cuts: Iterable[TruncateOp], *, is_known: bool
     ) -> None:
-        """Make the commits, in the offloader's order (W2)."""
+        """Make the commits, in the offloader's order (WAIT-2)."""
         for op in cuts:
             ops = self._delete([each for each in ops if each.op < op.next_op], ops)
             self._truncate(op)

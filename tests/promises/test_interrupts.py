@@ -160,7 +160,7 @@ def test_an_interrupt_at_any_point_hides_no_failed_sync(what: str) -> None:
             disk.is_failing = True
             was_hit = interrupted(lambda log=log: change(log), MODULES, at)  # type: ignore[misc]
             disk.is_failing = False
-            assert log._engine.committer.is_poisoned == disk.has_failed, at
+            assert log.is_poisoned == disk.has_failed, at
             if disk.has_failed:
                 with pytest.raises(WriterPoisoned):
                     _other(log)
