@@ -28,7 +28,7 @@ class Demo:
         self.data = directory / "data"
         self.archive = directory / "archive"
         self.url = f"file://{self.archive.resolve()}"
-        self.seglog = [sys.executable, "-m", "offload.cli", "-C", str(self.data)]
+        self.seglog = [sys.executable, "-m", "offload", "-C", str(self.data)]
 
     def command(self, *arguments: str, show: bool = True) -> bytes:
         shown = " ".join(["seglog", "-C", str(self.data), *arguments])

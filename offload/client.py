@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from offload.cli.output import Output
 from offload.commands.codec import decode
 from offload.commands.registry import Command
 from offload.errors import DaemonGone, OffloadError
@@ -49,27 +48,6 @@ class DaemonClient:
             return None
         return client
 
-    def run(
-        self, path: str, parameters: Mapping[str, Any], output: Output, *, as_json: bool, remote: str | None
-    ) -> int:
-        """Run a command in the daemon, copy its output to `output`, and return its exit code.
-
-        Raises `DaemonError` for an error of the command, and `DaemonGone`.
-        """
-        headers = {"Accept": STREAM_TYPE, "Content-Type": "application/json", "Seglog-Json": "1" if as_json else "0"}
-        if remote is not None:
-            headers["Seglog-Remote"] = remote
-        with self._request("POST", f"/rpc/{path}", json.dumps(parameters).encode(), headers) as answer:
-            while True:
-                kind, body = self._message(answer)
-                if kind == b"o":
-                    output.data(body)
-                    output.flush()
-                elif kind == b"e":
-                    output.note(body.decode())
-                else:
-                    return _end(json.loads(body))
-
     def results(self, command: Command, values: Mapping[str, Any], *, remote: str | None) -> Iterator[Any]:
         """Run a command in the daemon, and yield its results. Raises `DaemonError` for its error, and `DaemonGone`."""
         headers = {"Accept": STREAM_TYPE, "Content-Type": "application/json"}
@@ -79,7 +57,7 @@ class DaemonClient:
             while True:
                 kind, body = self._message(answer)
                 if kind == b"x":
-                    _end(json.loads(body))
+                    _check_end(json.loads(body))
                     return
                 yield decode(body, command.results)
 
@@ -178,7 +156,7 @@ def _problem(body: bytes) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def _end(said: dict[str, Any]) -> int:
+def _check_end(said: dict[str, Any]) -> None:
+    """Raise `DaemonError` if the command failed."""
     if "message" in said:
         raise DaemonError(said["message"], said["exit_code"], hint=said.get("hint"))
-    return int(said["exit_code"])

@@ -8,6 +8,7 @@
     │   │   └── InvalidIndex         an index object
     │   ├── FrameMismatch        a frame handed over for offload is not the next one
     │   ├── HistoryBehind        records left this disk, and the catalog here does not know where they are
+    │   ├── DamageFound          a check found damage
     │   ├── VolumesBlocked       GC left volumes alone because of damage
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             the present state is in the way              exit 4
@@ -57,6 +58,7 @@ __all__ = [
     "Conflict",
     "Corrupt",
     "DaemonGone",
+    "DamageFound",
     "DirectoryNotEmpty",
     "EntryTooLarge",
     "FormatUnsupported",
@@ -151,6 +153,13 @@ class HistoryBehind(Corrupt):
             f"`seglog read {name} --from {last_seq + 1}`, then `seglog reset {name} --discard`",
         )
         self.name = name
+
+
+class DamageFound(Corrupt):
+    def __init__(self, count: int, place: str, hint: str) -> None:
+        damages = "1 damage" if count == 1 else f"{count} damages"
+        super().__init__(f"{damages} in {place}", hint=hint)
+        self.count = count
 
 
 class VolumesBlocked(Corrupt):

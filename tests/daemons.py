@@ -26,7 +26,7 @@ class ServedDirectory:
     def __init__(self, directory: Path, variables: dict[str, str]) -> None:
         given = {"SEGLOG_SERVE_PORT": "0", "SEGLOG_SERVE_CHECK_INTERVAL_MS": "50", **variables}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "offload.cli", "-C", str(directory), "serve"],
+            [sys.executable, "-m", "offload", "-C", str(directory), "serve"],
             env={**os.environ, **given}, cwd=_ROOT, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.lines: list[str] = []

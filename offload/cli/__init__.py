@@ -1,7 +1,10 @@
-"""The `seglog` command. Only this package reads the environment and writes to the terminal."""
+"""The command line of `seglog`: it parses the words, runs a use case, and prints the result.
+
+Only this package reads the environment and writes to the terminal. `offload.main` is the entry point.
+"""
 
 from __future__ import annotations
 
-from offload.cli.app import app, main
+from offload.cli.app import app
 
-__all__ = ["app", "main"]
+__all__ = ["app"]

@@ -43,11 +43,10 @@ from offload.cli import (
     uploads,
     verify,
 )
-from offload.cli.served import Served
-from offload.cli.session import Session
+from offload.cli.session import Serve, Session
 from offload.format.labels import software_version
 
-__all__ = ["app", "main"]
+__all__ = ["app", "run"]
 
 _EXIT_INTERRUPTED = 130
 
@@ -90,7 +89,7 @@ def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     _: Annotated[bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version.")] = False,
 ) -> None:
-    context.obj = Session(directory, remote, as_json, debug)
+    context.obj = Session(directory, remote, as_json, debug, context.obj)
 
 
 app.command()(init.init)
@@ -98,22 +97,22 @@ app.command()(append.append)
 app.command()(read.read)
 app.command()(delete.delete)
 app.command()(evict.evict)
-app.command(cls=Served)(truncate.truncate)
-app.command(cls=Served)(seal.seal)
+app.command()(truncate.truncate)
+app.command()(seal.seal)
 app.command()(offload.offload)
 app.command()(compact.compact)
 app.command()(gc.gc)
-app.command(cls=Served)(sync.push)
-app.command(cls=Served)(sync.pull)
-app.command(cls=Served)(sync.fetch)
-app.command(cls=Served)(sync.sync)
-app.command(cls=Served)(sync.reset)
-app.command(cls=Served)(sync.takeover)
+app.command()(sync.push)
+app.command()(sync.pull)
+app.command()(sync.fetch)
+app.command()(sync.sync)
+app.command()(sync.reset)
+app.command()(sync.takeover)
 app.command()(offload.pause)
 app.command()(offload.resume)
 app.command()(offload.retry)
-app.command(cls=Served)(uploads.uploads)
-app.command(cls=Served)(status.status)
+app.command()(uploads.uploads)
+app.command()(status.status)
 app.command()(log.log)
 app.command()(restore.restore)
 app.command()(oplog.oplog)
@@ -129,15 +128,15 @@ app.add_typer(topic.app, name="topic")
 
 
 @functools.cache
-def _command() -> Callable[[], object]:
+def _command() -> Callable[..., object]:
     return get_command(app)
 
 
-def main() -> None:
-    """Run the app, and turn an error into one line on stderr and an exit code."""
+def run(serve: Serve) -> None:
+    """Run the app, and turn an error into one line on stderr and an exit code. `serve` runs the daemon."""
     debug = "--debug" in sys.argv
     try:
-        _command()()
+        _command()(obj=serve)
     except KeyboardInterrupt:
         sys.exit(_EXIT_INTERRUPTED)
     except Exception as error:

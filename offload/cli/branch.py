@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from offload.cli.run import describe, each, one, show
-from offload.cli.session import TopicName, counted, without_main
+from offload.cli.session import TopicName, counted
 from offload.commands import branch
 from offload.commands.branch import BranchListed, BranchMade
+from offload.commands.parameters import without_main
 
 __all__ = ["app", "made_text"]
 

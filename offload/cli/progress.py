@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from offload.cli.output import output
 
 __all__ = ["progress"]
 
@@ -15,7 +14,7 @@ _WORTH_A_BAR_BYTES = 16 * 1024 * 1024
 @contextmanager
 def progress(title: str, total_bytes: int | None) -> Iterator[Callable[[int], None]]:
     """Yield a function that takes the number of bytes done since its last call."""
-    if total_bytes is None or total_bytes < _WORTH_A_BAR_BYTES or not output().is_watched:
+    if total_bytes is None or total_bytes < _WORTH_A_BAR_BYTES or not sys.stderr.isatty():
         yield lambda _: None
         return
     from rich.console import Console

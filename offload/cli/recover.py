@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from offload.cli.session import counted, emit, format_time, say, session_of
+from offload.cli.run import note, show
+from offload.cli.session import counted
 
 __all__ = ["recover"]
 
@@ -28,30 +29,13 @@ def recover(
     Nothing is copied: reads go to the remote. The first append to a topic, or `takeover`, makes this directory its
     writer. Repeat it after any failure: it goes on. Example: seglog recover s3://my-bucket/acme new-data
     """
-    from offload.recovery import RecoveredTopic
-    from offload.recovery import recover as recovered
+    from offload.commands import recover as use
+    from offload.commands.offload import TopicFailed
 
-    session = session_of(context)
-    failed: Exception | None = None
-    for each in recovered(directory, url, only=topic, writable=writable):
-        if not isinstance(each, RecoveredTopic):
-            say(f"{each.name}: {each.error}")
-            failed = each.error
+    for found in use.recover(directory, url, topic=topic, writable=writable):
+        if isinstance(found, TopicFailed):
+            note(f"{found.topic}: {found.error}")
             continue
-        last = f", the last one seq {each.last_seq} of {format_time(each.last_ts_ms)}" if each.last_seq else ""
-        emit(
-            session,
-            {
-                "topic": each.name,
-                "volume": each.volume,
-                "lsn": each.lsn,
-                "head_seq": each.head_seq,
-                "records": each.records,
-                "last_seq": each.last_seq or None,
-                "last_time": format_time(each.last_ts_ms) if each.last_seq else None,
-                "is_writable": each.is_writable,
-            },
-            f"{each.name}: head {each.head_seq} (lsn {each.lsn}), {counted(each.records)}{last}",
-        )
-    if failed is not None:
-        raise failed
+        last = f", the last one seq {found.last_seq} of {found.last_time}" if found.last_seq else ""
+        text = f"{found.topic}: head {found.head_seq} (lsn {found.lsn}), {counted(found.records)}{last}"
+        show(context, found, text)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import typer
 
 from offload.cli.session import session_of
@@ -18,9 +16,5 @@ def serve(context: typer.Context) -> None:
     reads the sections [serve], [offload] and [catalog] of seglog.toml again.
     Example: seglog -C /var/lib/seglog serve
     """
-    from offload.daemon.logs import set_up_logs
-    from offload.daemon.server import announce, run
-
     session = session_of(context)
-    set_up_logs(session.settings().serve.log_format, debug=session.debug)
-    run(session.directory, session.settings(), remote=session.remote, variables=os.environ, on_ready=announce)
+    session.serve(session.directory, session.settings(), remote=session.remote, debug=session.debug)

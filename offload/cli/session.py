@@ -1,23 +1,20 @@
-"""The parts that every command needs: the data directory, the remote, the output.
+"""The parts that every command needs: the data directory and the remote.
 
 A session opens the log and the remote when a command asks for them, and closes the remote before the log.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from offload.cli.output import output
-from offload.errors import NoDaemon
+from offload.commands.parameters import without_main
 
 if TYPE_CHECKING:
     from catalog.objects import ObjectStore
@@ -27,30 +24,24 @@ if TYPE_CHECKING:
     from seglog import Log
 
 __all__ = [
+    "Serve",
     "Session",
     "TopicName",
     "counted",
-    "emit",
     "format_bytes",
-    "format_time",
-    "say",
     "session_of",
-    "with_branch",
-    "without_main",
 ]
-
-
-def without_main(name: str | None) -> str | None:
-    """Return the name without `@main`: `orders` for `orders@main`."""
-    return name.removesuffix("@main") if name else name
 
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="TOPIC or TOPIC@BRANCH.", callback=without_main)]
 
 
-def with_branch(topic: str, branch: str | None) -> str:
-    """Return the name of the topic, or of its branch if --branch gives one."""
-    return f"{topic}@{branch}" if branch and branch != "main" else topic
+class Serve(Protocol):
+    """The port to the daemon."""
+
+    def __call__(self, directory: Path, settings: Settings, /, *, remote: str | None, debug: bool) -> None:
+        """Hold the directory until a signal ends the daemon."""
+        ...
 
 
 @dataclass(slots=True)
@@ -61,6 +52,7 @@ class Session:
     remote: str | None
     as_json: bool
     debug: bool
+    serve: Serve
     _settings: Settings | None = field(default=None, init=False)
 
     def daemon(self) -> DaemonClient | None:
@@ -68,19 +60,6 @@ class Session:
         from offload.client import DaemonClient
 
         return DaemonClient.of(self.directory)
-
-    @property
-    def is_ending(self) -> bool:
-        """Return whether the daemon that runs the command stops, so that a waiting command should end."""
-        return False
-
-    def retry(self, _name: str, /) -> None:
-        """Let the daemon try a failed offload again. Raises `NoDaemon` here, as only a daemon offloads on its own."""
-        raise NoDaemon(self.directory)
-
-    def work(self, _name: str, /) -> dict[str, object]:
-        """Return the daemon's state of a topic's offload. Without a daemon it is empty."""
-        return {}
 
     def settings(self) -> Settings:
         """Return the settings of all sections. The first call of a command reads seglog.toml and the environment."""
@@ -145,28 +124,6 @@ def session_of(context: typer.Context) -> Session:
     session = context.find_root().obj
     assert isinstance(session, Session)  # noqa: S101 - the app's callback sets it
     return session
-
-
-def emit(session: Session, value: Mapping[str, Any], text: str) -> None:
-    """Print a command's result on stdout: `text` for people, or with --json `value` as one line of JSON."""
-    output().text((json.dumps(value) if session.as_json else text) + "\n")
-
-
-def say(text: str) -> None:
-    """Print a note on stderr."""
-    output().note(text)
-
-
-def format_time(ts_ms: int) -> str:
-    """Return a time in UTC with milliseconds, in the form that a restore target accepts.
-
-    A time beyond the year 9999 becomes a number of milliseconds after 1970.
-    """
-    try:
-        moment = datetime.fromtimestamp(ts_ms / 1000, UTC)
-    except (OverflowError, ValueError):
-        return f"{ts_ms} ms after 1970"
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ts_ms % 1000:03d}Z"
 
 
 def counted(count: int, noun: str = "record") -> str:

@@ -2,85 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from offload.archive import Archive, TopicStatus
-from offload.cli.session import counted, emit, format_bytes, format_time, session_of
+from offload.archive import TopicStatus
+from offload.cli.run import describe, each, remark, show
+from offload.cli.session import counted, format_bytes
+from offload.commands import status as use
+from offload.commands.directory import Work
+from offload.commands.results import format_time
+from offload.commands.status import Ahead, DirectoryShown, LocalTopic, TopicShown
 from offload.write.runs import RunStatus
-from seglog import Log, SystemClock, Topic
 
 __all__ = ["status"]
 
-_TOLD_FROM_MS = 60_000
 
-
+@describe(use.status)
 def status(
     context: typer.Context,
-    topic: Annotated[str | None, typer.Argument(help="One topic; all without it.", show_default=False)] = None,
-    runs: Annotated[bool, typer.Option("--runs", help="Each offloaded run of segments, too.")] = False,
+    topic: Annotated[str | None, typer.Argument(show_default=False)] = None,
+    runs: Annotated[bool, typer.Option("--runs")] = False,
 ) -> None:
-    """Show where each topic's records are: hot and cold ranges, what waits, what went wrong.
-
-    Asks only this directory, never the remote or the warm store: it answers when the network does not.
-    """
-    session = session_of(context)
-    with session.log_and_maybe_archive(read_only=True) as (log, archive):
-        names = _names(log, archive, topic)
-        if not session.as_json:
-            emit(session, {}, f"{log.path.resolve()}, remote {archive.url if archive else 'none'}")
-        for name in names:
-            if archive is None:
-                ahead, remark = _ahead(log.topic(name))
-                emit(session, {**_local_only(log.topic(name)), **ahead}, _describe_local(log.topic(name)) + remark)
-                continue
-            state = archive.status.topic(name)
-            work = session.work(name)
-            listed = archive.status.runs(name) if runs else ()
-            told = {"runs": [asdict(run) for run in listed]} if runs else {}
-            lines = [_describe(state, work), *map(_describe_run, listed)]
-            ahead, remark = _ahead(log.topic(name)) if log.has_topic(name) else ({}, "")
-            emit(session, {**asdict(state), **work, **told, **ahead}, "\n".join(lines) + remark)
+    for found in each(context, use.status, topic=topic, runs=runs):
+        match found:
+            case DirectoryShown(path, remote):
+                remark(context, f"{path}, remote {remote or 'none'}")
+            case LocalTopic():
+                show(context, found, _describe_local(found) + _remark(found.ahead))
+            case TopicShown():
+                lines = [_describe(found.status, found.work), *map(_describe_run, found.runs or ())]
+                show(context, found, "\n".join(lines) + _remark(found.ahead))
 
 
-def _names(log: Log, archive: Archive | None, topic: str | None) -> list[str]:
-    replicas = archive.replication.replicas() if archive else []
-    if topic is None:
-        return sorted({*log.topics(), *replicas})
-    return [topic if topic in replicas else log.get_topic(topic).name]
-
-
-def _ahead(topic: Topic) -> tuple[dict[str, object], str]:
-    """Return a field and a remark if the newest record's time is over a minute ahead of the clock, else nothing."""
-    ahead_ms = topic.last_ts_ms - SystemClock().now_ms()
-    if ahead_ms <= _TOLD_FROM_MS:
-        return {}, ""
-    remark = (
-        f"\n  AHEAD: its newest record has the time {format_time(topic.last_ts_ms)}, as the clock was wrong or is: "
+def _remark(ahead: Ahead | None) -> str:
+    if ahead is None:
+        return ""
+    return (
+        f"\n  AHEAD: its newest record has the time {ahead.newest}, as the clock was wrong or is: "
         "until then its records all get that time, and none is sealed, offloaded or evicted by age. `seglog seal` and "
         "`seglog offload` do it now"
     )
-    return {"ahead_ms": ahead_ms}, remark
 
 
-def _local_only(topic: Topic) -> dict[str, object]:
-    return {
-        "name": topic.name,
-        "head_seq": topic.head_seq,
-        "hot_first_seq": topic.hot_floor,
-        "earliest_seq": topic.earliest_seq,
-        "evict_floor": topic.evict_floor,
-        "epoch": topic.epoch,
-        "hot_bytes": topic.bytes_hot,
-        "relocated_bytes": topic.bytes_relocated,
-    }
-
-
-def _describe_local(topic: Topic) -> str:
-    place = _bytes(topic.bytes_hot, topic.bytes_relocated) if topic.bytes_relocated else "all hot"
+def _describe_local(topic: LocalTopic) -> str:
+    place = _bytes(topic.hot_bytes, topic.relocated_bytes) if topic.relocated_bytes else "all hot"
     lines = [f"{topic.name}: up to seq {topic.head_seq:,}, {place}", *_floors(topic.earliest_seq, topic.evict_floor)]
     return "\n".join(lines)
 
@@ -118,7 +84,7 @@ def _erasure(state: TopicStatus) -> list[str]:
     return lines
 
 
-def _describe(state: TopicStatus, work: Mapping[str, object]) -> str:
+def _describe(state: TopicStatus, work: Work | None) -> str:
     if state.is_replica and state.diverged_lsn is None:
         told = f"{state.name}: replica, {state.state}: up to seq {state.head_seq:,} (lsn {state.lsn})"
         return "\n".join([told, *_erasure(state)])
@@ -153,7 +119,7 @@ def _describe(state: TopicStatus, work: Mapping[str, object]) -> str:
         lines.append(f"  seq {state.offloaded_seq + 1}-{state.sealed_seq} is sealed and not offloaded yet")
     if state.is_paused:
         lines.append(f"  paused: `seglog resume {state.name}` lets the daemon offload it again")
-    if work.get("last_error"):
-        lines.append(f"  offload failed {work['failures']} times in a row, next try in {work['retry_in_s']} s:")
-        lines.append(f"    {work['last_error']}")
+    if work is not None and work.last_error:
+        lines.append(f"  offload failed {work.failures} times in a row, next try in {work.retry_in_s} s:")
+        lines.append(f"    {work.last_error}")
     return "\n".join(lines)

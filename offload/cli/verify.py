@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from offload.cli.session import Session, counted, emit, format_bytes, say, session_of
-from seglog import Checked, Report
+from offload.cli.run import is_json, remark, show
+from offload.cli.session import Session, counted, format_bytes, session_of
+
+if TYPE_CHECKING:
+    from offload.commands.verify import DamagedFile, FileChecked, Note, RemoteChecked
 
 __all__ = ["verify"]
-
-_EXIT_CORRUPT = 5
 
 
 def verify(
@@ -28,74 +31,69 @@ def verify(
 
     Damage is told with file and offset, or with its key, and ends with exit code 5.
     """
-    import seglog
-
     session = session_of(context)
     if deep and not remote:
         raise typer.BadParameter("--deep goes with --remote: of a data directory every byte is read anyway")
     if remote:
-        _verify_remote(session, deep=deep)
-        return
-    report = seglog.verify(session.directory, settings=session.settings().log)
-    if session.as_json:
-        for file in report.checked:
-            emit(session, {"checked": str(file.path), "kind": file.kind, "items": file.items, "bytes": file.bytes}, "")
+        _show_remote(context, session, deep=deep)
     else:
-        emit(session, {}, "\n".join(_summary(report)))
-    for note in report.notes:
-        emit(session, {"note": note}, f"note: {note}")
-    for damage in report.damages:
-        value = {"damaged": str(damage.path), "offset": damage.offset, "reason": damage.reason}
-        emit(session, value, f"DAMAGED {damage.path} at offset {damage.offset}: {damage.reason}")
-    if report.damages:
-        count = "1 damage" if len(report.damages) == 1 else f"{len(report.damages)} damages"
-        say(f"seglog: {count} in {report.path}. Keep the files, and restore what they held from the remote or a backup")
-        raise typer.Exit(_EXIT_CORRUPT)
-    if not session.as_json:
-        emit(session, {}, "sound")
+        _show_directory(context, session)
+    remark(context, "sound")
 
 
-def _verify_remote(session: Session, *, deep: bool) -> None:
-    from catalog.gc.scrub import Scrub
+def _show_directory(context: typer.Context, session: Session) -> None:
+    from offload.commands import verify as use
+
+    results = use.verify(session.directory, session.settings().log)
+    for is_file, group in groupby(results, lambda found: isinstance(found, use.FileChecked)):
+        if is_file and not is_json(context):
+            remark(context, "\n".join(_summary(cast("Iterable[FileChecked]", group))))
+            continue
+        for found in group:  # not a list of them: the error after the damages would come first
+            show(context, found, _line(found))
+
+
+def _show_remote(context: typer.Context, session: Session, *, deep: bool) -> None:
+    from offload.commands import verify as use
     from seglog import SystemClock
 
     with session.remote_store() as store:
-        report = Scrub(store, now_ms=SystemClock().now_ms()).run(deep=deep)
-    value = {
-        "volumes": report.volumes,
-        "commits": report.commits,
-        "segments": report.segments,
-        "read_bytes": report.size_bytes,
-        "unreferenced_segments": report.unreferenced,
-    }
-    read = f"{format_bytes(report.size_bytes)} read" if deep else "not read: that is --deep"
-    emit(
-        session,
-        value,
-        f"{counted(report.volumes, 'volume')}, {counted(report.commits, 'commit')}, "
-        f"{counted(report.segments, 'segment')}, {read}; {report.unreferenced:,} that no commit names",
-    )
-    for finding in report.findings:
-        damage = {"damaged": finding.place, "reason": finding.reason}
-        emit(session, damage, f"DAMAGED {finding.place}: {finding.reason}")
-    if report.findings:
-        count = "1 damage" if len(report.findings) == 1 else f"{len(report.findings)} damages"
-        say(f"seglog: {count} in {store.url}. Keep the objects, and compare with a backup or a replica")
-        raise typer.Exit(_EXIT_CORRUPT)
-    if not session.as_json:
-        emit(session, {}, "sound")
+        for found in use.verify_remote(store, SystemClock().now_ms(), deep=deep):
+            if isinstance(found, use.RemoteChecked):
+                show(context, found, _counted(found, deep=deep))
+            else:
+                show(context, found, f"DAMAGED {found.damaged}: {found.reason}")
 
 
-def _summary(report: Report) -> list[str]:
+def _line(found: FileChecked | Note | DamagedFile) -> str:
+    from offload.commands import verify as use
+
+    match found:
+        case use.Note(note):
+            return f"note: {note}"
+        case use.DamagedFile(path, offset, reason):
+            return f"DAMAGED {path} at offset {offset}: {reason}"
+        case use.FileChecked(path):
+            return path
+
+
+def _counted(found: RemoteChecked, *, deep: bool) -> str:
+    read = f"{format_bytes(found.read_bytes)} read" if deep else "not read: that is --deep"
+    counts = f"{counted(found.volumes, 'volume')}, {counted(found.commits, 'commit')}"
+    segments = f"{counted(found.segments, 'segment')}, {read}"
+    return f"{counts}, {segments}; {found.unreferenced_segments:,} that no commit names"
+
+
+def _summary(files: Iterable[FileChecked]) -> list[str]:
     """Return one line for the snapshots, one for the WAL and one for each topic."""
-    groups: dict[str, list[Checked]] = {}
-    for file in report.checked:
-        name = {"snapshot": "snapshots", "wal": "WAL"}.get(file.kind) or f"topic {file.topic or file.path.parent.name}"
+    groups: dict[str, list[FileChecked]] = {}
+    for file in files:
+        name = {"snapshot": "snapshots", "wal": "WAL"}.get(file.kind) or f"topic {file.topic}"
         groups.setdefault(name, []).append(file)
-    return [f"{name}: {_counts(files)}" for name, files in groups.items()]
+    return [f"{name}: {_counts(group)}" for name, group in groups.items()]
 
 
-def _counts(files: list[Checked]) -> str:
+def _counts(files: list[FileChecked]) -> str:
     items, size = sum(file.items for file in files), format_bytes(sum(file.bytes for file in files))
     noun = {"snapshot": "snapshots", "wal": "frames", "segment": "records"}[files[0].kind]
     return f"{items:,} {noun} in {len(files):,} {'file' if len(files) == 1 else 'files'}, {size}"

@@ -15,7 +15,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from offload.archive import Archive
-from offload.commands import branch, compact, delete, evict, gc, log, offload, oplog, read, restore
+from offload.commands import (
+    branch,
+    compact,
+    delete,
+    evict,
+    gc,
+    log,
+    offload,
+    oplog,
+    read,
+    restore,
+    seal,
+    status,
+    sync,
+    tag,
+    topic,
+    truncate,
+    uploads,
+)
 from offload.commands.directory import Directory
 from offload.commands.parameters import Parameter, parameters_of
 from offload.errors import InvalidOption, UnsupportedOption
@@ -106,25 +124,43 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, Parameter]:
 COMMANDS: Mapping[str, Command] = {
     each.path: each
     for each in (
+        Command("read", read.read, check=read.check, reads=lambda values: not values["follow"]),
+        Command("delete", delete.delete, check=delete.check),
+        Command("evict", evict.evict, check=evict.check),
+        Command("truncate", truncate.truncate, check=truncate.check),
+        Command("seal", seal.seal),
+        Command("offload", offload.offload, check=offload.check, reads=lambda values: values["dry_run"]),
+        Command("compact", compact.compact, check=compact.check),
+        Command("gc", gc.gc, check=gc.check, reads=lambda values: values["dry_run"]),
+        Command("pause", offload.pause),
+        Command("resume", offload.resume),
+        Command("retry", offload.retry),
+        Command("push", sync.push),
+        Command("pull", sync.pull),
+        Command("fetch", sync.fetch),
+        Command("sync", sync.sync),
+        Command("reset", sync.reset, check=sync.check_reset),
+        Command("takeover", sync.takeover),
+        Command("status", status.status, reads=_always),
+        Command("log", log.log, reads=_always),
+        Command("restore", restore.restore),
+        Command("uploads", uploads.uploads, check=uploads.check, reads=lambda values: not values["abort"]),
         Command("branch/create", branch.create),
         Command("branch/list", branch.list_branches, reads=_always),
         Command("branch/delete", branch.delete),
         Command("branch/undelete", branch.undelete),
         Command("branch/rename", branch.rename),
         Command("branch/diff", branch.diff, reads=_always),
-        Command("compact", compact.compact, check=compact.check),
-        Command("delete", delete.delete, check=delete.check),
-        Command("evict", evict.evict, check=evict.check),
-        Command("gc", gc.gc, check=gc.check, reads=lambda values: values["dry_run"]),
-        Command("log", log.log, reads=_always),
-        Command("offload", offload.offload, check=offload.check, reads=lambda values: values["dry_run"]),
+        Command("tag/create", tag.create),
+        Command("tag/list", tag.list_tags, reads=_always),
+        Command("tag/delete", tag.delete),
         Command("oplog", oplog.oplog, reads=_always),
-        Command("pause", offload.pause),
-        Command("read", read.read, check=read.check, reads=lambda values: not values["follow"]),
-        Command("resume", offload.resume),
-        Command("retry", offload.retry),
         Command("undo", oplog.undo),
-        Command("restore", restore.restore),
+        Command("topic/create", topic.create, check=topic.check_create),
+        Command("topic/set", topic.set_config, check=topic.check_set),
+        Command("topic/show", topic.show, reads=_always),
+        Command("topic/delete", topic.delete, check=topic.check_delete),
+        Command("topic/list", topic.list_topics, reads=_always),
     )
 }
 _BY_FUNCTION = {each.function: each for each in COMMANDS.values()}

@@ -43,7 +43,6 @@ from starlette.routing import Route
 
 from offload.commands.lines import Batch, json_batches, to_json
 from offload.commands.registry import COMMANDS, Command
-from offload.daemon import commands as old
 from offload.daemon.guard import error_answer
 from offload.daemon.jobs import Stream, encode_end, problem, start
 from offload.daemon.metrics import timed
@@ -116,7 +115,7 @@ _OURS = _our_errors()
 class _Api:
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._openapi = openapi({**COMMANDS, **old.COMMANDS})  # type: ignore[dict-item]
+        self._openapi = openapi(COMMANDS)
 
     # ------------------------------------------------------------ probes
 
@@ -299,24 +298,20 @@ class _Api:
 
     async def command(self, request: Request) -> Response:
         path = request.path_params["command"]
-        command: Any = COMMANDS.get(path) or old.COMMANDS.get(path)
+        command = COMMANDS.get(path)
         if command is None:
-            raise UnsupportedOption(f"rpc/{path}", [f"rpc/{each}" for each in (*COMMANDS, *old.COMMANDS)])
+            raise UnsupportedOption(f"rpc/{path}", [f"rpc/{each}" for each in COMMANDS])
         given = await _json(request)
         if "topic" in request.path_params:
             given = {**given, "topic": request.path_params["topic"]}
         is_stream = request.headers.get("accept") == STREAM_TYPE
         return await self._run(command, given, request, is_stream=is_stream)
 
-    async def _run(self, command: Any, given: dict[str, Any], request: Request, *, is_stream: bool) -> Response:
+    async def _run(self, command: Command, given: dict[str, Any], request: Request, *, is_stream: bool) -> Response:
         if self._service.stopping.is_set():
             raise Stopping
-        as_json = not is_stream or request.headers.get("seglog-json") == "1"
         remote = request.headers.get("seglog-remote")
-        if isinstance(command, Command):
-            stream = start(self._service, command, given, is_stream=is_stream, remote=remote)
-        else:
-            stream = old.start(self._service, command, given, as_json=as_json, remote=remote)
+        stream = start(self._service, command, given, is_stream=is_stream, remote=remote)
         if is_stream:
             return await _begun(request, self._messages(stream), STREAM_TYPE)
         return await _begun(request, self._results(stream), _LINES_TYPE)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from offload.cli import main
+from offload.main import main
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from offload.cli import main
+from offload.main import main
 
 __all__: list[str] = []
 

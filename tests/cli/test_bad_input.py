@@ -184,7 +184,7 @@ def test_a_remote_of_another_format_version(started: Run, tmp_path: Path) -> Non
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, started: Run) -> None:
     started("append", "t", stdin=b"line\n" * 200_000)
-    command = [sys.executable, "-m", "offload.cli", "-C", "data", "read", "t"]
+    command = [sys.executable, "-m", "offload", "-C", "data", "read", "t"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader:
         assert reader.stdout is not None
         assert reader.stderr is not None

@@ -13,7 +13,7 @@ HEAVY = "{'boto3', 'botocore', 'obstore', 'pyarrow', 'pyspark'}"
 @pytest.mark.parametrize("arguments", [["--help"], ["read", "--help"], ["offload", "--help"]])
 def test_help_imports_no_client_of_a_store(arguments: list[str]) -> None:
     code = (
-        "import sys\nfrom offload.cli import main\n"
+        "import sys\nfrom offload.main import main\n"
         f"sys.argv = ['seglog', *{arguments!r}]\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         f"print('imported:', *sorted({HEAVY} & set(sys.modules)))"

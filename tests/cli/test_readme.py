@@ -26,7 +26,7 @@ def test_the_example_of_the_command_restores_what_it_deletes(tmp_path: Path) -> 
     block = block.replace("/var/log/nginx/access.log", "access.log").replace(
         "access@rescued", "access@rescued >rescued"
     )
-    script = f'set -e\nseglog() {{ "{sys.executable}" -m offload.cli "$@"; }}\n{block}seglog read access >left\n'
+    script = f'set -e\nseglog() {{ "{sys.executable}" -m offload "$@"; }}\n{block}seglog read access >left\n'
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "rescued").read_text() == lines

@@ -87,7 +87,7 @@ def _starting(place: Path) -> Iterator[Start]:
             **{f"SEGLOG_{name}": text for name, text in variables.items()},
         }
         process = subprocess.Popen(
-            [sys.executable, "-m", "offload.cli", "-C", str(directory), "serve"],
+            [sys.executable, "-m", "offload", "-C", str(directory), "serve"],
             env={**os.environ, **given},
             cwd=ROOT,
             stderr=subprocess.PIPE,

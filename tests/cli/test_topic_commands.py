@@ -47,7 +47,7 @@ def test_a_full_topic_refuses(started: Run) -> None:
     assert started("append", "t", stdin=b"b\n").code == 0
     refused = started("append", "t", stdin=b"c\n")
     assert refused.code == 1
-    assert refused.err.startswith("seglog: topic t is full: cap_records is 2; nothing was appended. Delete what")
+    assert refused.err.startswith("seglog: topic t is full: cap_records is 2; nothing was appended. Delete records")
 
 
 @pytest.mark.parametrize(

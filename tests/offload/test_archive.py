@@ -14,7 +14,7 @@ from catalog.errors import InvalidName, NoSuchObject, StoreUnreachable
 from catalog.format import keys
 from catalog.objects.memory import MemoryStore
 from offload import OffloadSettings
-from offload.cli.session import format_time
+from offload.commands.results import format_time
 from offload.errors import HistoryBehind, NoRemote, OtherRemote
 from seglog import ColdTierAttached, ColdTierRequired, InvalidSetting, LogSettings, NoSuchTopic
 from tests.faults.store import EFFECTS, CountingStore, Fault, FaultyStore, unreachable

@@ -13,7 +13,7 @@ import seglog
 from catalog.errors import OutOfWindow
 from catalog.objects.memory import MemoryStore
 from offload import Archive
-from offload.cli.session import format_time
+from offload.commands.results import format_time
 from offload.errors import NotOffloaded
 from seglog import LogSettings, Topic
 from tests.faults.files import UnsyncedFiles

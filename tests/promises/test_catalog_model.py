@@ -41,7 +41,7 @@ from catalog.objects.base import ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from catalog.refs.pin import HeldPin, Pins
 from offload import ColdSettings, OffloadSettings
-from offload.cli.session import format_time
+from offload.commands.results import format_time
 from offload.errors import NotOffloaded
 from offload.settings import CatalogSettings
 from seglog import Gap, LogSettings, Record

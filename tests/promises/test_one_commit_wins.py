@@ -28,7 +28,7 @@ def test_two_processes_that_offload_the_same_range(tmp_path: Path, remote: str) 
         log.topic("t").seal()
     shutil.copytree(tmp_path / "one", tmp_path / "two")
 
-    command = [sys.executable, "-m", "offload.cli", "--remote", remote, "-C"]
+    command = [sys.executable, "-m", "offload", "--remote", remote, "-C"]
     processes = [
         subprocess.Popen(
             [*command, str(tmp_path / name), "offload", "t", "--drop-hot"], cwd=_ROOT, stderr=subprocess.PIPE

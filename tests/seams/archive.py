@@ -192,4 +192,4 @@ def start_worker(pool: WorkerPool) -> Any:
 
 def describe_status(found: TopicStatus) -> str:
     """Return the line of `seglog status` on a topic of which no offload runs."""
-    return status._describe(found, {})
+    return status._describe(found, None)

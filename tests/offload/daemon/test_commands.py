@@ -8,14 +8,12 @@ from __future__ import annotations
 import enum
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from offload.client import DaemonClient
 from offload.commands.parameters import Parameter
-from offload.commands.registry import COMMANDS as CONVERTED
-from offload.daemon.commands import COMMANDS as OLD
+from offload.commands.registry import COMMANDS
 from offload.errors import InvalidOption
 from seglog import InvalidArgument
 
@@ -31,9 +29,6 @@ def _wrong_for(parameter: Parameter) -> list[object]:
     if issubclass(parameter.kind, enum.Enum):
         return ["nothing of it", 1, True, [], {}]
     return [1, 1.5, True, ["x"], {}]
-
-
-COMMANDS: dict[str, Any] = {**CONVERTED, **OLD}
 
 
 @pytest.mark.parametrize("path", COMMANDS)

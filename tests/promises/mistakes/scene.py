@@ -42,5 +42,5 @@ def tree(path: Path, leave_out: Iterable[str] = ("LOCK",)) -> dict[str, bytes]:
 
 def command(*words: str, directory: Path, given: bytes = b"", cwd: Path = ROOT) -> subprocess.CompletedProcess[bytes]:
     """Run `seglog -C directory WORDS` in a process of its own."""
-    line: Sequence[str] = [sys.executable, "-m", "offload.cli", "-C", str(directory), *words]
+    line: Sequence[str] = [sys.executable, "-m", "offload", "-C", str(directory), *words]
     return subprocess.run(line, input=given, capture_output=True, cwd=cwd, check=False, timeout=120)

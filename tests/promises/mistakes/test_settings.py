@@ -285,7 +285,7 @@ def test_seglog_dir_names_a_directory_that_is_gone(tmp_path: Path, monkeypatch: 
     Outcome: a read is refused with exit code 3, and no directory is made.
     """
     monkeypatch.setenv("SEGLOG_DIR", str(tmp_path / "gone"))
-    line = [sys.executable, "-m", "offload.cli", "read", "orders"]
+    line = [sys.executable, "-m", "offload", "read", "orders"]
     done = subprocess.run(line, capture_output=True, cwd=ROOT, check=False, timeout=120)
     assert done.returncode == 3
     assert b"is not a seglog data directory" in done.stderr

@@ -1,0 +1,5 @@
+"""Run `seglog` as `python -m offload`."""
+
+from offload.main import main
+
+main()

@@ -1,0 +1,27 @@
+"""Close the segment that is being written: `seglog seal`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offload.commands.parameters import TopicName
+from seglog import Log
+
+__all__ = ["Sealed", "seal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """`segments` counts the sealed segments on this disk."""
+
+    topic: str
+    sealed_seq: int
+    segments: int
+
+
+def seal(log: Log, topic: TopicName) -> Sealed:
+    """Close the segment that is being written, so that everything appended so far can be offloaded."""
+    handle = log.get_topic(topic)
+    handle.seal()
+    segments = [segment for segment in handle.segments() if segment.sealed]
+    return Sealed(topic, handle.sealed_seq, len(segments))

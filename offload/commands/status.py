@@ -1,0 +1,110 @@
+"""The places of each topic's records, as this directory knows them: `seglog status`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from offload.archive import TopicStatus
+from offload.commands.directory import Directory, Work
+from offload.commands.parameters import About
+from offload.commands.results import HIDDEN, MERGED, OPTIONAL, Moment
+from offload.write.runs import RunStatus
+from seglog import SystemClock, Topic
+
+__all__ = ["Ahead", "DirectoryShown", "LocalTopic", "TopicShown", "status"]
+
+_TOLD_FROM_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryShown:
+    """The data directory. `remote` is None if it has none."""
+
+    path: str = field(metadata=HIDDEN)
+    remote: str | None = field(metadata=HIDDEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The time by which the newest record of a topic is ahead of the clock. Small times do not count."""
+
+    ahead_ms: int
+    newest: Moment = field(metadata=HIDDEN)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTopic:
+    """A topic of a directory without a remote."""
+
+    name: str
+    head_seq: int
+    hot_first_seq: int
+    earliest_seq: int
+    evict_floor: int
+    epoch: int
+    hot_bytes: int
+    relocated_bytes: int
+    ahead: Ahead | None = field(metadata=MERGED)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicShown:
+    """A topic of a directory with a remote. `work` is None without a daemon, `runs` if the caller did not ask."""
+
+    status: TopicStatus = field(metadata=MERGED)
+    work: Work | None = field(metadata=MERGED)
+    runs: tuple[RunStatus, ...] | None = field(metadata=OPTIONAL)
+    ahead: Ahead | None = field(metadata=MERGED)
+
+
+def status(
+    place: Directory,
+    topic: Annotated[str | None, About("One topic; all without it.")] = None,
+    runs: Annotated[bool, About("Each offloaded run of segments, too.")] = False,
+) -> Iterator[DirectoryShown | LocalTopic | TopicShown]:
+    """Show where each topic's records are: hot and cold ranges, what waits, what went wrong.
+
+    Asks only this directory, never the remote or the warm store: it answers when the network does not.
+    """
+    log, archive = place.log, place.maybe_archive
+    names = _names(place, topic)
+    yield DirectoryShown(str(log.path.resolve()), archive.url if archive else None)
+    for name in names:
+        if archive is None:
+            yield _local(log.topic(name))
+            continue
+        yield TopicShown(
+            status=archive.status.topic(name),
+            work=place.host.work(name),
+            runs=tuple(archive.status.runs(name)) if runs else None,
+            ahead=_ahead(log.topic(name)) if log.has_topic(name) else None,
+        )
+
+
+def _names(place: Directory, topic: str | None) -> list[str]:
+    replicas = place.maybe_archive.replication.replicas() if place.maybe_archive else []
+    if topic is None:
+        return sorted({*place.log.topics(), *replicas})
+    return [topic if topic in replicas else place.log.get_topic(topic).name]
+
+
+def _local(topic: Topic) -> LocalTopic:
+    return LocalTopic(
+        name=topic.name,
+        head_seq=topic.head_seq,
+        hot_first_seq=topic.hot_floor,
+        earliest_seq=topic.earliest_seq,
+        evict_floor=topic.evict_floor,
+        epoch=topic.epoch,
+        hot_bytes=topic.bytes_hot,
+        relocated_bytes=topic.bytes_relocated,
+        ahead=_ahead(topic),
+    )
+
+
+def _ahead(topic: Topic) -> Ahead | None:
+    """Return the time by which the newest record is ahead of the clock, or None if that is under a minute."""
+    ahead_ms = topic.last_ts_ms - SystemClock().now_ms()
+    return Ahead(ahead_ms, Moment(topic.last_ts_ms)) if ahead_ms > _TOLD_FROM_MS else None

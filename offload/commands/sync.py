@@ -1,0 +1,186 @@
+"""This directory and the volume of a topic: `seglog push`, `pull`, `fetch`, `sync`, `reset` and `takeover`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from offload.archive import Archive
+from offload.commands.directory import Directory, Host
+from offload.commands.parameters import About, TopicName
+from offload.commands.results import HIDDEN, MERGED
+from offload.errors import BadParameter
+from offload.replication.replica import SyncState
+from offload.replication.sync import Synced
+
+__all__ = [
+    "Place",
+    "Pushed",
+    "SyncedTopic",
+    "TakenOver",
+    "TopicReset",
+    "check_reset",
+    "fetch",
+    "pull",
+    "push",
+    "reset",
+    "sync",
+    "takeover",
+]
+
+_LOOK_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The position of a topic here and in the remote. `state` is the whole of it in one word."""
+
+    topic: str
+    state: str
+    seq: int
+    local_ahead: int
+    lsn: int
+    remote_ahead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    place: Place = field(metadata=MERGED)
+    lsns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncedTopic:
+    """The result of one look. `role` is replica or writer. `commits` counts the fetched commits."""
+
+    place: Place = field(metadata=MERGED)
+    role: str
+    commits: int
+    lsns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReset:
+    """The records and deletes that only this directory had. `branch` has them now. They are dropped if it is None."""
+
+    topic: str
+    lsn: int
+    is_followed: bool
+    records: int
+    deletes: int
+    branch: str | None
+    only_here: bool
+    has_changes: bool = field(metadata=HIDDEN)
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    topic: str
+    lsn: int
+    epoch: int
+    next_seq: int
+
+
+def push(archive: Archive, topic: TopicName) -> Pushed:
+    """Send what is sealed of a topic to its volume, and the deletes that came after it. The same as `offload`."""
+    result = archive.offload(topic)
+    return Pushed(_place(topic, archive.replication.sync_state(topic)), tuple(each.lsn for each in result.published))
+
+
+def pull(archive: Archive, topic: TopicName) -> Place:
+    """Look for commits of others, and keep them here. What readers see stays; `sync` moves them on.
+
+    A topic or branch that is only in the remote is followed from now on.
+    """
+    return _place(topic, archive.replication.pull(topic))
+
+
+def fetch(archive: Archive, topic: TopicName) -> Place:
+    """As pull, and keep every commit that reading the newest state needs: `log` and `status` then need no remote."""
+    return _place(topic, archive.replication.fetch(topic))
+
+
+def sync(
+    place: Directory,
+    topic: TopicName,
+    follow: Annotated[bool, About("Then look again and again, until interrupted.")] = False,
+    interval: Annotated[float, About("With --follow: seconds between looks.", least=0.05)] = 5.0,
+) -> Iterator[SyncedTopic]:
+    """Make this directory and the volume of a topic the same: take what is new there, or push what is sealed here.
+
+    If both have changed, nothing is done, and `reset` says how to go on. A topic that is only in the remote is followed
+    from now on: a replica, which reads what others write.
+    """
+    archive = place.archive
+    yield _synced(archive, archive.replication.sync(topic))
+    while follow and _wait(place.host, interval):
+        synced = archive.replication.sync(topic)
+        if synced.commits or synced.published:
+            yield _synced(archive, synced)
+        place.host.check_listener()
+
+
+def check_reset(*, as_branch: str | None, discard: bool, **_: object) -> None:
+    if as_branch is not None and discard:
+        raise BadParameter("--as keeps it, --discard drops it: say one")
+
+
+def reset(
+    archive: Archive,
+    topic: TopicName,
+    as_branch: Annotated[str | None, About("Keep what is only here as this new branch.")] = None,
+    discard: Annotated[bool, About("Drop what is only here, for good.")] = False,
+) -> TopicReset:
+    """Go back to what the volume has, and follow it: the way out after `DIVERGED` or `FENCED`.
+
+    Without --as or --discard it is refused if this directory has records or deletes that no commit tells of.
+    The new branch is in this directory only until it is sealed and offloaded.
+    Example: seglog reset orders --as what-i-had
+    """
+    check_reset(as_branch=as_branch, discard=discard)
+    result = archive.replication.reset(topic, as_branch=as_branch, discard=discard)
+    return TopicReset(
+        topic=topic,
+        lsn=result.lsn,
+        is_followed=result.is_followed,
+        records=result.changes.records,
+        deletes=result.changes.deletes,
+        branch=f"{topic.partition('@')[0]}@{result.branch}" if result.branch else None,
+        only_here=result.branch is not None,
+        has_changes=bool(result.changes),
+    )
+
+
+def takeover(archive: Archive, topic: TopicName) -> TakenOver:
+    """Become the writer of a topic: whoever writes it elsewhere is fenced, and offloads nothing of it any more.
+
+    Records that the other one has not offloaded stay there; `seglog reset --as` there makes them a branch.
+    """
+    archive.replication.take_over(topic)
+    status = archive.status.topic(topic)
+    return TakenOver(topic, status.lsn, status.writer_epoch, status.head_seq + 1)
+
+
+def _place(topic: str, state: SyncState) -> Place:
+    return Place(topic, str(state), state.seq, state.local_ahead, state.lsn, state.remote_ahead)
+
+
+def _synced(archive: Archive, synced: Synced) -> SyncedTopic:
+    return SyncedTopic(
+        place=_place(synced.name, archive.replication.sync_state(synced.name)),
+        role="replica" if synced.is_replica else "writer",
+        commits=synced.commits,
+        lsns=tuple(published.lsn for published in synced.published),
+    )
+
+
+def _wait(host: Host, seconds: float) -> bool:
+    """Wait so many seconds, and return True. If the process that runs the command stops, return False at once."""
+    end_s = time.monotonic() + seconds
+    while (left_s := end_s - time.monotonic()) > 0:
+        if host.is_ending:
+            return False
+        time.sleep(min(left_s, _LOOK_S))
+    return not host.is_ending

@@ -1,0 +1,280 @@
+"""Topics and their configuration: `seglog topic ...`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+from catalog.format import keys
+from offload.commands.directory import Directory
+from offload.commands.parameters import About
+from offload.commands.results import HIDDEN, MERGED
+from offload.commands.units import parse_bytes, parse_count, parse_duration_ms
+from offload.errors import BadParameter
+from offload.settings import NEVER, codec_named, trigger_overrides
+from seglog import Log, TopicConfig
+
+__all__ = [
+    "TopicConfigured",
+    "TopicDeleted",
+    "TopicGone",
+    "TopicListed",
+    "TopicMade",
+    "TopicPlaces",
+    "TopicShown",
+    "check_create",
+    "check_delete",
+    "check_set",
+    "create",
+    "delete",
+    "list_topics",
+    "set_config",
+    "show",
+]
+
+Topic = Annotated[str, About("The topic.")]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMade:
+    topic: str
+    codec: str | None
+    durability: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigured:
+    topic: str
+    config: Mapping[str, Any] = field(metadata=MERGED)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlaces:
+    earliest_seq: int
+    head_seq: int
+    hot_first_seq: int
+    evict_floor: int
+    epoch: int
+    hot_bytes: int
+    relocated_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicShown:
+    topic: str
+    places: TopicPlaces = field(metadata=MERGED)
+    config: Mapping[str, Any] = field(metadata=MERGED)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """A topic that is gone for good. The remote had nothing of it."""
+
+    topic: str
+    deleted: bool
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGone:
+    """A topic that is gone from this directory only. The remote has it up to `lsn`, or nothing of it if that is None.
+
+    `dropped` and `deletes` count the local records and deletes that are gone.
+    """
+
+    topic: str
+    deleted: bool
+    outcome: str
+    lsn: int | None
+    dropped: int
+    deletes: int = field(metadata=HIDDEN)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicListed:
+    topic: str
+    head_seq: int
+    hot_first_seq: int
+
+
+def check_create(*, topic: str, codec: str | None, **_: object) -> None:
+    keys.check_name("topic", topic)  # a branch is made by `seglog branch create`
+    if codec is not None:
+        codec_named(codec)
+
+
+def create(
+    place: Directory,
+    topic: Topic,
+    codec: Annotated[str | None, About("How it is offloaded: zstd (small) or none (Apache Pulsar's format).")] = None,
+    durability: Annotated[str, About("When an append is acked: fsync, disk, memory or ephemeral (never written).")] = (
+        "fsync"
+    ),
+) -> TopicMade:
+    """Make a topic with a configuration of its own. Without this the first append makes it, with the defaults."""
+    check_create(topic=topic, codec=codec)
+    attributes = {"codec": codec} if codec else {}
+    keep_history = place.maybe_archive is not None and durability != "ephemeral"
+    place.log.create_topic(topic, TopicConfig(durability=durability, keep_history=keep_history, attributes=attributes))
+    return TopicMade(topic, codec, durability)
+
+
+def set_config(
+    place: Directory,
+    topic: Topic,
+    ttl: Annotated[str | None, About("Show nothing older, such as 12h or 7d, and evict it; none: never.")] = None,
+    cap_records: Annotated[str | None, About("Keep about so many records on this disk; none: all.")] = None,
+    cap_bytes: Annotated[str | None, About("Keep about so many bytes, such as 10GB; none: all.")] = None,
+    discard: Annotated[str | None, About("At a cap: old (evict the oldest) or reject (refuse the append).")] = None,
+    durability: Annotated[
+        str | None, About("When an append is acked: fsync, disk, memory or ephemeral (never written).")
+    ] = None,
+    offload_after: Annotated[
+        str | None, About("Offload a sealed segment that old, such as 10m; never; default.")
+    ] = None,
+    offload_hot_bytes: Annotated[
+        str | None, About("Or when newer ones hold so much, such as 1GB; never; default.")
+    ] = None,
+    tail_interval: Annotated[str | None, About("Seal and offload the tail that often; never; default.")] = None,
+    window: Annotated[str | None, About("Keep every past state that long, such as 30d; 0; default.")] = None,
+) -> TopicConfigured:
+    """Change how a topic keeps its records, and when the daemon offloads it. What is not named stays as it is.
+
+    Whole sealed segments go, so somewhat more than a cap is kept. With a remote nothing goes before it is offloaded and
+    read back. The remote hears of a window with the next offload.
+
+    Example: seglog topic set access --ttl 30d --cap-bytes 50GB
+    """
+    changes = _changes(ttl, cap_records, cap_bytes, discard, durability)
+    triggers = _triggers(offload_after, offload_hot_bytes, tail_interval, window)
+    _check_any(changes, triggers)
+    handle = place.log.get_topic(topic)
+    attributes = {**handle.config.attributes, **triggers}
+    changes["attributes"] = {key: text for key, text in attributes.items() if text is not None}
+    place.log.configure(topic, replace(handle.config, **changes))
+    handle.enforce_retention()
+    return TopicConfigured(topic, handle.config.to_json())
+
+
+def check_set(
+    *,
+    ttl: str | None,
+    cap_records: str | None,
+    cap_bytes: str | None,
+    discard: str | None,
+    durability: str | None,
+    offload_after: str | None,
+    offload_hot_bytes: str | None,
+    tail_interval: str | None,
+    window: str | None,
+    **_: object,
+) -> None:
+    _check_any(
+        _changes(ttl, cap_records, cap_bytes, discard, durability),
+        _triggers(offload_after, offload_hot_bytes, tail_interval, window),
+    )
+
+
+def show(log: Log, topic: Topic) -> TopicShown:
+    """Show a topic's configuration, and where it begins and ends."""
+    handle = log.get_topic(topic)
+    places = TopicPlaces(
+        earliest_seq=handle.earliest_seq,
+        head_seq=handle.head_seq,
+        hot_first_seq=handle.hot_floor,
+        evict_floor=handle.evict_floor,
+        epoch=handle.epoch,
+        hot_bytes=handle.bytes_hot,
+        relocated_bytes=handle.bytes_relocated,
+    )
+    return TopicShown(topic, places, handle.config.to_json())
+
+
+def check_delete(*, topic: str, yes: bool, detach: bool, discard: bool) -> None:
+    if not yes:
+        raise BadParameter(f"this deletes {topic} and all its records here; say --yes to do it")
+    if discard and not detach:
+        raise BadParameter("--discard goes with --detach")
+
+
+def delete(
+    place: Directory,
+    topic: Topic,
+    yes: Annotated[bool, About("Do it.")] = False,
+    detach: Annotated[bool, About("If it has a history in the remote: take it from this directory only.")] = False,
+    discard: Annotated[bool, About("With --detach: drop what is not offloaded, for good.")] = False,
+) -> TopicDeleted | TopicGone:
+    """Delete a topic and all its records, for good, if nothing of it is in the remote.
+
+    With a history in the remote it is refused without --detach. That offloads what is left, reads all of it back, and
+    deletes the topic here only: `seglog sync TOPIC` follows it again, `seglog takeover TOPIC` writes it again, and a
+    branch can be deleted in the remote with `seglog branch delete`. A replica is only followed no more.
+    """
+    check_delete(topic=topic, yes=yes, detach=detach, discard=discard)
+    if place.maybe_archive is None:
+        place.log.delete_topic(topic)
+        return TopicDeleted(topic, deleted=True, outcome="deleted")
+    gone = place.archive.delete_topic(topic, detach=detach, discard=discard)
+    if gone.outcome == "deleted":
+        return TopicDeleted(topic, deleted=True, outcome="deleted")
+    return TopicGone(topic, False, gone.outcome, gone.lsn, gone.records, gone.deletes)
+
+
+def list_topics(log: Log) -> Iterator[TopicListed]:
+    """List the topics of this data directory."""
+    for name in log.topics():
+        topic = log.topic(name)
+        yield TopicListed(name, topic.head_seq, topic.hot_floor)
+
+
+def _check_any(*changes: Mapping[str, Any]) -> None:
+    if not any(changes):
+        raise BadParameter("say what to change: `seglog topic set --help` tells the options")
+
+
+def _changes(
+    ttl: str | None, cap_records: str | None, cap_bytes: str | None, discard: str | None, durability: str | None
+) -> dict[str, Any]:
+    """Return the new fields of the configuration. Raises `BadParameter`."""
+    changes: dict[str, Any] = {}
+    if ttl is not None:
+        changes["ttl_ms"] = parse_duration_ms(ttl)
+    if cap_records is not None:
+        changes["cap_records"] = parse_count(cap_records)
+    if cap_bytes is not None:
+        changes["cap_bytes"] = parse_bytes(cap_bytes)
+    if discard is not None:
+        changes["discard"] = discard
+    if durability is not None:
+        changes["durability"] = durability
+    return changes
+
+
+def _triggers(
+    offload_after: str | None, offload_hot_bytes: str | None, tail_interval: str | None, window: str | None
+) -> dict[str, str | None]:
+    """Return the new attributes. None removes an attribute: the setting holds again. Raises `BadParameter`."""
+    own = {"offload_after_s": offload_after, "offload_hot_bytes": offload_hot_bytes, "tail_interval_s": tail_interval}
+    triggers = {key: _trigger(key, text) for key, text in own.items() if text is not None}
+    return triggers if window is None else {**triggers, "pitr_window_s": _window(window)}
+
+
+def _trigger(key: str, text: str) -> str | None:
+    if text == "default":
+        return None
+    if text == NEVER:
+        return text
+    value = parse_bytes(text) if key.endswith("_bytes") else (parse_duration_ms(text) or 0) // 1000
+    trigger_overrides({key: str(value)})
+    return str(value)
+
+
+def _window(text: str) -> str | None:
+    """Return the window in seconds, as an attribute of the topic."""
+    if text in {"default", "0"}:
+        return None if text == "default" else text
+    ms = parse_duration_ms(text)
+    if ms is None:
+        raise BadParameter("--window takes a duration such as 12h or 30d, 0, or default")
+    return str(ms // 1000)
