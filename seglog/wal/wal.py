@@ -220,9 +220,9 @@ class Wal(Owned):
         except TooManyOpenFiles as error:
             if self._offset + size > OFFSET_END:
                 raise
-            if not self._is_overlong:
+            is_first, self._is_overlong = not self._is_overlong, True
+            if is_first:  # the flag comes first, because a logging handler may raise
                 _logger.warning("the active file goes on: %s", error)
-            self._is_overlong = True
 
     def _rotate(self) -> None:
         """Truncate the active file (WAL-1), then make CURRENT name the next one (WAL-2).

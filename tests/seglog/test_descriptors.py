@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog import DiskFull, Log, LogSettings, TooManyOpenFiles, WriterPoisoned
+from seglog import CalledWithin, DiskFull, Log, LogSettings, TooManyOpenFiles, WriterPoisoned
 from seglog.engine.upkeep import InCaller
 from seglog.journal.journal import Journal
 from tests.faults.files import UnsyncedFiles
@@ -79,6 +79,38 @@ def test_appends_go_on_in_the_active_file_and_the_next_one_begins_when_it_can(
         assert not any("wal" in record.message and record.levelno > logging.WARNING for record in caplog.records)
     assert values(tmp_path / "data") == [VALUE] * 61
     assert not seglog.verify(tmp_path / "data").damages
+
+
+class _ToTheLog(logging.Handler):
+    """A logging handler that appends to the log. It does not catch `CalledWithin`."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._log.topic("t").append([record.getMessage().encode()])
+
+
+def test_a_logging_handler_that_appends_stops_one_append_and_not_all_later_ones(tmp_path: Path) -> None:
+    files = NoDescriptors()
+    logger = logging.getLogger("seglog.wal.wal")
+    refused = 0
+    with seglog.open(tmp_path / "data", settings=SETTINGS, files=files, upkeep=InCaller) as log:
+        log.create_topic("t")
+        logger.addHandler(handler := _ToTheLog(log))
+        try:
+            files.is_exhausted = True
+            for _ in range(30):
+                try:
+                    log.topic("t").append([VALUE])
+                except CalledWithin:
+                    refused += 1
+        finally:
+            logger.removeHandler(handler)
+        files.is_exhausted = False
+    assert refused == 1
+    assert len(values(tmp_path / "data")) in (29, 30)
 
 
 def test_what_was_acked_meanwhile_survives_a_kill(tmp_path: Path) -> None:
