@@ -7,7 +7,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, TypeAlias
@@ -37,6 +37,7 @@ from seglog.maintenance.checkpoint import checkpoint, checkpoint_locked, relieve
 from seglog.maintenance.reclaim import Reclaimer
 from seglog.maintenance.relocator import relocate_due
 from seglog.maintenance.retention import Retention
+from seglog.process.interrupts import uninterrupted
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned, is_foreign
 from seglog.startup.creation import check_never_used, is_data_directory, make_new
@@ -341,16 +342,14 @@ class Log(Owned):
 
     def _close_once(self, lock: DirectoryLock, reclaimer: Reclaimer, then: Callable[[], None]) -> None:
         try:
-            # Each call ends its work before it raises anything, even an interrupt. Only the warm store may hang.
             reclaimer.stop()
-            with ExitStack() as ends:
-                ends.callback(self._engine.committer.close)
-                ends.callback(self._engine.syncer.close)
-                ends.callback(self._engine.upkeep.close)
-                ends.callback(self._engine.reclaim.close)
-                ends.callback(reclaimer.join)
+            try:
                 if not self._engine.relocator.close(_PATIENCE_S):
                     _logger.warning("the warm store has not answered yet: what is on its way there stays hot")
+            finally:
+                # The directory is released next, so an interrupt waits for all threads that write. Only the warm store
+                # may hang.
+                uninterrupted(lambda: self._end_work(reclaimer))
             if not self._engine.committer.is_poisoned:
                 checkpoint(self._engine)
                 self._engine.wals.give_back()
@@ -362,6 +361,13 @@ class Log(Owned):
                 self._engine.warm_stores.release()
             lock.release()
             leave(self._port, self._engine.layout.root)
+
+    def _end_work(self, reclaimer: Reclaimer) -> None:
+        """Wait until no thread of the log works, and sync. After an interrupt `close` calls this again."""
+        reclaimer.join()
+        for upkeep in (self._engine.reclaim, self._engine.upkeep, self._engine.syncer):
+            upkeep.close()
+        self._engine.committer.close()
 
     def _close_engine(self) -> None:
         # Under this lock, no relocation is between its flip and the deletion of its hot copy.

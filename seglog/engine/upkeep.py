@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, cast
 
 from seglog.errors import CalledWithin
-from seglog.process.interrupts import uninterrupted
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned
 
@@ -58,6 +57,7 @@ class Background(Owned):
         self._due_s: float | None = None
         self._is_closed = False
         self._thread: threading.Thread | None = None
+        self._running = threading.Lock()  # the thread holds it until it ends
 
     def wake(self) -> None:
         if self._lock.is_mine:
@@ -84,21 +84,17 @@ class Background(Owned):
             raise CalledWithin
 
     def close(self, patience_s: float | None = None) -> bool:
-        if patience_s is not None:
-            return self._stop(patience_s)
-        # An interrupt waits for the work too, because the caller releases the directory next.
-        uninterrupted(self._stop)
-        return True
-
-    def _stop(self, patience_s: float | None = None) -> bool:
         with self._lock.once:
             self._is_closed = True
             self._changed.notify()
-            thread = self._thread
-        if thread is None or thread.ident is None:
-            return True
-        thread.join(patience_s)
-        return not thread.is_alive()
+        # Not `Thread.join`: after an interrupt, a second `join` returns although the thread still runs.
+        if patience_s is None:
+            with self._running:
+                return True
+        has_ended = self._running.acquire(timeout=patience_s)
+        if has_ended:
+            self._running.release()
+        return has_ended
 
     def _stir(self) -> None:
         """Start the thread, or notify it. The caller holds the lock, and the thread looks for work after its release.
@@ -113,14 +109,17 @@ class Background(Owned):
             self._changed.notify()
 
     def _run(self) -> None:
-        while True:
-            with self._lock.once:
-                while not self._is_closed and (wait_s := self._wait_s()) != 0:
-                    self._changed.wait(wait_s)
-                if self._is_closed:
-                    return
-                self._has_work, self._due_s = False, None
-            self._work()
+        with self._running:
+            while self._has_work_now():
+                self._work()
+
+    def _has_work_now(self) -> bool:
+        """Wait until there is work. Return False if the log closes."""
+        with self._lock.once:
+            while not self._is_closed and (wait_s := self._wait_s()) != 0:
+                self._changed.wait(wait_s)
+            self._has_work, self._due_s = False, None
+            return not self._is_closed
 
     def _wait_s(self) -> float | None:
         """Return the seconds until there is work, or None if no work is known."""

@@ -26,7 +26,6 @@ from collections.abc import Callable
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState, reclaimable
 from seglog.errors import CalledWithin, LogClosed
-from seglog.process.interrupts import uninterrupted
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned
 from seglog.segments.rewrite import discard_rewrite, rewrite_segment
@@ -60,8 +59,9 @@ class Reclaimer(Owned):
             raise CalledWithin
 
     def join(self) -> None:
-        """Wait, after `stop`, until no copy runs. An interrupt is raised only after that."""
-        uninterrupted(self._wait)
+        """Wait, after `stop`, until no copy runs."""
+        with self._lock.once:
+            pass
 
     def run(self) -> None:
         """Reclaim all candidates, at the pace of `reclaim_bytes_per_s`. Do nothing if that is 0."""
@@ -84,10 +84,6 @@ class Reclaimer(Owned):
                 if self._stopping.is_set():
                     raise _Stopped
                 self._try(state, info, pace)
-
-    def _wait(self) -> None:
-        with self._lock.once:
-            pass
 
     def _try(self, state: TopicState, info: SegmentInfo, pace: Callable[[int], None]) -> None:
         try:

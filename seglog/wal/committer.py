@@ -134,10 +134,9 @@ class Committer(Owned):
     def close(self) -> None:
         """Refuse new entries, then finish and sync the earlier ones. Idempotent.
 
-        When `close` returns or raises, no thread writes any more. An interrupt waits for that too.
+        After an interrupt the caller calls this again. When `close` returns or fails, no thread writes any more.
         """
-        if not self._shared.is_closed:
-            uninterrupted(lambda: self._flush(self._refuse_entries))
+        self._flush(self._refuse_entries)
 
     def poison(self, error: BaseException) -> None:
         """Refuse all later writes, because another part of the directory failed."""

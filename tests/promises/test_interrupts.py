@@ -3,6 +3,7 @@
 every point   An interrupt hits a change of a topic at each point where the interpreter looks for signals, while the
               change leads a group. Then another thread appends. Every acked record is there, before and after a reopen.
 failed sync   The sync of the group fails too. No thread syncs again, and the writer is poisoned.
+close         It waits for the threads that write, and raises the interrupt only then.
 a process     Several threads append. The main thread appends too, and gets SIGINT over and over.
 """
 
@@ -19,11 +20,13 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType as StackFrame
 
 import pytest
 
 import seglog
 from seglog import Log, LogSettings, WriterPoisoned
+from seglog.files.port import OsFiles
 from tests.faults.disk import SimulatedDisk
 from tests.faults.interrupts import interrupted, points
 from tests.seams.log import engine_of
@@ -171,6 +174,50 @@ def test_an_interrupt_at_any_point_hides_no_failed_sync(what: str) -> None:
         if not was_hit:
             break
     assert failures > 20
+
+
+class _SlowFiles(OsFiles):
+    """A file port whose syncs wait for the gate."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.waiting = threading.Event()
+
+    def datasync(self, fd: int) -> None:
+        self.waiting.set()
+        assert self.gate.wait(60)
+        super().datasync(fd)
+
+
+@pytest.mark.parametrize("what", ["append", "checkpoint"])
+def test_an_interrupted_close_waits_for_the_threads_that_write(tmp_path: Path, what: str) -> None:
+    files = _SlowFiles()
+    log = seglog.open(tmp_path / "data", files=files, settings=SETTINGS)
+    log.topic("t").append([b"1"] * 9)
+    log._engine.wants_checkpoint = True
+    work = log._engine.upkeep.wake if what == "checkpoint" else lambda: log.topic("t").append([b"2"])
+    files.gate.clear()
+    files.waiting.clear()
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    assert files.waiting.wait(60)
+    before = signal.signal(signal.SIGALRM, _interrupt)
+    threading.Timer(0.5, files.gate.set).start()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            log.close()
+        assert files.gate.is_set(), "the close did not wait"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        files.gate.set()
+    thread.join(60)
+
+
+def _interrupt(_number: int, _frame: StackFrame | None) -> None:
+    raise KeyboardInterrupt
 
 
 def _other(log: Log) -> None:
