@@ -65,6 +65,12 @@ class Handles:
         """Return the handle that is on record, or None. Makes no request."""
         return self._local.handle(name)
 
+    def of(self, name: str) -> Handle:
+        """Return the handle of a topic that the caller has opened. Makes no request."""
+        handle = self.find(name)
+        assert handle is not None, f"{name} has no handle"  # noqa: S101 - the caller opens it first
+        return handle
+
     def open(self, name: str) -> Handle:
         """Return the handle of a topic of the log. The first call creates or joins its volume (HANDLE-2).
 

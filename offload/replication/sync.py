@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from catalog import Handle
 from catalog.errors import BranchCollected, Diverged
 from offload.context import ArchiveContext
 from offload.replication.replica import Replicas
@@ -66,32 +65,29 @@ class Sync:
 
     def write(self, name: str, on_bytes: Callable[[int], None]) -> Synced:
         """Sync a topic that this directory writes, and whose handle is open."""
-        before = self._handle(name)
+        before = self._handles.of(name)
         try:
             self.take_in(name)
         except BranchCollected:
             raise
         except Diverged:
-            if self._replicas.changes(self._handle(name)):
+            if self._replicas.changes(self._handles.of(name)):
                 raise
-            result = self._reset.run(self._handle(name))
+            result = self._reset.run(self._handles.of(name))
             return Synced(name, result.lsn, result.lsn - before.lsn, (), is_replica=True)
-        taken = self._handle(name).lsn - before.lsn
-        published = self._offloader.run(name, on_bytes=on_bytes) if self._replicas.changes(self._handle(name)) else []
-        return Synced(name, self._handle(name).lsn, taken, tuple(published), is_replica=False)
+        taken = self._handles.of(name).lsn - before.lsn
+        published = (
+            self._offloader.run(name, on_bytes=on_bytes) if self._replicas.changes(self._handles.of(name)) else []
+        )
+        return Synced(name, self._handles.of(name).lsn, taken, tuple(published), is_replica=False)
 
     def take_in(self, name: str) -> None:
         """Move the handle past commits that are only maintenance.
 
         If there are other commits, record the divergence, and raise `Diverged` or `Fenced`.
         """
-        handle = self._handle(name)
+        handle = self._handles.of(name)
         if handle.diverged_lsn is not None:
             raise divergence(handle)
         self._offloader.settle(name)
-        self._publisher.take_in(self._handle(name))
-
-    def _handle(self, name: str) -> Handle:
-        handle = self._handles.find(name)
-        assert handle is not None, f"{name} has no handle"  # noqa: S101 - the caller opens it first
-        return handle
+        self._publisher.take_in(self._handles.of(name))

@@ -84,7 +84,7 @@ class Offloader:
         try:
             return done + self._run(name, up_to, on_bytes)
         except NoSuchObject:
-            handle = self._handle(name)
+            handle = self._handles.of(name)
             if handle.pending_body is not None or not self._publisher.is_passed(handle):
                 raise
             self._publisher.take_in(handle)  # then its newest state can be read again
@@ -95,7 +95,7 @@ class Offloader:
         topic = self._log.topic(name)
         goal = _goal_of(topic, up_to)
         while True:
-            handle, epoch = self._handle(name), topic.epoch
+            handle, epoch = self._handles.of(name), topic.epoch
             if goal.epoch != epoch:
                 goal = _goal_of(topic, up_to)
             tip = self._handles.tip(handle)
@@ -139,8 +139,8 @@ class Offloader:
         """
         self.settle(name)
         done: list[Published] = []
-        while (views := self._to_merge(self._handle(name))) is not None:
-            published = self._merge_run(self._handle(name), views, on_bytes)
+        while (views := self._to_merge(self._handles.of(name))) is not None:
+            published = self._merge_run(self._handles.of(name), views, on_bytes)
             done += [published] if published else []
         return done
 
@@ -152,7 +152,7 @@ class Offloader:
         self.settle(name)
         done: list[Published] = []
         while True:
-            handle = self._handle(name)
+            handle = self._handles.of(name)
             view = to_erase(self._volumes.snapshot(handle.vid, handle.lsn).segments, handle.vid)
             if view is None:
                 return done
@@ -164,7 +164,7 @@ class Offloader:
 
         Raises `Diverged` or `Fenced` if the topic has diverged, now or before.
         """
-        handle = self._handle(name)
+        handle = self._handles.of(name)
         if handle.diverged_lsn is not None:
             raise divergence(handle)
         published = self._publisher.publish(handle) if handle.pending_body is not None else None
@@ -184,7 +184,7 @@ class Offloader:
         remote copy differs from the upload, raise `InvalidObject`: the hot copy stays.
         """
         released = 0
-        topic, handle = self._log.topic(name), self._handle(name)
+        topic, handle = self._log.topic(name), self._handles.of(name)
         epoch = topic.epoch
         common_seq, retention_seq = self._handles.common_seq(handle), topic.due_seq
         checked: list[Attempt] = []
@@ -218,7 +218,7 @@ class Offloader:
 
         No hot copy is deleted without a read-back (ATTEMPT-3).
         """
-        common_seq = self._handles.common_seq(self._handle(name))
+        common_seq = self._handles.common_seq(self._handles.of(name))
         for attempt in self._local.attempts(name):
             if attempt.state == AttemptState.PUBLISHED and attempt.first_seq <= common_seq:
                 self._check_remote(attempt)
@@ -234,7 +234,7 @@ class Offloader:
         except NoSuchObject:
             boundary = self._volumes.boundary(attempt.vid)
             if boundary == DEAD:
-                self._handles.check_alive(self._handle(attempt.name))
+                self._handles.check_alive(self._handles.of(attempt.name))
                 raise
             if (attempt.lsn or 0) >= boundary:
                 raise
@@ -404,7 +404,7 @@ class Offloader:
     def _publish_config(self, name: str) -> list[Published]:
         """Publish the topic's configuration, if the volume has commits and knows another configuration."""
         while True:
-            handle, topic = self._handle(name), self._log.topic(name)
+            handle, topic = self._handles.of(name), self._log.topic(name)
             text = told_anew(topic.config, handle.config) if handle.lsn else None
             if text is None:
                 return []
@@ -420,11 +420,6 @@ class Offloader:
             published = self._publisher.publish(self._publisher.prepare(handle, commit))
             if published is not None:
                 return [published]
-
-    def _handle(self, name: str) -> Handle:
-        handle = self._handles.find(name)
-        assert handle is not None, f"{name} has no handle"  # noqa: S101 - the archive opens it first
-        return handle
 
 
 @dataclass(frozen=True, slots=True)
