@@ -178,7 +178,7 @@ def check(directory: Path, files: Files, dry: list[Shown], done: int, settings: 
 
 
 def _check_warm_store(log: Log) -> None:
-    """Check that the warm store holds the .data file of every warm segment that the log lists."""
+    """Check that the warm store holds the .data files of the warm segments that the log lists, and no others."""
     if log.settings.cold_dir:
         log.checkpoint()
         known = {
@@ -188,7 +188,7 @@ def _check_warm_store(log: Log) -> None:
             if not segment.is_hot
         }
         topics = (log.path / log.settings.cold_dir / "topics").resolve()
-        assert {str(path.relative_to(topics)) for path in topics.rglob("*.data")} >= known
+        assert {str(path.relative_to(topics)) for path in topics.rglob("*.data")} == known
 
 
 def _check_topic(found: TopicShown | None, before: TopicShown | None, after: TopicShown | None) -> None:
