@@ -195,8 +195,8 @@ def test_an_interrupted_close_waits_for_the_threads_that_write(tmp_path: Path, w
     files = _SlowFiles()
     log = seglog.open(tmp_path / "data", files=files, settings=SETTINGS)
     log.topic("t").append([b"1"] * 9)
-    log._engine.wants_checkpoint = True
-    work = log._engine.upkeep.wake if what == "checkpoint" else lambda: log.topic("t").append([b"2"])
+    engine_of(log).wants_checkpoint = True
+    work = engine_of(log).upkeep.wake if what == "checkpoint" else lambda: log.topic("t").append([b"2"])
     files.gate.clear()
     files.waiting.clear()
     thread = threading.Thread(target=work, daemon=True)
